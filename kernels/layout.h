@@ -1,0 +1,97 @@
+// Where everything of the KV cache lies in memory. One place, so that kernels of every device, the
+// stores and the tests agree byte for byte.
+//
+//   row         whole key, then value, of one token and KV head, padded to 64 bytes
+//   row block   one page of rows for all layers:    [layer][kv_head][kPageTokens][row_bytes]
+//   slice page  dominant dimensions of one page:    codes (+ parameters), see slice_format.h
+//   slice block one page of slices for all layers:  header f32 [layer][kv_head] padded to 64 bytes,
+//                                                   then [layer][kv_head][page_bytes]
+//   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes]
+//   residents   rows of the first `sinks` and the newest `recent` tokens of a sequence:
+//               [layer][kv_head][sinks + recent][row_bytes]
+//   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
+//               and their table [layer][kv_head]{position[hot_rows], stamp[hot_rows]}
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/slice_format.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+inline constexpr int kTileTokens = 32;  // FAC works on fixed tiles of the position-sorted set
+inline constexpr int64_t kAlignment = 64;
+
+constexpr int64_t align_up(int64_t bytes, int64_t alignment = kAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+struct RowFormat {
+  DType dtype = DType::kBF16;
+  int key_dim = 0;
+  int value_dim = 0;
+
+  int64_t key_bytes() const { return int64_t{key_dim} * dtype_bytes(dtype); }
+  int64_t bytes() const {
+    return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype));
+  }
+};
+
+// Plain data, passed to kernels by value.
+struct CacheLayout {
+  int layers = 0;
+  int kv_heads = 0;
+  int group = 1;  // query heads per KV head
+  RowFormat row;
+  SliceFormat slice;
+  int sinks = 0;
+  int recent = 0;  // >= 1: the newest token is always resident
+  int hot_rows = 0;
+
+  int query_heads() const { return kv_heads * group; }
+  int64_t head_index(int layer, int kv_head) const { return int64_t{layer} * kv_heads + kv_head; }
+  int64_t heads() const { return int64_t{layers} * kv_heads; }
+
+  int64_t row_head_bytes() const { return kPageTokens * row.bytes(); }
+  int64_t row_layer_bytes() const { return kv_heads * row_head_bytes(); }
+  int64_t row_block_bytes() const { return layers * row_layer_bytes(); }
+  int64_t row_offset(int layer, int kv_head, int slot) const {
+    return head_index(layer, kv_head) * row_head_bytes() + slot * row.bytes();
+  }
+
+  int64_t slice_header_bytes() const { return align_up(heads() * int64_t{sizeof(float)}); }
+  int64_t slice_offset(int layer, int kv_head) const {
+    return slice_header_bytes() + head_index(layer, kv_head) * slice.page_bytes();
+  }
+  int64_t slice_block_bytes() const { return slice_header_bytes() + heads() * slice.page_bytes(); }
+
+  int64_t tail_offset(int layer, int kv_head) const {
+    return head_index(layer, kv_head) * slice.tail().page_bytes();
+  }
+  int64_t tail_bytes() const { return heads() * slice.tail().page_bytes(); }
+
+  int residents() const { return sinks + recent; }
+  // The slot of a resident position; the caller knows that it is a sink or recent.
+  int resident_slot(int position) const {
+    return position < sinks ? position : sinks + position % recent;
+  }
+  int64_t resident_offset(int layer, int kv_head, int slot) const {
+    return (head_index(layer, kv_head) * residents() + slot) * row.bytes();
+  }
+  int64_t resident_bytes() const { return heads() * residents() * row.bytes(); }
+
+  int64_t hot_offset(int layer, int kv_head, int slot) const {
+    return (head_index(layer, kv_head) * hot_rows + slot) * row.bytes();
+  }
+  int64_t hot_bytes() const { return heads() * hot_rows * row.bytes(); }
+  // Index of the first int32 of a head's hot table: hot_rows positions (-1 = empty), then as many
+  // stamps (the step that last used the slot).
+  int64_t hot_table_index(int layer, int kv_head) const {
+    return head_index(layer, kv_head) * 2 * hot_rows;
+  }
+  int64_t hot_table_bytes() const { return heads() * 2 * hot_rows * int64_t{sizeof(int32_t)}; }
+};
+
+}  // namespace fasa

@@ -1,0 +1,219 @@
+// What every kernel takes: plain structs, passed by value, pointers into memory that the kernel's
+// device can reach. The caller has checked shapes, reserved room and keeps everything alive until
+// the stream has passed the call. One layer, all sequences of the step, per call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+enum class StepMode : int32_t {
+  kDecode,   // one new token, selected attention
+  kPrefill,  // exact causal attention
+};
+
+// One sequence's part of a step; an array of these lies in device memory.
+struct SequenceDesc {
+  StepMode mode = StepMode::kDecode;
+  int32_t first_token = 0;  // its first row in the step's tensors
+  int32_t tokens = 0;       // its new tokens
+  int32_t start = 0;        // position of the first new token = committed length
+  std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
+  std::byte* const* row_blocks = nullptr;    // one per page, host or device memory
+  std::byte* tail = nullptr;                 // CacheLayout: tail
+  std::byte* residents = nullptr;            // rows on the host only, else null
+  std::byte* hot = nullptr;                  // hot rows, null where there are none
+  int32_t* hot_table = nullptr;
+  // Prefill with rows on the host: the new rows' pages of one layer, first the page that holds
+  // `start`: [page][kv_head][kPageTokens][row_bytes].
+  std::byte* stage = nullptr;
+
+  int32_t end() const { return start + tokens; }
+  // Pages that TIP reads as codes while the last of these tokens is attended; the rest is tail.
+  int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
+};
+
+// The work that a kernel did, for the emulated device's clock and for the counters.
+struct KernelWork {
+  uint64_t device_bytes = 0;  // read and written in device memory
+  uint64_t h2d_bytes = 0;     // over the link, host to device
+  uint64_t d2h_bytes = 0;     // over the link, device to host
+};
+
+struct StepParams {
+  CacheLayout layout;
+  const SequenceDesc* sequences = nullptr;
+  int count = 0;
+  int layer = 0;
+  // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
+  // a chunk side by side.
+  const int16_t* slice_dims = nullptr;
+};
+
+// k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
+// to the residents (decode) or to the stage, and to the residents where they belong there
+// (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
+// written to its slice block, made from the tail's precision, whatever the step that brought its
+// tokens. k and v are rounded to the row's dtype first, to the tail's dtype after.
+struct AppendParams {
+  StepParams step;
+  ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
+  ConstTensorView v;  // [tokens, kv_heads, value_dim]
+  bool rows_on_device = true;
+};
+
+// New rows, from residents or stage, to the row blocks on the host. Link traffic.
+struct WriteBackParams {
+  StepParams step;
+};
+
+// Rebuilds tail and residents of each sequence at length `start` (tokens = 0) from its row blocks,
+// for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
+// slice_dims is [layers][kv_heads][dims].
+struct RestoreParams {
+  StepParams step;
+  bool rows_on_device = true;
+};
+
+// How many tokens a decode step attends to: a count, or a share of the visible ones.
+struct TokenBudget {
+  int32_t tokens = 0;  // > 0, or 0: `share` counts
+  float share = 0;     // (0, 1], rounded up
+
+  // At least `floor` (sinks + recent + 1), never more than `visible`.
+  int32_t of(int32_t visible, int32_t floor) const {
+    int64_t count = tokens;
+    if (tokens == 0) {
+      const double exact = static_cast<double>(share) * visible;
+      count = static_cast<int64_t>(exact);
+      if (static_cast<double>(count) < exact) ++count;
+    }
+    if (count < floor) count = floor;
+    return count < visible ? static_cast<int32_t>(count) : visible;
+  }
+};
+
+// Counters in device memory, added to atomically.
+struct StepCounters {
+  uint64_t resident = 0;    // set entries that were sinks or recent
+  uint64_t hits = 0;        // found among the hot rows
+  uint64_t misses = 0;      // fetched
+  uint64_t nan_scores = 0;  // taken as -inf
+};
+
+// TIP: scores every visible token of each decode sequence on the slices and writes the set of the
+// best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products; within a group the
+// score of a token is the maximum over the query heads of S - max S (max over the visible tokens);
+// NaN counts as -inf. Exact: the best by (score, lower position) of the scores that this kernel
+// computes. Sinks and recent are always in the set and count towards the budget. Visible are the
+// last `window` tokens (0 = all), sinks included only there.
+struct SelectParams {
+  StepParams step;
+  ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
+  TokenBudget budget;
+  int window = 0;
+  int32_t set_capacity = 0;     // >= every budget
+  int32_t* sets = nullptr;      // [count, kv_heads, set_capacity]
+  int32_t* set_sizes = nullptr;  // [count, kv_heads]
+  StepCounters* counters = nullptr;
+};
+
+struct FetchItem {
+  const std::byte* source;
+  std::byte* destination;
+};
+
+// Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
+// their address in the row blocks. On the host: a resident, a hot row, or a fetch into a hot slot
+// (least recently stamped first, never one that this step uses; `begin` = 0 stamps the hits of the
+// whole set) or, with no slot left, into the staging buffer.
+struct ResolveParams {
+  StepParams step;
+  bool rows_on_device = true;
+  int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
+  int32_t end = 0;
+  int32_t stamp = 0;  // of this step, rising
+  int32_t set_capacity = 0;
+  const int32_t* sets = nullptr;
+  const int32_t* set_sizes = nullptr;
+  std::byte* staging = nullptr;        // [count, kv_heads, end - begin, row_bytes]
+  const std::byte** rows = nullptr;    // [count, kv_heads, end - begin]
+  uint8_t* tile_ready = nullptr;       // [count, kv_heads, tiles of the wave]: nothing to wait for
+  FetchItem* fetches = nullptr;        // [count, kv_heads, end - begin]
+  int32_t* fetch_counts = nullptr;     // [count, kv_heads]
+  StepCounters* counters = nullptr;
+};
+
+// The fetches of a wave, rows from host to device. Link traffic.
+struct GatherParams {
+  CacheLayout layout;
+  int count = 0;
+  int32_t wave = 0;  // entries per (sequence, kv_head) in `fetches`
+  const FetchItem* fetches = nullptr;
+  const int32_t* fetch_counts = nullptr;
+};
+
+// Pages [first_page, ...) of one layer that were copied beside each other:
+// [count, pages, kv_heads, kPageTokens, row_bytes]; `data` null: the row blocks are read.
+struct StagedPages {
+  const std::byte* data = nullptr;
+  int32_t first_page = 0;
+  int32_t pages = 0;
+};
+
+enum class AttendPhase : uint8_t {
+  kReadyTiles,      // partials of the tiles with tile_ready, nothing else
+  kRemainingTiles,  // partials of the other tiles, then the fold of the wave in tile order
+  kAllTiles,        // every tile and the fold
+};
+
+// FAC: exact softmax attention of each decode sequence over rows, in tiles of kTileTokens of the
+// position-sorted set, each tile's partial (max, sum, weighted values) computed by itself in f32,
+// then folded into the state in tile order by log-sum-exp. A set in waves carries the state along.
+// Which rows: entries [begin, end) of the set through `rows`; or, where sets is null, all visible
+// positions of pages [begin / kPageTokens, ...) from `pages` (the same tiles: position p lies in
+// tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens of that count).
+struct AttendParams {
+  StepParams step;
+  ConstTensorView q;  // [tokens, query_heads, key_dim]
+  float scale = 1;
+  int window = 0;
+  AttendPhase phase = AttendPhase::kAllTiles;
+  int32_t begin = 0;
+  int32_t end = 0;
+  bool first_wave = true;  // the state starts empty
+  bool last_wave = true;   // out and lse are written
+  const int32_t* set_sizes = nullptr;      // null: every visible token, from `pages`
+  const std::byte* const* rows = nullptr;  // [count, kv_heads, end - begin]
+  const uint8_t* tile_ready = nullptr;
+  StagedPages pages;
+  float* partials = nullptr;  // [count, query_heads, tiles of the wave, value_dim + 2]
+  float* state = nullptr;     // [count, query_heads, value_dim + 2]: max, sum, values
+  TensorView out;             // [tokens, query_heads, value_dim]
+  float* lse = nullptr;       // [tokens, query_heads], natural log, or null
+};
+
+// Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
+// 0, folded in order; a query's bits depend on nothing but its own q and the rows. Key pages
+// [begin_page, end_page) per call, the state carried between calls. Pages from the sequence's
+// `stage` where staged there, else from `pages`, else from the row blocks.
+struct PrefillParams {
+  StepParams step;
+  ConstTensorView q;  // [tokens, query_heads, key_dim]
+  float scale = 1;
+  int window = 0;
+  int32_t begin_page = 0;
+  int32_t end_page = 0;
+  bool first_wave = true;
+  bool last_wave = true;
+  StagedPages pages;
+  float* state = nullptr;  // [tokens, query_heads, value_dim + 2]; may be null for a single wave
+  TensorView out;          // [tokens, query_heads, value_dim]
+  float* lse = nullptr;    // [tokens, query_heads] or null
+};
+
+}  // namespace fasa

@@ -1,0 +1,75 @@
+// The slice: an index over the dominant dimensions of the keys of one page and KV head. TIP reads
+// it, nothing ever attends to it. Layouts make one 512-bit register hold 16 tokens:
+//
+//   f32   [dim][64 tokens]
+//   bf16  [dim / 2][64 tokens][2]
+//   int8  [dim / 4][64 tokens][4]              unsigned codes
+//   int4  [dim / 8][64 tokens][4 bytes]        low nibbles dims 0-3 of the eight, high nibbles 4-7
+//   int2  [dim / 16][64 tokens][4 bytes]       bits 2j of byte b: dim 4j + b of the sixteen
+//
+// Integer codes are followed by one 16-bit parameter per dimension: the low six bits j give the
+// scale, base * 2^(-j/4) with one f32 `base` (a power of two) per page and head in the block's
+// header; the high ten bits n (signed) give the zero, n * 2^(bits - 2) * scale:
+//     value = scale * (n * 2^(bits - 2) + code)
+// A zero relative to the scale keeps channels of a large mean and a small spread apart (key
+// biases), where an 8-bit float zero would lose them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace fasa {
+
+inline constexpr int kPageTokens = 64;
+
+enum class SliceDType : uint8_t { kF32, kBF16, kInt8, kInt4, kInt2 };
+
+constexpr int slice_bits(SliceDType dtype) {
+  switch (dtype) {
+    case SliceDType::kF32: return 32;
+    case SliceDType::kBF16: return 16;
+    case SliceDType::kInt8: return 8;
+    case SliceDType::kInt4: return 4;
+    case SliceDType::kInt2: return 2;
+  }
+  return 0;
+}
+constexpr bool is_coded(SliceDType dtype) { return slice_bits(dtype) <= 8; }
+constexpr std::string_view slice_dtype_name(SliceDType dtype) {
+  constexpr std::string_view kNames[] = {"f32", "bf16", "int8", "int4", "int2"};
+  return kNames[static_cast<int>(dtype)];
+}
+constexpr std::optional<SliceDType> parse_slice_dtype(std::string_view name) {
+  for (const auto dtype : {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
+                           SliceDType::kInt4, SliceDType::kInt2}) {
+    if (slice_dtype_name(dtype) == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+struct SliceFormat {
+  SliceDType dtype = SliceDType::kInt2;
+  int dims = 0;  // key dimensions taken, two per frequency chunk
+
+  // Codes of four dimensions share a register lane; the rest of the last group is padding that
+  // scores zero.
+  int padded_dims() const {
+    const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
+    return (dims + unit - 1) / unit * unit;
+  }
+  int64_t code_bytes() const {
+    return int64_t{padded_dims()} * kPageTokens * slice_bits(dtype) / 8;
+  }
+  // Codes, then the parameters; a multiple of 64 bytes.
+  int64_t page_bytes() const {
+    const int64_t bytes = code_bytes() + (is_coded(dtype) ? int64_t{padded_dims()} * 2 : 0);
+    return (bytes + 63) / 64 * 64;
+  }
+  // The format of the newest, unsealed page: what codes are made from.
+  SliceFormat tail() const {
+    return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims};
+  }
+};
+
+}  // namespace fasa

@@ -1,0 +1,21 @@
+// The launchers of one kind of device. A launcher enqueues in stream order, allocates nothing and
+// waits for nothing; on the cpu device the work is done on return.
+#pragma once
+
+#include "kernels/params.h"
+#include "runtime/base/stream_view.h"
+
+namespace fasa {
+
+struct KernelTable {
+  void (*append)(const AppendParams&, StreamView);
+  void (*write_back)(const WriteBackParams&, StreamView);
+  void (*restore)(const RestoreParams&, StreamView);
+  void (*select)(const SelectParams&, StreamView);
+  void (*resolve)(const ResolveParams&, StreamView);
+  void (*gather)(const GatherParams&, StreamView);
+  void (*attend)(const AttendParams&, StreamView);
+  void (*prefill)(const PrefillParams&, StreamView);
+};
+
+}  // namespace fasa

@@ -1,0 +1,172 @@
+// The small interface that is all the rest of the code sees of a device: memory, streams, events,
+// copies and the table of kernels. One contract suite runs over every implementation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kernels/params.h"
+#include "kernels/table.h"
+#include "runtime/base/stream_view.h"
+
+namespace fasa {
+
+enum class MemorySpace : uint8_t {
+  kDevice,  // the device's own; only its kernels and copies may touch it. Limit: device_memory
+  kHost,    // host memory that the device's copies reach, pinned where that matters. Limits:
+            // host_memory, pinned_memory
+};
+enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kHostToHost };
+enum class StreamPriority : uint8_t { kNormal, kHigh };
+
+struct EventView {
+  void* native = nullptr;
+};
+
+struct MemoryUse {
+  uint64_t used_bytes = 0;
+  uint64_t peak_bytes = 0;
+  uint64_t limit_bytes = 0;  // UINT64_MAX: none
+};
+
+struct TransferTotals {
+  uint64_t h2d_bytes = 0;
+  uint64_t d2h_bytes = 0;
+  uint64_t h2d_operations = 0;
+  uint64_t d2h_operations = 0;
+  double h2d_seconds = 0;  // on the device's clock: time the link was busy in that direction
+  double d2h_seconds = 0;
+};
+
+class Device;
+
+// Owners. Each only moves: it stands for one resource of its device, which outlives it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device* device, MemorySpace space, std::byte* data, size_t bytes)
+      : device_(device), space_(space), data_(data), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Buffer();  // frees; the caller has made sure that no stream still uses it
+
+  std::byte* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+  MemorySpace space() const { return space_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  void swap(Buffer& other) {
+    std::swap(device_, other.device_);
+    std::swap(space_, other.space_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device* device_ = nullptr;
+  MemorySpace space_ = MemorySpace::kHost;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+class Stream {
+ public:
+  Stream() = default;
+  Stream(Device* device, StreamView view) : device_(device), view_(view) {}
+  Stream(Stream&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(view_, other.view_);
+    return *this;
+  }
+  ~Stream();  // waits for the stream's work
+  StreamView view() const { return view_; }
+
+ private:
+  Device* device_ = nullptr;
+  StreamView view_;
+};
+
+class Event {
+ public:
+  Event() = default;
+  Event(Device* device, EventView view) : device_(device), view_(view) {}
+  Event(Event&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(view_, other.view_);
+    return *this;
+  }
+  ~Event();
+  EventView view() const { return view_; }
+
+ private:
+  Device* device_ = nullptr;
+  EventView view_;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual std::string name() const = 0;  // "cpu", "emulated", "cuda:0"
+  // Device and host memory are one tier: rows stay where they are written.
+  bool unified() const { return kind() == DeviceKind::kCpu; }
+
+  // Zero bytes are legal. Aligned to 64 bytes (host arenas: to a page). Throws BudgetError naming
+  // the limit, the purpose and the bytes; nothing changes then. The contents are indeterminate.
+  Buffer allocate(MemorySpace space, size_t bytes, std::string_view purpose);
+  virtual MemoryUse memory(MemorySpace space) const = 0;
+
+  virtual Stream create_stream(StreamPriority priority, std::string_view name) = 0;
+  virtual Event create_event() = 0;
+  // The event stands for all work enqueued on the stream so far; recording again moves it.
+  virtual void record(EventView event, StreamView stream) = 0;
+  // Work enqueued on the stream after this starts no earlier than the event's last recording. An
+  // event that was never recorded holds nobody up.
+  virtual void wait(StreamView stream, EventView event) = 0;
+  // Block the host. They throw DeviceError when work that they wait for has failed.
+  virtual void synchronize(StreamView stream) = 0;
+  virtual void synchronize(EventView event) = 0;
+  virtual bool done(EventView event) = 0;
+
+  virtual void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                    StreamView stream) = 0;
+  virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
+  virtual const KernelTable& kernels() const = 0;
+  // Runs host code as a kernel of the stream (cpu and emulated only; CUDA throws UsageError).
+  // `name` must outlive the device.
+  virtual void launch(StreamView stream, const char* name, std::function<KernelWork()> work) = 0;
+
+  // Seconds on the device's clock at which the recorded work ended (virtual on the emulated
+  // device, where both have to be waited for first; wall time elsewhere).
+  virtual double seconds_at(EventView event) = 0;
+  virtual bool virtual_clock() const { return false; }
+  virtual TransferTotals transfers() = 0;
+
+ protected:
+  friend class Buffer;
+  friend class Stream;
+  friend class Event;
+  virtual std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) = 0;
+  virtual void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept = 0;
+  virtual void destroy_stream(StreamView stream) noexcept = 0;
+  virtual void destroy_event(EventView event) noexcept = 0;
+};
+
+}  // namespace fasa

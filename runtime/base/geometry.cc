@@ -1,0 +1,37 @@
+#include "runtime/base/geometry.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+Geometry::Pair Geometry::chunk_dims(int chunk) const {
+  if (chunk >= rotary_dims / 2 || rotary_layout == RotaryLayout::kInterleaved) {
+    return {2 * chunk, 2 * chunk + 1};
+  }
+  return {chunk, chunk + rotary_dims / 2};
+}
+
+void Geometry::validate() const {
+  const auto require = [](bool ok, std::string_view field, auto value, std::string_view allowed) {
+    if (!ok) throw UsageError(fmt::format("geometry.{} = {}: allowed: {}", field, value, allowed));
+  };
+  require(layers > 0, "layers", layers, "at least 1");
+  require(kv_heads > 0, "kv_heads", kv_heads, "at least 1");
+  require(query_heads > 0 && kv_heads > 0 && query_heads % kv_heads == 0, "query_heads",
+          query_heads, fmt::format("a multiple of kv_heads ({})", kv_heads));
+  require(key_dim > 0 && key_dim % 2 == 0 && key_dim <= 1024, "key_dim", key_dim,
+          "an even number from 2 to 1024");
+  require(value_dim > 0 && value_dim <= 1024, "value_dim", value_dim, "1 to 1024");
+  require(rotary_dims >= 0 && rotary_dims % 2 == 0 && rotary_dims <= key_dim, "rotary_dims",
+          rotary_dims, fmt::format("an even number from 0 to key_dim ({})", key_dim));
+  require(std::isfinite(scale) && scale > 0, "scale", scale, "a positive number");
+  require(windows.empty() || windows.size() == static_cast<size_t>(layers), "windows",
+          windows.size(), fmt::format("none or one per layer ({})", layers));
+  for (const int w : windows) require(w >= 0, "windows", w, "0 (none) or a number of tokens");
+}
+
+}  // namespace fasa

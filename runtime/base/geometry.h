@@ -1,0 +1,39 @@
+// The shape of a model's attention, as the KV cache sees it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace fasa {
+
+// Which two dimensions of a head RoPE rotates together; see Geometry::chunk_dims.
+enum class RotaryLayout : uint8_t { kHalf, kInterleaved };
+
+struct Geometry {
+  int layers = 0;
+  int kv_heads = 0;
+  int query_heads = 0;  // a multiple of kv_heads
+  int key_dim = 0;      // even
+  int value_dim = 0;
+  int rotary_dims = 0;  // the first dimensions of a key; the rest is not rotated
+  RotaryLayout rotary_layout = RotaryLayout::kHalf;
+  float scale = 0;           // of q·k before the softmax, 1/sqrt(key_dim) as a rule
+  std::vector<int> windows;  // per layer, in tokens, 0 = none; empty = none anywhere
+
+  int group() const { return query_heads / kv_heads; }
+  int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  // Frequency chunks of a head: rotary pairs first, then pairs of what is not rotated.
+  int chunks() const { return key_dim / 2; }
+  // The two dimensions of frequency chunk `chunk`: half (i, i + rotary_dims/2), interleaved
+  // (2i, 2i+1).
+  struct Pair {
+    int first, second;
+  };
+  Pair chunk_dims(int chunk) const;
+
+  // Throws UsageError naming the field that is impossible.
+  void validate() const;
+};
+
+}  // namespace fasa

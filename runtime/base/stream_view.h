@@ -1,0 +1,17 @@
+// Which device a stream belongs to, and its native handle: all that kernels know of streams.
+#pragma once
+
+#include <cstdint>
+
+namespace fasa {
+
+enum class DeviceKind : uint8_t { kCpu, kEmulated, kCuda };
+
+// Non-owning. `native`: nullptr on the cpu device (work is done on return), the device's stream
+// object on the emulated one, a cudaStream_t on CUDA.
+struct StreamView {
+  DeviceKind kind = DeviceKind::kCpu;
+  void* native = nullptr;
+};
+
+}  // namespace fasa

@@ -1,0 +1,107 @@
+#include "runtime/base/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace fasa {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array<Unit, 9> kSizes{{{"B", 1.0},
+                                      {"kB", 1e3},
+                                      {"KB", 1e3},
+                                      {"MB", 1e6},
+                                      {"GB", 1e9},
+                                      {"KiB", 1024.0},
+                                      {"MiB", 1048576.0},
+                                      {"GiB", 1073741824.0},
+                                      {"TiB", 1099511627776.0}}};
+constexpr std::array<Unit, 5> kTimes{
+    {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1.0}}};
+
+struct Quantity {
+  double value;
+  std::string_view unit;
+};
+
+std::optional<Quantity> parse_quantity(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  return Quantity{value, unit};
+}
+
+template <size_t N>
+std::optional<double> factor_of(const std::array<Unit, N>& units, std::string_view name) {
+  const auto found =
+      std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.name == name; });
+  if (found == units.end()) return std::nullopt;
+  return found->factor;
+}
+
+}  // namespace
+
+std::string format_bytes(uint64_t bytes) {
+  constexpr std::array<std::string_view, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kNames.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kNames[unit]);
+}
+
+std::string dashed(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '_', '-');
+  return text;
+}
+
+std::optional<uint64_t> parse_bytes(std::string_view text) {
+  const auto quantity = parse_quantity(text);
+  if (!quantity) return std::nullopt;
+  const auto factor = quantity->unit.empty() ? 1.0 : factor_of(kSizes, quantity->unit);
+  if (!factor || quantity->value * *factor >= 9.2e18) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(quantity->value * *factor));
+}
+
+std::optional<double> parse_rate(std::string_view text) {
+  constexpr std::string_view kPer = "/s";
+  if (!text.ends_with(kPer)) return std::nullopt;
+  const auto quantity = parse_quantity(text.substr(0, text.size() - kPer.size()));
+  if (!quantity || quantity->value <= 0) return std::nullopt;
+  const auto factor = factor_of(kSizes, quantity->unit);
+  if (!factor) return std::nullopt;
+  return quantity->value * *factor;
+}
+
+std::optional<double> parse_seconds(std::string_view text) {
+  const auto quantity = parse_quantity(text);
+  if (!quantity) return std::nullopt;
+  const auto factor = factor_of(kTimes, quantity->unit);
+  if (!factor) return std::nullopt;
+  return quantity->value * *factor;
+}
+
+std::string format_rate(double bytes_per_second) {
+  return fmt::format("{:.4g}GB/s", bytes_per_second / 1e9);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.4g}us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.4g}ms", seconds * 1e3);
+  return fmt::format("{:.4g}s", seconds);
+}
+
+}  // namespace fasa

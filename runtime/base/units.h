@@ -1,0 +1,28 @@
+// Sizes, rates and times as people write them: "6GiB", "16GB/s", "10us".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fasa {
+
+// "1.50 GiB", "37 B".
+std::string format_bytes(uint64_t bytes);
+
+// The option name as a flag spells it: a_b -> a-b.
+std::string dashed(std::string_view name);
+
+// Parsers return nothing when the text is not of the form; no value is ever guessed.
+// "6GiB", "512 MiB", "100kB", "64B", "4096" (bytes).
+std::optional<uint64_t> parse_bytes(std::string_view text);
+// "16GB/s", "900MB/s" -> bytes per second (> 0).
+std::optional<double> parse_rate(std::string_view text);
+// "10us", "1.5ms", "2s", "300ns" -> seconds (>= 0).
+std::optional<double> parse_seconds(std::string_view text);
+
+std::string format_rate(double bytes_per_second);
+std::string format_seconds(double seconds);
+
+}  // namespace fasa

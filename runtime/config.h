@@ -1,0 +1,83 @@
+// Every setting of the runtime, one struct per axis. Filled from defaults, file, environment and
+// flags by config_options.h; validate() before anything is built from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/slice_format.h"
+#include "offload/open_device.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/geometry.h"
+
+namespace fasa {
+
+// A count of tokens, or a share of a step's tokens in (0, 1].
+struct TokenCount {
+  int64_t tokens = 0;  // 0: `share` counts
+  double share = 0;
+  bool operator==(const TokenCount&) const = default;
+};
+
+enum class SelectionKind : uint8_t { kFasa, kFull };
+enum class SlicePreset : uint8_t { kDefault, kPaper, kLean };  // all FCs int2, 1/4 bf16, 1/2 int2
+enum class RowPlacement : uint8_t { kHost, kDevice };
+
+struct Config {
+  std::string preset = "fasa-m";  // fasa-m, fasa-c, full; sets selection.kind and placement.rows
+
+  struct Device {
+    std::string name = "auto";
+    int threads = 0;
+    std::string numa = "auto";  // auto, interleave, or a node number
+  } device;
+
+  struct Memory {
+    std::optional<uint64_t> device_memory;
+    std::optional<uint64_t> host_memory;
+    std::optional<uint64_t> pinned_memory;
+  } memory;
+
+  struct Selection {
+    SelectionKind kind = SelectionKind::kFasa;
+    SlicePreset slice = SlicePreset::kDefault;
+    std::optional<SliceDType> slice_dtype;  // over the preset's
+    std::optional<int> tip_chunks;          // over the preset's; FCs per head
+    std::vector<TokenCount> fac_tokens{{.tokens = 256, .share = 0}};  // one, or one per layer
+    int sinks = 4;
+    int recent = 16;
+    std::vector<int> dense_layers;
+    std::string map;  // path of the FC map; empty = fc_map.json in the model's folder
+  } selection;
+
+  struct Placement {
+    RowPlacement rows = RowPlacement::kHost;
+    std::optional<DType> row_dtype;  // none: that of the model's activations
+    std::optional<int> hot_rows;     // per sequence, layer and KV head; none: 2 x fac_tokens
+  } placement;
+
+  struct Prefetch {
+    int streams = 2;
+  } prefetch;
+
+  struct Link {
+    double bandwidth = 25e9;  // bytes per second
+    double latency = 10e-6;   // seconds
+  } link;
+
+  SliceDType effective_slice_dtype() const;
+  int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
+  const TokenCount& fac_tokens_of(int layer) const;
+  bool is_dense(int layer) const;
+  DeviceOptions device_options() const;
+
+  // What can be checked without a model. Throws UsageError naming the key, the value and what is
+  // allowed.
+  void validate() const;
+  // What can be checked once the model is known: layers, FCs.
+  void validate_for(const Geometry& geometry) const;
+};
+
+}  // namespace fasa

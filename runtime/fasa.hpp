@@ -1,0 +1,98 @@
+// The public C++ interface: a runtime holds the KV cache of many sequences in tiers and serves
+// attention from it.
+//
+// A step goes:
+//   runtime.begin_step({{id, 1, StepMode::kDecode}, ...});   // the only call that fails for budgets
+//   for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse, stream);
+//   runtime.end_step();                                       // or abort_step()
+// Tensors hold the new tokens of all sequences of the step, in the order of begin_step, and must
+// stay alive until `stream` has passed the call. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "runtime/base/geometry.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/tensor_view.h"
+#include "runtime/config.h"
+#include "runtime/fc_map.h"
+
+namespace fasa {
+
+struct StepSequence {
+  SequenceId sequence;
+  int tokens = 1;  // new tokens; 1 for kDecode
+  StepMode mode = StepMode::kDecode;
+};
+
+// Bytes of the KV cache, everything that it holds counted.
+struct KvMemory {
+  uint64_t device_slices = 0;     // sealed pages and tails
+  uint64_t device_rows = 0;       // row pages on the device
+  uint64_t device_hot_rows = 0;   // hot rows, their tables, residents
+  uint64_t device_scratch = 0;    // sets, addresses, partials, staging, page tables, descriptors
+  uint64_t host_rows = 0;
+  uint64_t device_total() const {
+    return device_slices + device_rows + device_hot_rows + device_scratch;
+  }
+};
+
+// Since the last reset_metrics().
+struct FetchMetrics {
+  uint64_t decode_steps = 0;
+  StepCounters rows;          // over all layers, KV heads and sequences
+  uint64_t fetched_bytes = 0;  // of rows, misses only
+  double hit_rate() const;     // (resident + hits) / all; 1 where nothing was asked for
+};
+
+class Runtime {
+ public:
+  // `device` outlives the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key dimensions
+  // (FcMap::slice_dims, all_slice_dims). Throws UsageError for a config that doesn't fit the
+  // geometry, BudgetError where not even the fixed parts fit.
+  Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+          std::vector<int16_t> slice_dims);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;  // sequences refer to it
+  Runtime& operator=(const Runtime&) = delete;
+
+  const Geometry& geometry() const;
+
+  // An empty sequence.
+  SequenceId create();
+  // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
+  // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
+  void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
+  // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them.
+  SequenceId fork(SequenceId sequence, int64_t tokens);
+  void truncate(SequenceId sequence, int64_t tokens);
+  void free(SequenceId sequence);
+  int64_t length(SequenceId sequence) const;  // committed tokens
+
+  // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
+  // a step already open, a decode of more than one token) or BudgetError; nothing changes then.
+  void begin_step(std::span<const StepSequence> sequences);
+  // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only.
+  void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
+  // q [tokens, query_heads, key_dim] (rotated) -> out [tokens, query_heads, value_dim]; lse
+  // [tokens, query_heads] natural log, or null. After append of the same layer. Enqueues only.
+  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  void end_step();
+  void abort_step();
+
+  KvMemory memory() const;
+  FetchMetrics metrics();  // waits for the work enqueued so far
+  void reset_metrics();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,55 @@
+// The FC map: which frequency chunks TIP looks at, in order, for every layer and KV head of one
+// model, made by calibration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/geometry.h"
+
+namespace fasa {
+
+// What a map must share with the model that it is used with.
+struct ModelFingerprint {
+  std::string model_type;
+  int layers = 0, kv_heads = 0, query_heads = 0, key_dim = 0, value_dim = 0, rotary_dims = 0;
+  std::string rotary_layout;  // half, interleaved
+  double rope_theta = 0;
+  std::string rope_scaling;           // canonical text of the scaling parameters, "" = none
+  std::vector<std::string> key_rows;  // per layer: hex bf16 bits of the first row of k_proj
+  bool operator==(const ModelFingerprint&) const = default;
+};
+
+struct HeadRanking {
+  std::vector<std::vector<int>> chunks;  // dimensions of each FC, best first; all FCs of the head
+  std::vector<double> agreement;         // mean CA of each FC, by FC index
+  std::vector<double> far_mass_kept;     // share of the oracle's far mass after 1, 2, ... FCs
+};
+
+struct FcMap {
+  static constexpr int kSchema = 1;
+  std::string objective;  // far_mass, mass, far_ca, ca
+  std::string data_hash;
+  int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
+  bool probes = true;
+  ModelFingerprint fingerprint;
+  std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
+
+  // The first `tip_chunks` chunks of every head as key dimensions, [layers][kv_heads][2 x
+  // tip_chunks], as kernels take them.
+  std::vector<int16_t> slice_dims(int tip_chunks) const;
+  // Throws InputError naming the first field that differs, both values, and what to do.
+  void require_fits(const ModelFingerprint& model, const std::string& path) const;
+
+  // Throw InputError with path and place.
+  static FcMap load(const std::string& path);
+  static FcMap parse(std::string_view json, const std::string& name);
+  void save(const std::string& path) const;  // writes aside, then renames
+  std::string to_json() const;
+};
+
+// All chunks of every head in their natural order: what a slice over all FCs takes; no map needed.
+std::vector<int16_t> all_slice_dims(const Geometry& geometry);
+
+}  // namespace fasa
