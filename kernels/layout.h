@@ -34,9 +34,7 @@ struct RowFormat {
   int value_dim = 0;
 
   int64_t key_bytes() const { return int64_t{key_dim} * dtype_bytes(dtype); }
-  int64_t bytes() const {
-    return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype));
-  }
+  int64_t bytes() const { return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype)); }
 };
 
 // Plain data, passed to kernels by value.

@@ -19,9 +19,9 @@ enum class StepMode : int32_t {
 // One sequence's part of a step; an array of these lies in device memory.
 struct SequenceDesc {
   StepMode mode = StepMode::kDecode;
-  int32_t first_token = 0;  // its first row in the step's tensors
-  int32_t tokens = 0;       // its new tokens
-  int32_t start = 0;        // position of the first new token = committed length
+  int32_t first_token = 0;                   // its first row in the step's tensors
+  int32_t tokens = 0;                        // its new tokens
+  int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
   std::byte* const* row_blocks = nullptr;    // one per page, host or device memory
   std::byte* tail = nullptr;                 // CacheLayout: tail
@@ -58,7 +58,8 @@ struct StepParams {
 // to the residents (decode) or to the stage, and to the residents where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
-// tokens. k and v are rounded to the row's dtype first, to the tail's dtype after.
+// tokens. With slice.dims = 0 there are rows only (tail and slice_blocks are null). k and v are
+// rounded to the row's dtype first, to the tail's dtype after.
 struct AppendParams {
   StepParams step;
   ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
@@ -73,7 +74,8 @@ struct WriteBackParams {
 
 // Rebuilds tail and residents of each sequence at length `start` (tokens = 0) from its row blocks,
 // for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
-// slice_dims is [layers][kv_heads][dims].
+// slice_dims is [layers][kv_heads][dims]. Hot rows at positions >= `start` are forgotten: those
+// positions will be written anew.
 struct RestoreParams {
   StepParams step;
   bool rows_on_device = true;
@@ -116,8 +118,8 @@ struct SelectParams {
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
   TokenBudget budget;
   int window = 0;
-  int32_t set_capacity = 0;     // >= every budget
-  int32_t* sets = nullptr;      // [count, kv_heads, set_capacity]
+  int32_t set_capacity = 0;      // >= every budget
+  int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
 };
@@ -140,11 +142,11 @@ struct ResolveParams {
   int32_t set_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* set_sizes = nullptr;
-  std::byte* staging = nullptr;        // [count, kv_heads, end - begin, row_bytes]
-  const std::byte** rows = nullptr;    // [count, kv_heads, end - begin]
-  uint8_t* tile_ready = nullptr;       // [count, kv_heads, tiles of the wave]: nothing to wait for
-  FetchItem* fetches = nullptr;        // [count, kv_heads, end - begin]
-  int32_t* fetch_counts = nullptr;     // [count, kv_heads]
+  std::byte* staging = nullptr;      // [count, kv_heads, end - begin, row_bytes]
+  const std::byte** rows = nullptr;  // [count, kv_heads, end - begin]
+  uint8_t* tile_ready = nullptr;     // [count, kv_heads, tiles of the wave]: nothing to wait for
+  FetchItem* fetches = nullptr;      // [count, kv_heads, end - begin]
+  int32_t* fetch_counts = nullptr;   // [count, kv_heads]
   StepCounters* counters = nullptr;
 };
 
@@ -176,7 +178,9 @@ enum class AttendPhase : uint8_t {
 // then folded into the state in tile order by log-sum-exp. A set in waves carries the state along.
 // Which rows: entries [begin, end) of the set through `rows`; or, where sets is null, all visible
 // positions of pages [begin / kPageTokens, ...) from `pages` (the same tiles: position p lies in
-// tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens of that count).
+// tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens of that count). A page
+// outside of `pages` is read from its row block. Without partials one thread does all tiles of a
+// (sequence, kv_head) in order; with them, few heads are split over all threads.
 struct AttendParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]
@@ -185,16 +189,18 @@ struct AttendParams {
   AttendPhase phase = AttendPhase::kAllTiles;
   int32_t begin = 0;
   int32_t end = 0;
-  bool first_wave = true;  // the state starts empty
-  bool last_wave = true;   // out and lse are written
+  bool first_wave = true;                  // the state starts empty
+  bool last_wave = true;                   // out and lse are written
   const int32_t* set_sizes = nullptr;      // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;  // [count, kv_heads, end - begin]
   const uint8_t* tile_ready = nullptr;
   StagedPages pages;
-  float* partials = nullptr;  // [count, query_heads, tiles of the wave, value_dim + 2]
-  float* state = nullptr;     // [count, query_heads, value_dim + 2]: max, sum, values
-  TensorView out;             // [tokens, query_heads, value_dim]
-  float* lse = nullptr;       // [tokens, query_heads], natural log, or null
+  // [count, query_heads, tiles of the wave, value_dim + 2]; may be null for kAllTiles.
+  float* partials = nullptr;
+  // [count, query_heads, value_dim + 2]: max, sum, values; may be null for a single wave.
+  float* state = nullptr;
+  TensorView out;        // [tokens, query_heads, value_dim]
+  float* lse = nullptr;  // [tokens, query_heads], natural log, or null
 };
 
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position

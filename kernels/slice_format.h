@@ -8,11 +8,21 @@
 //   int2  [dim / 16][64 tokens][4 bytes]       bits 2j of byte b: dim 4j + b of the sixteen
 //
 // Integer codes are followed by one 16-bit parameter per dimension: the low six bits j give the
-// scale, base * 2^(-j/4) with one f32 `base` (a power of two) per page and head in the block's
-// header; the high ten bits n (signed) give the zero, n * 2^(bits - 2) * scale:
-//     value = scale * (n * 2^(bits - 2) + code)
+// scale, base * 2^(-j/8) with one f32 `base` (a power of two) per page and head in the block's
+// header; the high ten bits n (signed) give the zero, n * 2^(bits - 3) * scale:
+//     value = scale * (n * 2^(bits - 3) + code)
 // A zero relative to the scale keeps channels of a large mean and a small spread apart (key
 // biases), where an 8-bit float zero would lose them.
+//
+// Measured, error of 128-dimensional dot products, relative to unrounded f32 scales (range / codes)
+// and zeros (minimum), Gaussian channels of 64 tokens: int2 0.84, int4 1.04, int8 1.14; channels of
+// mean 300 and spread 1 after bf16: 0.61, 0.75, 0.92. Below 1 because the range may reach half a
+// code beyond the first and last code (range / 4 instead of range / 3 in int2). Tried: quarter
+// octaves with zeros in steps of 2^(bits - 2): 1.01, 1.17, 1.23; of 2^(bits - 3): 0.88, 1.09, 1.20;
+// zeros in steps of 2^(bits - 4): 0.82, 1.02, 1.12, but the ten bits end at 128 scales and large
+// means then cost a factor of 1.5 to 2.6; half octaves and 11-bit zeros: 0.94 in int2; the scale of
+// least squared error among those that fit: no gain (0.84). Eight octaves of scales below the
+// largest are enough: what a smaller scale would save is below the error of that largest channel.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +33,25 @@ namespace fasa {
 
 inline constexpr int kPageTokens = 64;
 
+// Pages that `tokens` tokens begin, the last one perhaps not full.
+constexpr int pages_of(int64_t tokens) {
+  return static_cast<int>((tokens + kPageTokens - 1) / kPageTokens);
+}
+
 enum class SliceDType : uint8_t { kF32, kBF16, kInt8, kInt4, kInt2 };
 
 constexpr int slice_bits(SliceDType dtype) {
   switch (dtype) {
-    case SliceDType::kF32: return 32;
-    case SliceDType::kBF16: return 16;
-    case SliceDType::kInt8: return 8;
-    case SliceDType::kInt4: return 4;
-    case SliceDType::kInt2: return 2;
+    case SliceDType::kF32:
+      return 32;
+    case SliceDType::kBF16:
+      return 16;
+    case SliceDType::kInt8:
+      return 8;
+    case SliceDType::kInt4:
+      return 4;
+    case SliceDType::kInt2:
+      return 2;
   }
   return 0;
 }

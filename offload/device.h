@@ -140,11 +140,15 @@ class Device {
   // Work enqueued on the stream after this starts no earlier than the event's last recording. An
   // event that was never recorded holds nobody up.
   virtual void wait(StreamView stream, EventView event) = 0;
-  // Block the host. They throw DeviceError when work that they wait for has failed.
+  // Block the host. They throw DeviceError, as does done(), when work that they wait for has
+  // failed: with it fail later work in its stream and in streams that wait for later events of that
+  // one. (The cpu device throws from the failing call itself, and later calls go on.)
   virtual void synchronize(StreamView stream) = 0;
   virtual void synchronize(EventView event) = 0;
   virtual bool done(EventView event) = 0;
 
+  // Sides lie where `kind` says: the device's inside one allocation, the host's anywhere in host
+  // memory, alive until the stream has passed. Fills are of device memory.
   virtual void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                     StreamView stream) = 0;
   virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;

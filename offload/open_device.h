@@ -23,10 +23,14 @@ struct DeviceOptions {
   std::optional<uint64_t> device_memory;  // bytes; none = no limit
   std::optional<uint64_t> host_memory;
   std::optional<uint64_t> pinned_memory;
-  double link_bandwidth = 25e9;  // bytes per second and direction (emulated)
-  double link_latency = 10e-6;   // seconds per transfer (emulated)
+  double link_bandwidth = 25e9;     // bytes per second and direction (emulated)
+  double link_latency = 10e-6;      // seconds per transfer (emulated)
   double memory_bandwidth = 300e9;  // of the emulated device's own memory
   double launch_seconds = 4e-6;     // per kernel on the emulated device
+  // For benchmarks only: a host allocation larger than this repeats one stretch of this many bytes
+  // of physical memory, so that a geometry's host rows can be addressed, and transfers to and from
+  // them measured, on a machine that cannot hold them. What is written there overwrites itself.
+  std::optional<uint64_t> host_alias_bytes;
 };
 
 // Throws UsageError for an unknown name (listing what there is) and for impossible options.

@@ -10,9 +10,22 @@
 #include "kernels/slice_format.h"
 #include "offload/open_device.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 
 namespace fasa {
+
+// A value that a key cannot have. Where the value came from (file and line, variable, flag) is put
+// before the message by whoever knows it.
+class ConfigError : public UsageError {
+ public:
+  // `key`: the path of the key, "selection.fac_tokens".
+  ConfigError(std::string key, const std::string& given, const std::string& allowed);
+  const std::string& key() const { return key_; }
+
+ private:
+  std::string key_;
+};
 
 // A count of tokens, or a share of a step's tokens in (0, 1].
 struct TokenCount {
@@ -73,7 +86,11 @@ struct Config {
   bool is_dense(int layer) const;
   DeviceOptions device_options() const;
 
-  // What can be checked without a model. Throws UsageError naming the key, the value and what is
+  // Sets what `preset` stands for: selection.kind and placement.rows. Throws ConfigError for an
+  // unknown one.
+  void apply_preset();
+
+  // What can be checked without a model. Throws ConfigError naming the key, the value and what is
   // allowed.
   void validate() const;
   // What can be checked once the model is known: layers, FCs.

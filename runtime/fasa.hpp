@@ -2,9 +2,10 @@
 // attention from it.
 //
 // A step goes:
-//   runtime.begin_step({{id, 1, StepMode::kDecode}, ...});   // the only call that fails for budgets
-//   for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse, stream);
-//   runtime.end_step();                                       // or abort_step()
+//   runtime.begin_step({{id, 1, StepMode::kDecode}, ...});   // the only call that fails for
+//   budgets for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse,
+//   stream); runtime.end_step();                                       // or abort_step()
+// A step that only appends loads keys and values whose attention was computed elsewhere.
 // Tensors hold the new tokens of all sequences of the step, in the order of begin_step, and must
 // stay alive until `stream` has passed the call. One thread at a time.
 #pragma once
@@ -33,10 +34,10 @@ struct StepSequence {
 
 // Bytes of the KV cache, everything that it holds counted.
 struct KvMemory {
-  uint64_t device_slices = 0;     // sealed pages and tails
-  uint64_t device_rows = 0;       // row pages on the device
-  uint64_t device_hot_rows = 0;   // hot rows, their tables, residents
-  uint64_t device_scratch = 0;    // sets, addresses, partials, staging, page tables, descriptors
+  uint64_t device_slices = 0;    // sealed pages and tails
+  uint64_t device_rows = 0;      // row pages on the device
+  uint64_t device_hot_rows = 0;  // hot rows, their tables, residents
+  uint64_t device_scratch = 0;   // sets, addresses, partials, staging, page tables, descriptors
   uint64_t host_rows = 0;
   uint64_t device_total() const {
     return device_slices + device_rows + device_hot_rows + device_scratch;
@@ -46,7 +47,7 @@ struct KvMemory {
 // Since the last reset_metrics().
 struct FetchMetrics {
   uint64_t decode_steps = 0;
-  StepCounters rows;          // over all layers, KV heads and sequences
+  StepCounters rows;           // over all layers, KV heads and sequences
   uint64_t fetched_bytes = 0;  // of rows, misses only
   double hit_rate() const;     // (resident + hits) / all; 1 where nothing was asked for
 };
@@ -55,9 +56,10 @@ class Runtime {
  public:
   // `device` outlives the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key dimensions
   // (FcMap::slice_dims, all_slice_dims). Throws UsageError for a config that doesn't fit the
-  // geometry, BudgetError where not even the fixed parts fit.
+  // geometry, BudgetError where not even the fixed parts fit. `max_context`: tokens of the longest
+  // sequence expected, 0 = unknown; there are never more hot rows than that.
   Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-          std::vector<int16_t> slice_dims);
+          const std::vector<int16_t>& slice_dims, int64_t max_context = 0);
   ~Runtime();
   Runtime(const Runtime&) = delete;  // sequences refer to it
   Runtime& operator=(const Runtime&) = delete;
@@ -66,6 +68,9 @@ class Runtime {
 
   // An empty sequence.
   SequenceId create();
+  // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
+  // what is needed.
+  KvMemory predict(int64_t tokens, int step_tokens) const;
   // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
   // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);

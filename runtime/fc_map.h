@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/geometry.h"
@@ -25,6 +26,7 @@ struct HeadRanking {
   std::vector<std::vector<int>> chunks;  // dimensions of each FC, best first; all FCs of the head
   std::vector<double> agreement;         // mean CA of each FC, by FC index
   std::vector<double> far_mass_kept;     // share of the oracle's far mass after 1, 2, ... FCs
+  bool operator==(const HeadRanking&) const = default;
 };
 
 struct FcMap {
@@ -35,9 +37,10 @@ struct FcMap {
   bool probes = true;
   ModelFingerprint fingerprint;
   std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
+  bool operator==(const FcMap&) const = default;
 
   // The first `tip_chunks` chunks of every head as key dimensions, [layers][kv_heads][2 x
-  // tip_chunks], as kernels take them.
+  // tip_chunks], as kernels take them. Throws UsageError when a head has fewer chunks.
   std::vector<int16_t> slice_dims(int tip_chunks) const;
   // Throws InputError naming the first field that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;
@@ -45,7 +48,9 @@ struct FcMap {
   // Throw InputError with path and place.
   static FcMap load(const std::string& path);
   static FcMap parse(std::string_view json, const std::string& name);
-  void save(const std::string& path) const;  // writes aside, then renames
+  // Writes aside, then renames. Throws UsageError; check_writable() (output_file.h) finds a bad
+  // path before the work.
+  void save(const std::string& path) const;
   std::string to_json() const;
 };
 

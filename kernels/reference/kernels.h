@@ -1,4 +1,5 @@
-// The scalar reference: plain loops in f32/f64, the oracle of every kernel's tests. Same parameters.
+// The scalar reference: plain loops in f32/f64, the oracle of every kernel's tests. Same
+// parameters.
 #pragma once
 
 #include "kernels/params.h"

@@ -11,7 +11,7 @@ namespace fasa {
 enum class DType : uint8_t { kF32, kF16, kBF16 };
 
 constexpr int dtype_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
-std::string_view dtype_name(DType dtype);                       // "f32", "f16", "bf16"
+std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16"
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Round to nearest even; NaN stays NaN (quiet), infinities stay.

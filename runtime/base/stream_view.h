@@ -7,8 +7,9 @@ namespace fasa {
 
 enum class DeviceKind : uint8_t { kCpu, kEmulated, kCuda };
 
-// Non-owning. `native`: nullptr on the cpu device (work is done on return), the device's stream
-// object on the emulated one, a cudaStream_t on CUDA.
+// Non-owning. `native`: on the cpu device (work is done on return) what knows the device's threads,
+// or nullptr for the caller's own; the device's stream object on the emulated one, a cudaStream_t
+// on CUDA.
 struct StreamView {
   DeviceKind kind = DeviceKind::kCpu;
   void* native = nullptr;

@@ -26,9 +26,7 @@ struct BasicTensorView {
   int64_t offset(int64_t token, int64_t head) const {
     return token * token_stride + head * head_stride;
   }
-  operator BasicTensorView<const void>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator BasicTensorView<const void>() const requires(!std::is_const_v<T>) {
     return {data, dtype, tokens, heads, dim, token_stride, head_stride};
   }
 };

@@ -1,0 +1,197 @@
+// One decode step's attention on this CPU, per layer: TIP and FAC beside our own group-fused full
+// attention, timed in the same steps. Layers of all kinds alternate, so that slices and rows come
+// from memory as they do in a model, not from the last-level cache.
+//
+//   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
+//
+// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows, batch 1. Counters: ratio_to_full
+// (full / this), full_ms, full_stream_share (of the machine's read bandwidth, measured first),
+// stream_share (bytes of slices and rows that this layer must read), GB_per_s.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <tbb/info.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "bench/filled_runtime.h"
+#include "bench/stream.h"
+#include "runtime/fc_map.h"
+
+namespace fasa::bench {
+namespace {
+
+struct Format {
+  SliceDType dtype;
+  int chunks;
+};
+constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
+                               {SliceDType::kInt8, 16},
+                               {SliceDType::kInt2, 32},
+                               {SliceDType::kInt2, 64}};
+constexpr int kBudgets[] = {256, 2048};
+constexpr int64_t kRowBytes = 512;
+constexpr int kHeads = 8;
+// Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
+constexpr int64_t kMostRowBytes = int64_t{14} << 30;
+
+int64_t last_level_cache() {
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
+double machine_bandwidth() {
+  static const double bandwidth = stream_bandwidth();
+  return bandwidth;
+}
+
+// Layer i attends with kBudgets[i % 3], or to everything where i % 3 == 2.
+constexpr int kKinds = 3;
+
+class Case {
+ public:
+  Case(int64_t tokens, Format format)
+      : layers_(layer_count(tokens)),
+        filled_(cpu(), config(format, layers_), llama_8b(layers_),
+                first_chunks(llama_8b(layers_), format.chunks), tokens),
+        q_(noise(4096, 11)),
+        kv_(noise(1024, 12)),
+        out_(4096) {}
+
+  // Seconds of one layer, by kind: the mean over the layers of one step.
+  std::array<double, kKinds> step() {
+    std::array<double, kKinds> seconds{};
+    Runtime& runtime = filled_.runtime();
+    const StepSequence part{filled_.sequence(), 1, StepMode::kDecode};
+    runtime.begin_step({&part, 1});
+    const StreamView stream = filled_.stream();
+    for (int layer = 0; layer < layers_; ++layer) {
+      const auto kv = ConstTensorView::dense(kv_.data(), DType::kBF16, 1, kHeads, 128);
+      runtime.append(layer, kv, kv, stream);
+      const auto begin = std::chrono::steady_clock::now();
+      runtime.attend(layer, ConstTensorView::dense(q_.data(), DType::kBF16, 1, 32, 128),
+                     TensorView::dense(out_.data(), DType::kF32, 1, 32, 128), nullptr, stream);
+      seconds[static_cast<size_t>(layer % kKinds)] += seconds_since(begin);
+    }
+    runtime.end_step();
+    for (double& s : seconds) s /= layers_ / kKinds;
+    return seconds;
+  }
+
+ private:
+  // Reading the dense layers between two visits of a layer flushes the cache.
+  static int layer_count(int64_t tokens) {
+    const int64_t layer_bytes = tokens * kHeads * kRowBytes;
+    int64_t groups = (last_level_cache() * 5 / 4 + layer_bytes - 1) / layer_bytes;
+    groups = std::clamp<int64_t>(kMostRowBytes / layer_bytes / kKinds, 1, groups);
+    return static_cast<int>(groups * kKinds);
+  }
+  static DeviceOptions cpu() {
+    DeviceOptions options;
+    options.name = "cpu";
+    return options;
+  }
+  static Config config(Format format, int layers) {
+    Config config;
+    config.selection.slice_dtype = format.dtype;
+    config.selection.tip_chunks = format.chunks;
+    config.selection.fac_tokens.clear();
+    for (int layer = 0; layer < layers; ++layer) {
+      if (layer % kKinds == 2) config.selection.dense_layers.push_back(layer);
+      config.selection.fac_tokens.push_back(
+          {.tokens = kBudgets[layer % kKinds % std::size(kBudgets)], .share = 0});
+    }
+    return config;
+  }
+  static std::vector<int16_t> first_chunks(const Geometry& geometry, int chunks) {
+    std::vector<int16_t> dims;
+    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      for (int i = 0; i < chunks; ++i) {
+        const Geometry::Pair pair = geometry.chunk_dims(i);
+        dims.push_back(static_cast<int16_t>(pair.first));
+        dims.push_back(static_cast<int16_t>(pair.second));
+      }
+    }
+    return dims;
+  }
+
+  int layers_;
+  FilledRuntime filled_;
+  std::vector<uint16_t> q_;
+  std::vector<uint16_t> kv_;
+  std::vector<float> out_;
+};
+
+// Filling is slow: benchmarks of one length and format follow each other and share it.
+Case& case_of(int64_t tokens, Format format) {
+  static std::unique_ptr<Case> current;
+  static std::tuple<int64_t, SliceDType, int> key;
+  const auto wanted = std::make_tuple(tokens, format.dtype, format.chunks);
+  if (!current || key != wanted) {
+    current.reset();
+    current = std::make_unique<Case>(tokens, format);
+    key = wanted;
+    for (int i = 0; i < 2; ++i) current->step();
+  }
+  return *current;
+}
+
+void run(benchmark::State& state, int64_t tokens, size_t kind, Format format) {
+  const double bandwidth = machine_bandwidth();
+  Case& subject = case_of(tokens, format);
+  std::vector<double> mine;
+  std::vector<double> full;
+  for (auto _ : state) {
+    const auto seconds = subject.step();
+    state.SetIterationTime(seconds[kind]);
+    mine.push_back(seconds[kind]);
+    full.push_back(seconds[2]);
+  }
+  const auto median = [](std::vector<double>& values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
+                     values.end());
+    return values[values.size() / 2];
+  };
+  const double my_seconds = median(mine);
+  const double full_seconds = median(full);
+  const SliceFormat slice{format.dtype, 2 * format.chunks};
+  const int64_t set = std::min<int64_t>(kBudgets[kind], tokens);
+  const double full_bytes = static_cast<double>(tokens * kHeads * kRowBytes);
+  const double bytes =
+      static_cast<double>(kHeads * (tokens / kPageTokens * slice.page_bytes() + set * kRowBytes));
+  state.counters["median_ms"] = my_seconds * 1e3;
+  state.counters["full_ms"] = full_seconds * 1e3;
+  state.counters["ratio_to_full"] = full_seconds / my_seconds;
+  state.counters["full_stream_share"] = full_bytes / full_seconds / bandwidth;
+  state.counters["stream_share"] = bytes / my_seconds / bandwidth;
+  state.counters["GB_per_s"] = bytes / my_seconds / 1e9;
+  state.counters["stream_GB_per_s"] = bandwidth / 1e9;
+}
+
+void register_all() {
+  for (int64_t tokens = 4096; tokens <= int64_t{1} << 20; tokens *= 2) {
+    for (const Format& format : kFormats) {
+      for (size_t kind = 0; kind < std::size(kBudgets); ++kind) {
+        const std::string name =
+            fmt::format("decode_attention/tokens:{}/k:{}/slice:{}/fcs:{}", tokens, kBudgets[kind],
+                        slice_dtype_name(format.dtype), format.chunks);
+        benchmark::RegisterBenchmark(name.c_str(), run, tokens, kind, format)
+            ->UseManualTime()
+            ->Unit(benchmark::kMillisecond)
+            ->Iterations(tokens >= (1 << 19) ? 7 : 15);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa::bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  fasa::bench::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -1,0 +1,123 @@
+// New tokens become rows and slices. One task per (sequence, kv_head, page).
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_convert.h"
+#include "kernels/cpu/row_scratch.h"
+#include "kernels/cpu/slice_pack.h"
+
+namespace fasa::cpu {
+namespace {
+
+class AppendCall {
+ public:
+  explicit AppendCall(const AppendParams& params)
+      : params_(params), layout_(params.step.layout), tail_(layout_.slice.tail()) {}
+
+  KernelWork run() {
+    int pages = 0;  // of the longest sequence
+    for (int i = 0; i < params_.step.count; ++i) {
+      pages = std::max(pages, pages_of(params_.step.sequences[i]));
+    }
+    const int heads = params_.step.count * layout_.kv_heads;
+    tbb::parallel_for(0, heads * pages, [&](int task) {
+      append_page(params_.step.sequences[task / pages / layout_.kv_heads],
+                  task / pages % layout_.kv_heads, task % pages);
+    });
+    return {.device_bytes = device_bytes_.load()};
+  }
+
+ private:
+  static int pages_of(const SequenceDesc& sequence) {
+    if (sequence.tokens == 0) return 0;
+    return (sequence.end() - 1) / kPageTokens - sequence.start / kPageTokens + 1;
+  }
+
+  // The sequence's tail holds its newest page, full or not, until the next one begins: the first
+  // page of the step may continue it and the last one ends in it, so one task does both, in order.
+  // Pages between them are made in the thread's scratch.
+  void append_page(const SequenceDesc& sequence, int head, int page) {
+    const int pages = pages_of(sequence);
+    if (page >= pages || (page > 0 && page == pages - 1)) return;
+    const int first = sequence.start / kPageTokens;
+    if (page > 0) {
+      fill_page(sequence, head, first + page, thread_scratch(tail_.page_bytes()));
+      return;
+    }
+    std::byte* tail = sequence.tail;
+    if (tail != nullptr) tail += layout_.tail_offset(params_.step.layer, head);
+    fill_page(sequence, head, first, tail);
+    if (pages > 1) fill_page(sequence, head, first + pages - 1, tail);
+  }
+
+  // The step's tokens of one page: rows, slices into `tail`, and the seal if the page is full.
+  void fill_page(const SequenceDesc& sequence, int head, int page, std::byte* tail) {
+    const int begin = std::max(sequence.start, page * kPageTokens);
+    const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
+    if (layout_.slice.dims == 0) {
+      for (int position = begin; position < end; ++position) write_row(sequence, head, position);
+      device_bytes_ += static_cast<uint64_t>((end - begin) * 2 * layout_.row.bytes());
+      return;
+    }
+    // Slots not yet written are zero, so that the tail is a function of the tokens in it.
+    if (begin % kPageTokens == 0) std::memset(tail, 0, static_cast<size_t>(tail_.page_bytes()));
+    const int16_t* dims = params_.step.slice_dims + int64_t{head} * layout_.slice.dims;
+    for (int position = begin; position < end; ++position) {
+      const std::byte* row = write_row(sequence, head, position);
+      write_tail_token(tail_, dims, layout_.row.dtype, row, position % kPageTokens, tail);
+    }
+    int64_t bytes = (end - begin) * (2 * layout_.row.bytes() + tail_.page_bytes() / kPageTokens);
+    if (end % kPageTokens == 0) {
+      std::byte* block = sequence.slice_blocks[page];
+      float* bases = reinterpret_cast<float*>(block);
+      seal_page(layout_.slice, tail, block + layout_.slice_offset(params_.step.layer, head),
+                bases + layout_.head_index(params_.step.layer, head));
+      bytes += tail_.page_bytes() + layout_.slice.page_bytes();
+    }
+    device_bytes_ += static_cast<uint64_t>(bytes);
+  }
+
+  const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {
+    const int64_t row_bytes = layout_.row.bytes();
+    const bool resident = position < layout_.sinks || position >= sequence.end() - layout_.recent;
+    std::byte* home = nullptr;
+    if (sequence.residents != nullptr && resident) {
+      home = sequence.residents +
+             layout_.resident_offset(params_.step.layer, head, layout_.resident_slot(position));
+    }
+    std::byte* row = home;
+    if (params_.rows_on_device) {
+      row = sequence.row_blocks[position / kPageTokens] +
+            layout_.row_offset(params_.step.layer, head, position % kPageTokens);
+    } else if (sequence.mode == StepMode::kPrefill) {
+      const int64_t page = position / kPageTokens - sequence.start / kPageTokens;
+      row = sequence.stage + (page * layout_.kv_heads + head) * layout_.row_head_bytes() +
+            position % kPageTokens * row_bytes;
+    }
+    const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
+    const RowFormat& format = layout_.row;
+    convert_elements(params_.k.dtype, params_.k.data, params_.k.offset(token, head), format.key_dim,
+                     format.dtype, row);
+    convert_elements(params_.v.dtype, params_.v.data, params_.v.offset(token, head),
+                     format.value_dim, format.dtype, row + format.key_bytes());
+    const int64_t used = int64_t{format.key_dim + format.value_dim} * dtype_bytes(format.dtype);
+    std::memset(row + used, 0, static_cast<size_t>(row_bytes - used));
+    if (home != nullptr && home != row) std::memcpy(home, row, static_cast<size_t>(row_bytes));
+    return row;
+  }
+
+  const AppendParams& params_;
+  const CacheLayout& layout_;
+  const SliceFormat tail_;
+  std::atomic<uint64_t> device_bytes_{0};
+};
+
+}  // namespace
+
+KernelWork append(const AppendParams& params) { return AppendCall(params).run(); }
+
+}  // namespace fasa::cpu

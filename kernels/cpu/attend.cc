@@ -1,0 +1,290 @@
+// FAC: splits the tiles over threads, folds them in tile order. The bits of the result depend on
+// neither: a tile's partial is computed by itself, and the fold of a (sequence, query head) is one
+// chain of merges in tile order, done at once or after all tiles.
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_bodies.h"
+#include "kernels/cpu/row_convert.h"
+#include "kernels/cpu/row_scratch.h"
+#include "kernels/softmax_state.h"
+
+namespace fasa::cpu {
+namespace {
+
+using RowPointer = const unsigned char*;
+
+// Tiles that one task computes where tiles are split: 512 tokens, 256 KiB of rows at head_dim 128.
+constexpr int kTaskTiles = 16;
+
+class AttendCall {
+ public:
+  AttendCall(const RowBodies& bodies, const AttendParams& params)
+      : bodies_(bodies),
+        params_(params),
+        layout_(params.step.layout),
+        wave_(params.end - params.begin),
+        tiles_((wave_ + kTileTokens - 1) / kTileTokens),
+        width_(kSoftmaxHeader + layout_.row.value_dim),
+        q_stride_(align_up(layout_.row.key_dim, kPadFloats)) {}
+
+  KernelWork run() {
+    const int heads = params_.step.count * layout_.kv_heads;
+    const int threads = tbb::this_task_arena::max_concurrency();
+    const bool at_once = params_.phase == AttendPhase::kAllTiles &&
+                         (params_.partials == nullptr || heads >= 4 * threads);
+    if (at_once) {
+      tbb::parallel_for(0, heads, [this](int head) { attend_at_once(head); });
+    } else {
+      const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
+      tbb::parallel_for(0, heads * chunks, [this, chunks](int task) {
+        compute_partials(task / chunks, task % chunks * kTaskTiles);
+      });
+      if (params_.phase != AttendPhase::kReadyTiles) {
+        tbb::parallel_for(0, heads, [this](int head) { fold_partials(head); });
+      }
+    }
+    return {.device_bytes = device_bytes_.load()};
+  }
+
+ private:
+  // One KV head of one sequence, as flat index sequence * kv_heads + kv_head.
+  struct Head {
+    int sequence;
+    int kv_head;
+    int entries;        // of this wave
+    int first_visible;  // position of entry 0 where there is no set
+  };
+
+  bool skipped(int head) const {
+    return params_.step.sequences[head / layout_.kv_heads].mode != StepMode::kDecode;
+  }
+
+  Head head_at(int index) const {
+    Head head = {index / layout_.kv_heads, index % layout_.kv_heads, 0, 0};
+    const SequenceDesc& sequence = params_.step.sequences[head.sequence];
+    int total = 0;
+    if (params_.set_sizes != nullptr) {
+      total = params_.set_sizes[index];
+    } else {
+      if (params_.window > 0) head.first_visible = std::max(0, sequence.end() - params_.window);
+      total = sequence.end() - head.first_visible;
+    }
+    head.entries = std::max(0, std::min(params_.end, total) - params_.begin);
+    return head;
+  }
+
+  // The rows of a tile of this wave; `buffer` holds them where they come from pages.
+  const RowPointer* tile_rows(const Head& head, int tile, RowPointer* buffer) const {
+    const int64_t index = int64_t{head.sequence} * layout_.kv_heads + head.kv_head;
+    if (params_.set_sizes != nullptr) {
+      const std::byte* const* rows = params_.rows + index * wave_ + tile * kTileTokens;
+      return reinterpret_cast<const RowPointer*>(rows);
+    }
+    const int first = head.first_visible + params_.begin + tile * kTileTokens;
+    const int count = std::min(kTileTokens, head.entries - tile * kTileTokens);
+    for (int i = 0; i < count; ++i) {
+      buffer[i] = reinterpret_cast<RowPointer>(page_row(head, first + i));
+    }
+    return buffer;
+  }
+
+  const std::byte* page_row(const Head& head, int position) const {
+    const int page = position / kPageTokens;
+    const int slot = position % kPageTokens;
+    const StagedPages& staged = params_.pages;
+    const int at = page - staged.first_page;
+    if (staged.data != nullptr && at >= 0 && at < staged.pages) {
+      const int64_t block = (int64_t{head.sequence} * staged.pages + at) * layout_.kv_heads;
+      return staged.data + (block + head.kv_head) * layout_.row_head_bytes() +
+             slot * layout_.row.bytes();
+    }
+    return params_.step.sequences[head.sequence].row_blocks[page] +
+           layout_.row_offset(params_.step.layer, head.kv_head, slot);
+  }
+
+  // The group's queries in f32, zero-padded for whole registers.
+  void load_queries(const Head& head, float* q) const {
+    const int token = params_.step.sequences[head.sequence].first_token;
+    for (int i = 0; i < layout_.group; ++i, q += q_stride_) {
+      const int64_t at = params_.q.offset(token, head.kv_head * layout_.group + i);
+      bodies_.expand[static_cast<int>(params_.q.dtype)](
+          static_cast<const std::byte*>(params_.q.data) + at * dtype_bytes(params_.q.dtype),
+          layout_.row.key_dim, q);
+      std::fill(q + layout_.row.key_dim, q + q_stride_, 0.0f);
+    }
+  }
+
+  TileTask task_for(const float* q) const {
+    TileTask task;
+    task.q = q;
+    task.q_stride = q_stride_;
+    task.group = layout_.group;
+    task.key_dim = layout_.row.key_dim;
+    task.value_dim = layout_.row.value_dim;
+    task.key_bytes = layout_.row.key_bytes();
+    task.row_bytes = layout_.row.bytes();
+    task.scale = params_.scale;
+    return task;
+  }
+
+  bool wanted(int index, int tile) const {
+    if (params_.phase == AttendPhase::kAllTiles) return true;
+    const bool ready = params_.tile_ready[int64_t{index} * tiles_ + tile] != 0;
+    return ready == (params_.phase == AttendPhase::kReadyTiles);
+  }
+
+  // Computes the wanted tiles of [begin, end); `place(task, tile)` says where a tile's partials go,
+  // `done(tile)` takes them. While a tile is computed, the next one's rows are prefetched: random
+  // rows then arrive 32 ahead of their use, beyond what the hardware would guess.
+  template <typename Place, typename Done>
+  void compute_tiles(const Head& head, int index, const float* q, int begin, int end,
+                     const Place& place, const Done& done) {
+    TileTask task = task_for(q);
+    RowPointer buffers[2][kTileTokens];
+    const auto next_wanted = [&](int tile) {
+      while (tile < end && !wanted(index, tile)) ++tile;
+      return tile;
+    };
+    const auto tokens_of = [&](int tile) {
+      return std::min(kTileTokens, head.entries - tile * kTileTokens);
+    };
+    int tile = next_wanted(begin);
+    if (tile >= end) return;
+    int turn = 0;
+    int64_t tokens = 0;
+    task.rows = tile_rows(head, tile, buffers[turn]);
+    while (tile < end) {
+      const int next = next_wanted(tile + 1);
+      turn ^= 1;
+      task.tokens = tokens_of(tile);
+      task.next_rows = next < end ? tile_rows(head, next, buffers[turn]) : nullptr;
+      task.next_tokens = next < end ? tokens_of(next) : 0;
+      place(task, tile);
+      bodies_.attend_tile[static_cast<int>(layout_.row.dtype)](task);
+      done(tile);
+      tokens += task.tokens;
+      tile = next;
+      task.rows = task.next_rows;
+    }
+    device_bytes_ += static_cast<uint64_t>(tokens * layout_.row.bytes());
+  }
+
+  float* partial_at(const Head& head, int query_in_group, int tile) const {
+    const int64_t query =
+        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.group;
+    return params_.partials + ((query + query_in_group) * tiles_ + tile) * width_;
+  }
+
+  static int tiles_of(const Head& head) { return (head.entries + kTileTokens - 1) / kTileTokens; }
+
+  void compute_partials(int index, int first_tile) {
+    if (skipped(index)) return;
+    const Head head = head_at(index);
+    const int end = std::min(first_tile + kTaskTiles, tiles_of(head));
+    if (first_tile >= end) return;
+    float* q = reinterpret_cast<float*>(
+        thread_scratch(layout_.group * q_stride_ * int64_t{sizeof(float)}));
+    load_queries(head, q);
+    compute_tiles(
+        head, index, q, first_tile, end,
+        [&](TileTask& task, int tile) {
+          task.partials = partial_at(head, 0, tile);
+          task.partial_stride = int64_t{tiles_} * width_;
+        },
+        [](int) {});
+  }
+
+  // The carried state, or `scratch` where there is but one wave and no place for it.
+  float* open_state(const Head& head, float* scratch) const {
+    const int64_t query =
+        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.group;
+    float* state = params_.state != nullptr ? params_.state + query * width_ : scratch;
+    if (params_.first_wave) {
+      for (int i = 0; i < layout_.group; ++i) {
+        clear_softmax(state + i * width_, layout_.row.value_dim);
+      }
+    }
+    return state;
+  }
+
+  void fold_partials(int index) {
+    if (skipped(index)) return;
+    const Head head = head_at(index);
+    float* scratch =
+        reinterpret_cast<float*>(thread_scratch(layout_.group * width_ * int64_t{sizeof(float)}));
+    float* state = open_state(head, scratch);
+    for (int i = 0; i < layout_.group; ++i) {
+      for (int tile = 0; tile < tiles_of(head); ++tile) {
+        bodies_.merge(state + i * width_, partial_at(head, i, tile), layout_.row.value_dim);
+      }
+    }
+    if (params_.last_wave) write_out(head, state);
+  }
+
+  void attend_at_once(int index) {
+    if (skipped(index)) return;
+    const Head head = head_at(index);
+    const int64_t group_floats = layout_.group * int64_t{width_};
+    const int64_t floats = layout_.group * q_stride_ + 2 * group_floats;
+    float* q = reinterpret_cast<float*>(thread_scratch(floats * int64_t{sizeof(float)}));
+    float* partials = q + layout_.group * q_stride_;
+    float* state = open_state(head, partials + group_floats);
+    load_queries(head, q);
+    compute_tiles(
+        head, index, q, 0, tiles_of(head),
+        [&](TileTask& task, int) {
+          task.partials = partials;
+          task.partial_stride = width_;
+        },
+        [&](int) {
+          for (int i = 0; i < layout_.group; ++i) {
+            bodies_.merge(state + i * width_, partials + i * width_, layout_.row.value_dim);
+          }
+        });
+    if (params_.last_wave) write_out(head, state);
+  }
+
+  void write_out(const Head& head, const float* state) {
+    const int token = params_.step.sequences[head.sequence].first_token;
+    for (int i = 0; i < layout_.group; ++i, state += width_) {
+      const int query = head.kv_head * layout_.group + i;
+      const int64_t at = params_.out.offset(token, query);
+      const bool empty = state[0] == minus_infinity();
+      store_quotients(state + kSoftmaxHeader, empty ? 1.0f : state[1], layout_.row.value_dim,
+                      params_.out.dtype, params_.out.data, at);
+      if (params_.lse != nullptr) {
+        params_.lse[int64_t{token} * layout_.query_heads() + query] =
+            empty ? minus_infinity() : state[0] + std::log(state[1]);
+      }
+    }
+    device_bytes_ += static_cast<uint64_t>(layout_.group) * layout_.row.value_dim *
+                     static_cast<uint64_t>(dtype_bytes(params_.out.dtype));
+  }
+
+  const RowBodies& bodies_;
+  const AttendParams& params_;
+  const CacheLayout& layout_;
+  const int wave_;
+  const int tiles_;
+  const int width_;  // floats of a partial or state
+  const int64_t q_stride_;
+  std::atomic<uint64_t> device_bytes_{0};
+};
+
+}  // namespace
+
+KernelWork attend_with(const RowBodies& bodies, const AttendParams& params) {
+  return AttendCall(bodies, params).run();
+}
+
+KernelWork attend(const AttendParams& params) {
+  return attend_with(row_bodies(active_target()), params);
+}
+
+}  // namespace fasa::cpu

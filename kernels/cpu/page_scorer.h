@@ -1,0 +1,76 @@
+// Scores of one sequence's pages for the query heads of one KV head: finds the page, gathers the
+// query into slice order once, takes care of what is not finite and not visible.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+#include "kernels/cpu/score_bodies.h"
+#include "kernels/params.h"
+
+namespace fasa::cpu {
+
+// Memory that only grows, 64-byte aligned: after the first steps nothing is allocated.
+template <typename T>
+class ScratchArray {
+ public:
+  // New memory is zeroed; what was there is not kept.
+  T* reserve(size_t count) {
+    const size_t lines = (count * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
+    if (lines > lines_.size()) lines_ = std::vector<Line>(lines);
+    return data();
+  }
+  T* data() { return reinterpret_cast<T*>(lines_.data()); }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> lines_;
+};
+
+class PageScorer {
+ public:
+  // `first_visible`: positions before it are not scored.
+  void begin(const SelectParams& params, int sequence, int kv_head, int first_visible,
+             const ScoreBodies& bodies);
+
+  int heads() const { return heads_; }
+  uint64_t bytes_read() const { return bytes_read_; }
+  uint64_t nan_scores() const { return nan_scores_; }
+
+  // scores[heads][64], 64-byte aligned: NaN as -inf, +inf as the largest finite number, tokens out
+  // of sight as -inf. `next`: the page after this one, -1: none. Returns which tokens are visible.
+  uint64_t score(int page, int next, float* scores);
+
+  uint64_t visible_tokens(int page) const;
+
+ private:
+  struct Source {
+    const std::byte* data;
+    float base;
+    SliceFormat format;
+  };
+  Source source_of(int page) const;
+  void make_finite(uint64_t visible, float* scores);
+
+  const ScoreBodies* bodies_ = nullptr;
+  const SequenceDesc* sequence_ = nullptr;
+  SliceFormat format_;
+  int64_t slice_offset_ = 0;
+  int64_t base_offset_ = 0;
+  int64_t tail_offset_ = 0;
+  int heads_ = 0;
+  int stride_ = 0;
+  int first_visible_ = 0;
+  int end_ = 0;
+  uint64_t bytes_read_ = 0;
+  uint64_t nan_scores_ = 0;
+  ScratchArray<float> query_;
+  ScratchArray<float> weights_;
+  ScratchArray<int8_t> codes_;
+};
+
+}  // namespace fasa::cpu

@@ -1,0 +1,231 @@
+// Exact causal attention: one task per (sequence, kv_head, block of queries), pages in order.
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_bodies.h"
+#include "kernels/cpu/row_convert.h"
+#include "kernels/cpu/row_scratch.h"
+#include "kernels/softmax_state.h"
+
+namespace fasa::cpu {
+namespace {
+
+// Query rows (tokens x heads of the group) of a block: enough that expanding a page's keys and
+// values costs little beside the products, few enough for the block's state and scores to stay in
+// L2. A multiple of every register tile's rows.
+constexpr int kBlockRows = 192;
+
+class PrefillCall {
+ public:
+  PrefillCall(const RowBodies& bodies, const PrefillParams& params)
+      : bodies_(bodies),
+        params_(params),
+        layout_(params.step.layout),
+        block_tokens_(std::max(1, kBlockRows / layout_.group)),
+        value_stride_(align_up(layout_.row.value_dim, kPadFloats)) {}
+
+  KernelWork run() {
+    int blocks = 0;  // of the longest sequence
+    for (int i = 0; i < params_.step.count; ++i) {
+      const SequenceDesc& sequence = params_.step.sequences[i];
+      if (sequence.mode != StepMode::kPrefill) continue;
+      blocks = std::max(blocks, (sequence.tokens + block_tokens_ - 1) / block_tokens_);
+    }
+    // Later blocks see more pages: they go first, so that no thread is left alone with one.
+    const int heads = params_.step.count * layout_.kv_heads;
+    tbb::parallel_for(
+        tbb::blocked_range<int>(0, heads * blocks, 1),
+        [&](const tbb::blocked_range<int>& range) {
+          for (int task = range.begin(); task < range.end(); ++task) {
+            const int head = task % heads;
+            attend_block(head / layout_.kv_heads, head % layout_.kv_heads,
+                         blocks - 1 - task / heads);
+          }
+        },
+        tbb::simple_partitioner());
+    return {.device_bytes = device_bytes_.load()};
+  }
+
+ private:
+  struct Block {
+    const SequenceDesc* sequence;
+    int sequence_index;
+    int kv_head;
+    int first_token;  // in the step's tensors
+    int tokens;
+  };
+
+  void attend_block(int sequence_index, int kv_head, int index) {
+    const SequenceDesc& sequence = params_.step.sequences[sequence_index];
+    const int first = index * block_tokens_;
+    if (sequence.mode != StepMode::kPrefill || first >= sequence.tokens) return;
+    const Block block = {&sequence, sequence_index, kv_head, sequence.first_token + first,
+                         std::min(block_tokens_, sequence.tokens - first)};
+    PageTask task = open_task(block);
+    task.first_query = sequence.start + first;
+
+    const int64_t last_query = task.first_query + block.tokens - 1;
+    int64_t page = params_.begin_page;
+    if (params_.window > 0) {
+      page = std::max(page, (task.first_query + 1 - params_.window) / kPageTokens);
+    }
+    const int64_t end = std::min<int64_t>(params_.end_page, last_query / kPageTokens + 1);
+    const unsigned char* rows[kPageTokens];
+    task.rows = rows;
+    for (; page < end; ++page) {
+      task.position = page * kPageTokens;
+      task.slots = static_cast<int>(std::min<int64_t>(kPageTokens, last_query + 1 - task.position));
+      for (int slot = 0; slot < task.slots; ++slot) {
+        rows[slot] = reinterpret_cast<const unsigned char*>(
+            row_at(block, static_cast<int>(task.position) + slot));
+      }
+      bodies_.prefill_page[static_cast<int>(layout_.row.dtype)](task);
+      device_bytes_ += static_cast<uint64_t>(task.slots * layout_.row.bytes());
+    }
+    if (params_.last_wave) {
+      write_out(block, task);
+    } else {
+      move_state<false>(block, task);
+    }
+  }
+
+  // The thread's scratch laid out for the block, queries expanded, state opened.
+  PageTask open_task(const Block& block) const {
+    PageTask task;
+    task.key_dim = layout_.row.key_dim;
+    task.value_dim = layout_.row.value_dim;
+    task.key_bytes = layout_.row.key_bytes();
+    task.scale = params_.scale;
+    task.group = layout_.group;
+    task.query_rows = block.tokens * layout_.group;
+    task.window = params_.window;
+    task.q_stride = align_up(task.key_dim, kPadFloats);
+    task.value_stride = value_stride_;
+
+    const int64_t rows = align_up(block_tokens_ * layout_.group, kPadFloats);
+    float* next = reinterpret_cast<float*>(
+        thread_scratch((rows * (task.q_stride + value_stride_ + kPageTokens + 3) +
+                        kPageTokens * (task.q_stride + value_stride_)) *
+                       int64_t{sizeof(float)}));
+    const auto take = [&next](int64_t floats) {
+      float* taken = next;
+      next += floats;
+      return taken;
+    };
+    float* q = take(rows * task.q_stride);
+    task.keys = take(kPageTokens * task.q_stride);
+    task.values = take(kPageTokens * value_stride_);
+    task.scores = take(rows * kPageTokens);
+    task.out = take(rows * value_stride_);
+    task.factors = take(rows);
+    task.max = take(rows);
+    task.sum = take(rows);
+    task.q = q;
+    load_queries(block, q, task.q_stride);
+    if (params_.first_wave) {
+      std::fill_n(task.max, task.query_rows, minus_infinity());
+      std::fill_n(task.sum, task.query_rows, 0.0f);
+      std::fill_n(task.out, task.query_rows * value_stride_, 0.0f);
+    } else {
+      move_state<true>(block, task);
+    }
+    return task;
+  }
+
+  void load_queries(const Block& block, float* q, int64_t stride) const {
+    const ConstTensorView& view = params_.q;
+    for (int row = 0; row < block.tokens * layout_.group; ++row) {
+      const int64_t at = view.offset(block.first_token + row / layout_.group,
+                                     block.kv_head * layout_.group + row % layout_.group);
+      bodies_.expand[static_cast<int>(view.dtype)](
+          static_cast<const std::byte*>(view.data) + at * dtype_bytes(view.dtype),
+          layout_.row.key_dim, q + row * stride);
+    }
+  }
+
+  // New rows from the stage where there is one; older ones from the pages staged for this wave,
+  // else from the row blocks.
+  const std::byte* row_at(const Block& block, int position) const {
+    const SequenceDesc& sequence = *block.sequence;
+    const int page = position / kPageTokens;
+    const int64_t slot_bytes = position % kPageTokens * layout_.row.bytes();
+    if (sequence.stage != nullptr && position >= sequence.start) {
+      const int64_t at = page - sequence.start / kPageTokens;
+      return sequence.stage + (at * layout_.kv_heads + block.kv_head) * layout_.row_head_bytes() +
+             slot_bytes;
+    }
+    const StagedPages& staged = params_.pages;
+    const int64_t at = page - staged.first_page;
+    if (staged.data != nullptr && at >= 0 && at < staged.pages) {
+      const int64_t head =
+          (int64_t{block.sequence_index} * staged.pages + at) * layout_.kv_heads + block.kv_head;
+      return staged.data + head * layout_.row_head_bytes() + slot_bytes;
+    }
+    return sequence.row_blocks[page] + layout_.row_offset(params_.step.layer, block.kv_head, 0) +
+           slot_bytes;
+  }
+
+  // Index of a row's (token, query head) in [tokens, query_heads].
+  int64_t query_index(const Block& block, int row) const {
+    return (int64_t{block.first_token} + row / layout_.group) * layout_.query_heads() +
+           block.kv_head * layout_.group + row % layout_.group;
+  }
+
+  template <bool kLoad>
+  void move_state(const Block& block, const PageTask& task) const {
+    const int value_dim = layout_.row.value_dim;
+    for (int row = 0; row < task.query_rows; ++row) {
+      float* state = params_.state + query_index(block, row) * (kSoftmaxHeader + value_dim);
+      float* out = task.out + row * value_stride_;
+      if constexpr (kLoad) {
+        task.max[row] = state[0];
+        task.sum[row] = state[1];
+        std::copy_n(state + kSoftmaxHeader, value_dim, out);
+        std::fill(out + value_dim, out + value_stride_, 0.0f);
+      } else {
+        state[0] = task.max[row];
+        state[1] = task.sum[row];
+        std::copy_n(out, value_dim, state + kSoftmaxHeader);
+      }
+    }
+  }
+
+  void write_out(const Block& block, const PageTask& task) {
+    for (int row = 0; row < task.query_rows; ++row) {
+      const int64_t at = params_.out.offset(block.first_token + row / layout_.group,
+                                            block.kv_head * layout_.group + row % layout_.group);
+      const bool empty = task.max[row] == minus_infinity();
+      store_quotients(task.out + row * value_stride_, empty ? 1.0f : task.sum[row],
+                      layout_.row.value_dim, params_.out.dtype, params_.out.data, at);
+      if (params_.lse != nullptr) {
+        params_.lse[query_index(block, row)] =
+            empty ? minus_infinity() : task.max[row] + std::log(task.sum[row]);
+      }
+    }
+    device_bytes_ += static_cast<uint64_t>(task.query_rows) * layout_.row.value_dim *
+                     static_cast<uint64_t>(dtype_bytes(params_.out.dtype));
+  }
+
+  const RowBodies& bodies_;
+  const PrefillParams& params_;
+  const CacheLayout& layout_;
+  const int block_tokens_;
+  const int64_t value_stride_;
+  std::atomic<uint64_t> device_bytes_{0};
+};
+
+}  // namespace
+
+KernelWork prefill_with(const RowBodies& bodies, const PrefillParams& params) {
+  return PrefillCall(bodies, params).run();
+}
+
+KernelWork prefill(const PrefillParams& params) {
+  return prefill_with(row_bodies(active_target()), params);
+}
+
+}  // namespace fasa::cpu

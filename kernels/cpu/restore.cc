@@ -1,0 +1,87 @@
+// What a sequence holds beside its pages is a function of its rows: the tail, the residents. Hot
+// rows beyond its length are forgotten, for those positions will be written anew.
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/slice_pack.h"
+
+namespace fasa::cpu {
+namespace {
+
+const std::byte* row_of(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
+                        int head, int position) {
+  return sequence.row_blocks[position / kPageTokens] +
+         layout.row_offset(layer, head, position % kPageTokens);
+}
+
+// Returns the rows read.
+int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer, int head) {
+  const CacheLayout& layout = step.layout;
+  if (layout.slice.dims == 0) return 0;
+  const SliceFormat format = layout.slice.tail();
+  std::byte* tail = sequence.tail + layout.tail_offset(layer, head);
+  std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  if (sequence.start == 0) return 0;
+  const int16_t* dims = step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
+  const int begin = (sequence.start - 1) / kPageTokens * kPageTokens;
+  for (int position = begin; position < sequence.start; ++position) {
+    write_tail_token(format, dims, layout.row.dtype,
+                     row_of(layout, sequence, layer, head, position), position - begin, tail);
+  }
+  return sequence.start - begin;
+}
+
+int restore_residents(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
+                      int head) {
+  if (sequence.residents == nullptr) return 0;
+  int rows = 0;
+  const auto copy = [&](int position) {
+    std::memcpy(
+        sequence.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
+        row_of(layout, sequence, layer, head, position), static_cast<size_t>(layout.row.bytes()));
+    ++rows;
+  };
+  const int sinks = std::min(layout.sinks, sequence.start);
+  for (int position = 0; position < sinks; ++position) copy(position);
+  for (int position = std::max(sinks, sequence.start - layout.recent); position < sequence.start;
+       ++position) {
+    copy(position);
+  }
+  return rows;
+}
+
+void forget_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer, int head) {
+  if (sequence.hot_table == nullptr) return;
+  int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head);
+  for (int slot = 0; slot < layout.hot_rows; ++slot) {
+    if (positions[slot] >= sequence.start) positions[slot] = -1;
+  }
+}
+
+}  // namespace
+
+KernelWork restore(const RestoreParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  const int heads = static_cast<int>(layout.heads());
+  std::atomic<uint64_t> rows{0};
+  tbb::parallel_for(0, params.step.count * heads, [&](int task) {
+    const SequenceDesc& sequence = params.step.sequences[task / heads];
+    const int layer = task % heads / layout.kv_heads;
+    const int head = task % layout.kv_heads;
+    const int read = restore_tail(params.step, sequence, layer, head) +
+                     restore_residents(layout, sequence, layer, head);
+    forget_hot_rows(layout, sequence, layer, head);
+    rows += static_cast<uint64_t>(read);
+  });
+  const uint64_t bytes = rows * static_cast<uint64_t>(layout.row.bytes());
+  KernelWork work;
+  work.device_bytes = bytes;
+  if (!params.rows_on_device) work.h2d_bytes = bytes;
+  return work;
+}
+
+}  // namespace fasa::cpu

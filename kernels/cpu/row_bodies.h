@@ -1,0 +1,16 @@
+// Chooses the bodies that read rows by instruction set, and runs attention on a given choice: tests
+// run every target that the processor has in one process.
+#pragma once
+
+#include "kernels/cpu/row_body_types.h"
+#include "kernels/cpu/target.h"
+#include "kernels/params.h"
+
+namespace fasa::cpu {
+
+const RowBodies& row_bodies(Target target);
+
+KernelWork attend_with(const RowBodies& bodies, const AttendParams& params);
+KernelWork prefill_with(const RowBodies& bodies, const PrefillParams& params);
+
+}  // namespace fasa::cpu

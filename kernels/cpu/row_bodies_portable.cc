@@ -1,0 +1,16 @@
+// clang-format off
+#include "kernels/cpu/row_vector_portable.h"
+// clang-format on
+#include "kernels/cpu/row_attend_inl.h"
+#include "kernels/cpu/row_prefill_inl.h"
+
+namespace fasa::cpu {
+
+const RowBodies kRowBodiesPortable = {
+    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>},
+    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>},
+    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>},
+    merge,
+};
+
+}  // namespace fasa::cpu

@@ -1,0 +1,74 @@
+// What the bodies that read rows take and offer: plain structs and a table of function pointers per
+// instruction set. Included by files compiled for one instruction set, hence no other header of
+// ours and none with inline functions.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace fasa::cpu {
+
+// Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
+inline constexpr int kPadFloats = 16;
+inline constexpr int kMaxTileTokens = 32;
+inline constexpr int kMaxPageTokens = 64;
+
+// A tile of FAC for the query heads of one KV head.
+struct TileTask {
+  const float* q = nullptr;  // [group][q_stride], zero beyond key_dim
+  int64_t q_stride = 0;
+  int group = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  int64_t key_bytes = 0;  // where the value starts in a row
+  int64_t row_bytes = 0;
+  const unsigned char* const* rows = nullptr;       // [tokens]
+  int tokens = 0;                                   // 1 ... kMaxTileTokens
+  const unsigned char* const* next_rows = nullptr;  // prefetched meanwhile
+  int next_tokens = 0;
+  float scale = 1;
+  float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h
+  int64_t partial_stride = 0;
+};
+
+// One page of keys for a block of query rows (token by token, the group's heads side by side).
+struct PageTask {
+  const unsigned char* const* rows = nullptr;  // [kMaxPageTokens]; only slots < slots are read
+  int slots = 0;
+  int64_t position = 0;  // of slot 0
+  int key_dim = 0;
+  int value_dim = 0;
+  int64_t key_bytes = 0;
+  float scale = 1;
+  int group = 0;
+  int query_rows = 0;        // tokens * group
+  int64_t first_query = 0;   // position of the first token
+  int64_t window = 0;        // 0 = all
+  const float* q = nullptr;  // [query_rows][q_stride]
+  int64_t q_stride = 0;
+  // Scratch: transposed keys [key_dim][64], values [64][value_stride], scores [query_rows][64],
+  // factors [query_rows].
+  float* keys = nullptr;
+  float* values = nullptr;
+  float* scores = nullptr;
+  float* factors = nullptr;
+  // State: one running softmax a row, its values apart from max and sum.
+  float* max = nullptr;      // [query_rows]
+  float* sum = nullptr;      // [query_rows]
+  float* out = nullptr;      // [query_rows][value_stride]
+  int64_t value_stride = 0;  // a multiple of kPadFloats
+};
+
+// Bodies that depend on the rows' element type are indexed by DType.
+struct RowBodies {
+  void (*attend_tile[3])(const TileTask&);
+  void (*prefill_page[3])(const PageTask&);
+  void (*expand[3])(const void* in, int64_t count, float* out);  // to f32, exactly
+  void (*merge)(float* state, const float* partial, int value_dim);
+};
+
+extern const RowBodies kRowBodiesPortable;
+extern const RowBodies kRowBodiesAvx2;
+extern const RowBodies kRowBodiesAvx512;
+
+}  // namespace fasa::cpu

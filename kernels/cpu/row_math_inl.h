@@ -1,0 +1,85 @@
+// Width-agnostic pieces of the row bodies, over a vector header that gives kLanes, Vec, Bits,
+// VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
+// load_bf16, load_f16 and the block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has
+// internal linkage: one copy per instruction set.
+#pragma once
+
+#include "kernels/cpu/row_body_types.h"
+
+namespace fasa::cpu {
+namespace {
+
+enum RowType { kRowF32 = 0, kRowF16 = 1, kRowBF16 = 2 };  // as DType
+
+template <RowType kType>
+constexpr int kElementBytes = kType == kRowF32 ? 4 : 2;
+
+typedef float QuadMem __attribute__((vector_size(16), aligned(4), may_alias));
+
+inline Vec load(const float* p) { return *reinterpret_cast<const VecMem*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<VecMem*>(p) = v; }
+inline Vec splat(float value) { return value - Vec{}; }  // x - 0 is x, and folds away
+
+inline float float_of(unsigned bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Exact: the exponent is moved by a multiplication, which normalises subnormals too.
+[[maybe_unused]] inline float half_to_float(unsigned bits) {
+  const unsigned rest = (bits & 0x7fffu) << 13;
+  const bool finite = (bits & 0x7c00u) != 0x7c00u;
+  const float magnitude = finite ? float_of(rest) * 0x1p112f : float_of(0x7f800000u | rest);
+  return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
+}
+
+template <RowType kType>
+inline Vec load_row(const unsigned char* p) {
+  if constexpr (kType == kRowF32) return *reinterpret_cast<const VecMem*>(p);
+  if constexpr (kType == kRowF16) return load_f16(p);
+  if constexpr (kType == kRowBF16) return load_bf16(p);
+}
+
+// The first `count` < kLanes elements, then zeros; reads nothing beyond them.
+template <RowType kType>
+inline Vec load_row_part(const unsigned char* p, int count) {
+  alignas(64) unsigned char padded[kLanes * 4] = {};
+  for (int i = 0; i < count * kElementBytes<kType>; ++i) padded[i] = p[i];
+  return load_row<kType>(padded);
+}
+
+template <RowType kType>
+void expand(const void* in, int64_t count, float* out) {
+  const unsigned char* p = static_cast<const unsigned char*>(in);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    store(out + i, load_row<kType>(p + i * kElementBytes<kType>));
+  if (i == count) return;
+  const Vec rest = load_row_part<kType>(p + i * kElementBytes<kType>, static_cast<int>(count - i));
+  for (int j = 0; i < count; ++i, ++j) out[i] = rest[j];
+}
+
+// exp(x) for x <= 0 within 2 ulp; exp(0) = 1; below -87 (weights under 1e-37) exactly 0, so that no
+// path ever meets subnormals; NaN stays NaN. Cody-Waite reduction and Cephes' expf polynomial.
+inline Vec exp_of(Vec x) {
+  const Vec shifter = splat(12582912.0f);        // 1.5 * 2^23: adding it rounds to an integer
+  const Vec floored = max_of(splat(-88.0f), x);  // NaN is the second operand, and wins
+  const Vec shifted = fma(floored, splat(1.44269504088896341f), shifter);
+  const Vec n = shifted - shifter;
+  const Vec r = fma(n, splat(2.12194440e-4f), fma(n, splat(-0.693359375f), floored));
+  Vec p = splat(1.9875691500e-4f);
+  p = fma(p, r, splat(1.3981999507e-3f));
+  p = fma(p, r, splat(8.3334519073e-3f));
+  p = fma(p, r, splat(4.1665795894e-2f));
+  p = fma(p, r, splat(1.6666665459e-1f));
+  p = fma(p, r, splat(5.0000001201e-1f));
+  p = fma(p, r * r, r) + splat(1.0f);
+  const Vec power = (Vec)(((Bits)shifted << 23) + (127 << 23));
+  const Vec result = p * power;
+  return x < splat(-87.0f) ? Vec{} : result;
+}
+inline float exp_scalar(float x) { return exp_of(splat(x))[0]; }
+
+}  // namespace
+}  // namespace fasa::cpu

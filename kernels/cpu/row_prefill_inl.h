@@ -1,0 +1,226 @@
+// Exact attention of a block of query rows over one page of keys. Keys are expanded and transposed,
+// values expanded, once per block and page (some 4 % of the work at 192 rows and head_dim 128);
+// both products then run through one register-tiled loop. Every (row, key) score and every (row,
+// dimension) sum is accumulated in one order, so a row's bits do not depend on its neighbours.
+#pragma once
+
+#include "kernels/cpu/row_math_inl.h"
+#include "kernels/softmax_state.h"
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kKeys = kMaxPageTokens;
+
+struct SlotRange {
+  int begin, end;  // empty: begin >= end
+};
+
+// The slots of the page that a query row may see.
+inline SlotRange visible_slots(const PageTask& task, int row) {
+  const int64_t query = task.first_query + row / task.group;
+  int64_t end = query + 1 - task.position;
+  if (end > task.slots) end = task.slots;
+  int64_t begin = task.window > 0 ? query + 1 - task.window - task.position : 0;
+  if (begin < 0) begin = 0;
+  return {static_cast<int>(begin < kKeys ? begin : kKeys), static_cast<int>(end < 0 ? 0 : end)};
+}
+
+// C[m] = factor * (A[m] B), or with kAccumulate C[m] = factors[m] * C[m] + A[m] B, over kRows rows
+// and kVectors registers of columns; one accumulator and ascending k per element.
+struct Product {
+  const float* a;
+  int64_t a_stride;
+  const float* b;
+  int64_t b_stride;
+  int terms;
+  float* c;
+  int64_t c_stride;
+  const float* factors;
+  float factor;
+};
+
+template <bool kAccumulate, int kRows, int kVectors>
+inline void multiply_block(const Product& p, int row, int column) {
+  Vec sums[kRows][kVectors] = {};
+  float* c = p.c + row * p.c_stride + column;
+  if constexpr (kAccumulate) {
+#pragma GCC unroll 8
+    for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        sums[m][v] = splat(p.factors[row + m]) * load(c + m * p.c_stride + v * kLanes);
+      }
+    }
+  }
+  const float* a = p.a + row * p.a_stride;
+  const float* b = p.b + column;
+  for (int k = 0; k < p.terms; ++k, ++a, b += p.b_stride) {
+    Vec right[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) right[v] = load(b + v * kLanes);
+#pragma GCC unroll 8
+    for (int m = 0; m < kRows; ++m) {
+      const Vec left = splat(a[m * p.a_stride]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = fma(left, right[v], sums[m][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      Vec result = sums[m][v];
+      if constexpr (!kAccumulate) result = result * splat(p.factor);
+      store(c + m * p.c_stride + v * kLanes, result);
+    }
+  }
+}
+
+template <bool kAccumulate, int kRows>
+inline void multiply_rows(const Product& p, int row, int columns) {
+  int at = 0;
+  for (; at + kGemmVectors * kLanes <= columns; at += kGemmVectors * kLanes) {
+    multiply_block<kAccumulate, kRows, kGemmVectors>(p, row, at);
+  }
+  for (; at < columns; at += kLanes) multiply_block<kAccumulate, kRows, 1>(p, row, at);
+}
+
+// `columns` is a multiple of kLanes.
+template <bool kAccumulate>
+inline void multiply(const Product& p, int begin, int end, int columns) {
+  int row = begin;
+  for (; row + kGemmRows <= end; row += kGemmRows) {
+    multiply_rows<kAccumulate, kGemmRows>(p, row, columns);
+  }
+  for (; row + 2 <= end; row += 2) multiply_rows<kAccumulate, 2>(p, row, columns);
+  if (row < end) multiply_rows<kAccumulate, 1>(p, row, columns);
+}
+
+typedef int QuadIndex __attribute__((vector_size(16)));
+
+// out[dim * 64 + key] = in[key * in_stride + dim]: four keys x four dimensions.
+inline void transpose_quad(const float* in, int64_t in_stride, float* out) {
+  Quad r[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) r[i] = *reinterpret_cast<const QuadMem*>(in + i * in_stride);
+  const Quad a = __builtin_shuffle(r[0], r[1], QuadIndex{0, 4, 1, 5});
+  const Quad b = __builtin_shuffle(r[2], r[3], QuadIndex{0, 4, 1, 5});
+  const Quad c = __builtin_shuffle(r[0], r[1], QuadIndex{2, 6, 3, 7});
+  const Quad d = __builtin_shuffle(r[2], r[3], QuadIndex{2, 6, 3, 7});
+  *reinterpret_cast<QuadMem*>(out) = __builtin_shuffle(a, b, QuadIndex{0, 1, 4, 5});
+  *reinterpret_cast<QuadMem*>(out + kKeys) = __builtin_shuffle(a, b, QuadIndex{2, 3, 6, 7});
+  *reinterpret_cast<QuadMem*>(out + 2 * kKeys) = __builtin_shuffle(c, d, QuadIndex{0, 1, 4, 5});
+  *reinterpret_cast<QuadMem*>(out + 3 * kKeys) = __builtin_shuffle(c, d, QuadIndex{2, 3, 6, 7});
+}
+
+// Keys of the page as [key_dim][64] in f32; slots beyond the last are zero.
+template <RowType kType>
+inline void expand_keys(const PageTask& task) {
+  alignas(64) float strip[kKeys * kPadFloats] = {};
+  for (int at = 0; at < task.key_dim; at += kPadFloats) {
+    const int count = task.key_dim - at < kPadFloats ? task.key_dim - at : kPadFloats;
+    for (int slot = 0; slot < task.slots; ++slot) {
+      const unsigned char* key = task.rows[slot] + at * kElementBytes<kType>;
+      for (int i = 0; i < count; i += kLanes, key += kLanes * kElementBytes<kType>) {
+        const int left = count - i;
+        store(strip + slot * kPadFloats + i,
+              left >= kLanes ? load_row<kType>(key) : load_row_part<kType>(key, left));
+      }
+    }
+    int dim = 0;
+    for (; dim + 4 <= count; dim += 4) {
+      for (int slot = 0; slot < kKeys; slot += 4) {
+        transpose_quad(strip + slot * kPadFloats + dim, kPadFloats,
+                       task.keys + (at + dim) * kKeys + slot);
+      }
+    }
+    for (; dim < count; ++dim) {
+      for (int slot = 0; slot < kKeys; ++slot) {
+        task.keys[(at + dim) * kKeys + slot] = strip[slot * kPadFloats + dim];
+      }
+    }
+  }
+}
+
+// Values as [64][value_stride] in f32, zero-padded. False if one is infinite or NaN: then a weight
+// of zero does not make its product zero.
+template <RowType kType>
+inline bool expand_values(const PageTask& task) {
+  Vec probe = {};  // x * 0 is 0 for finite x, else NaN, which stays
+  for (int slot = 0; slot < task.slots; ++slot) {
+    float* out = task.values + slot * task.value_stride;
+    const unsigned char* value = task.rows[slot] + task.key_bytes;
+    for (int at = 0; at < task.value_stride; at += kLanes) {
+      const int left = task.value_dim - at;
+      Vec v = {};
+      if (left >= kLanes) {
+        v = load_row<kType>(value + at * kElementBytes<kType>);
+      } else if (left > 0) {
+        v = load_row_part<kType>(value + at * kElementBytes<kType>, left);
+      }
+      store(out + at, v);
+      probe = fma(v, Vec{}, probe);
+    }
+  }
+  return reduce_add(probe) == 0;
+}
+
+// Masked scores of one row -> weights, running max and sum, and the factor of what was summed.
+inline void weigh_row(const PageTask& task, int row) {
+  float* scores = task.scores + row * kKeys;
+  const SlotRange seen = visible_slots(task, row);
+  for (int t = 0; t < seen.begin; ++t) scores[t] = minus_infinity();
+  for (int t = seen.end; t < kKeys; ++t) scores[t] = minus_infinity();
+  Vec top = splat(task.max[row]);
+  for (int t = 0; t < kKeys; t += kLanes) top = max_of(top, load(scores + t));
+  const float max = reduce_max(top);
+  const bool empty = max == minus_infinity();
+  const float offset = empty ? 0.0f : max;
+  Vec sum = {};
+  for (int t = 0; t < kKeys; t += kLanes) {
+    const Vec weights = exp_of(load(scores + t) - splat(offset));
+    sum = sum + weights;
+    store(scores + t, weights);
+  }
+  const float factor = empty ? 1.0f : exp_scalar(task.max[row] - max);
+  task.factors[row] = factor;
+  task.max[row] = max;
+  task.sum[row] = task.sum[row] * factor + reduce_add(sum);
+}
+
+template <RowType kType>
+void prefill_page(const PageTask& task) {
+  // Rows that see nothing of the page lie at the block's ends.
+  int begin = 0;
+  int end = task.query_rows;
+  const auto blind = [&](int row) {
+    const SlotRange seen = visible_slots(task, row);
+    return seen.begin >= seen.end;
+  };
+  while (begin < end && blind(begin)) ++begin;
+  while (begin < end && blind(end - 1)) --end;
+  if (begin == end) return;
+
+  expand_keys<kType>(task);
+  multiply<false>({task.q, task.q_stride, task.keys, kKeys, task.key_dim, task.scores, kKeys,
+                   nullptr, task.scale},
+                  begin, end, kKeys);
+  for (int row = begin; row < end; ++row) weigh_row(task, row);
+  Product sums = {task.scores,       kKeys,        task.values,
+                  task.value_stride, task.slots,   task.out,
+                  task.value_stride, task.factors, 1};
+  const int columns = static_cast<int>(task.value_stride);
+  if (expand_values<kType>(task)) return multiply<true>(sums, begin, end, columns);
+  // Only what a row sees may reach it: row by row, over its own slots.
+  for (int row = begin; row < end; ++row) {
+    const SlotRange seen = visible_slots(task, row);
+    sums.a = task.scores + seen.begin;
+    sums.b = task.values + seen.begin * task.value_stride;
+    sums.terms = seen.end - seen.begin;
+    multiply<true>(sums, row, row + 1, columns);
+  }
+}
+
+}  // namespace
+}  // namespace fasa::cpu

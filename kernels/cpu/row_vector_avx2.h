@@ -1,0 +1,54 @@
+// Registers of 8 floats for the row bodies. See row_math_inl.h for what a vector header offers.
+#pragma once
+
+#include <immintrin.h>
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int kGemmRows = 6;  // 6 x 2 accumulators, 2 of B, one of A: 15 of 16 registers
+constexpr int kGemmVectors = 2;
+constexpr int kTileKeys = 2;  // keys x heads accumulators of FAC's scores
+
+typedef float Vec __attribute__((vector_size(32)));
+typedef int Bits __attribute__((vector_size(32)));
+typedef float Quad __attribute__((vector_size(16)));
+typedef float VecMem __attribute__((vector_size(32), aligned(4), may_alias));
+
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+inline Vec max_of(Vec a, Vec b) { return (Vec)_mm256_max_ps((__m256)a, (__m256)b); }
+inline float reduce_add(Vec v) {
+  const __m256 all = (__m256)v;
+  __m128 sum = _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+  sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+  return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+}
+inline Quad reduce_add4(Vec a, Vec b, Vec c, Vec d) {
+  const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps((__m256)a, (__m256)b),
+                                  _mm256_unpackhi_ps((__m256)a, (__m256)b));
+  const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps((__m256)c, (__m256)d),
+                                  _mm256_unpackhi_ps((__m256)c, (__m256)d));
+  const __m256 quads =
+      _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+  return (Quad)_mm_add_ps(_mm256_castps256_ps128(quads), _mm256_extractf128_ps(quads, 1));
+}
+inline float reduce_max(Vec v) {
+  const __m256 all = (__m256)v;
+  __m128 top = _mm_max_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+  top = _mm_max_ps(top, _mm_movehl_ps(top, top));
+  return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
+}
+
+inline Vec load_bf16(const unsigned char* p) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
+  return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
+}
+inline Vec load_f16(const unsigned char* p) {
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p)));
+}
+
+}  // namespace
+}  // namespace fasa::cpu

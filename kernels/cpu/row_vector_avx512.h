@@ -1,0 +1,46 @@
+// Registers of 16 floats for the row bodies. See row_math_inl.h for what a vector header offers.
+#pragma once
+
+#include <immintrin.h>
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kGemmRows = 6;  // 6 x 4 accumulators, 4 of B, one of A: 29 of 32 registers
+constexpr int kGemmVectors = 4;
+constexpr int kTileKeys = 4;  // keys x heads accumulators of FAC's scores
+
+typedef float Vec __attribute__((vector_size(64)));
+typedef int Bits __attribute__((vector_size(64)));
+typedef float Quad __attribute__((vector_size(16)));
+typedef float VecMem __attribute__((vector_size(64), aligned(4), may_alias));
+
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+inline Vec max_of(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+inline float reduce_add(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+inline Quad reduce_add4(Vec a, Vec b, Vec c, Vec d) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b),
+                                  _mm512_unpackhi_ps((__m512)a, (__m512)b));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512)c, (__m512)d),
+                                  _mm512_unpackhi_ps((__m512)c, (__m512)d));
+  const __m512 quads =
+      _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+  const __m256 half =
+      _mm256_add_ps(_mm512_castps512_ps256(quads), _mm512_extractf32x8_ps(quads, 1));
+  return (Quad)_mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+inline float reduce_max(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
+
+inline Vec load_bf16(const unsigned char* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
+  return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
+}
+inline Vec load_f16(const unsigned char* p) {
+  return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p)));
+}
+
+}  // namespace
+}  // namespace fasa::cpu

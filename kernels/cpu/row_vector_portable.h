@@ -1,0 +1,45 @@
+// Vectors of 4 floats in the compiler's own terms, for any processor. See row_math_inl.h for what a
+// vector header offers.
+#pragma once
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 4;
+constexpr int kGemmRows = 4;
+constexpr int kGemmVectors = 2;
+constexpr int kTileKeys = 2;
+
+typedef float Vec __attribute__((vector_size(16)));
+typedef int Bits __attribute__((vector_size(16)));
+typedef Vec Quad;
+typedef float VecMem __attribute__((vector_size(16), aligned(4), may_alias));
+
+float half_to_float(unsigned bits);
+
+inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
+inline Vec max_of(Vec a, Vec b) { return a > b ? a : b; }
+inline float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+inline Quad reduce_add4(Vec a, Vec b, Vec c, Vec d) {
+  return Quad{reduce_add(a), reduce_add(b), reduce_add(c), reduce_add(d)};
+}
+inline float reduce_max(Vec v) {
+  const float a = v[0] > v[2] ? v[0] : v[2];
+  const float b = v[1] > v[3] ? v[1] : v[3];
+  return a > b ? a : b;
+}
+
+inline Vec load_bf16(const unsigned char* p) {
+  unsigned short bits[kLanes];
+  __builtin_memcpy(bits, p, sizeof(bits));
+  return (Vec)(Bits{bits[0] << 16, bits[1] << 16, bits[2] << 16, bits[3] << 16});
+}
+inline Vec load_f16(const unsigned char* p) {
+  unsigned short bits[kLanes];
+  __builtin_memcpy(bits, p, sizeof(bits));
+  return Vec{half_to_float(bits[0]), half_to_float(bits[1]), half_to_float(bits[2]),
+             half_to_float(bits[3])};
+}
+
+}  // namespace
+}  // namespace fasa::cpu

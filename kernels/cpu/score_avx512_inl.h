@@ -1,0 +1,110 @@
+// What the AVX-512 targets share, for score_body_inl.h; included into an anonymous namespace.
+
+struct Avx512Base {
+  using F = __m512;
+  using I = __m512i;
+  static constexpr int kLanes = 16;
+  static constexpr int kBlocks = 4;
+
+  static inline F zero_f() { return _mm512_setzero_ps(); }
+  static inline I zero_i() { return _mm512_setzero_si512(); }
+  static inline F set_f(float x) { return _mm512_set1_ps(x); }
+  static inline I set_i(int x) { return _mm512_set1_epi32(x); }
+  static inline I ones_u8() { return _mm512_set1_epi8(1); }
+  static inline F load_f(const float* p) { return _mm512_loadu_ps(p); }
+  static inline F load_unaligned(const float* p) { return _mm512_loadu_ps(p); }
+  static inline I load_i(const void* p) { return _mm512_loadu_si512(p); }
+  static inline void store_f(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static inline void store_i(void* p, I x) { _mm512_storeu_si512(p, x); }
+  static inline I load_u16(const uint16_t* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  // Four bytes to every lane.
+  static inline I broadcast4(const int8_t* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof(word));
+    return _mm512_set1_epi32(word);
+  }
+
+  static inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static inline F add_f(F a, F b) { return _mm512_add_ps(a, b); }
+  static inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static inline F max(F a, F b) { return _mm512_max_ps(a, b); }
+  static inline F max_abs(F a, F b) { return _mm512_range_ps(a, b, 0xb); }
+  static inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static inline F to_f(I x) { return _mm512_cvtepi32_ps(x); }
+  static inline I round_i(F x) { return _mm512_cvtps_epi32(x); }
+  static inline I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
+  static inline I and_i(I a, I b) { return _mm512_and_si512(a, b); }
+  template <int kBits>
+  static inline I shift_down(I x) {
+    return _mm512_srai_epi32(x, kBits);
+  }
+  template <int kBits>
+  static inline I shift_up(I x) {
+    return _mm512_slli_epi32(x, kBits);
+  }
+
+  // The two bf16 of a lane.
+  static inline F low_half(I pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+  static inline F high_half(I pairs) {
+    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-65536)));
+  }
+  // 2^(-j / 8) of the low six bits j: eight significands, exponents by integer subtraction.
+  static inline F scale_below(I word) {
+    const __m512 eighths = _mm512_broadcast_f32x8(
+        _mm256_setr_ps(1.0f, 0.917004043f, 0.840896415f, 0.771105413f, 0.707106781f, 0.648419777f,
+                       0.594603558f, 0.545253866f));
+    const I octaves = _mm512_and_si512(_mm512_slli_epi32(word, 20), _mm512_set1_epi32(7 << 23));
+    return _mm512_castsi512_ps(
+        _mm512_sub_epi32(_mm512_castps_si512(_mm512_permutexvar_ps(word, eighths)), octaves));
+  }
+  static inline I signed_high_ten(I word) {
+    return _mm512_srai_epi32(_mm512_slli_epi32(word, 16), 22);
+  }
+  // 64 integers to bytes, in order.
+  static inline I pack_i8(I a, I b, I c, I d) {
+    const I packed = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+    const I order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, packed);
+  }
+
+  static inline __m128 fold_max(F x) {
+    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  }
+  static inline __m128 fold_sum(F x) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  }
+  static inline bool steps_of(const F* largest, float limit, float* step, float* inverse) {
+    return steps_of_folded(fold_max(largest[0]), fold_max(largest[1]), fold_max(largest[2]),
+                           fold_max(largest[3]), limit, step, inverse);
+  }
+  static inline bool sums_of(const F* sum, float* offset) {
+    return sums_of_folded(fold_sum(sum[0]), fold_sum(sum[1]), fold_sum(sum[2]), fold_sum(sum[3]),
+                          offset);
+  }
+  static inline bool all_finite(F x) {
+    return _mm512_cmp_ps_mask(_mm512_sub_ps(x, x), zero_f(), _CMP_EQ_OQ) == 0xffff;
+  }
+  static inline uint32_t not_negative(F x) { return _mm512_cmp_ps_mask(x, zero_f(), _CMP_GE_OQ); }
+
+  static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int first = 0; first < 64; first += 16) {
+      const __mmask16 part = static_cast<__mmask16>(mask >> first);
+      if (part == 0) continue;
+      const int32_t at = survivors->count;
+      // Compressed in a register, stored whole: compressing stores are microcoded on some cores.
+      _mm512_storeu_si512(survivors->positions + at,
+                          _mm512_maskz_compress_epi32(
+                              part, _mm512_add_epi32(lanes, _mm512_set1_epi32(position + first))));
+      for (int h = 0; h < survivors->heads; ++h) {
+        _mm512_storeu_ps(survivors->raw + static_cast<int64_t>(h) * survivors->capacity + at,
+                         _mm512_maskz_compress_ps(part, _mm512_loadu_ps(scores + h * 64 + first)));
+      }
+      survivors->count = at + __builtin_popcount(part);
+    }
+  }
+};

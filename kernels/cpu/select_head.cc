@@ -1,0 +1,343 @@
+#include "kernels/cpu/select_head.h"
+
+#include <algorithm>
+#include <bit>
+#include <climits>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kSampledPages = 128;    // at most, about
+constexpr int kKeepAllTokens = 1024;  // up to here every token survives
+constexpr int32_t kRoom = 16384;      // survivors, at least
+// Pages between the one scored and the one fetched into the cache. Scoring alone, out of the cache:
+// one: 195 and 326 ns a page of int2 with 64 and 128 dimensions, two: 147 and 247, three and four:
+// about 170 and 314, on a busy machine; within the selection the noise was larger than that.
+constexpr int kAhead = 2;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// Every which page is ranked. Denser in short contexts, where the rank would be a guess.
+int sample_stride(const SelectPlan& plan) {
+  const int pages = (plan.end - 1) / kPageTokens - plan.first / kPageTokens + 1;
+  if (plan.visible() <= kKeepAllTokens || plan.need * 4 >= plan.visible()) return 0;
+  return std::max(std::clamp(pages / 16, 2, 16), pages / kSampledPages);
+}
+
+// Four times the rank that the budget has in a sample, and its noise. Maxima that the sample missed
+// lower the heads unequally: with twice the rank, 2 to 4 of 8 heads of four Gaussian queries needed
+// a rescan at 128k tokens, with three times 0 to 2, with four none; more survivors cost little.
+int32_t sample_rank(double share, int32_t need) {
+  const double expected = share * need;
+  return static_cast<int32_t>(std::ceil(4 * expected + 3 * std::sqrt(expected) + 4));
+}
+
+float value_of_key(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
+int32_t key_of_value(float value) {
+  const int32_t bits = std::bit_cast<int32_t>(value);
+  return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+
+// A key that at least `rank`, and no more than `enough` if that can be told apart, reach; keys are
+// at most 0, relative scores never being positive.
+template <typename CountAtLeast>
+int32_t key_of_rank(int32_t rank, int32_t enough, const CountAtLeast& count_at_least) {
+  int64_t reached = INT_MIN;
+  int64_t missed = 1;
+  while (missed - reached > 1) {
+    const int64_t middle = reached + (missed - reached) / 2;
+    const int32_t count = count_at_least(static_cast<int32_t>(middle));
+    if (count < rank) {
+      missed = middle;
+    } else {
+      reached = middle;
+      if (count <= enough) break;
+    }
+  }
+  return static_cast<int32_t>(reached);
+}
+
+// The candidates of a rescan: pruned exactly whenever the room is used up. Positions rise, so a
+// later token that equals the last one kept loses.
+class PrunedCandidates {
+ public:
+  PrunedCandidates(const ScoreBodies& bodies, int32_t need, int32_t floor)
+      : bodies_(bodies), need_(need), room_(2 * need + 4096), floor_(floor) {}
+
+  void add(int32_t position, int32_t key) {
+    if (key < floor_) return;
+    positions_.push_back(position);
+    keys_.push_back(key);
+    if (static_cast<int32_t>(keys_.size()) >= room_) prune();
+  }
+  const std::vector<int32_t>& finish() {
+    if (static_cast<int32_t>(keys_.size()) > need_) prune();
+    return positions_;
+  }
+
+ private:
+  void prune() {
+    const auto count = static_cast<int32_t>(keys_.size());
+    const auto at_least = [&](int32_t key) {
+      return bodies_.count_at_least(keys_.data(), count, key);
+    };
+    const int32_t last = key_of_rank(need_, need_, at_least);
+    const int32_t reaching = at_least(last);
+    // Where `last` is reached by exactly `need_`, it need not be a key that occurs.
+    int32_t ties = reaching == need_ ? INT_MAX : need_ - at_least(last + 1);
+    size_t kept = 0;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i] < last || (keys_[i] == last && ties-- <= 0)) continue;
+      positions_[kept] = positions_[i];
+      keys_[kept++] = keys_[i];
+    }
+    positions_.resize(kept);
+    keys_.resize(kept);
+    floor_ = last + 1;
+  }
+
+  const ScoreBodies& bodies_;
+  int32_t need_;
+  int32_t room_;
+  int32_t floor_;
+  std::vector<int32_t> positions_;
+  std::vector<int32_t> keys_;
+};
+
+}  // namespace
+
+void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
+                     const ScoreBodies& bodies, int begin_page, int end_page) {
+  bodies_ = &bodies;
+  plan_ = plan_selection(params, params.step.sequences[sequence]);
+  scorer_.begin(params, sequence, kv_head, plan_.first, bodies);
+  begin_page_ = begin_page;
+  end_page_ = end_page;
+  stride_ = sample_stride(plan_);
+  overflow_ = false;
+  sampled_.clear();
+  const auto heads = static_cast<size_t>(scorer_.heads());
+  bounds_.assign(heads, kLowest);
+  maxima_.assign(heads, kLowest);
+  const int32_t room =
+      std::min(std::max(kRoom, 8 * plan_.need), (end_page - begin_page) * kPageTokens) +
+      kPageTokens;
+  const size_t stored = static_cast<size_t>(room) + kSurvivorSlack;
+  survivors_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0, scorer_.heads()};
+  keys_.reserve(stored);
+  page_scores_.reserve(heads * kPageTokens);
+}
+
+uint64_t HeadPart::competing(int page) const {
+  const int start = page * kPageTokens;
+  uint64_t tokens = ~uint64_t{0};
+  if (plan_.sinks_end > start) {
+    if (plan_.sinks_end >= start + kPageTokens) return 0;
+    tokens <<= plan_.sinks_end - start;
+  }
+  if (plan_.recent_begin < start + kPageTokens) {
+    if (plan_.recent_begin <= start) return 0;
+    tokens &= ~uint64_t{0} >> (start + kPageTokens - plan_.recent_begin);
+  }
+  return tokens;
+}
+
+void HeadPart::sample() {
+  if (keeps_everything()) return;
+  const int last = (plan_.end - 1) / kPageTokens;
+  for (int page = begin_page_; page < end_page_; ++page) {
+    const bool ranked = page % stride_ == stride_ / 2;
+    if (ranked || page == plan_.first / kPageTokens || page >= last - 1) {
+      sampled_.push_back({page, 0, ranked});
+    }
+  }
+  const int heads = scorer_.heads();
+  samples_.reserve(sampled_.size() * static_cast<size_t>(heads) * kPageTokens);
+  for (size_t i = 0; i < sampled_.size(); ++i) {
+    float* scores = sample_scores(i);
+    const int next = i + kAhead < sampled_.size() ? sampled_[i + kAhead].page : -1;
+    sampled_[i].visible = scorer_.score(sampled_[i].page, next, scores);
+    bodies_->raise_maxima(scores, kPageTokens, heads, kPageTokens, maxima_.data());
+  }
+}
+
+void HeadPart::scan() {
+  size_t sampled = 0;
+  for (int page = begin_page_; page < end_page_; ++page) {
+    const float* scores = page_scores_.data();
+    uint64_t mask = 0;
+    if (sampled < sampled_.size() && sampled_[sampled].page == page) {
+      scores = sample_scores(sampled);
+      mask = sampled_[sampled++].visible;
+    } else {
+      mask =
+          scorer_.score(page, page + kAhead < end_page_ ? page + kAhead : -1, page_scores_.data());
+    }
+    if (!keeps_everything()) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
+    if (mask != 0) take(scores, mask, page);
+  }
+  nan_scores_ = scorer_.nan_scores();
+}
+
+void HeadPart::take(const float* scores, uint64_t mask, int page) {
+  if (survivors_.count + kPageTokens <= survivors_.capacity) {
+    bodies_->append(scores, mask, page * kPageTokens, &survivors_);
+    return;
+  }
+  overflow_ = true;
+  bodies_->raise_maxima(scores, kPageTokens, scorer_.heads(), kPageTokens, maxima_.data());
+}
+
+std::vector<float>& HeadSelection::gather_maxima() {
+  std::vector<float>& maxima = parts_.front().head_maxima_;
+  maxima = parts_.front().maxima_;
+  for (const HeadPart& part : parts_) {
+    for (size_t h = 0; h < maxima.size(); ++h) maxima[h] = std::max(maxima[h], part.maxima_[h]);
+  }
+  return maxima;
+}
+
+void HeadSelection::set_bounds() {
+  HeadPart& head = parts_.front();
+  if (head.keeps_everything()) return;
+  const std::vector<float>& maxima = gather_maxima();
+  int64_t competing = 0;
+  const int heads = head.scorer_.heads();
+  for (HeadPart& part : parts_) {
+    int32_t* keys = part.sample_keys_.reserve(part.sampled_.size() * kPageTokens);
+    for (size_t i = 0; i < part.sampled_.size(); ++i, keys += kPageTokens) {
+      const HeadPart::SampledPage& sampled = part.sampled_[i];
+      part.bodies_->relative_keys(part.sample_scores(i), kPageTokens, heads, kPageTokens,
+                                  maxima.data(), keys);
+      const uint64_t counted = sampled.ranked ? sampled.visible & part.competing(sampled.page) : 0;
+      competing += std::popcount(counted);
+      if (counted == ~uint64_t{0}) continue;
+      for (int t = 0; t < kPageTokens; ++t) {
+        if ((counted >> t & 1) == 0) keys[t] = INT_MIN;
+      }
+    }
+  }
+  const double share =
+      static_cast<double>(competing) / (head.plan_.recent_begin - head.plan_.sinks_end);
+  const int32_t rank = sample_rank(share, head.plan_.need);
+  const int32_t key = key_of_rank(rank, rank + rank / 4, [&](int32_t bound) {
+    int32_t count = 0;
+    for (HeadPart& part : parts_) {
+      count += part.bodies_->count_at_least(
+          part.sample_keys_.data(), static_cast<int32_t>(part.sampled_.size()) * kPageTokens,
+          bound);
+    }
+    return count;
+  });
+  const float threshold = value_of_key(key);
+  for (HeadPart& part : parts_) {
+    for (size_t h = 0; h < maxima.size(); ++h) {
+      // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
+      const float bound = threshold + maxima[h];
+      part.bounds_[h] = bound >= kLowest ? bound : kLowest;
+    }
+  }
+}
+
+int32_t HeadSelection::count_at_least(int32_t key) const {
+  int32_t count = 0;
+  for (HeadPart& part : parts_) {
+    count += part.bodies_->count_at_least(part.keys_.data() + part.first_competing_,
+                                          part.end_competing_ - part.first_competing_, key);
+  }
+  return count;
+}
+
+// No token that did not survive has a greater key.
+int32_t HeadSelection::greatest_lost_key() const {
+  const std::vector<float>& maxima = parts_.front().head_maxima_;
+  int32_t greatest = INT_MIN;
+  for (const HeadPart& part : parts_) {
+    if (part.overflow_) return INT_MAX;
+    if (part.keeps_everything()) continue;
+    for (size_t h = 0; h < maxima.size(); ++h) {
+      greatest = std::max(greatest, key_of_value(part.bounds_[h] - maxima[h]));
+    }
+  }
+  return greatest;
+}
+
+int32_t HeadSelection::finish(int32_t* set) {
+  const SelectPlan& plan = parts_.front().plan_;
+  std::vector<float>& maxima = gather_maxima();
+  for (HeadPart& part : parts_) {
+    const Survivors& survivors = part.survivors_;
+    part.bodies_->raise_maxima(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
+                               maxima.data());
+  }
+  for (HeadPart& part : parts_) {
+    const Survivors& survivors = part.survivors_;
+    int32_t* begin = survivors.positions;
+    int32_t* end = begin + survivors.count;
+    part.first_competing_ =
+        static_cast<int32_t>(std::lower_bound(begin, end, plan.sinks_end) - begin);
+    part.end_competing_ =
+        static_cast<int32_t>(std::lower_bound(begin, end, plan.recent_begin) - begin);
+    part.bodies_->relative_keys(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
+                                maxima.data(), part.keys_.data());
+  }
+  if (count_at_least(INT_MIN) < plan.need) return rescan(INT_MIN, set);
+  const int32_t last =
+      key_of_rank(plan.need, plan.need, [&](int32_t key) { return count_at_least(key); });
+  const int32_t lost = greatest_lost_key();
+  const bool certain = lost == INT_MIN || (lost < INT_MAX && count_at_least(lost + 1) >= plan.need);
+  return certain ? write(last, set) : rescan(last, set);
+}
+
+int32_t HeadSelection::write(int32_t last, int32_t* set) {
+  const SelectPlan& plan = parts_.front().plan_;
+  int32_t* out = set;
+  for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
+  int32_t ties = plan.need - count_at_least(last + 1);
+  for (HeadPart& part : parts_) {
+    for (int32_t i = part.first_competing_; i < part.end_competing_; ++i) {
+      const int32_t key = part.keys_.data()[i];
+      if (key < last || (key == last && ties-- <= 0)) continue;
+      *out++ = part.survivors_.positions[i];
+    }
+  }
+  for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
+  return static_cast<int32_t>(out - set);
+}
+
+int32_t HeadSelection::rescan(int32_t floor, int32_t* set) {
+  const SelectPlan& plan = parts_.front().plan_;
+  PrunedCandidates candidates(*parts_.front().bodies_, plan.need, floor);
+  const std::vector<float>& maxima = parts_.front().head_maxima_;
+  int32_t keys[kPageTokens];
+  for (HeadPart& part : parts_) {
+    const int heads = part.scorer_.heads();
+    float* scores = part.page_scores_.data();
+    for (int page = part.begin_page_; page < part.end_page_; ++page) {
+      uint64_t mask =
+          part.scorer_.score(page, page + kAhead < part.end_page_ ? page + kAhead : -1, scores);
+      mask &= part.competing(page);
+      part.bodies_->relative_keys(scores, kPageTokens, heads, kPageTokens, maxima.data(), keys);
+      if (part.bodies_->count_at_least(keys, kPageTokens, floor) == 0) continue;
+      for (; mask != 0; mask &= mask - 1) {
+        const int token = std::countr_zero(mask);
+        candidates.add(page * kPageTokens + token, keys[token]);
+      }
+    }
+  }
+  int32_t* out = set;
+  for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
+  const std::vector<int32_t>& taken = candidates.finish();
+  out = std::copy(taken.begin(), taken.end(), out);
+  for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
+  return static_cast<int32_t>(out - set);
+}
+
+int32_t write_all(const SelectPlan& plan, int32_t* set) {
+  std::iota(set, set + plan.visible(), plan.first);
+  return plan.visible();
+}
+
+}  // namespace fasa::cpu

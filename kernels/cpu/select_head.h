@@ -1,0 +1,101 @@
+// The selection for one sequence and KV head, fused with scoring: scores of tokens that cannot be
+// selected are never stored.
+//
+//   sample  a fixed share of the pages is scored and kept: the heads' maxima among them (never
+//   above
+//           the true ones) and a rank among their relative scores give a bound for each query head
+//   scan    one pass over the other pages; tokens with some head at or above its bound survive,
+//           with the raw scores of all heads. A new maximum always survives, so the true maxima
+//           are known after the pass
+//   finish  survivors are compared by max over heads of (raw - true maximum), the best are taken.
+//           Certain if the last one taken lies above what any other token can reach, max over
+//           heads of (bound - true maximum); f32 subtraction is monotone, so this is exact
+//   rescan  otherwise (heads whose maxima the sample missed; more survivors than room): a second
+//           pass with the true maxima, from the best bound known, into a buffer that is pruned
+//           exactly when full
+//
+// One head is one part, or several over page ranges that other threads scan meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/page_scorer.h"
+#include "kernels/select_plan.h"
+
+namespace fasa::cpu {
+
+class HeadPart {
+ public:
+  // Pages [begin_page, end_page) of the visible ones. Reserves room that later calls reuse.
+  void begin(const SelectParams& params, int sequence, int kv_head, const ScoreBodies& bodies,
+             int begin_page, int end_page);
+  void sample();
+  void scan();
+
+  uint64_t bytes_read() const { return scorer_.bytes_read(); }
+  uint64_t nan_scores() const { return nan_scores_; }  // each counted once
+
+ private:
+  friend class HeadSelection;
+
+  struct SampledPage {
+    int page;
+    uint64_t visible;
+    bool ranked;  // else only for the maxima: the first page and the newest ones are no sample
+  };
+  bool keeps_everything() const { return stride_ == 0; }
+  float* sample_scores(size_t index) {
+    return samples_.data() + index * static_cast<size_t>(scorer_.heads()) * kPageTokens;
+  }
+  uint64_t competing(int page) const;
+  void take(const float* scores, uint64_t mask, int page);
+
+  const ScoreBodies* bodies_ = nullptr;
+  SelectPlan plan_;
+  PageScorer scorer_;
+  int begin_page_ = 0;
+  int end_page_ = 0;
+  int stride_ = 0;  // of the ranked sample pages; 0: every token survives
+  std::vector<SampledPage> sampled_;
+  std::vector<float> bounds_;       // [heads]
+  std::vector<float> maxima_;       // [heads], of what was scored and did not survive too
+  std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
+  Survivors survivors_ = {};
+  bool overflow_ = false;
+  uint64_t nan_scores_ = 0;
+  int32_t first_competing_ = 0;  // survivors [first, end) compete
+  int32_t end_competing_ = 0;
+  ScratchArray<float> samples_;
+  ScratchArray<float> page_scores_;
+  ScratchArray<int32_t> sample_keys_;
+  ScratchArray<int32_t> positions_;
+  ScratchArray<float> raw_;
+  ScratchArray<int32_t> keys_;
+};
+
+// The parts of one head, in page order.
+class HeadSelection {
+ public:
+  explicit HeadSelection(std::span<HeadPart> parts) : parts_(parts) {}
+
+  // After every part's sample().
+  void set_bounds();
+  // After every part's scan(): the set, ascending; returns its size.
+  int32_t finish(int32_t* set);
+
+ private:
+  std::vector<float>& gather_maxima();
+  int32_t count_at_least(int32_t key) const;
+  int32_t greatest_lost_key() const;
+  int32_t write(int32_t last, int32_t* set);
+  int32_t rescan(int32_t floor, int32_t* set);
+
+  std::span<HeadPart> parts_;
+};
+
+// The set of a sequence that takes every visible position.
+int32_t write_all(const SelectPlan& plan, int32_t* set);
+
+}  // namespace fasa::cpu

@@ -1,0 +1,55 @@
+// New rows to their home in host memory: decode's from the residents, prefill's from the stage.
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/kernels.h"
+
+namespace fasa::cpu {
+namespace {
+
+void write_back_page(const StepParams& step, const SequenceDesc& sequence, int head, int page) {
+  const CacheLayout& layout = step.layout;
+  const int begin = std::max(sequence.start, page * kPageTokens);
+  const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
+  std::byte* home =
+      sequence.row_blocks[page] + layout.row_offset(step.layer, head, begin % kPageTokens);
+  const int64_t row_bytes = layout.row.bytes();
+  if (sequence.mode == StepMode::kPrefill) {
+    const int64_t staged = page - sequence.start / kPageTokens;
+    std::memcpy(home,
+                sequence.stage + (staged * layout.kv_heads + head) * layout.row_head_bytes() +
+                    begin % kPageTokens * row_bytes,
+                static_cast<size_t>((end - begin) * row_bytes));
+    return;
+  }
+  for (int position = begin; position < end; ++position, home += row_bytes) {
+    const int slot = layout.resident_slot(position);
+    std::memcpy(home, sequence.residents + layout.resident_offset(step.layer, head, slot),
+                static_cast<size_t>(row_bytes));
+  }
+}
+
+}  // namespace
+
+KernelWork write_back(const WriteBackParams& params) {
+  const StepParams& step = params.step;
+  const int kv_heads = step.layout.kv_heads;
+  tbb::parallel_for(0, step.count * kv_heads, [&](int task) {
+    const SequenceDesc& sequence = step.sequences[task / kv_heads];
+    if (sequence.tokens == 0) return;
+    for (int page = sequence.start / kPageTokens; page <= (sequence.end() - 1) / kPageTokens;
+         ++page) {
+      write_back_page(step, sequence, task % kv_heads, page);
+    }
+  });
+  KernelWork work;
+  for (int i = 0; i < step.count; ++i) {
+    work.d2h_bytes +=
+        static_cast<uint64_t>(step.sequences[i].tokens * kv_heads * step.layout.row.bytes());
+  }
+  return work;
+}
+
+}  // namespace fasa::cpu

@@ -1,0 +1,84 @@
+#include <cstring>
+
+#include "kernels/reference/kernels.h"
+#include "kernels/reference/slices.h"
+
+namespace fasa::reference {
+namespace {
+
+void copy_element(const ConstTensorView& from, int64_t index, DType dtype, std::byte* row, int at) {
+  store_element(dtype, row, at, load_element(from.dtype, from.data, index));
+}
+
+// Where the row goes first, and where else (or null).
+struct Homes {
+  std::byte* row;
+  std::byte* copy;
+};
+
+Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, int position) {
+  const CacheLayout& layout = params.step.layout;
+  std::byte* resident = nullptr;
+  if (desc.residents != nullptr &&
+      (position < layout.sinks || position >= desc.end() - layout.recent)) {
+    resident = desc.residents +
+               layout.resident_offset(params.step.layer, head, layout.resident_slot(position));
+  }
+  const int slot = position % kPageTokens;
+  if (params.rows_on_device) {
+    return {
+        desc.row_blocks[position / kPageTokens] + layout.row_offset(params.step.layer, head, slot),
+        resident};
+  }
+  if (desc.mode == StepMode::kDecode) return {resident, nullptr};
+  const int64_t page = position / kPageTokens - desc.start / kPageTokens;
+  return {desc.stage + (page * layout.kv_heads + head) * layout.row_head_bytes() +
+              slot * layout.row.bytes(),
+          resident};
+}
+
+void append_token(const AppendParams& params, const SequenceDesc& desc, int index, int head) {
+  const CacheLayout& layout = params.step.layout;
+  const int layer = params.step.layer;
+  const int position = desc.start + index;
+  const int token = desc.first_token + index;
+  const int slot = position % kPageTokens;
+  const Homes homes = homes_of(params, desc, head, position);
+  std::memset(homes.row, 0, static_cast<size_t>(layout.row.bytes()));
+  for (int d = 0; d < layout.row.key_dim; ++d) {
+    copy_element(params.k, params.k.offset(token, head) + d, layout.row.dtype, homes.row, d);
+  }
+  for (int d = 0; d < layout.row.value_dim; ++d) {
+    copy_element(params.v, params.v.offset(token, head) + d, layout.row.dtype, homes.row,
+                 layout.row.key_dim + d);
+  }
+  if (homes.copy != nullptr) {
+    std::memcpy(homes.copy, homes.row, static_cast<size_t>(layout.row.bytes()));
+  }
+
+  if (layout.slice.dims == 0) return;
+  const SliceFormat format = layout.slice.tail();
+  std::byte* tail = desc.tail + layout.tail_offset(layer, head);
+  if (slot == 0) std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  write_tail_token(format, params.step.slice_dims + head * layout.slice.dims, layout.row.dtype,
+                   homes.row, slot, tail);
+  if (slot != kPageTokens - 1) return;
+  std::byte* block = desc.slice_blocks[position / kPageTokens];
+  seal_page(layout.slice, tail, block + layout.slice_offset(layer, head),
+            reinterpret_cast<float*>(block) + layout.head_index(layer, head));
+}
+
+}  // namespace
+
+void append(const AppendParams& params) {
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    const SequenceDesc& desc = params.step.sequences[sequence];
+    for (int index = 0; index < desc.tokens; ++index) {
+      for (int head = 0; head < params.step.layout.kv_heads; ++head) {
+        append_token(params, desc, index, head);
+      }
+    }
+  }
+}
+
+}  // namespace fasa::reference

@@ -1,0 +1,48 @@
+#include <algorithm>
+
+#include "kernels/reference/kernels.h"
+#include "kernels/reference/rows.h"
+
+namespace fasa::reference {
+namespace {
+
+void attend_query(const AttendParams& params, int sequence, int query) {
+  const CacheLayout& layout = params.step.layout;
+  const SequenceDesc& desc = params.step.sequences[sequence];
+  const int kv_head = query / layout.group;
+  const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
+  const int first = params.window > 0 ? std::max(0, desc.end() - params.window) : 0;
+  const int total = params.set_sizes != nullptr ? params.set_sizes[head] : desc.end() - first;
+
+  RunningSoftmax softmax(layout.row, params.q, desc.first_token, query, params.scale);
+  float* state = nullptr;
+  if (params.state != nullptr) {
+    const int64_t index = int64_t{sequence} * layout.query_heads() + query;
+    state = params.state + index * (layout.row.value_dim + 2);
+  }
+  if (!params.first_wave) softmax.load(state);
+  for (int i = params.begin; i < std::min(params.end, total); ++i) {
+    softmax.add(params.set_sizes != nullptr
+                    ? params.rows[head * (params.end - params.begin) + i - params.begin]
+                    : find_row(params.step, sequence, kv_head, first + i, params.pages, false));
+  }
+  if (!params.last_wave) return softmax.store(state);
+  const int64_t out = int64_t{desc.first_token} * layout.query_heads() + query;
+  softmax.write(params.out, desc.first_token, query,
+                params.lse != nullptr ? params.lse + out : nullptr);
+}
+
+}  // namespace
+
+// Everything happens in the phase that folds.
+void attend(const AttendParams& params) {
+  if (params.phase == AttendPhase::kReadyTiles) return;
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    if (params.step.sequences[sequence].mode != StepMode::kDecode) continue;
+    for (int query = 0; query < params.step.layout.query_heads(); ++query) {
+      attend_query(params, sequence, query);
+    }
+  }
+}
+
+}  // namespace fasa::reference

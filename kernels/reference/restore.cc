@@ -1,0 +1,56 @@
+#include <cstring>
+
+#include "kernels/reference/kernels.h"
+#include "kernels/reference/slices.h"
+
+namespace fasa::reference {
+namespace {
+
+void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, int head) {
+  const CacheLayout& layout = step.layout;
+  if (layout.slice.dims == 0) return;
+  const SliceFormat format = layout.slice.tail();
+  std::byte* tail = desc.tail + layout.tail_offset(layer, head);
+  std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  const int16_t* dims = step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
+  for (int position = 0; position < desc.start; ++position) {
+    if (position / kPageTokens != (desc.start - 1) / kPageTokens) continue;
+    write_tail_token(format, dims, layout.row.dtype,
+                     desc.row_blocks[position / kPageTokens] +
+                         layout.row_offset(layer, head, position % kPageTokens),
+                     position % kPageTokens, tail);
+  }
+}
+
+void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, int head) {
+  const CacheLayout& layout = step.layout;
+  restore_tail(step, desc, layer, head);
+  for (int position = 0; position < desc.start && desc.residents != nullptr; ++position) {
+    if (position >= layout.sinks && position < desc.start - layout.recent) continue;
+    std::memcpy(
+        desc.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
+        desc.row_blocks[position / kPageTokens] +
+            layout.row_offset(layer, head, position % kPageTokens),
+        static_cast<size_t>(layout.row.bytes()));
+  }
+  if (desc.hot_table == nullptr) return;
+  int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head);
+  for (int slot = 0; slot < layout.hot_rows; ++slot) {
+    if (positions[slot] >= desc.start) positions[slot] = -1;
+  }
+}
+
+}  // namespace
+
+void restore(const RestoreParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    for (int layer = 0; layer < layout.layers; ++layer) {
+      for (int head = 0; head < layout.kv_heads; ++head) {
+        restore_head(params.step, params.step.sequences[sequence], layer, head);
+      }
+    }
+  }
+}
+
+}  // namespace fasa::reference

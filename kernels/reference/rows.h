@@ -1,0 +1,37 @@
+// Rows one value at a time, and softmax one token at a time in f64: what the kernels over rows are
+// tested against.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/params.h"
+
+namespace fasa::reference {
+
+// Where a position's row is: the stage for new tokens of a prefill, the pages staged for this call,
+// the row blocks.
+const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
+                          const StagedPages& pages, bool use_stage);
+
+// The attention of one query head over tokens added one by one.
+class RunningSoftmax {
+ public:
+  RunningSoftmax(const RowFormat& format, const ConstTensorView& q, int token, int query_head,
+                 float scale);
+  void load(const float* state);  // [2 + value_dim]: max, sum, values
+  void store(float* state) const;
+  void add(const std::byte* row);
+  void write(const TensorView& out, int token, int query_head, float* lse) const;
+
+ private:
+  RowFormat format_;
+  std::vector<double> query_;
+  double scale_;
+  double max_;
+  double sum_ = 0;
+  std::vector<double> values_;
+};
+
+}  // namespace fasa::reference

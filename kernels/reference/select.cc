@@ -1,0 +1,120 @@
+#include "kernels/reference/select.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/reference/kernels.h"
+#include "kernels/reference/slices.h"
+#include "kernels/select_plan.h"
+
+namespace fasa::reference {
+namespace {
+
+// The page that holds a position: its slice as codes, or the tail.
+struct SlicePage {
+  SliceFormat format;
+  const std::byte* data;
+  float base;
+};
+
+SlicePage page_at(const SelectParams& params, const SequenceDesc& sequence, int kv_head,
+                  int position) {
+  const CacheLayout& layout = params.step.layout;
+  const int page = position / kPageTokens;
+  if (page >= sequence.sealed_pages()) {
+    return {layout.slice.tail(), sequence.tail + layout.tail_offset(params.step.layer, kv_head), 1};
+  }
+  const std::byte* block = sequence.slice_blocks[page];
+  float base = 1;
+  std::memcpy(&base, block + layout.head_index(params.step.layer, kv_head) * 4, sizeof(base));
+  return {layout.slice, block + layout.slice_offset(params.step.layer, kv_head), base};
+}
+
+uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t* set,
+                     int32_t* size) {
+  const SequenceDesc& sequence = params.step.sequences[index];
+  const SelectPlan plan = plan_selection(params, sequence);
+  std::vector<int32_t> taken;
+  uint64_t nans = 0;
+  if (!plan.takes_all()) {
+    const GroupScores scores = group_scores(params, index, kv_head);
+    nans = scores.nans;
+    std::vector<float> best = relative_scores(scores, plan.visible());
+    for (int p = plan.sinks_end; p < plan.recent_begin; ++p) taken.push_back(p);
+    std::stable_sort(taken.begin(), taken.end(), [&](int32_t a, int32_t b) {
+      return best[static_cast<size_t>(a - plan.first)] > best[static_cast<size_t>(b - plan.first)];
+    });
+    taken.resize(static_cast<size_t>(plan.need));
+    for (int p = plan.first; p < plan.sinks_end; ++p) taken.push_back(p);
+    for (int p = plan.recent_begin; p < plan.end; ++p) taken.push_back(p);
+  } else {
+    for (int p = plan.first; p < plan.end; ++p) taken.push_back(p);
+  }
+  std::sort(taken.begin(), taken.end());
+  std::copy(taken.begin(), taken.end(), set);
+  *size = static_cast<int32_t>(taken.size());
+  return nans;
+}
+
+}  // namespace
+
+GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
+  const CacheLayout& layout = params.step.layout;
+  const SequenceDesc& sequence = params.step.sequences[index];
+  const SelectPlan plan = plan_selection(params, sequence);
+  const int16_t* dims = params.step.slice_dims + kv_head * layout.slice.dims;
+  GroupScores scores;
+  scores.heads = layout.group;
+  for (int h = 0; h < layout.group; ++h) {
+    const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.group + h);
+    for (int p = plan.first; p < plan.end; ++p) {
+      const SlicePage page = page_at(params, sequence, kv_head, p);
+      double sum = 0;
+      for (int d = 0; d < layout.slice.dims; ++d) {
+        sum += static_cast<double>(load_element(params.q.dtype, params.q.data, q + dims[d])) *
+               slice_value(page.format, page.data, page.base, d, p % kPageTokens);
+      }
+      auto score = static_cast<float>(sum);
+      if (std::isnan(score)) {
+        score = -std::numeric_limits<float>::infinity();
+        ++scores.nans;
+      }
+      scores.raw.push_back(std::min(score, std::numeric_limits<float>::max()));
+    }
+  }
+  return scores;
+}
+
+std::vector<float> relative_scores(const GroupScores& scores, int visible) {
+  std::vector<float> best(static_cast<size_t>(visible), -std::numeric_limits<float>::infinity());
+  for (int h = 0; h < scores.heads; ++h) {
+    const float* raw = scores.raw.data() + int64_t{h} * visible;
+    const float maximum =
+        std::max(*std::max_element(raw, raw + visible), std::numeric_limits<float>::lowest());
+    for (int t = 0; t < visible; ++t) {
+      best[static_cast<size_t>(t)] = std::max(best[static_cast<size_t>(t)], raw[t] - maximum);
+    }
+  }
+  return best;
+}
+
+void select(const SelectParams& params) {
+  const int kv_heads = params.step.layout.kv_heads;
+  for (int s = 0; s < params.step.count; ++s) {
+    for (int h = 0; h < kv_heads; ++h) {
+      const int64_t at = int64_t{s} * kv_heads + h;
+      params.set_sizes[at] = 0;
+      if (params.step.sequences[s].mode != StepMode::kDecode) continue;
+      const uint64_t nans =
+          select_head(params, s, h, params.sets + at * params.set_capacity, params.set_sizes + at);
+      if (params.counters == nullptr) continue;
+      std::atomic_ref<uint64_t>(params.counters->nan_scores)
+          .fetch_add(nans, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace fasa::reference

@@ -1,0 +1,114 @@
+#include "kernels/reference/slices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/slice_codec.h"
+
+namespace fasa::reference {
+namespace {
+
+// Where a dimension's code lies: the byte of a token, and the lowest bit in it.
+struct CodePlace {
+  size_t byte;
+  int bit;
+};
+
+CodePlace place_of(const SliceFormat& format, int dim, int token) {
+  const int bits = slice_bits(format.dtype);
+  const int unit = 32 / bits;
+  const size_t group = static_cast<size_t>(dim / unit);
+  return {(group * kPageTokens + static_cast<size_t>(token)) * 4 + static_cast<size_t>(dim % 4),
+          dim % unit / 4 * bits};
+}
+
+size_t element_of(const SliceFormat& format, int dim, int token) {
+  if (format.dtype == SliceDType::kF32) return static_cast<size_t>(dim * kPageTokens + token);
+  return static_cast<size_t>((dim / 2 * kPageTokens + token) * 2 + dim % 2);
+}
+
+struct Range {
+  float lo = 0;
+  float hi = 0;
+};
+
+// Of the finite values; what is not finite saturates.
+Range range_of(const SliceFormat& tail, const std::byte* page, int dim) {
+  Range range;
+  bool any = false;
+  for (int token = 0; token < kPageTokens; ++token) {
+    const float value = slice_value(tail, page, 0, dim, token);
+    if (!std::isfinite(value)) continue;
+    range.lo = any ? std::min(range.lo, value) : value;
+    range.hi = any ? std::max(range.hi, value) : value;
+    any = true;
+  }
+  return range;
+}
+
+uint32_t encode(float value, const DimCode& code, int bits) {
+  const float top = static_cast<float>((1 << bits) - 1);
+  const float place = value * code.inverse - code.zero;
+  if (!(place > 0)) return 0;  // NaN too
+  return static_cast<uint32_t>(round_code(std::min(place, top)));
+}
+
+}  // namespace
+
+void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
+                      const void* key, int slot, std::byte* tail_page) {
+  for (int dim = 0; dim < format.padded_dims(); ++dim) {
+    const float value = dim < format.dims ? load_element(key_dtype, key, slice_dims[dim]) : 0.0f;
+    store_element(format.dtype == SliceDType::kF32 ? DType::kF32 : DType::kBF16, tail_page,
+                  static_cast<int64_t>(element_of(format, dim, slot)), value);
+  }
+}
+
+void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte* slice_page,
+               float* base) {
+  const SliceFormat tail = format.tail();
+  if (!is_coded(format.dtype)) {
+    std::memcpy(slice_page, tail_page, static_cast<size_t>(tail.page_bytes()));
+    return;
+  }
+  std::memset(slice_page, 0, static_cast<size_t>(format.page_bytes()));
+  const int bits = slice_bits(format.dtype);
+  std::vector<Range> ranges;
+  std::vector<int> steps;
+  for (int dim = 0; dim < format.dims; ++dim) {
+    ranges.push_back(range_of(tail, tail_page, dim));
+    steps.push_back(smallest_scale_step(ranges.back().lo, ranges.back().hi, bits));
+  }
+  const int base_step = base_step_of(*std::max_element(steps.begin(), steps.end()));
+  *base = scale_of_step(base_step);
+  for (int dim = 0; dim < format.dims; ++dim) {
+    const Range& range = ranges[static_cast<size_t>(dim)];
+    const int step = std::max(steps[static_cast<size_t>(dim)], base_step - kScaleSteps + 1);
+    const DimCode code = choose_code(range.lo, range.hi, bits, step, base_step);
+    std::memcpy(slice_page + format.code_bytes() + dim * 2, &code.parameter, 2);
+    for (int token = 0; token < kPageTokens; ++token) {
+      const CodePlace place = place_of(format, dim, token);
+      const float value = slice_value(tail, tail_page, 0, dim, token);
+      slice_page[place.byte] |= static_cast<std::byte>(encode(value, code, bits) << place.bit);
+    }
+  }
+}
+
+float slice_value(const SliceFormat& format, const std::byte* page, float base, int dim,
+                  int token) {
+  if (!is_coded(format.dtype)) {
+    return load_element(format.dtype == SliceDType::kF32 ? DType::kF32 : DType::kBF16, page,
+                        static_cast<int64_t>(element_of(format, dim, token)));
+  }
+  const int bits = slice_bits(format.dtype);
+  const CodePlace place = place_of(format, dim, token);
+  const int code = (static_cast<int>(page[place.byte]) >> place.bit) & ((1 << bits) - 1);
+  uint16_t parameter = 0;
+  std::memcpy(&parameter, page + format.code_bytes() + dim * 2, 2);
+  return parameter_scale(parameter, base) *
+         (parameter_zero(parameter, bits) + static_cast<float>(code));
+}
+
+}  // namespace fasa::reference

@@ -1,0 +1,21 @@
+// Slices, one value at a time: what the SIMD packers and scorers are tested against.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/slice_format.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa::reference {
+
+// As cpu::write_tail_token and cpu::seal_page (kernels/cpu/slice_pack.h), the same bytes.
+void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
+                      const void* key, int slot, std::byte* tail_page);
+void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte* slice_page,
+               float* base);
+
+// The value that a slice page holds for one dimension and token; `base` is unused by f32 and bf16.
+float slice_value(const SliceFormat& format, const std::byte* page, float base, int dim, int token);
+
+}  // namespace fasa::reference

@@ -1,0 +1,29 @@
+#include <cstring>
+
+#include "kernels/reference/kernels.h"
+
+namespace fasa::reference {
+
+void write_back(const WriteBackParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  const int layer = params.step.layer;
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    const SequenceDesc& desc = params.step.sequences[sequence];
+    for (int position = desc.start; position < desc.end(); ++position) {
+      const int page = position / kPageTokens;
+      const int slot = position % kPageTokens;
+      for (int head = 0; head < layout.kv_heads; ++head) {
+        const int64_t staged = int64_t{page - desc.start / kPageTokens} * layout.kv_heads + head;
+        const std::byte* row =
+            desc.mode == StepMode::kPrefill
+                ? desc.stage + staged * layout.row_head_bytes() + slot * layout.row.bytes()
+                : desc.residents +
+                      layout.resident_offset(layer, head, layout.resident_slot(position));
+        std::memcpy(desc.row_blocks[page] + layout.row_offset(layer, head, slot), row,
+                    static_cast<size_t>(layout.row.bytes()));
+      }
+    }
+  }
+}
+
+}  // namespace fasa::reference

@@ -1,0 +1,34 @@
+// Which positions of one sequence compete for which share of a decode step's budget.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/params.h"
+
+namespace fasa {
+
+struct SelectPlan {
+  int first = 0;  // visible are [first, end)
+  int end = 0;
+  int sinks_end = 0;     // [first, sinks_end) and [recent_begin, end) are in the set
+  int recent_begin = 0;  // [sinks_end, recent_begin) compete
+  int budget = 0;        // the set's size
+  int need = 0;          // of those that compete; all of them where budget = visible
+
+  int visible() const { return end - first; }
+  bool takes_all() const { return budget == visible(); }
+};
+
+inline SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {
+  const CacheLayout& layout = params.step.layout;
+  SelectPlan plan;
+  plan.end = sequence.end();
+  plan.first = params.window > 0 ? std::max(0, plan.end - params.window) : 0;
+  plan.sinks_end = std::clamp(layout.sinks, plan.first, plan.end);
+  plan.recent_begin = std::max(plan.sinks_end, plan.end - layout.recent);
+  plan.budget = params.budget.of(plan.visible(), layout.sinks + layout.recent + 1);
+  plan.need = plan.budget - (plan.sinks_end - plan.first) - (plan.end - plan.recent_begin);
+  return plan;
+}
+
+}  // namespace fasa

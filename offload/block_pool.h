@@ -1,0 +1,114 @@
+// Blocks of one size (pages of the KV cache) with reference counts, cut from slabs of a device's
+// memory that never move. Not thread-safe: the runtime that owns a pool is used by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/base/ids.h"
+
+namespace fasa {
+
+class BlockPool;
+
+// Blocks that were promised and not yet taken; whatever is left goes back when it is destroyed.
+// Only moves: a promise has one holder. The pool outlives it and does not move meanwhile.
+class BlockReservation {
+ public:
+  BlockReservation() = default;
+  BlockReservation(BlockReservation&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), blocks_(std::exchange(other.blocks_, 0)) {}
+  BlockReservation& operator=(BlockReservation&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(blocks_, other.blocks_);
+    return *this;
+  }
+  ~BlockReservation() { cancel(); }
+
+  int64_t blocks() const { return blocks_; }
+  void cancel() noexcept;
+
+ private:
+  friend class BlockPool;
+  BlockReservation(BlockPool* pool, int64_t blocks) : pool_(pool), blocks_(blocks) {}
+  BlockPool* pool_ = nullptr;
+  int64_t blocks_ = 0;
+};
+
+class BlockPool {
+ public:
+  // `purpose` names the pool in budget errors ("slice pages"). Blocks are rounded up to 64 bytes.
+  BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose);
+  BlockPool(const BlockPool&) = delete;  // tables and reservations point to it
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // A block with one reference, contents indeterminate. Grows the pool by an eighth where nothing
+  // is free, by single blocks where that doesn't fit the budget. Throws BudgetError; nothing
+  // changes then.
+  PageId allocate();
+  // The same out of a promise; never fails while the reservation has blocks left.
+  PageId allocate(BlockReservation& reservation) noexcept;
+
+  // Promises that `blocks` more blocks can be had: what is missing comes as one exact slab, so
+  // that a known length costs no slack. Throws BudgetError; nothing changes then.
+  [[nodiscard]] BlockReservation reserve(int64_t blocks);
+
+  // Moves the promises of `from` to `into`, which is empty or of this pool.
+  void merge(BlockReservation& into, BlockReservation& from) noexcept;
+
+  void retain(PageId page) noexcept;
+  // O(1). The last reference frees the block: it may be handed out again at once, so work that
+  // still uses it must come before the new owner's in stream order. When nothing is in use and
+  // nothing promised, all memory is given back: streams must be done with it then.
+  void release(PageId page) noexcept;
+  // Gives back slabs that are wholly free, as far as promises allow; streams must be done with
+  // them.
+  void trim() noexcept;
+
+  std::byte* data(PageId page) const { return blocks_[index_of(page)].data; }
+  int64_t references(PageId page) const { return blocks_[index_of(page)].references; }
+
+  Device& device() const { return device_; }
+  MemorySpace space() const { return space_; }
+  size_t block_bytes() const { return block_bytes_; }
+  int64_t used_blocks() const { return used_; }
+  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }  // promised ones too
+  int64_t reserved_blocks() const { return reserved_; }
+  uint64_t held_bytes() const { return static_cast<uint64_t>(held_) * block_bytes_; }
+
+ private:
+  friend class BlockReservation;
+  struct Block {
+    std::byte* data = nullptr;
+    int32_t references = 0;
+    uint32_t slab = 0;
+  };
+  struct Slab {
+    Buffer memory;
+    std::vector<uint32_t> ids;  // of its blocks, ascending addresses
+    int64_t free = 0;
+  };
+
+  void add_slab(int64_t count);
+  void drop_slab(uint32_t slab) noexcept;
+  void give_back_if_idle() noexcept;
+  PageId take_free() noexcept;
+
+  Device& device_;
+  MemorySpace space_;
+  size_t block_bytes_;
+  std::string purpose_;
+  std::vector<Block> blocks_;         // by PageId
+  std::vector<Slab> slabs_;           // empty slots have no ids
+  std::vector<uint32_t> free_;        // ids of free blocks, the last is taken first
+  std::vector<uint32_t> unused_ids_;  // ids whose slab was given back
+  int64_t used_ = 0;
+  int64_t held_ = 0;
+  int64_t reserved_ = 0;
+};
+
+}  // namespace fasa

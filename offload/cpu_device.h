@@ -1,0 +1,80 @@
+// The processor as a device: one tier, nothing asynchronous. Every operation is done on return and
+// a failed one throws at once, so streams and events only carry the time.
+#pragma once
+
+#include <tbb/task_arena.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "offload/device.h"
+#include "offload/open_device.h"
+#include "offload/space_allocator.h"
+#include "offload/thread_count.h"
+
+namespace fasa {
+
+// What the device's StreamViews point to: runs work in the device's arena. Concurrent callers share
+// its threads.
+class CpuExecutor {
+ public:
+  explicit CpuExecutor(int threads) : arena_(threads) {}
+  // Throws DeviceError naming the operation when the work throws.
+  template <typename Work>
+  void run(const char* name, const Work& work) {
+    try {
+      arena_.execute([&] { work(); });
+    } catch (...) {
+      rethrow_named(name);
+    }
+  }
+
+ private:
+  [[noreturn]] static void rethrow_named(const char* name);
+  tbb::task_arena arena_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options);
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string name() const override { return "cpu"; }
+  MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
+
+  Stream create_stream(StreamPriority priority, std::string_view name) override;
+  Event create_event() override;
+  void record(EventView event, StreamView stream) override;
+  void wait(StreamView, EventView) override {}
+  void synchronize(StreamView) override {}
+  void synchronize(EventView) override {}
+  bool done(EventView) override { return true; }
+
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+            StreamView stream) override;
+  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
+  const KernelTable& kernels() const override;
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
+
+  double seconds_at(EventView event) override;
+  TransferTotals transfers() override;
+
+ private:
+  std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
+  void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
+  void destroy_stream(StreamView) noexcept override {}
+  void destroy_event(EventView event) noexcept override;
+
+  double seconds_now() const;
+
+  const std::chrono::steady_clock::time_point start_;
+  const ThreadCount threads_;
+  CpuExecutor executor_;
+  SpaceAllocator memory_;
+  std::mutex mutex_;  // of totals_
+  TransferTotals totals_;
+};
+
+}  // namespace fasa

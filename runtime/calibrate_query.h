@@ -1,0 +1,66 @@
+// One sampled query of a group: its attention mass over the tokens, and what a selection by some
+// of the frequency chunks would capture of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/calibrate_samples.h"
+#include "runtime/calibrate_top_k.h"
+
+namespace fasa {
+
+// Score rows of one query, [group][tokens that it sees]; empty = all zero.
+using ScoreRows = std::vector<float>;
+
+// What a thread needs besides; reused over queries.
+struct QueryScratch {
+  TopKSelector selector;
+  std::vector<float> row;       // scores of one query head
+  std::vector<float> combined;  // of the group
+  std::vector<uint8_t> best, own;
+};
+
+// Which tokens are given (sinks, recent window) and how many are taken in all.
+struct SelectionRule {
+  int64_t window = 256;
+  int64_t sinks = 4;
+  int64_t recent = 16;
+};
+
+class CalibrationQuery {
+ public:
+  // `samples` outlives it. Computes the exact softmax of each query head.
+  CalibrationQuery(const HeadSamples& samples, size_t index, const SelectionRule& rule,
+                   QueryScratch& scratch);
+
+  // rows += this FC's part of the scores.
+  void add_chunk(int chunk, ScoreRows& rows) const;
+  // The group's mass on the far tokens that `rows` plus one more FC (-1: none) selects beside the
+  // given ones.
+  double captured_far(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+  // The mass on all tokens that they select, none given.
+  double captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+
+  // [group][chunks]: contextual agreement of each query head and FC.
+  std::vector<double> agreement(QueryScratch& scratch) const;
+  double far_mass(int head) const { return far_mass_[static_cast<size_t>(head)]; }
+  double oracle_far() const { return oracle_far_; }
+
+ private:
+  size_t count() const { return static_cast<size_t>(end_ - first_); }
+  void combine(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+  ScoreRows true_scores() const;
+
+  const HeadSamples* samples_;
+  size_t index_;
+  SelectionRule rule_;
+  int64_t first_, end_;           // of the visible tokens
+  int64_t far_first_, far_end_;   // of the far ones, counted from the first visible
+  std::vector<float> mass_;       // [visible]: sum over the group's softmaxes
+  std::vector<double> far_mass_;  // [group]
+  double oracle_far_ = 0;         // what the true scores would capture
+};
+
+}  // namespace fasa

@@ -1,0 +1,36 @@
+// What calibration looks at: the keys and sampled queries of one layer and KV head.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/geometry.h"
+
+namespace fasa {
+
+struct HeadSamples {
+  int group = 1;  // query heads
+  int key_dim = 0;
+  int window = 0;   // of the layer, in tokens; 0 = none
+  float scale = 1;  // of q·k before the softmax
+  int64_t tokens = 0;
+  std::vector<Geometry::Pair> chunks;  // the dimensions of each FC, by FC index
+  std::vector<float> keys;             // [key_dim][tokens], rotated
+  std::vector<int32_t> positions;      // [queries], each sees the tokens up to its own
+  std::vector<float> queries;          // [queries][group][key_dim], rotated
+
+  size_t query_count() const { return positions.size(); }
+  const float* key_plane(int dim) const { return keys.data() + dim * tokens; }
+  const float* query(size_t index, int head) const {
+    return queries.data() + (index * static_cast<size_t>(group) + static_cast<size_t>(head)) *
+                                static_cast<size_t>(key_dim);
+  }
+  // The tokens that a query sees: [first, end).
+  int64_t visible_end(size_t index) const { return int64_t{positions[index]} + 1; }
+  int64_t visible_first(size_t index) const {
+    const int64_t first = visible_end(index) - window;
+    return window == 0 || first < 0 ? 0 : first;
+  }
+};
+
+}  // namespace fasa

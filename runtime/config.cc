@@ -1,0 +1,167 @@
+#include "runtime/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace fasa {
+namespace {
+
+struct Preset {
+  std::string_view name;
+  SelectionKind selection;
+  RowPlacement rows;
+};
+
+// One pipeline; a preset is nothing but these two values.
+constexpr std::array<Preset, 3> kPresets{{
+    {"fasa-m", SelectionKind::kFasa, RowPlacement::kHost},
+    {"fasa-c", SelectionKind::kFasa, RowPlacement::kDevice},
+    {"full", SelectionKind::kFull, RowPlacement::kDevice},
+}};
+
+constexpr int kMostThreads = 1024;
+constexpr int kMostStreams = 16;
+constexpr int kMostResidents = 65536;  // sinks, recent
+constexpr int kMostHotRows = 1 << 24;
+constexpr int kMostChunks = 512;
+constexpr int kMostLayers = 4096;
+
+void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
+  if (!ok) throw ConfigError(std::string(key), given, allowed);
+}
+
+void require_range(std::string_view key, int value, int lowest, int highest) {
+  require(value >= lowest && value <= highest, key, fmt::to_string(value),
+          fmt::format("{} to {}", lowest, highest));
+}
+
+std::optional<int> parse_node(std::string_view text) {
+  int node = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
+  if (error != std::errc() || end != text.data() + text.size() || node < 0) return std::nullopt;
+  return node;
+}
+
+std::optional<NumaPolicy> parse_numa(const std::string& text) {
+  if (text == "auto") return NumaPolicy{};
+  if (text == "interleave") return NumaPolicy{NumaPolicy::Kind::kInterleave, 0};
+  if (const auto node = parse_node(text)) return NumaPolicy{NumaPolicy::Kind::kNode, *node};
+  return std::nullopt;
+}
+
+void validate_tokens(const TokenCount& count, int floor, const Config::Selection& selection) {
+  constexpr std::string_view kKey = "selection.fac_tokens";
+  if (count.tokens == 0) {
+    require(count.share > 0 && count.share <= 1, kKey, fmt::format("{}", count.share),
+            "a count of tokens from 1, or a share with a point in (0, 1]");
+    return;
+  }
+  require(count.tokens > 0, kKey, fmt::to_string(count.tokens),
+          "a count of tokens from 1, or a share with a point in (0, 1]");
+  require(count.tokens >= floor, kKey, fmt::to_string(count.tokens),
+          fmt::format("at least sinks + recent + 1 = {} + {} + 1 = {}; lower sinks or recent, or "
+                      "raise fac_tokens",
+                      selection.sinks, selection.recent, floor));
+}
+
+}  // namespace
+
+ConfigError::ConfigError(std::string key, const std::string& given, const std::string& allowed)
+    : UsageError(fmt::format("{} = {}: allowed: {}", key, given, allowed)), key_(std::move(key)) {}
+
+SliceDType Config::effective_slice_dtype() const {
+  if (selection.slice_dtype) return *selection.slice_dtype;
+  return selection.slice == SlicePreset::kPaper ? SliceDType::kBF16 : SliceDType::kInt2;
+}
+
+int Config::effective_tip_chunks(int chunks) const {
+  if (selection.tip_chunks) return *selection.tip_chunks;
+  switch (selection.slice) {
+    case SlicePreset::kDefault:
+      return chunks;
+    case SlicePreset::kPaper:
+      return std::max(1, chunks / 4);
+    case SlicePreset::kLean:
+      return std::max(1, chunks / 2);
+  }
+  return chunks;
+}
+
+const TokenCount& Config::fac_tokens_of(int layer) const {
+  const auto& counts = selection.fac_tokens;
+  return counts.size() == 1 ? counts.front() : counts.at(static_cast<size_t>(layer));
+}
+
+bool Config::is_dense(int layer) const {
+  const auto& dense = selection.dense_layers;
+  return std::find(dense.begin(), dense.end(), layer) != dense.end();
+}
+
+DeviceOptions Config::device_options() const {
+  DeviceOptions options;
+  options.name = device.name;
+  options.threads = device.threads;
+  options.numa = parse_numa(device.numa).value_or(NumaPolicy{});
+  options.device_memory = memory.device_memory;
+  options.host_memory = memory.host_memory;
+  options.pinned_memory = memory.pinned_memory;
+  options.link_bandwidth = link.bandwidth;
+  options.link_latency = link.latency;
+  return options;
+}
+
+void Config::apply_preset() {
+  const auto found = std::find_if(kPresets.begin(), kPresets.end(),
+                                  [&](const Preset& p) { return p.name == preset; });
+  require(found != kPresets.end(), "preset", fmt::format("\"{}\"", preset), "fasa-m, fasa-c, full");
+  selection.kind = found->selection;
+  placement.rows = found->rows;
+}
+
+void Config::validate() const {
+  require_range("device.threads", device.threads, 0, kMostThreads);
+  require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
+          "auto, interleave, or the number of a node");
+  require_range("selection.sinks", selection.sinks, 0, kMostResidents);
+  require_range("selection.recent", selection.recent, 1, kMostResidents);
+  require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
+          "one value, or an array with one per layer");
+  for (const TokenCount& count : selection.fac_tokens) {
+    validate_tokens(count, selection.sinks + selection.recent + 1, selection);
+  }
+  if (selection.tip_chunks) {
+    require_range("selection.tip_chunks", *selection.tip_chunks, 1, kMostChunks);
+  }
+  for (const int layer : selection.dense_layers) {
+    require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
+  }
+  if (placement.hot_rows) {
+    require_range("placement.hot_rows", *placement.hot_rows, 0, kMostHotRows);
+  }
+  require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
+  require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
+          fmt::to_string(link.bandwidth), "more than 0");
+  require(std::isfinite(link.latency) && link.latency >= 0, "link.latency",
+          fmt::to_string(link.latency), "0 or more");
+}
+
+void Config::validate_for(const Geometry& geometry) const {
+  const auto counts = selection.fac_tokens.size();
+  require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
+          fmt::format("an array of {}", counts),
+          fmt::format("one value, or one per layer of this model ({})", geometry.layers));
+  for (const int layer : selection.dense_layers) {
+    require(layer < geometry.layers, "selection.dense_layers", fmt::to_string(layer),
+            fmt::format("layers of this model, 0 to {}", geometry.layers - 1));
+  }
+  require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
+          fmt::to_string(effective_tip_chunks(geometry.chunks())),
+          fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
+}
+
+}  // namespace fasa

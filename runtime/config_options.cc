@@ -1,0 +1,334 @@
+#include "runtime/config_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "runtime/base/units.h"
+#include "runtime/config_values.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename E>
+struct Named {
+  std::string_view name;
+  E value;
+};
+constexpr std::array<Named<SelectionKind>, 2> kSelections{
+    {{"fasa", SelectionKind::kFasa}, {"full", SelectionKind::kFull}}};
+constexpr std::array<Named<SlicePreset>, 3> kSlices{{{"default", SlicePreset::kDefault},
+                                                     {"paper", SlicePreset::kPaper},
+                                                     {"lean", SlicePreset::kLean}}};
+constexpr std::array<Named<RowPlacement>, 2> kPlacements{
+    {{"host", RowPlacement::kHost}, {"device", RowPlacement::kDevice}}};
+
+template <typename E, size_t N>
+bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
+  if (!value.is_string()) return false;
+  for (const auto& named : names) {
+    if (named.name == value.get<std::string>()) {
+      out = named.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename E, size_t N>
+Json name_of(E value, const std::array<Named<E>, N>& names) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const Named<E>& named) { return named.value == value; });
+  return std::string(found->name);
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json get_counts(const Config& config) {
+  Json array = Json::array();
+  for (const TokenCount& count : config.selection.fac_tokens) {
+    array.push_back(count.tokens > 0 ? Json(count.tokens) : Json(count.share));
+  }
+  return array.size() == 1 ? array[0] : array;
+}
+
+constexpr std::string_view kSizeAllowed =
+    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
+
+const std::array<ConfigOption, 22> kOptions{{
+    {.table = "",
+     .key = "preset",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "fasa-m, fasa-c, full",
+     .help = "Usual combinations: fasa-m = kind fasa, rows on the host; fasa-c = kind fasa, rows "
+             "on the device; full = kind full, rows on the device. What is set explicitly wins.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.preset); },
+     .get = [](const Config& c) -> Json { return c.preset; }},
+    {.table = "device",
+     .key = "name",
+     .flag = "device",
+     .type = "NAME",
+     .allowed = "auto, cpu, emulated",
+     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator played by "
+             "the host, with its own memory, streams, link and a virtual clock; auto = cpu.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.device.name); },
+     .get = [](const Config& c) -> Json { return c.device.name; }},
+    {.table = "device",
+     .key = "threads",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 1024",
+     .help = "Threads of the CPU's kernels; 0 = all cores of the process. Results do not depend "
+             "on it.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.device.threads); },
+     .get = [](const Config& c) -> Json { return c.device.threads; }},
+    {.table = "device",
+     .key = "numa",
+     .flag = "",
+     .type = "auto|interleave|NODE",
+     .allowed = "auto, interleave, or the number of a node",
+     .help = "Where host rows are placed: the node nearest to the device, all nodes by turns, or "
+             "one node.",
+     .set =
+         [](Config& c, const Json& v) {
+           if (v.is_number_integer()) c.device.numa = v.dump();
+           return v.is_number_integer() || take_string(v, c.device.numa);
+         },
+     .get = [](const Config& c) -> Json { return c.device.numa; }},
+    {.table = "memory",
+     .key = "device_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on everything placed on the device: weights, activations, slices, rows, "
+             "scratch.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.device_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.device_memory); }},
+    {.table = "memory",
+     .key = "host_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on host memory for rows.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.host_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.host_memory); }},
+    {.table = "memory",
+     .key = "pinned_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on host memory that the device's copies reach directly.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
+    {.table = "selection",
+     .key = "kind",
+     .flag = "selection",
+     .type = "NAME",
+     .allowed = "fasa, full",
+     .help = "Which tokens a decode step attends to: the best by the slices, or all.",
+     .default_text = "the preset's",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSelections, c.selection.kind); },
+     .get = [](const Config& c) { return name_of(c.selection.kind, kSelections); }},
+    {.table = "selection",
+     .key = "slice",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "default, paper, lean",
+     .help = "What selection reads: default = all frequency chunks in int2; lean = half of them "
+             "in int2; paper = a quarter of them in bf16. Less than all needs an FC map.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSlices, c.selection.slice); },
+     .get = [](const Config& c) { return name_of(c.selection.slice, kSlices); }},
+    {.table = "selection",
+     .key = "slice_dtype",
+     .flag = "",
+     .type = "DTYPE",
+     .allowed = "f32, bf16, int8, int4, int2",
+     .help = "Precision of the slices, over that of `slice`.",
+     .default_text = "that of `slice`",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto dtype =
+               v.is_string() ? parse_slice_dtype(v.get<std::string>()) : std::nullopt;
+           if (dtype) c.selection.slice_dtype = dtype;
+           return dtype.has_value();
+         },
+     .get =
+         [](const Config& c) {
+           return c.selection.slice_dtype
+                      ? Json(std::string(slice_dtype_name(*c.selection.slice_dtype)))
+                      : Json(nullptr);
+         }},
+    {.table = "selection",
+     .key = "tip_chunks",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to the number of frequency chunks of a head",
+     .help = "Frequency chunks of a head in the slices, over that of `slice`.",
+     .default_text = "that of `slice`",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.tip_chunks); },
+     .get = [](const Config& c) { return or_null(c.selection.tip_chunks); }},
+    {.table = "selection",
+     .key = "fac_tokens",
+     .flag = "",
+     .type = "N|SHARE|LIST",
+     .allowed = "a count of tokens from sinks + recent + 1, a share with a point in (0, 1], or an "
+                "array with one of these per layer",
+     .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
+             "0.25 and 1.0 are shares of the tokens of that step. More than there are means all.",
+     .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
+     .get = get_counts},
+    {.table = "selection",
+     .key = "sinks",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 65536",
+     .help = "First tokens that are always attended to.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.sinks); },
+     .get = [](const Config& c) -> Json { return c.selection.sinks; }},
+    {.table = "selection",
+     .key = "recent",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to 65536",
+     .help = "Newest tokens that are always attended to.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.recent); },
+     .get = [](const Config& c) -> Json { return c.selection.recent; }},
+    {.table = "selection",
+     .key = "dense_layers",
+     .flag = "",
+     .type = "LIST",
+     .allowed = "an array of layer numbers, counted from 0",
+     .help = "Layers that attend to all tokens.",
+     .set = [](Config& c, const Json& v) { return take_layers(v, c.selection.dense_layers); },
+     .get = [](const Config& c) -> Json { return c.selection.dense_layers; }},
+    {.table = "selection",
+     .key = "map",
+     .flag = "",
+     .type = "FILE",
+     .allowed = "the path of an FC map, from the working directory",
+     .help = "FC map; needed only by slices over less than all frequency chunks.",
+     .default_text = "fc_map.json in the model's folder; made from the prompt where there is none",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.selection.map); },
+     .get = [](const Config& c) -> Json { return c.selection.map; }},
+    {.table = "placement",
+     .key = "rows",
+     .flag = "",
+     .type = "PLACE",
+     .allowed = "host, device",
+     .help = "Where rows (whole keys and values) live. On the cpu device both are the same.",
+     .default_text = "the preset's",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kPlacements, c.placement.rows); },
+     .get = [](const Config& c) { return name_of(c.placement.rows, kPlacements); }},
+    {.table = "placement",
+     .key = "row_dtype",
+     .flag = "",
+     .type = "DTYPE",
+     .allowed = "f32, f16, bf16",
+     .help = "Precision of the rows.",
+     .default_text = "that of the model's activations",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto dtype = v.is_string() ? parse_dtype(v.get<std::string>()) : std::nullopt;
+           if (dtype) c.placement.row_dtype = dtype;
+           return dtype.has_value();
+         },
+     .get =
+         [](const Config& c) {
+           return c.placement.row_dtype ? Json(std::string(dtype_name(*c.placement.row_dtype)))
+                                        : Json(nullptr);
+         }},
+    {.table = "placement",
+     .key = "hot_rows",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 16777216",
+     .help = "Fetched rows that stay on the device, per sequence, layer and KV head. Results do "
+             "not depend on it.",
+     .default_text = "2 x fac_tokens",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.placement.hot_rows); },
+     .get = [](const Config& c) { return or_null(c.placement.hot_rows); }},
+    {.table = "prefetch",
+     .key = "streams",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to 16",
+     .help = "Streams that copy rows. Results do not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.prefetch.streams); },
+     .get = [](const Config& c) -> Json { return c.prefetch.streams; }},
+    {.table = "link",
+     .key = "bandwidth",
+     .flag = "",
+     .type = "RATE",
+     .allowed = "a rate above 0, as \"16GB/s\"",
+     .help = "Of the emulated device's link, in each direction.",
+     .set = [](Config& c, const Json& v) { return take_quantity(v, parse_rate, c.link.bandwidth); },
+     .get = [](const Config& c) -> Json {
+       return fmt::format("{:.12g}GB/s", c.link.bandwidth / 1e9);
+     }},
+    {.table = "link",
+     .key = "latency",
+     .flag = "",
+     .type = "TIME",
+     .allowed = "a time, as \"10us\" (ns, us, ms, s)",
+     .help = "Of a transfer over the emulated device's link.",
+     .set = [](Config& c,
+               const Json& v) { return take_quantity(v, parse_seconds, c.link.latency); },
+     .get = [](const Config& c) -> Json { return fmt::format("{:.12g}us", c.link.latency * 1e6); }},
+}};
+
+}  // namespace
+
+std::span<const ConfigOption> config_options() { return kOptions; }
+
+const ConfigOption* find_option(std::string_view table, std::string_view key) {
+  const auto found = std::find_if(kOptions.begin(), kOptions.end(), [&](const ConfigOption& o) {
+    return o.table == table && o.key == key;
+  });
+  return found == kOptions.end() ? nullptr : &*found;
+}
+
+std::string ConfigOption::path() const {
+  return table.empty() ? std::string(key) : fmt::format("{}.{}", table, key);
+}
+
+std::string ConfigOption::flag_name() const { return "--" + dashed(flag.empty() ? key : flag); }
+
+std::string ConfigOption::variable() const {
+  std::string name = "FASA_" + std::string(flag.empty() ? key : flag);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+Json config_to_json(const Config& config) {
+  Json json = Json::object();
+  for (const ConfigOption& option : kOptions) {
+    if (option.table.empty()) {
+      json[std::string(option.key)] = option.get(config);
+    } else {
+      json[std::string(option.table)][std::string(option.key)] = option.get(config);
+    }
+  }
+  return json;
+}
+
+}  // namespace fasa

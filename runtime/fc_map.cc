@@ -1,0 +1,96 @@
+#include "runtime/fc_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/input_file.h"
+#include "runtime/output_file.h"
+
+namespace fasa {
+
+std::vector<int16_t> FcMap::slice_dims(int tip_chunks) const {
+  const int chunks = fingerprint.key_dim / 2;
+  if (tip_chunks < 1 || tip_chunks > chunks) {
+    throw UsageError(
+        fmt::format("tip_chunks = {}: allowed: 1 to {}, the FCs of a head", tip_chunks, chunks));
+  }
+  std::vector<int16_t> dims;
+  for (const auto& layer : heads) {
+    for (const HeadRanking& head : layer) {
+      for (int i = 0; i < tip_chunks; ++i) {
+        for (const int dim : head.chunks[static_cast<size_t>(i)]) {
+          dims.push_back(static_cast<int16_t>(dim));
+        }
+      }
+    }
+  }
+  return dims;
+}
+
+void FcMap::require_fits(const ModelFingerprint& model, const std::string& path) const {
+  const auto require = [&](std::string_view field, const auto& map_value, const auto& model_value) {
+    if (map_value == model_value) return;
+    throw InputError(fmt::format(
+        "{}: this FC map belongs to another model: {} is {} in the map, {} in the model; "
+        "calibrate this model (fasa calibrate) or give its own map (--map)",
+        path, field, map_value, model_value));
+  };
+  const ModelFingerprint& own = fingerprint;
+  require("model_type", own.model_type, model.model_type);
+  require("layers", own.layers, model.layers);
+  require("kv_heads", own.kv_heads, model.kv_heads);
+  require("query_heads", own.query_heads, model.query_heads);
+  require("key_dim", own.key_dim, model.key_dim);
+  require("value_dim", own.value_dim, model.value_dim);
+  require("rotary_dims", own.rotary_dims, model.rotary_dims);
+  require("rotary_layout", own.rotary_layout, model.rotary_layout);
+  require("rope_theta", own.rope_theta, model.rope_theta);
+  require("rope_scaling", fmt::format("'{}'", own.rope_scaling),
+          fmt::format("'{}'", model.rope_scaling));
+  require("the number of key_rows", own.key_rows.size(), model.key_rows.size());
+  for (size_t layer = 0; layer < own.key_rows.size(); ++layer) {
+    // A row of bits is long; its beginning is enough to see that it differs, its end may not be.
+    const auto& [in_map, in_model] =
+        std::mismatch(own.key_rows[layer].begin(), own.key_rows[layer].end(),
+                      model.key_rows[layer].begin(), model.key_rows[layer].end());
+    const auto from = in_map - own.key_rows[layer].begin();
+    const auto excerpt = [&](const std::string& row) {
+      const auto begin = std::min<size_t>(static_cast<size_t>(from) / 4 * 4, row.size());
+      return fmt::format("{} (from digit {})", row.substr(begin, 8), begin);
+    };
+    if (in_map == own.key_rows[layer].end() && in_model == model.key_rows[layer].end()) continue;
+    require(fmt::format("key_rows[{}] (weights of k_proj)", layer), excerpt(own.key_rows[layer]),
+            excerpt(model.key_rows[layer]));
+  }
+}
+
+FcMap FcMap::load(const std::string& path) {
+  const std::optional<std::string> text = read_file(path);
+  if (!text) {
+    throw InputError(
+        fmt::format("{}: the FC map cannot be read; make one with fasa calibrate "
+                    "-o FILE and give it as --map",
+                    path));
+  }
+  return parse(*text, path);
+}
+
+void FcMap::save(const std::string& path) const { write_file_atomically(path, to_json()); }
+
+std::vector<int16_t> all_slice_dims(const Geometry& geometry) {
+  std::vector<int16_t> dims;
+  dims.reserve(static_cast<size_t>(geometry.layers) * static_cast<size_t>(geometry.kv_heads) *
+               static_cast<size_t>(geometry.key_dim));
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = 0; chunk < geometry.chunks(); ++chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
+}  // namespace fasa

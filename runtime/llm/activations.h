@@ -1,0 +1,49 @@
+// The memory of a step between its layers' parts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/tensor_view.h"
+#include "runtime/llm/model_config.h"
+
+namespace fasa {
+
+// All of one step, [tokens, ...] each. Device memory but for the two host parts.
+class Activations {
+ public:
+  Activations() = default;
+  // Room for `tokens` tokens, logits for `rows` of them.
+  Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens, int64_t rows);
+
+  int64_t tokens() const { return tokens_; }
+  int64_t rows() const { return rows_; }
+
+  float* residual() const { return at<float>(residual_); }          // [hidden]
+  float* result() const { return at<float>(result_); }              // of a projection, the widest
+  std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
+  std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
+  std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, head_dim]
+  float* cosines() const { return at<float>(cosines_); }            // [head_dim / 2]
+  float* sines() const { return at<float>(sines_); }
+  float* logits() const { return at<float>(logits_); }  // [rows, vocab]
+  float* host_embeddings() const { return host_.as<float>(); }
+  float* host_logits() const { return host_logits_.as<float>(); }
+
+ private:
+  template <typename T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(device_.data() + offset);
+  }
+  int64_t tokens_ = 0;
+  int64_t rows_ = 0;
+  Buffer device_;
+  Buffer host_;
+  Buffer host_logits_;
+  size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
+         logits_ = 0;
+};
+
+}  // namespace fasa

@@ -1,0 +1,64 @@
+#include "runtime/llm/attention_capture.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
+                                   std::vector<int32_t> positions)
+    : geometry_(geometry), positions_(std::move(positions)) {
+  const auto key_dim = static_cast<size_t>(geometry.key_dim);
+  const auto group = static_cast<size_t>(geometry.group());
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    for (int head = 0; head < geometry.kv_heads; ++head) {
+      HeadSamples& one = samples_.emplace_back();
+      one.group = geometry.group();
+      one.key_dim = geometry.key_dim;
+      one.window = geometry.window(layer);
+      one.scale = geometry.scale;
+      one.tokens = tokens;
+      for (int chunk = 0; chunk < geometry.chunks(); ++chunk) {
+        one.chunks.push_back(geometry.chunk_dims(chunk));
+      }
+      one.positions = positions_;
+      // All memory now: observers must not throw.
+      one.keys.resize(key_dim * static_cast<size_t>(tokens));
+      one.queries.resize(positions_.size() * group * key_dim);
+    }
+  }
+}
+
+void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView,
+                                int64_t start_position) {
+  for (int head = 0; head < geometry_.kv_heads; ++head) {
+    HeadSamples& one = samples(layer, head);
+    for (int64_t token = 0; token < k.tokens; ++token) {
+      for (int dim = 0; dim < geometry_.key_dim; ++dim) {
+        one.keys[static_cast<size_t>(dim * one.tokens + start_position + token)] =
+            load_element(k.dtype, k.data, k.offset(token, head) + dim);
+      }
+    }
+    const auto first = std::lower_bound(positions_.begin(), positions_.end(), start_position);
+    for (auto at = first; at != positions_.end() && *at < start_position + q.tokens; ++at) {
+      for (int member = 0; member < one.group; ++member) {
+        const int64_t from = q.offset(*at - start_position, head * one.group + member);
+        const auto to =
+            (static_cast<size_t>(at - positions_.begin()) * static_cast<size_t>(one.group) +
+             static_cast<size_t>(member)) *
+            static_cast<size_t>(one.key_dim);
+        for (int dim = 0; dim < one.key_dim; ++dim) {
+          one.queries[to + static_cast<size_t>(dim)] = load_element(q.dtype, q.data, from + dim);
+        }
+      }
+    }
+  }
+}
+
+HeadSamples AttentionCapture::take(int layer, int kv_head) {
+  return std::move(samples(layer, kv_head));
+}
+
+}  // namespace fasa

@@ -1,0 +1,189 @@
+#include "runtime/llm/generator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/base/log.h"
+
+namespace fasa {
+namespace {
+
+void check_positions(const ModelConfig& config, int64_t prompt, const GenerateOptions& options) {
+  const int64_t needed = prompt + options.max_tokens;
+  if (needed <= config.max_positions) return;
+  const std::string message =
+      fmt::format("prompt ({} tokens) + max_tokens ({}) = {} go beyond the model's {} positions",
+                  prompt, options.max_tokens, needed, config.max_positions);
+  if (!options.allow_long) {
+    throw UsageError(message + "; shorten them, or allow it with --allow-long");
+  }
+  log_warning(message + ": it was not trained there");
+}
+
+void check(const ModelConfig& config, std::span<const int32_t> prompt,
+           const GenerateOptions& options) {
+  if (prompt.empty()) throw UsageError("the prompt is empty; allowed: one token or more");
+  if (options.max_tokens < 1) {
+    throw UsageError(fmt::format("max_tokens = {}; allowed: 1 or more", options.max_tokens));
+  }
+  if (options.prefill_chunk < 1) {
+    throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options.prefill_chunk));
+  }
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] < 0 || prompt[i] >= config.vocab_size) {
+      throw UsageError(
+          fmt::format("prompt token {} has id {}; allowed: 0 to {}, the model's "
+                      "vocabulary",
+                      i, prompt[i], config.vocab_size - 1));
+    }
+  }
+  check_positions(config, static_cast<int64_t>(prompt.size()), options);
+}
+
+// A point in time on both clocks.
+class Instant {
+ public:
+  explicit Instant(Model& model)
+      : device_(model.device()),
+        event_(device_.create_event()),
+        wall_(std::chrono::steady_clock::now()) {
+    device_.record(event_.view(), model.stream());
+  }
+  double wall_since(const Instant& earlier) const {
+    return std::chrono::duration<double>(wall_ - earlier.wall_).count();
+  }
+  double device_since(const Instant& earlier) const {
+    if (!device_.virtual_clock()) return wall_since(earlier);
+    device_.synchronize(event_.view());
+    device_.synchronize(earlier.event_.view());
+    return device_.seconds_at(event_.view()) - device_.seconds_at(earlier.event_.view());
+  }
+
+ private:
+  Device& device_;
+  Event event_;
+  std::chrono::steady_clock::time_point wall_;
+};
+
+// Frees the sequence however the generation ends.
+class OwnedSequence {
+ public:
+  explicit OwnedSequence(Runtime& runtime) : runtime_(runtime), id_(runtime.create()) {}
+  ~OwnedSequence() {
+    try {
+      runtime_.free(id_);
+    } catch (const Error& error) {
+      log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    }
+  }
+  OwnedSequence(const OwnedSequence&) = delete;  // frees once
+  OwnedSequence& operator=(const OwnedSequence&) = delete;
+  SequenceId id() const { return id_; }
+
+ private:
+  Runtime& runtime_;
+  SequenceId id_;
+};
+
+class Generation {
+ public:
+  Generation(Model& model, Runtime& runtime, const GenerateOptions& options,
+             const Tokenizer* tokenizer)
+      : model_(model),
+        runtime_(runtime),
+        options_(options),
+        tokenizer_(tokenizer),
+        sampler_(options.sampling),
+        sequence_(runtime) {}
+
+  GenerateResult run(std::span<const int32_t> prompt) {
+    const auto total = static_cast<int64_t>(prompt.size());
+    const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, total));
+    result_.prompt_tokens = total;
+    model_.reserve(chunk);
+    runtime_.reserve(sequence_.id(), total + options_.max_tokens, chunk);
+    const Instant start(model_);
+    const int32_t first = prefill(prompt, chunk);
+    const Instant prefilled(model_);
+    runtime_.reset_metrics();
+    try {
+      decode(first);
+    } catch (const Error& error) {
+      result_.error = error.what();
+      result_.error_kind = error.kind();
+    }
+    finish(start, prefilled);
+    return std::move(result_);
+  }
+
+ private:
+  int32_t prefill(std::span<const int32_t> prompt, int chunk) {
+    const auto total = static_cast<int64_t>(prompt.size());
+    int32_t token = 0;
+    for (int64_t done = 0; done < total;) {
+      const int count = static_cast<int>(std::min<int64_t>(chunk, total - done));
+      const StepSequence step[] = {{sequence_.id(), count, StepMode::kPrefill}};
+      const bool last = done + count == total;
+      const auto logits = model_.step(
+          runtime_, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), step,
+          {.no_logits = !last});
+      if (last) token = sampler_.next(logits);
+      done += count;
+      if (options_.on_prefill) options_.on_prefill(done, total);
+    }
+    return token;
+  }
+
+  // Takes the token that was sampled; false where it ends the text.
+  bool take(int32_t token) {
+    if (model_.config().is_eos(token)) {
+      result_.stopped_on_eos = true;
+      return false;
+    }
+    result_.tokens.push_back(token);
+    if (options_.on_token) {
+      options_.on_token(token, tokenizer_ == nullptr ? std::string() : tokenizer_->decode(token));
+    }
+    return static_cast<int64_t>(result_.tokens.size()) < options_.max_tokens;
+  }
+
+  void decode(int32_t token) {
+    const StepSequence step[] = {{sequence_.id(), 1, StepMode::kDecode}};
+    while (take(token)) {
+      token = sampler_.next(model_.step(runtime_, {&token, 1}, step));
+      ++result_.decode_steps;
+    }
+  }
+
+  // A device that failed has no times to tell.
+  void finish(const Instant& start, const Instant& prefilled) {
+    result_.memory = runtime_.memory();
+    result_.cache_tokens = runtime_.length(sequence_.id());
+    if (result_.error_kind == ErrorKind::kDevice) return;
+    const Instant end(model_);
+    result_.prefill_wall_seconds = prefilled.wall_since(start);
+    result_.decode_wall_seconds = end.wall_since(prefilled);
+    result_.prefill_seconds = prefilled.device_since(start);
+    result_.decode_seconds = end.device_since(prefilled);
+  }
+
+  Model& model_;
+  Runtime& runtime_;
+  const GenerateOptions& options_;
+  const Tokenizer* tokenizer_;
+  Sampler sampler_;
+  OwnedSequence sequence_;
+  GenerateResult result_;
+};
+
+}  // namespace
+
+GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const Tokenizer* tokenizer) {
+  check(model.config(), prompt, options);
+  return Generation(model, runtime, options, tokenizer).run(prompt);
+}
+
+}  // namespace fasa

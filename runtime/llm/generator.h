@@ -1,0 +1,53 @@
+// Generation of one sequence: prompt in chunks, then token by token.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/fasa.hpp"
+#include "runtime/llm/model.h"
+#include "runtime/llm/sampler.h"
+#include "runtime/llm/tokenizer.h"
+
+namespace fasa {
+
+struct GenerateOptions {
+  int64_t max_tokens = 128;
+  int prefill_chunk = 512;
+  Sampling sampling = {};
+  bool allow_long = false;  // beyond the model's positions: a warning, not an error
+  std::function<void(int64_t done, int64_t total)> on_prefill = {};
+  std::function<void(int32_t id, std::string_view bytes)> on_token = {};
+};
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;  // generated, the end-of-sequence id left out
+  int64_t prompt_tokens = 0;
+  int64_t cache_tokens = 0;  // in the KV cache at the end
+  // On the device's clock (virtual on the emulated device); wall time apart.
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double prefill_wall_seconds = 0;
+  double decode_wall_seconds = 0;
+  int64_t decode_steps = 0;
+  bool stopped_on_eos = false;
+  KvMemory memory;  // after the last token
+  // A budget or the device failed in mid-generation; what was generated is kept.
+  std::optional<std::string> error;
+  std::optional<ErrorKind> error_kind;
+};
+
+// Reserves prompt + max_tokens before the first token, runs the prompt in chunks, decodes until
+// max_tokens or an end-of-sequence id, frees the sequence. `tokenizer` may be null: on_token gets
+// no bytes then. Metrics of `runtime` are reset before the first decode step. Throws UsageError
+// (empty prompt, ids, positions, options) and BudgetError (before the first token).
+GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const Tokenizer* tokenizer);
+
+}  // namespace fasa

@@ -1,0 +1,93 @@
+#include "runtime/llm/layer_work.h"
+
+#include "runtime/llm/elementwise.h"
+#include "runtime/llm/rope.h"
+
+namespace fasa {
+
+KernelWork LayerWork::angles() const {
+  const int64_t half = config_.head_dim / 2;
+  for_each_row(step_.tokens, half * 16, [&](int64_t row) {
+    rope_angles(frequencies_, config_.rope.attention_factor,
+                step_.positions[static_cast<size_t>(row)], activations_.cosines() + row * half,
+                activations_.sines() + row * half);
+  });
+  return {.device_bytes = static_cast<uint64_t>(step_.tokens * half) * 2 * sizeof(float)};
+}
+
+// One token's row of the qkv projection: bias, norm per head, rotation, the model's dtype.
+void LayerWork::finish_qkv(const LayerWeights& layer, int64_t row) const {
+  const int64_t dim = config_.head_dim;
+  const int64_t width = layer.qkv.linear.outputs();
+  float* x = activations_.result() + row * width;
+  if (layer.qkv_bias != nullptr) {
+    for (int64_t i = 0; i < width; ++i) x[i] += layer.qkv_bias[i];
+  }
+  const float* cosines = activations_.cosines() + row * (dim / 2);
+  const float* sines = activations_.sines() + row * (dim / 2);
+  for (int head = 0; head < config_.query_heads + config_.kv_heads; ++head) {
+    float* values = x + head * dim;
+    const float* norm = head < config_.query_heads ? layer.query_norm : layer.key_norm;
+    if (norm != nullptr) rms_norm(values, norm, config_.rms_eps, dim);
+    rope_rotate(values, config_.head_dim, cosines, sines);
+  }
+  store_row(x, width, dtype_, activations_.qkv() + row * width * dtype_bytes(dtype_));
+}
+
+KernelWork LayerWork::before_attention(int index) const {
+  const LayerWeights& layer = weights_.layer(index);
+  const int64_t hidden = config_.hidden;
+  for_each_row(step_.tokens, hidden, [&](int64_t row) {
+    rms_norm(activations_.residual() + row * hidden, layer.attention_norm, config_.rms_eps, hidden,
+             dtype_, activations_.input() + row * hidden * dtype_bytes(dtype_));
+  });
+  layer.qkv.apply(activations_.input(), step_.tokens, activations_.result());
+  const int64_t width = layer.qkv.linear.outputs();
+  for_each_row(step_.tokens, width, [&](int64_t row) { finish_qkv(layer, row); });
+  return {.device_bytes = layer.qkv.work_bytes(step_.tokens)};
+}
+
+void LayerWork::mlp(const LayerWeights& layer) const {
+  const int64_t hidden = config_.hidden;
+  const int64_t intermediate = config_.intermediate;
+  layer.gate_up.apply(activations_.input(), step_.tokens, activations_.result());
+  for_each_row(step_.tokens, intermediate * 8, [&](int64_t row) {
+    silu_gate(activations_.result() + row * 2 * intermediate, layer.gate_up_bias, intermediate,
+              dtype_, activations_.input() + row * intermediate * dtype_bytes(dtype_));
+  });
+  layer.down.apply(activations_.input(), step_.tokens, activations_.result());
+  for_each_row(step_.tokens, hidden, [&](int64_t row) {
+    add_row(activations_.result() + row * hidden, layer.down_bias, hidden,
+            activations_.residual() + row * hidden);
+  });
+}
+
+KernelWork LayerWork::after_attention(int index) const {
+  const LayerWeights& layer = weights_.layer(index);
+  const int64_t hidden = config_.hidden;
+  layer.output.apply(activations_.attended(), step_.tokens, activations_.result());
+  for_each_row(step_.tokens, hidden, [&](int64_t row) {
+    float* residual = activations_.residual() + row * hidden;
+    add_row(activations_.result() + row * hidden, layer.output_bias, hidden, residual);
+    rms_norm(residual, layer.mlp_norm, config_.rms_eps, hidden, dtype_,
+             activations_.input() + row * hidden * dtype_bytes(dtype_));
+  });
+  mlp(layer);
+  return {.device_bytes = layer.output.work_bytes(step_.tokens) +
+                          layer.gate_up.work_bytes(step_.tokens) +
+                          layer.down.work_bytes(step_.tokens)};
+}
+
+KernelWork LayerWork::logits() const {
+  const int64_t hidden = config_.hidden;
+  const auto rows = static_cast<int64_t>(step_.logit_rows.size());
+  for_each_row(rows, hidden, [&](int64_t row) {
+    const int64_t token = step_.logit_rows[static_cast<size_t>(row)];
+    rms_norm(activations_.residual() + token * hidden, weights_.final_norm(), config_.rms_eps,
+             hidden, dtype_, activations_.input() + row * hidden * dtype_bytes(dtype_));
+  });
+  weights_.head().apply(activations_.input(), rows, activations_.logits());
+  return {.device_bytes = weights_.head().work_bytes(rows)};
+}
+
+}  // namespace fasa

@@ -1,0 +1,43 @@
+// A projection: weights in device memory, packed in panels, applied to the rows of a step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+#include "runtime/llm/panel_kernel.h"
+
+namespace fasa {
+
+// The weights' memory belongs to the model; apply() runs as work of a stream of its device.
+class Linear {
+ public:
+  Linear() = default;
+  Linear(DType dtype, int64_t outputs, int64_t inputs);
+
+  int64_t outputs() const { return outputs_; }
+  int64_t inputs() const { return inputs_; }
+  size_t bytes() const;  // of the packed weights
+  int64_t panels() const;
+  int64_t panel_columns(int64_t panel) const;
+  int64_t first_column(int64_t panel) const { return panel * columns_; }
+  // `plain` [panel_columns, inputs] -> the panel's bytes in the packed weights.
+  void pack(int64_t panel, const void* plain, std::byte* packed) const;
+  size_t panel_offset(int64_t panel) const;
+  size_t panel_bytes(int64_t panel) const;
+
+  // x [rows, inputs] -> y [rows, outputs], both dense. Bits of a row: see PanelKernel.
+  void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const;
+  uint64_t work_bytes(int64_t rows) const;  // read and written by apply()
+
+ private:
+  const PanelKernel& kernel(int64_t panel) const;
+  DType dtype_ = DType::kF32;
+  int64_t outputs_ = 0;
+  int64_t inputs_ = 0;
+  int64_t columns_ = 0;                  // of all panels but the last
+  const PanelKernel* full_ = nullptr;    // of panels with columns_ columns
+  const PanelKernel* narrow_ = nullptr;  // of the last one
+};
+
+}  // namespace fasa

@@ -1,0 +1,79 @@
+// A transformer of the llama family on one device: weights, activations, and a step through all
+// layers. Its attention goes through a Runtime.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "offload/device.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/tensor_view.h"
+#include "runtime/fasa.hpp"
+#include "runtime/fc_map.h"
+#include "runtime/llm/model_config.h"
+
+namespace fasa {
+
+// Looks at a step's attention inputs, layer by layer. Called as work of the model's stream: on the
+// emulated device from another thread, never two calls at once, all before forward() returns. May
+// read the views only during the call, and must not throw.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  // q [tokens, query_heads, head_dim] and k [tokens, kv_heads, head_dim] rotated, v [tokens,
+  // kv_heads, head_dim], in the model's dtype. `start_position`: that of the first token.
+  virtual void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
+                        int64_t start_position) = 0;
+};
+
+struct ForwardOptions {
+  bool all_logits = false;            // of every token, not only of each sequence's last
+  bool no_logits = false;             // of none: a chunk of a prompt that others follow
+  LayerObserver* observer = nullptr;  // steps of one sequence only
+};
+
+class Model {
+ public:
+  // Loads a Hugging Face folder into the device's memory. `device` outlives the model. `dtype` of
+  // weights and activations: none = f32 below 1 B parameters on cpu and emulated, else bf16. Throws
+  // InputError (file, tensor or key), BudgetError, UsageError (f16).
+  static Model load(const std::string& dir, Device& device, std::optional<DType> dtype);
+  // The dtype that load() would take for a model of this config.
+  static DType auto_dtype(const ModelConfig& config, const Device& device);
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const ModelConfig& config() const;
+  DType dtype() const;
+  Device& device() const;
+  StreamView stream() const;  // all work of the model is in its order
+  ModelFingerprint fingerprint() const;
+  uint64_t weight_bytes() const;
+
+  // Activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones stay.
+  void reserve(int step_tokens);
+
+  // All layers of the step that `runtime` has open (begin_step); the caller ends it. `tokens`: ids
+  // of all sequences' new tokens, in order. Returns f32 logits in host memory, valid until the next
+  // call: [sequences, vocab] of each sequence's last token, [tokens, vocab] with all_logits. Waits
+  // for the stream. Reserves activations where reserve() was too small or not called. Throws
+  // UsageError for ids outside the vocabulary.
+  std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
+                                 std::span<const StepSequence> step,
+                                 const ForwardOptions& options = {});
+  // begin_step, forward, end_step; abort_step where forward throws.
+  std::span<const float> step(Runtime& runtime, std::span<const int32_t> tokens,
+                              std::span<const StepSequence> step,
+                              const ForwardOptions& options = {});
+
+ private:
+  class Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,22 @@
+// Rotary position embedding: frequencies of a model, and cosines and sines of a step's positions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/llm/model_config.h"
+
+namespace fasa {
+
+// Radians a position for each frequency chunk, [head_dim / 2]. In f32 as transformers computes
+// them: at position 100000 an ulp of the frequency is already 0.01 radians.
+std::vector<float> rope_frequencies(const ModelConfig& config);
+
+// cosines and sines [head_dim / 2] of one position, times the scaling's attention factor.
+void rope_angles(const std::vector<float>& frequencies, double attention_factor, int64_t position,
+                 float* cosines, float* sines);
+
+// Rotates one head in place, half layout: dimensions (i, i + dim / 2).
+void rope_rotate(float* head, int dim, const float* cosines, const float* sines);
+
+}  // namespace fasa

@@ -1,0 +1,85 @@
+// Memory-mapped readers of safetensors: one file, and a model's folder of one or many.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// Where a tensor lies in its file, as the header says.
+struct SafetensorsEntry {
+  std::string dtype;  // as written: F32, F16, BF16, I64, ...
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;  // of the data that follows the header, bytes
+  uint64_t end = 0;
+};
+
+// Reads and checks the header in the first bytes of a file of `file_bytes` bytes. Throws InputError
+// for a header that is cut off, too large or no JSON, and for tensors whose offsets lie outside the
+// file, overlap, leave holes, or don't match dtype and shape. `data_begin` is set to the header's
+// end.
+std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const std::byte> bytes,
+                                                                 uint64_t file_bytes,
+                                                                 const std::string& name,
+                                                                 uint64_t* data_begin);
+
+// A tensor's data, little endian, at any alignment. Valid as long as its SafetensorsFile lives.
+struct WeightView {
+  DType dtype = DType::kF32;
+  std::span<const int64_t> shape;
+  const std::byte* data = nullptr;
+  int64_t elements() const;
+  // Elements [first, first + count) as f32.
+  void read(int64_t first, int64_t count, float* out) const;
+  void read_bf16(int64_t first, int64_t count, uint16_t* out) const;  // rounded
+};
+
+// Owns a mapping of one file. Neither copies nor moves: views point into it.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;  // views point into the mapping
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
+  // Throws InputError where the dtype is none of F32, F16, BF16.
+  WeightView view(const std::string& name) const;
+
+ private:
+  void unmap();
+  std::string path_;
+  const std::byte* mapping_ = nullptr;
+  uint64_t bytes_ = 0;
+  uint64_t data_begin_ = 0;
+  std::map<std::string, SafetensorsEntry> entries_;
+};
+
+// All tensors of a folder: model.safetensors, or the shards of model.safetensors.index.json.
+class WeightFiles {
+ public:
+  explicit WeightFiles(const std::string& dir);
+
+  bool has(const std::string& name) const;
+  std::vector<std::string> names() const;
+  // Throws InputError when the tensor is missing (naming it) or has another shape.
+  WeightView require(const std::string& name, std::span<const int64_t> shape) const;
+  const std::string& source() const { return source_; }  // file or index, for messages
+
+ private:
+  void load_shards(const std::string& dir, const std::string& index);
+  std::string source_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, const SafetensorsFile*> owner_;
+};
+
+}  // namespace fasa

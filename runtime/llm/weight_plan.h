@@ -1,0 +1,59 @@
+// Collects what a model needs from its files, gives each part its place, then loads all of it.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/llm/weights.h"
+
+namespace fasa {
+
+class WeightPlan {
+ public:
+  WeightPlan(const WeightFiles& files, DType dtype) : files_(files), dtype_(dtype) {}
+
+  using Parts = std::vector<std::pair<std::string, int64_t>>;  // tensor name, rows
+
+  // A projection of the rows of all parts, one below the other. `target` must stay where it is.
+  void matrix(Matrix* target, const Parts& parts, int64_t inputs);
+  // All parts side by side.
+  void vector(const float** target, const Parts& parts);
+  // A tensor that somebody else reads.
+  WeightView used(const std::string& name, std::span<const int64_t> shape);
+  // Throws InputError for a tensor that `prefix` names and nobody asked for: the config describes
+  // another model.
+  void require_all_used(const std::string& prefix, const std::string& config_path) const;
+
+  // Allocates, packs and copies; sets all targets.
+  Buffer load(Device& device, StreamView stream) const;
+
+ private:
+  struct MatrixItem {
+    Matrix* target;
+    std::vector<WeightView> parts;
+    size_t offset;
+  };
+  struct VectorItem {
+    const float** target;
+    std::vector<WeightView> parts;
+    size_t offset;
+    int64_t size;
+  };
+  class Uploader;
+  void load_matrix(const MatrixItem& item, Uploader* uploader) const;
+  void read_rows(const MatrixItem& item, int64_t first, int64_t rows, std::byte* out) const;
+  size_t take(size_t bytes);
+
+  const WeightFiles& files_;
+  DType dtype_;
+  std::set<std::string> used_;
+  std::vector<MatrixItem> matrices_;
+  std::vector<VectorItem> vectors_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace fasa

@@ -1,0 +1,67 @@
+// A model's weights: checked against its config, converted, packed, and placed in device memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/base/dtype.h"
+#include "runtime/llm/linear.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/safetensors.h"
+
+namespace fasa {
+
+// A projection and its place in device memory.
+struct Matrix {
+  Linear linear;
+  const std::byte* data = nullptr;
+  void apply(const void* x, int64_t rows, float* y) const { linear.apply(data, x, rows, y); }
+  uint64_t work_bytes(int64_t rows) const { return linear.work_bytes(rows); }
+};
+
+// Vectors are f32 in device memory; null where the family has none.
+struct LayerWeights {
+  Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
+  Matrix output;   // [hidden, query_heads x head_dim]
+  Matrix gate_up;  // [2 x intermediate, hidden]
+  Matrix down;     // [hidden, intermediate]
+  const float* attention_norm = nullptr;
+  const float* mlp_norm = nullptr;
+  const float* qkv_bias = nullptr;
+  const float* output_bias = nullptr;
+  const float* gate_up_bias = nullptr;
+  const float* down_bias = nullptr;
+  const float* query_norm = nullptr;  // [head_dim]
+  const float* key_norm = nullptr;
+};
+
+class Weights {
+ public:
+  // Throws InputError naming what is missing, wrong or left over, before any memory is taken;
+  // BudgetError where the device has too little.
+  Weights(const std::string& dir, const ModelConfig& config, DType dtype, Device& device,
+          StreamView stream);
+
+  const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
+  const Matrix& head() const { return head_; }
+  const float* final_norm() const { return final_norm_; }
+  uint64_t device_bytes() const { return memory_.bytes(); }
+  // Embeddings stay in the mapped file: a step reads one row a token, and the device keeps the
+  // room. out [hidden].
+  void embed(int32_t token, float* out) const;
+  // Of each layer, the first row of k_proj: bf16 bits in hex.
+  const std::vector<std::string>& key_rows() const { return key_rows_; }
+
+ private:
+  WeightFiles files_;
+  WeightView embeddings_;
+  std::vector<std::string> key_rows_;
+  Buffer memory_;
+  std::vector<LayerWeights> layers_;
+  Matrix head_;
+  const float* final_norm_ = nullptr;
+};
+
+}  // namespace fasa

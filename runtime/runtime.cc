@@ -1,0 +1,191 @@
+#include "runtime/fasa.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/runtime_impl.h"
+
+namespace fasa {
+
+double FetchMetrics::hit_rate() const {
+  const uint64_t found = rows.resident + rows.hits;
+  const uint64_t all = found + rows.misses;
+  return all == 0 ? 1.0 : static_cast<double>(found) / static_cast<double>(all);
+}
+
+Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+                    const std::vector<int16_t>& slice_dims, int64_t max_context)
+    : device_(device),
+      geometry_(geometry),
+      settings_(make_step_settings(config, geometry, row_dtype, device.kind(), max_context)),
+      pools_{BlockPool(device, settings_.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
+                       static_cast<size_t>(settings_.layout.row_block_bytes()), "rows"),
+             BlockPool(device, MemorySpace::kDevice,
+                       static_cast<size_t>(settings_.layout.slice_block_bytes()), "slices")},
+      scratch_(device, settings_),
+      tables_ready_(device.create_event()),
+      slots_{StepSlot(device), StepSlot(device)} {
+  const CacheLayout& layout = settings_.layout;
+  const auto expected = static_cast<size_t>(layout.heads() * layout.slice.dims);
+  if (layout.slice.dims > 0) {
+    if (slice_dims.size() != expected) {
+      throw UsageError(fmt::format("slice_dims has {} entries; layers x kv_heads x dims is {}",
+                                   slice_dims.size(), expected));
+    }
+    for (const int16_t dim : slice_dims) {
+      if (dim < 0 || dim >= geometry.key_dim) {
+        throw UsageError(fmt::format("slice_dims names dimension {}; a key has 0 to {}", dim,
+                                     geometry.key_dim - 1));
+      }
+    }
+  }
+  start_streams();
+  const size_t bytes = expected * sizeof(int16_t);
+  slice_dims_ = device.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
+  counters_ = device.allocate(MemorySpace::kDevice, sizeof(StepCounters), "counters");
+  device.copy(slice_dims_.data(), slice_dims.data(), bytes, CopyKind::kHostToDevice,
+              control_.view());
+  device.synchronize(control_.view());
+  reset_metrics();
+}
+
+Runtime::Impl::~Impl() {
+  try {
+    if (step_) device_.record(step_->slot->done(), step_->compute);
+    drain();
+  } catch (const Error&) {
+    // The streams' failures were reported to whoever waited for them.
+  }
+}
+
+void Runtime::Impl::start_streams() {
+  control_ = device_.create_stream(StreamPriority::kHigh, "control");
+  pipeline_ = std::make_unique<StepPipeline>(device_, settings_);
+}
+
+KvSequence& Runtime::Impl::find(SequenceId id) const {
+  const auto found = sequences_.find(index_of(id));
+  if (found == sequences_.end()) {
+    throw UsageError(fmt::format("sequence {} does not exist or was freed", index_of(id)));
+  }
+  return *found->second;
+}
+
+KvSequence& Runtime::Impl::find_usable(SequenceId id) const {
+  KvSequence& sequence = find(id);
+  if (sequence.failure) throw DeviceError(*sequence.failure);
+  return sequence;
+}
+
+void Runtime::Impl::require_no_step(const char* call) const {
+  if (step_) {
+    throw UsageError(fmt::format("{} inside a step; call end_step or abort_step first", call));
+  }
+}
+
+void Runtime::Impl::drain() {
+  try {
+    for (const StepSlot& slot : slots_) device_.synchronize(slot.done());
+    device_.synchronize(control_.view());
+    pipeline_->synchronize();
+  } catch (const DeviceError& error) {
+    if (step_) {
+      for (const StepSequence& part : step_->sequences) {
+        find(part.sequence).failure = error.what();
+      }
+    }
+    start_streams();
+    throw;
+  }
+}
+
+SequenceId Runtime::Impl::create() {
+  const uint64_t id = next_id_++;
+  sequences_[id] = std::make_unique<KvSequence>(device_, settings_, pools_);
+  return SequenceId{id};
+}
+
+// The whole of what a sequence needs is said at once, not the first part that does not fit.
+SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
+  require_no_step("fork");
+  const KvSequence& parent = find_usable(id);
+  if (tokens < 0 || tokens > parent.length()) {
+    throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
+                                 tokens, parent.length()));
+  }
+  drain();  // the child reads rows that may still be on their way to the host
+  auto child = std::make_unique<KvSequence>(device_, settings_, pools_);
+  child->share(parent, tokens);
+  const uint64_t child_id = next_id_++;
+  sequences_[child_id] = std::move(child);
+  return SequenceId{child_id};
+}
+
+void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
+  require_no_step("truncate");
+  KvSequence& sequence = find_usable(id);
+  if (tokens < 0 || tokens > sequence.length()) {
+    throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
+                                 tokens, sequence.length()));
+  }
+  drain();  // pages that go back to the pool may still be read
+  sequence.truncate(tokens);
+}
+
+void Runtime::Impl::free(SequenceId id) {
+  require_no_step("free");
+  find(id);
+  drain();
+  sequences_.erase(index_of(id));
+}
+
+FetchMetrics Runtime::Impl::metrics() {
+  drain();
+  FetchMetrics metrics;
+  device_.copy(&metrics.rows, counters_.data(), sizeof(StepCounters), CopyKind::kDeviceToHost,
+               control_.view());
+  device_.synchronize(control_.view());
+  metrics.decode_steps = decode_steps_;
+  metrics.fetched_bytes = metrics.rows.misses * static_cast<uint64_t>(settings_.layout.row.bytes());
+  return metrics;
+}
+
+void Runtime::Impl::reset_metrics() {
+  drain();
+  device_.fill(counters_.data(), 0, sizeof(StepCounters), control_.view());
+  device_.synchronize(control_.view());
+  decode_steps_ = 0;
+}
+
+Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+                 const std::vector<int16_t>& slice_dims, int64_t max_context)
+    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context)) {}
+Runtime::~Runtime() = default;
+const Geometry& Runtime::geometry() const { return impl_->geometry(); }
+SequenceId Runtime::create() { return impl_->create(); }
+KvMemory Runtime::predict(int64_t tokens, int step_tokens) const {
+  return impl_->predict(tokens, step_tokens);
+}
+void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
+  impl_->reserve(sequence, tokens, step_tokens);
+}
+SequenceId Runtime::fork(SequenceId sequence, int64_t tokens) {
+  return impl_->fork(sequence, tokens);
+}
+void Runtime::truncate(SequenceId sequence, int64_t tokens) { impl_->truncate(sequence, tokens); }
+void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
+int64_t Runtime::length(SequenceId sequence) const { return impl_->length(sequence); }
+void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
+void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+  impl_->append(layer, k, v, stream);
+}
+void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream) {
+  impl_->attend(layer, q, out, lse, stream);
+}
+void Runtime::end_step() { impl_->end_step(); }
+void Runtime::abort_step() { impl_->abort_step(); }
+KvMemory Runtime::memory() const { return impl_->memory(); }
+FetchMetrics Runtime::metrics() { return impl_->metrics(); }
+void Runtime::reset_metrics() { impl_->reset_metrics(); }
+
+}  // namespace fasa

@@ -1,0 +1,96 @@
+// What stands behind Runtime: the cache's sequences, the step that is open, the pipeline.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/fasa.hpp"
+#include "runtime/settings.h"
+#include "scheduler/kv_sequence.h"
+#include "scheduler/step_pipeline.h"
+#include "scheduler/step_scratch.h"
+#include "scheduler/step_slot.h"
+
+namespace fasa {
+
+class Runtime::Impl {
+ public:
+  Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+       const std::vector<int16_t>& slice_dims, int64_t max_context);
+  ~Impl();
+
+  const Geometry& geometry() const { return geometry_; }
+  SequenceId create();
+  KvMemory predict(int64_t tokens, int step_tokens) const;
+  void reserve(SequenceId id, int64_t tokens, int step_tokens);
+  SequenceId fork(SequenceId id, int64_t tokens);
+  void truncate(SequenceId id, int64_t tokens);
+  void free(SequenceId id);
+  int64_t length(SequenceId id) const { return find(id).length(); }
+
+  void begin_step(std::span<const StepSequence> sequences);
+  void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
+  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  void end_step();
+  void abort_step();
+
+  KvMemory memory() const;
+  FetchMetrics metrics();
+  void reset_metrics();
+
+ private:
+  struct OpenStep {
+    std::vector<StepSequence> sequences;
+    StepTables tables;
+    StepSlot* slot = nullptr;
+    int64_t tokens = 0;
+    int appended = 0;  // layers
+    int attended = 0;
+    StreamView compute;
+    bool decodes = false;
+  };
+
+  KvSequence& find(SequenceId id) const;
+  KvSequence& find_usable(SequenceId id) const;
+  void require_no_step(const char* call) const;
+  void check_step(std::span<const StepSequence> sequences) const;
+  void check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
+                    int64_t dim) const;
+  void check_layer(const char* call, int layer, int next) const;
+  // Waits for everything that was enqueued. A device failure is remembered by the sequences of the
+  // open step, and streams of ours start anew.
+  void drain();
+  void start_streams();
+  DecodeShape decode_shape(int64_t context, int count) const;
+  PrefillShape prefill_shape(int64_t start, int tokens) const;
+  std::pair<DecodeShape, PrefillShape> reserved_shapes(int64_t tokens, int step_tokens) const;
+  void require_room(int64_t tokens, int step_tokens) const;
+  void prepare_memory(std::span<const StepSequence> sequences);
+  void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
+  void describe(OpenStep& step);
+  void enqueue_tables(OpenStep& step);
+
+  Device& device_;
+  const Geometry geometry_;
+  const StepSettings settings_;
+  KvPools pools_;
+  StepScratch scratch_;
+  Stream control_;  // uploads and repairs before a step
+  Event tables_ready_;
+  std::unique_ptr<StepPipeline> pipeline_;
+  std::array<StepSlot, 2> slots_;
+  Buffer slice_dims_;
+  Buffer counters_;
+  std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
+  uint64_t next_id_ = 1;
+  int32_t stamp_ = 0;
+  uint64_t decode_steps_ = 0;
+  std::optional<OpenStep> step_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,174 @@
+// A step from begin_step to end_step or abort_step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/runtime_impl.h"
+
+namespace fasa {
+void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
+  require_no_step("begin_step");
+  if (sequences.empty()) throw UsageError("begin_step: no sequences");
+  std::unordered_set<uint64_t> seen;
+  for (const StepSequence& part : sequences) {
+    const KvSequence& sequence = find_usable(part.sequence);
+    if (!seen.insert(index_of(part.sequence)).second) {
+      throw UsageError(
+          fmt::format("begin_step: sequence {} is named twice", index_of(part.sequence)));
+    }
+    if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens != 1)) {
+      throw UsageError(
+          fmt::format("begin_step: {} new tokens; allowed: 1 to decode, 1 or more to "
+                      "prefill",
+                      part.tokens));
+    }
+    if (sequence.length() + part.tokens > INT32_MAX) {
+      throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
+                                   sequence.length() + part.tokens, INT32_MAX));
+    }
+  }
+}
+
+void Runtime::Impl::describe(OpenStep& step) {
+  const CacheLayout& layout = settings_.layout;
+  auto& even = step.slot->host(StepSlot::kEven);
+  auto& odd = step.slot->host(StepSlot::kOdd);
+  auto& restore = step.slot->host(StepSlot::kRestore);
+  even.clear();
+  odd.clear();
+  restore.clear();
+  step.tables.row_blocks.clear();
+  int64_t stage_pages = 0;
+  for (const StepSequence& part : step.sequences) {
+    const KvSequence& sequence = find(part.sequence);
+    SequenceDesc desc = sequence.describe();
+    if (sequence.stale()) restore.push_back(desc);
+    desc.mode = part.mode;
+    desc.first_token = static_cast<int32_t>(step.tokens);
+    desc.tokens = part.tokens;
+    step.tokens += part.tokens;
+    step.decodes |= part.mode == StepMode::kDecode;
+    SequenceDesc odd_desc = desc;
+    if (part.mode == StepMode::kPrefill && !settings_.rows_on_device) {
+      const int64_t offset = stage_pages * layout.row_layer_bytes();
+      desc.stage = scratch_.prefill().stage[0] + offset;
+      odd_desc.stage = scratch_.prefill().stage[1] + offset;
+      stage_pages += pages_of(part.tokens) + 1;
+    }
+    even.push_back(desc);
+    odd.push_back(odd_desc);
+    step.tables.row_blocks.push_back(sequence.row_blocks());
+  }
+  step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
+  step.tables.on_device[1] = step.slot->device(StepSlot::kOdd);
+  step.tables.on_host = even;
+}
+
+void Runtime::Impl::enqueue_tables(OpenStep& step) {
+  const StreamView control = control_.view();
+  for (const StepSequence& part : step.sequences) {
+    KvSequence& sequence = find(part.sequence);
+    sequence.upload_tables(control);
+    sequence.empty_hot_rows(control);
+  }
+  describe(step);  // after the uploads: tables may have moved
+  step.slot->upload(control);
+  const auto& restore = step.slot->host(StepSlot::kRestore);
+  if (!restore.empty()) {
+    const StepParams params{.layout = settings_.layout,
+                            .sequences = step.slot->device(StepSlot::kRestore),
+                            .count = static_cast<int>(restore.size()),
+                            .layer = 0,
+                            .slice_dims = slice_dims_.as<int16_t>()};
+    device_.kernels().restore({.step = params, .rows_on_device = settings_.rows_on_device},
+                              control);
+    for (const StepSequence& part : step.sequences) find(part.sequence).restored();
+  }
+  device_.record(tables_ready_.view(), control);
+}
+
+void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
+  check_step(sequences);
+  prepare_memory(sequences);
+  OpenStep step;
+  step.sequences.assign(sequences.begin(), sequences.end());
+  step.slot = &slots_[static_cast<size_t>(stamp_) % slots_.size()];
+  step.slot->wait_until_free();
+  enqueue_tables(step);
+  step.tables.slice_dims = slice_dims_.as<int16_t>();
+  step.tables.counters = counters_.as<StepCounters>();
+  step.tables.stamp = ++stamp_;
+  step.tables.tables_ready = tables_ready_.view();
+  step_ = std::move(step);
+}
+
+void Runtime::Impl::check_layer(const char* call, int layer, int next) const {
+  if (!step_) throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
+  if (layer != next || layer >= geometry_.layers) {
+    throw UsageError(fmt::format("{} of layer {}; layers come in order, layer {} of {} is next",
+                                 call, layer, next, geometry_.layers));
+  }
+}
+
+void Runtime::Impl::check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
+                                 int64_t dim) const {
+  if (view.data == nullptr || view.tokens != step_->tokens || view.heads != heads ||
+      view.dim != dim) {
+    throw UsageError(fmt::format("{} is [{}, {}, {}]{}; expected [{}, {}, {}]", name, view.tokens,
+                                 view.heads, view.dim, view.data == nullptr ? " and null" : "",
+                                 step_->tokens, heads, dim));
+  }
+}
+
+void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+  check_layer("append", layer, step_ ? step_->appended : 0);
+  check_tensor("k", k, geometry_.kv_heads, geometry_.key_dim);
+  check_tensor("v", v, geometry_.kv_heads, geometry_.value_dim);
+  step_->compute = stream;
+  step_->appended = layer + 1;
+  pipeline_->append(step_->tables, scratch_, layer, k, v, stream);
+}
+
+void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* lse,
+                           StreamView stream) {
+  check_layer("attend", layer, step_ ? step_->attended : 0);
+  if (step_->appended <= layer) {
+    throw UsageError(fmt::format("attend of layer {} before its append", layer));
+  }
+  check_tensor("q", q, geometry_.query_heads, geometry_.key_dim);
+  check_tensor("out", out, geometry_.query_heads, geometry_.value_dim);
+  step_->attended = layer + 1;
+  pipeline_->attend(step_->tables, scratch_, layer, q, out, lse, stream);
+}
+
+void Runtime::Impl::end_step() {
+  if (!step_) throw UsageError("end_step outside a step");
+  const int layers = geometry_.layers;
+  if (step_->appended != layers || (step_->attended != 0 && step_->attended != layers)) {
+    throw UsageError(
+        fmt::format("end_step after {} appended and {} attended of {} layers; go "
+                    "through all of them or call abort_step",
+                    step_->appended, step_->attended, layers));
+  }
+  step_->slot->mark_done(step_->compute);
+  for (const StepSequence& part : step_->sequences) find(part.sequence).commit(part.tokens);
+  if (step_->decodes) ++decode_steps_;
+  step_.reset();
+}
+
+void Runtime::Impl::abort_step() {
+  if (!step_) throw UsageError("abort_step outside a step");
+  if (step_->appended > 0) step_->slot->mark_done(step_->compute);
+  try {
+    drain();
+  } catch (const DeviceError& error) {
+    log_warning(fmt::format("the aborted step had failed: {}", error.what()));
+  }
+  for (const StepSequence& part : step_->sequences) find(part.sequence).distrust();
+  step_.reset();
+}
+
+}  // namespace fasa

@@ -1,0 +1,358 @@
+#include "scheduler/step_pipeline.h"
+
+#include <algorithm>
+#include <string>
+
+namespace fasa {
+
+struct StepPipeline::Call {
+  const StepTables& step;
+  const StepScratch& scratch;
+  int layer;
+  StreamView compute;
+
+  const LayerSettings& settings(const StepSettings& all) const { return all.layer(layer); }
+};
+
+namespace {
+
+// The first position that a token at `position` sees.
+int32_t first_visible(int32_t position, int window) {
+  return window > 0 ? std::max(0, position + 1 - window) : 0;
+}
+
+// Parameters of a single sequence of the step; tensors are indexed by its tokens and stay whole.
+StepParams only(StepParams params, size_t sequence) {
+  params.sequences += sequence;
+  params.count = 1;
+  return params;
+}
+
+}  // namespace
+
+bool StepTables::any(StepMode mode) const {
+  return std::any_of(on_host.begin(), on_host.end(),
+                     [mode](const SequenceDesc& s) { return s.mode == mode; });
+}
+
+StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
+    : device_(device), settings_(settings), kernels_(device.kernels()) {
+  if (settings.rows_on_device) return;  // nothing is ever copied
+  for (int i = 0; i < settings.copy_streams; ++i) {
+    lanes_.push_back(device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
+    fetched_.push_back(device.create_event());
+  }
+  write_back_ = device.create_stream(StreamPriority::kNormal, "write-back");
+  appended_ = device.create_event();
+  resolved_ = device.create_event();
+  staged_ = device.create_event();
+  for (int i = 0; i < settings.layer_count(); ++i) written_.push_back(device.create_event());
+  for (int half = 0; half < 2; ++half) {
+    stage_free_[half] = device.create_event();
+    pages_free_[half] = device.create_event();
+  }
+}
+
+void StepPipeline::synchronize() {
+  for (const Stream& stream : lanes_) device_.synchronize(stream.view());
+  if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
+}
+
+StepParams StepPipeline::step_params(const StepTables& step, int layer) const {
+  const CacheLayout& layout = settings_.layout;
+  return {.layout = layout,
+          .sequences = step.on_device[layer % 2],
+          .count = static_cast<int>(step.on_host.size()),
+          .layer = layer,
+          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims};
+}
+
+StreamView StepPipeline::lane(int layer, int index) const {
+  return lanes_[static_cast<size_t>(layer + index) % lanes_.size()].view();
+}
+
+void StepPipeline::append(const StepTables& step, const StepScratch& scratch, int layer,
+                          ConstTensorView k, ConstTensorView v, StreamView compute) {
+  const Call call{step, scratch, layer, compute};
+  if (layer == 0) device_.wait(compute, step.tables_ready);
+  const bool on_host = !settings_.rows_on_device;
+  if (on_host) {
+    // The residents' slots and the stage are written again: their last rows must be on the host.
+    // The lanes fetch what earlier steps wrote.
+    const EventView written = written_[static_cast<size_t>(layer)].view();
+    device_.wait(compute, written);
+    for (const Stream& copy : lanes_) device_.wait(copy.view(), written);
+    if (step.any(StepMode::kPrefill)) fill_stage(call);
+  }
+  AppendParams params{
+      .step = step_params(step, layer), .k = k, .v = v, .rows_on_device = settings_.rows_on_device};
+  kernels_.append(params, compute);
+  if (!on_host) return;
+  device_.record(appended_.view(), compute);
+  device_.wait(write_back_.view(), appended_.view());
+  kernels_.write_back({.step = params.step}, write_back_.view());
+  device_.record(written_[static_cast<size_t>(layer)].view(), write_back_.view());
+  device_.record(stage_free_[layer % 2].view(), write_back_.view());
+}
+
+// A chunk that begins inside a page attends to that page's older rows beside its own.
+void StepPipeline::fill_stage(const Call& call) {
+  const CacheLayout& layout = settings_.layout;
+  const int half = call.layer % 2;
+  const StreamView copy = lane(call.layer, 0);
+  device_.wait(call.compute, stage_free_[half].view());
+  device_.record(resolved_.view(), call.compute);  // nothing of compute reads the stage any more
+  device_.wait(copy, resolved_.view());
+  const PrefillScratch& scratch = call.scratch.prefill();
+  const int64_t offset = scratch.stage[half] - scratch.stage[0];
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (sequence.mode != StepMode::kPrefill || sequence.start % kPageTokens == 0) continue;
+    const auto page = static_cast<size_t>(sequence.start / kPageTokens);
+    device_.copy(sequence.stage + offset,
+                 call.step.row_blocks[i][page] + layout.row_offset(call.layer, 0, 0),
+                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy);
+  }
+  device_.record(staged_.view(), copy);
+  device_.wait(call.compute, staged_.view());
+}
+
+void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, int layer,
+                          ConstTensorView q, TensorView out, float* lse, StreamView compute) {
+  const Call call{step, scratch, layer, compute};
+  if (step.any(StepMode::kDecode)) {
+    if (attends_to_all(call)) {
+      decode_all(call, q, out, lse);
+    } else {
+      decode_selected(call, q, out, lse);
+    }
+  }
+  if (step.any(StepMode::kPrefill)) prefill(call, q, out, lse);
+}
+
+// Scoring is skipped where its result is known. With rows on the host only dense layers are
+// streamed whole: small contexts live among the hot rows.
+bool StepPipeline::attends_to_all(const Call& call) const {
+  const LayerSettings& layer = call.settings(settings_);
+  if (layer.dense) return true;
+  if (!settings_.rows_on_device) return false;
+  return std::all_of(
+      call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
+        if (sequence.mode != StepMode::kDecode) return true;
+        const int32_t visible = sequence.end() - first_visible(sequence.start, layer.window);
+        return layer.budget.of(visible, settings_.budget_floor()) == visible;
+      });
+}
+
+void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorView out,
+                                   float* lse) {
+  const LayerSettings& layer = call.settings(settings_);
+  const DecodeScratch& scratch = call.scratch.decode();
+  const int32_t capacity = scratch.set_capacity;
+  const StepParams step = step_params(call.step, call.layer);
+  kernels_.select({.step = step,
+                   .q = q,
+                   .budget = layer.budget,
+                   .window = layer.window,
+                   .set_capacity = capacity,
+                   .sets = scratch.sets,
+                   .set_sizes = scratch.set_sizes,
+                   .counters = call.step.counters},
+                  call.compute);
+  for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
+    const int32_t end = begin + scratch.wave;
+    kernels_.resolve({.step = step,
+                      .rows_on_device = settings_.rows_on_device,
+                      .begin = begin,
+                      .end = end,
+                      .stamp = call.step.stamp,
+                      .set_capacity = capacity,
+                      .sets = scratch.sets,
+                      .set_sizes = scratch.set_sizes,
+                      .staging = scratch.staging,
+                      .rows = scratch.rows,
+                      .tile_ready = scratch.tile_ready,
+                      .fetches = scratch.fetches,
+                      .fetch_counts = scratch.fetch_counts,
+                      .counters = call.step.counters},
+                     call.compute);
+    AttendParams params{.step = step,
+                        .q = q,
+                        .scale = settings_.scale,
+                        .window = layer.window,
+                        .phase = AttendPhase::kAllTiles,
+                        .begin = begin,
+                        .end = end,
+                        .first_wave = begin == 0,
+                        .last_wave = end >= capacity,
+                        .set_sizes = scratch.set_sizes,
+                        .rows = scratch.rows,
+                        .tile_ready = scratch.tile_ready,
+                        .pages = {},
+                        .partials = scratch.partials,
+                        .state = scratch.state,
+                        .out = out,
+                        .lse = lse};
+    if (!settings_.rows_on_device) {
+      fetch_wave(call, scratch.wave);
+      params.phase = AttendPhase::kReadyTiles;
+      kernels_.attend(params, call.compute);
+      for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view());
+      params.phase = AttendPhase::kRemainingTiles;
+    }
+    kernels_.attend(params, call.compute);
+  }
+}
+
+// The sequences of the step are dealt out over the lanes.
+void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
+  const DecodeScratch& scratch = call.scratch.decode();
+  const int count = static_cast<int>(call.step.on_host.size());
+  const int groups = std::min(count, static_cast<int>(lanes_.size()));
+  device_.record(resolved_.view(), call.compute);
+  for (int group = 0; group < groups; ++group) {
+    const int first = count * group / groups;
+    const int last = count * (group + 1) / groups;
+    const int64_t head = int64_t{first} * settings_.layout.kv_heads;
+    const StreamView copy = lane(call.layer, group);
+    device_.wait(copy, resolved_.view());
+    kernels_.gather({.layout = settings_.layout,
+                     .count = last - first,
+                     .wave = wave,
+                     .fetches = scratch.fetches + head * wave,
+                     .fetch_counts = scratch.fetch_counts + head},
+                    copy);
+    device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
+  }
+}
+
+void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
+                                std::byte* destination, int half) {
+  const CacheLayout& layout = settings_.layout;
+  const StreamView copy = lane(call.layer, 0);
+  device_.wait(copy, pages_free_[half].view());
+  for (int page = 0; page < pages; ++page) {
+    device_.copy(destination + page * layout.row_layer_bytes(),
+                 call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
+                     layout.row_offset(call.layer, 0, 0),
+                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy);
+  }
+  device_.record(staged_.view(), copy);
+  device_.wait(call.compute, staged_.view());
+}
+
+void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+  const LayerSettings& layer = call.settings(settings_);
+  const DecodeScratch& scratch = call.scratch.decode();
+  AttendParams params{.step = step_params(call.step, call.layer),
+                      .q = q,
+                      .scale = settings_.scale,
+                      .window = layer.window,
+                      .phase = AttendPhase::kAllTiles,
+                      .begin = 0,
+                      .end = 0,
+                      .first_wave = true,
+                      .last_wave = false,
+                      .set_sizes = nullptr,
+                      .rows = nullptr,
+                      .tile_ready = nullptr,
+                      .pages = {},
+                      .partials = scratch.partials,
+                      .state = scratch.state,
+                      .out = out,
+                      .lse = lse};
+  const auto visible = [&](const SequenceDesc& sequence) {
+    return sequence.end() - first_visible(sequence.start, layer.window);
+  };
+  if (settings_.rows_on_device) {
+    int32_t longest = 0;
+    for (const SequenceDesc& sequence : call.step.on_host) {
+      if (sequence.mode == StepMode::kDecode) longest = std::max(longest, visible(sequence));
+    }
+    for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
+      params.begin = begin;
+      params.end = begin + scratch.dense_wave;
+      params.first_wave = begin == 0;
+      params.last_wave = params.end >= longest;
+      kernels_.attend(params, call.compute);
+    }
+    return;
+  }
+  // The newest row is on its way to the host: it is streamed with the others.
+  device_.wait(lane(call.layer, 0), written_[static_cast<size_t>(call.layer)].view());
+  const StepParams all = params.step;
+  int half = 0;
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (sequence.mode != StepMode::kDecode) continue;
+    params.step = only(all, i);
+    const int32_t seen = visible(sequence);
+    const int32_t first = sequence.end() - seen;
+    for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave, half ^= 1) {
+      params.begin = begin;
+      params.end = begin + scratch.dense_wave;
+      params.first_wave = begin == 0;
+      params.last_wave = params.end >= seen;
+      const int page = (first + begin) / kPageTokens;
+      const int last = pages_of(first + std::min(params.end, seen));
+      stream_pages(call, i, page, last - page, scratch.pages[half], half);
+      params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
+      kernels_.attend(params, call.compute);
+      device_.record(pages_free_[half].view(), call.compute);
+    }
+  }
+}
+
+void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+  const LayerSettings& layer = call.settings(settings_);
+  const PrefillScratch& scratch = call.scratch.prefill();
+  PrefillParams params{.step = step_params(call.step, call.layer),
+                       .q = q,
+                       .scale = settings_.scale,
+                       .window = layer.window,
+                       .begin_page = 0,
+                       .end_page = 0,
+                       .first_wave = true,
+                       .last_wave = true,
+                       .pages = {},
+                       .state = scratch.state,
+                       .out = out,
+                       .lse = lse};
+  if (settings_.rows_on_device) {
+    for (const SequenceDesc& sequence : call.step.on_host) {
+      if (sequence.mode == StepMode::kPrefill) {
+        params.end_page = std::max(params.end_page, pages_of(sequence.end()));
+      }
+    }
+    kernels_.prefill(params, call.compute);
+    return;
+  }
+  const StepParams all = params.step;
+  int half = 0;
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (sequence.mode != StepMode::kPrefill) continue;
+    params.step = only(all, i);
+    params.first_wave = true;
+    params.last_wave = false;
+    const int past = sequence.start / kPageTokens;
+    int page = first_visible(sequence.start, layer.window) / kPageTokens;
+    for (; page < past; page += scratch.wave_pages, half ^= 1) {
+      params.begin_page = page;
+      params.end_page = std::min(past, page + scratch.wave_pages);
+      const int pages = params.end_page - page;
+      stream_pages(call, i, page, pages, scratch.pages[half], half);
+      params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
+      kernels_.prefill(params, call.compute);
+      device_.record(pages_free_[half].view(), call.compute);
+      params.first_wave = false;
+    }
+    params.pages = {};
+    params.begin_page = past;
+    params.end_page = pages_of(sequence.end());
+    params.last_wave = true;
+    kernels_.prefill(params, call.compute);
+  }
+}
+
+}  // namespace fasa

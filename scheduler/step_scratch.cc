@@ -1,0 +1,150 @@
+#include "scheduler/step_scratch.h"
+
+#include <algorithm>
+
+#include "scheduler/carver.h"
+
+namespace fasa {
+namespace {
+
+// Where not every miss finds a hot slot, a set is worked through in waves of this many entries.
+constexpr int kStagedWave = 4 * kTileTokens;
+// Tokens at a time where all are attended to: few enough for the partials to stay in the cache.
+constexpr int kDenseWaveOnDevice = 64 * kPageTokens;
+constexpr int kDenseWaveStaged = 16 * kPageTokens;
+constexpr int kPrefillWavePages = 16;
+
+int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
+  return !settings.rows_on_device && settings.layout.hot_rows < shape.set_capacity;
+}
+
+DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
+  const CacheLayout& layout = settings.layout;
+  const int64_t heads = int64_t{shape.count} * layout.kv_heads;
+  const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
+  const int state_width = layout.row.value_dim + 2;
+  const bool staged = needs_staging(settings, shape);
+  DecodeScratch scratch;
+  scratch.set_capacity = shape.set_capacity;
+  scratch.wave = round_up(shape.set_capacity, kTileTokens);
+  if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
+  scratch.dense_wave = std::min(round_up(shape.dense_tokens, kPageTokens),
+                                settings.rows_on_device ? kDenseWaveOnDevice : kDenseWaveStaged);
+
+  if (shape.set_capacity > 0) {
+    scratch.sets = carver.take<int32_t>(heads * shape.set_capacity);
+    scratch.set_sizes = carver.take<int32_t>(heads);
+    scratch.rows = carver.take<const std::byte*>(heads * scratch.wave);
+    scratch.tile_ready = carver.take<uint8_t>(heads * (scratch.wave / kTileTokens));
+    if (!settings.rows_on_device) {
+      scratch.fetches = carver.take<FetchItem>(heads * scratch.wave);
+      scratch.fetch_counts = carver.take<int32_t>(heads);
+    }
+    if (staged) scratch.staging = carver.take<std::byte>(heads * scratch.wave * layout.row.bytes());
+  }
+  const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
+  scratch.partials = carver.take<float>(query_heads * tiles * state_width);
+  scratch.state = carver.take<float>(query_heads * state_width);
+  if (!settings.rows_on_device && shape.dense_tokens > 0) {
+    for (std::byte*& pages : scratch.pages) {
+      pages =
+          carver.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
+    }
+  }
+  return scratch;
+}
+
+PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& shape,
+                             Carver& carver) {
+  const CacheLayout& layout = settings.layout;
+  PrefillScratch scratch;
+  scratch.wave_pages = std::min(shape.past_pages, kPrefillWavePages);
+  for (std::byte*& stage : scratch.stage) {
+    stage = carver.take<std::byte>(shape.pages * layout.row_layer_bytes());
+  }
+  if (scratch.wave_pages > 0) {
+    for (std::byte*& pages : scratch.pages) {
+      pages = carver.take<std::byte>(scratch.wave_pages * layout.row_layer_bytes());
+    }
+    scratch.state = carver.take<float>(int64_t{shape.tokens} * layout.query_heads() *
+                                       (layout.row.value_dim + 2));
+  }
+  return scratch;
+}
+
+}  // namespace
+
+bool DecodeShape::covers(const DecodeShape& other) const {
+  return count >= other.count && set_capacity >= other.set_capacity &&
+         dense_tokens >= other.dense_tokens;
+}
+
+DecodeShape DecodeShape::joined(const DecodeShape& other) const {
+  return {std::max(count, other.count), std::max(set_capacity, other.set_capacity),
+          std::max(dense_tokens, other.dense_tokens)};
+}
+
+bool PrefillShape::covers(const PrefillShape& other) const {
+  return pages >= other.pages && tokens >= other.tokens && past_pages >= other.past_pages;
+}
+
+PrefillShape PrefillShape::joined(const PrefillShape& other) const {
+  return {std::max(pages, other.pages), std::max(tokens, other.tokens),
+          std::max(past_pages, other.past_pages)};
+}
+
+StepScratch::StepScratch(Device& device, const StepSettings& settings)
+    : device_(device), settings_(settings) {}
+
+uint64_t StepScratch::bytes_for(const StepSettings& settings, const DecodeShape& decode,
+                                const PrefillShape& prefill) {
+  Carver size(nullptr);
+  carve_decode(settings, decode, size);
+  if (prefill.tokens > 0) carve_prefill(settings, prefill, size);
+  return size.bytes();
+}
+
+bool StepScratch::covers(const DecodeShape& decode, const PrefillShape& prefill) const {
+  return decode_shape_.covers(decode) && prefill_shape_.covers(prefill);
+}
+
+void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill) {
+  // Nothing in it outlives a step, so the old part goes before the new one comes: both never have
+  // to fit at once. After a failure there is none, and the next step that fits makes one.
+  if (!decode_shape_.covers(decode)) {
+    const DecodeShape shape = decode_shape_.joined(decode);
+    drop_decode();
+    Carver size(nullptr);
+    carve_decode(settings_, shape, size);
+    decode_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "decode scratch");
+    Carver carver(decode_memory_.data());
+    decode_ = carve_decode(settings_, shape, carver);
+    decode_shape_ = shape;
+  }
+  if (!prefill_shape_.covers(prefill)) {
+    const PrefillShape shape = prefill_shape_.joined(prefill);
+    drop_prefill();
+    Carver size(nullptr);
+    carve_prefill(settings_, shape, size);
+    prefill_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "prefill scratch");
+    Carver carver(prefill_memory_.data());
+    prefill_ = carve_prefill(settings_, shape, carver);
+    prefill_shape_ = shape;
+  }
+}
+
+void StepScratch::drop_decode() {
+  decode_memory_ = Buffer();
+  decode_ = {};
+  decode_shape_ = {};
+}
+
+void StepScratch::drop_prefill() {
+  prefill_memory_ = Buffer();
+  prefill_ = {};
+  prefill_shape_ = {};
+}
+
+}  // namespace fasa

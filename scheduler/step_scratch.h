@@ -1,0 +1,89 @@
+// The device memory that a step works in and that nothing outlives: token sets, row addresses,
+// partial softmaxes, staging. Sized by begin_step, never on the way.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+// What a decode step needs room for. Shapes grow, and a grown shape covers every smaller one.
+struct DecodeShape {
+  int count = 0;         // sequences
+  int set_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
+  int dense_tokens = 0;  // the longest context that a layer attends to whole; 0 = none does
+
+  bool covers(const DecodeShape& other) const;
+  DecodeShape joined(const DecodeShape& other) const;
+};
+
+// Prefill with rows on the host needs a stage and room to stream the past through.
+struct PrefillShape {
+  int pages = 0;       // of the stage, all prefill sequences of the step together
+  int tokens = 0;      // new ones, all prefill sequences together
+  int past_pages = 0;  // the longest past, in pages
+
+  bool covers(const PrefillShape& other) const;
+  PrefillShape joined(const PrefillShape& other) const;
+};
+
+// Device pointers, [.] as in params.h.
+struct DecodeScratch {
+  int set_capacity = 0;
+  int wave = 0;        // set entries that are resolved, fetched and attended at a time
+  int dense_wave = 0;  // tokens at a time where all are attended to
+  int32_t* sets = nullptr;
+  int32_t* set_sizes = nullptr;
+  const std::byte** rows = nullptr;
+  uint8_t* tile_ready = nullptr;
+  FetchItem* fetches = nullptr;
+  int32_t* fetch_counts = nullptr;
+  float* partials = nullptr;
+  float* state = nullptr;
+  std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
+  // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
+  std::byte* pages[2] = {};
+};
+
+struct PrefillScratch {
+  int wave_pages = 0;
+  std::byte* stage[2] = {};  // by layer parity: one layer is written back while the next computes
+  std::byte* pages[2] = {};  // the past, streamed
+  float* state = nullptr;
+};
+
+class StepScratch {
+ public:
+  StepScratch(Device& device, const StepSettings& settings);
+
+  // Room for the shapes at least. Streams must be idle where `covers` said no. Throws BudgetError.
+  bool covers(const DecodeShape& decode, const PrefillShape& prefill) const;
+  void ensure(const DecodeShape& decode, const PrefillShape& prefill);
+  void drop_prefill();  // gives the prefill's part back; streams must be idle
+
+  // What ensure() would allocate for these shapes alone.
+  static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
+                            const PrefillShape& prefill);
+
+  const DecodeScratch& decode() const { return decode_; }
+  const PrefillScratch& prefill() const { return prefill_; }
+  bool has_prefill() const { return static_cast<bool>(prefill_memory_); }
+  uint64_t bytes() const { return decode_memory_.bytes() + prefill_memory_.bytes(); }
+
+ private:
+  void drop_decode();
+
+  Device& device_;
+  const StepSettings& settings_;
+  DecodeShape decode_shape_;
+  PrefillShape prefill_shape_;
+  Buffer decode_memory_;
+  Buffer prefill_memory_;
+  DecodeScratch decode_;
+  PrefillScratch prefill_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,57 @@
+// The descriptors of a step, on the host and on the device. Two slots take turns, so that a step
+// can be prepared while the one before it still runs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+
+namespace fasa {
+
+class StepSlot {
+ public:
+  explicit StepSlot(Device& device) : device_(device), done_(device.create_event()) {}
+
+  // Waits until the step that used this slot last has passed.
+  void wait_until_free() { device_.synchronize(done_.view()); }
+  void mark_done(StreamView compute) { device_.record(done_.view(), compute); }
+  EventView done() const { return done_.view(); }
+  // Room for `count` descriptors of each kind. Throws BudgetError, and has none then.
+  void ensure(size_t count) {
+    if (count <= capacity_) return;
+    memory_ = Buffer();
+    capacity_ = 0;
+    memory_ = device_.allocate(MemorySpace::kDevice, kKinds * count * sizeof(SequenceDesc),
+                               "step descriptors");
+    capacity_ = count;
+  }
+  void upload(StreamView control) {
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      const std::vector<SequenceDesc>& descs = host_[kind];
+      if (descs.empty()) continue;
+      device_.copy(memory_.as<SequenceDesc>() + kind * capacity_, descs.data(),
+                   descs.size() * sizeof(SequenceDesc), CopyKind::kHostToDevice, control);
+    }
+  }
+
+  // The step's sequences, by layer parity (they differ in the stage), and those to restore first.
+  enum Kind : size_t { kEven, kOdd, kRestore };
+  std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
+  const SequenceDesc* device(Kind kind) const {
+    return memory_.as<SequenceDesc>() + kind * capacity_;
+  }
+  size_t capacity() const { return capacity_; }
+  uint64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  static constexpr size_t kKinds = 3;
+  Device& device_;
+  Buffer memory_;
+  size_t capacity_ = 0;
+  std::vector<SequenceDesc> host_[kKinds];
+  Event done_;
+};
+
+}  // namespace fasa

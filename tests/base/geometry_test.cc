@@ -1,0 +1,101 @@
+#include "runtime/base/geometry.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+Geometry valid() {
+  return {.layers = 3,
+          .kv_heads = 2,
+          .query_heads = 6,
+          .key_dim = 10,
+          .value_dim = 7,
+          .rotary_dims = 6,
+          .rotary_layout = RotaryLayout::kHalf,
+          .scale = 0.3f,
+          .windows = {}};
+}
+
+TEST(Geometry, HalfLayoutPairsAcrossTheRotaryPart) {
+  const Geometry geometry = valid();
+  EXPECT_EQ(geometry.chunks(), 5);
+  EXPECT_EQ(geometry.chunk_dims(0).first, 0);
+  EXPECT_EQ(geometry.chunk_dims(0).second, 3);
+  EXPECT_EQ(geometry.chunk_dims(2).first, 2);
+  EXPECT_EQ(geometry.chunk_dims(2).second, 5);
+  // What is not rotated is taken in pairs of neighbours.
+  EXPECT_EQ(geometry.chunk_dims(3).first, 6);
+  EXPECT_EQ(geometry.chunk_dims(4).second, 9);
+}
+
+TEST(Geometry, InterleavedLayoutPairsNeighbours) {
+  Geometry geometry = valid();
+  geometry.rotary_layout = RotaryLayout::kInterleaved;
+  EXPECT_EQ(geometry.chunk_dims(1).first, 2);
+  EXPECT_EQ(geometry.chunk_dims(1).second, 3);
+}
+
+TEST(Geometry, ChunksCoverEveryDimensionOnce) {
+  for (const RotaryLayout layout : {RotaryLayout::kHalf, RotaryLayout::kInterleaved}) {
+    for (int rotary = 0; rotary <= 10; rotary += 2) {
+      Geometry geometry = valid();
+      geometry.rotary_layout = layout;
+      geometry.rotary_dims = rotary;
+      std::set<int> dims;
+      for (int chunk = 0; chunk < geometry.chunks(); ++chunk) {
+        dims.insert(geometry.chunk_dims(chunk).first);
+        dims.insert(geometry.chunk_dims(chunk).second);
+      }
+      EXPECT_EQ(dims.size(), 10u) << rotary;
+      EXPECT_EQ(*dims.begin(), 0);
+      EXPECT_EQ(*dims.rbegin(), 9);
+    }
+  }
+}
+
+TEST(Geometry, WindowsAreNoneOrOnePerLayer) {
+  Geometry geometry = valid();
+  EXPECT_EQ(geometry.window(2), 0);
+  geometry.windows = {0, 128, 5};
+  geometry.validate();
+  EXPECT_EQ(geometry.window(1), 128);
+}
+
+TEST(Geometry, ImpossibleFieldsAreNamed) {
+  valid().validate();
+  const auto rejects = [](const std::string& field, const std::function<void(Geometry&)>& change) {
+    Geometry geometry = valid();
+    change(geometry);
+    try {
+      geometry.validate();
+      ADD_FAILURE() << field << " was taken";
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("geometry." + field + " = ", 0), 0u)
+          << error.what();
+    }
+  };
+  rejects("layers", [](Geometry& g) { g.layers = 0; });
+  rejects("kv_heads", [](Geometry& g) { g.kv_heads = 0; });
+  rejects("query_heads", [](Geometry& g) { g.query_heads = 5; });
+  rejects("query_heads", [](Geometry& g) { g.query_heads = 0; });
+  rejects("key_dim", [](Geometry& g) { g.key_dim = 9; });
+  rejects("key_dim", [](Geometry& g) { g.key_dim = 1026; });
+  rejects("value_dim", [](Geometry& g) { g.value_dim = 0; });
+  rejects("rotary_dims", [](Geometry& g) { g.rotary_dims = 12; });
+  rejects("rotary_dims", [](Geometry& g) { g.rotary_dims = 3; });
+  rejects("scale", [](Geometry& g) { g.scale = 0; });
+  rejects("scale", [](Geometry& g) { g.scale = std::numeric_limits<float>::infinity(); });
+  rejects("windows", [](Geometry& g) { g.windows = {1, 2}; });
+  rejects("windows", [](Geometry& g) { g.windows = {1, 2, -3}; });
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Makes the golden files beside this script: small random models with the logits that Hugging Face
+transformers gives for them, and the logits of the bundled model.
+
+Needs torch and transformers 5; run once, the results are committed:
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python3 tests/golden/make_golden.py
+(the variable matters on machines that announce AMX and trap on it).
+
+A folder holds the model in Hugging Face form, golden.json (token ids, the positions whose logits
+are kept) and logits.f32 ([positions, vocab], little endian).
+"""
+
+import json
+import pathlib
+import shutil
+
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).resolve().parent
+MODELS = HERE.parents[1] / "models"
+VOCAB = 64
+TOKENS = 90
+
+COMMON = dict(
+    vocab_size=VOCAB,
+    hidden_size=32,
+    intermediate_size=40,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=256,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+)
+
+
+def llama(**changes):
+    return transformers.LlamaConfig(**{**COMMON, **changes})
+
+
+def rope(kind, **parameters):
+    return {"rope_type": kind, "rope_theta": 10000.0, **parameters}
+
+
+# name -> (config, dtype of the file, what else is special)
+CASES = {
+    "llama-gqa-bf16": (llama(), torch.bfloat16, {}),
+    "llama-biases": (llama(attention_bias=True, mlp_bias=True), torch.float32, {}),
+    "llama-mqa-f16": (llama(num_key_value_heads=1), torch.float16, {}),
+    "llama-mha-tied": (
+        llama(num_key_value_heads=4, tie_word_embeddings=True, eos_token_id=[3, 5]),
+        torch.bfloat16,
+        {},
+    ),
+    "llama-odd-head": (llama(head_dim=14), torch.bfloat16, {}),
+    "llama-llama3": (
+        llama(
+            rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                 original_max_position_embeddings=32)
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "llama-linear-old-config": (llama(rope_parameters=rope("linear", factor=4.0)), torch.bfloat16,
+                                {"old_config": True}),
+    "llama-yarn": (
+        llama(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=32),
+              head_dim=16),
+        torch.bfloat16,
+        {},
+    ),
+    "mistral-window": (transformers.MistralConfig(**{**COMMON, "sliding_window": 24, "head_dim": 16}),
+                       torch.bfloat16, {}),
+    "qwen2-sharded": (transformers.Qwen2Config(**COMMON), torch.bfloat16, {"shards": True}),
+    "qwen2-window": (
+        transformers.Qwen2Config(
+            **{**COMMON, "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "qwen3": (transformers.Qwen3Config(**{**COMMON, "head_dim": 12}), torch.bfloat16, {}),
+}
+
+
+def randomise(model, generator):
+    """Weights large enough that attention is far from uniform and every parameter matters."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if "norm" in name:
+            parameter.data = 1 + 0.2 * noise
+        elif name.endswith("bias"):
+            parameter.data = 0.3 * noise
+        elif "embed" in name or "lm_head" in name:
+            parameter.data = 0.5 * noise
+        else:
+            parameter.data = noise / parameter.shape[-1] ** 0.5
+
+
+def to_old_config(folder):
+    """rope_theta and rope_scaling as before transformers 5, torch_dtype for dtype."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    parameters = config.pop("rope_parameters")
+    config["rope_theta"] = parameters.pop("rope_theta")
+    config["rope_scaling"] = {"type": parameters.pop("rope_type"), **parameters}
+    config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def write_logits(folder, name, tokens, positions, logits):
+    kept = logits[positions].to(torch.float32).contiguous()
+    assert torch.isfinite(kept).all()
+    (folder / f"{name}.f32").write_bytes(kept.numpy().tobytes())
+    (folder / "golden.json").write_text(
+        json.dumps({"tokens": tokens, "positions": positions, "vocab": kept.shape[1]}) + "\n"
+    )
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor([tokens]), use_cache=False).logits[0]
+
+
+def make_case(name, index):
+    config, dtype, special = CASES[name]
+    folder = HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    generator = torch.Generator().manual_seed(1000 + index)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    randomise(model, generator)
+    model.tie_weights()
+    model = model.to(dtype)
+    model.save_pretrained(folder, max_shard_size="20KB" if special.get("shards") else "1GB")
+    if special.get("old_config"):
+        to_old_config(folder)
+    # Loaded again: what the files say counts, not what is in memory here.
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.randint(0, VOCAB, (TOKENS,), generator=generator).tolist()
+    write_logits(folder, "logits", tokens, list(range(2, TOKENS, 3)), logits_of(model, tokens))
+    print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
+
+
+def make_bundled():
+    folder = HERE / "needle-3m"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tokens = list((MODELS / "texts" / "ruth.txt").read_bytes()[:384])
+    positions = list(range(11, 384, 12))
+    for name, dtype in (("logits", torch.float32), ("logits-bf16", torch.bfloat16)):
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            MODELS / "needle-3m", dtype=dtype, attn_implementation="eager").eval()
+        write_logits(folder, name, tokens, positions, logits_of(model, tokens))
+
+
+if __name__ == "__main__":
+    for case_index, case in enumerate(CASES):
+        make_case(case, case_index)
+    make_bundled()

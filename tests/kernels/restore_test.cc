@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/kernels/row_case.h"
+
+namespace fasa {
+namespace {
+
+RestoreParams restore_params(RowCase& cache, const RowStep& step, bool on_device) {
+  return {cache.params(step, 0), on_device};
+}
+
+// Truncating to any length gives the tail and residents of a fresh append of that length.
+TEST(RestoreTest, AnyLengthIsAFreshAppend) {
+  for (const bool on_device : {true, false}) {
+    for (const int recent : {1, 16, 70}) {
+      RowShape shape;
+      shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
+      shape.recent = recent, shape.on_device = on_device;
+      RowCase whole(shape, {7}, 200);
+      whole.advance({{0, 200}});
+      for (const int length : {0, 1, 3, 5, 63, 64, 65, 127, 128, 130, 200}) {
+        RowCase fresh(shape, {7}, 200);
+        if (length > 0) fresh.advance({{0, length}});
+        RowSequence& restored = whole.sequence(0);
+        std::fill(restored.tail.begin(), restored.tail.end(), std::byte{0x77});
+        std::fill(restored.residents.begin(), restored.residents.end(), std::byte{0xAB});
+        restored.length = length;
+        const RowStep step = whole.begin({{0, 0}});
+        const KernelWork work = cpu::restore(restore_params(whole, step, on_device));
+        if (length > 0) {
+          EXPECT_EQ(restored.tail, fresh.sequence(0).tail) << length;
+        }
+        EXPECT_EQ(restored.residents, fresh.sequence(0).residents) << length;
+        EXPECT_EQ(work.h2d_bytes > 0, !on_device && length > 0);
+      }
+    }
+  }
+}
+
+// Without slices there is no tail to rebuild.
+TEST(RestoreTest, RowsOnly) {
+  RowShape shape;
+  shape.slices = false, shape.on_device = false;
+  RowCase cache(shape, {1}, 200);
+  cache.advance({{0, 150}});
+  const std::vector<std::byte> residents = cache.sequence(0).residents;
+  std::fill(cache.sequence(0).residents.begin(), cache.sequence(0).residents.end(), std::byte{1});
+  const RowStep step = cache.begin({{0, 0}});
+  cpu::restore(restore_params(cache, step, false));
+  EXPECT_EQ(cache.sequence(0).residents, residents);
+}
+
+TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
+  RowShape shape;
+  shape.layers = 3, shape.hot_rows = 5, shape.on_device = false;
+  RowCase fast(shape, {1, 2}, 200);
+  RowCase slow(shape, {1, 2}, 200);
+  for (RowCase* cache : {&fast, &slow}) {
+    cache->advance({{0, 200}, {1, 90}});
+    for (int s = 0; s < 2; ++s) {
+      RowSequence& sequence = cache->sequence(s);
+      for (size_t i = 0; i < sequence.hot_table.size(); ++i) {
+        sequence.hot_table[i] = static_cast<int32_t>(i * 37 % 150);
+      }
+      sequence.length = 70 + s;
+    }
+  }
+  const RowStep fast_step = fast.begin({{0, 0}, {1, 0}});
+  const RowStep slow_step = slow.begin({{0, 0}, {1, 0}});
+  cpu::restore(restore_params(fast, fast_step, false));
+  reference::restore(restore_params(slow, slow_step, false));
+  for (int s = 0; s < 2; ++s) {
+    EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);
+    EXPECT_EQ(fast.sequence(s).residents, slow.sequence(s).residents);
+    EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table);
+    const int64_t table = fast.layout().hot_table_index(1, 1);
+    for (int slot = 0; slot < shape.hot_rows; ++slot) {
+      EXPECT_LT(fast.sequence(s).hot_table[static_cast<size_t>(table + slot)], 70 + s);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa

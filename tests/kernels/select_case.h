@@ -1,0 +1,145 @@
+// A made-up cache of one layer for the selection's tests: sequences of given keys, sealed as an
+// append would, and the parameters of a select over them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/slice_pack.h"
+#include "kernels/params.h"
+
+namespace fasa {
+
+struct SelectShape {
+  SliceDType dtype = SliceDType::kInt2;
+  int dims = 16;
+  int kv_heads = 1;
+  int group = 1;
+  int sinks = 4;
+  int recent = 16;
+  int window = 0;
+  int budget = 32;
+};
+
+class SelectCase {
+ public:
+  // Dimension d of a key: key(sequence, kv_head, token, d); of a query: query(sequence, head, d).
+  using KeyOf = std::function<float(int, int, int, int)>;
+  using QueryOf = std::function<float(int, int, int)>;
+
+  SelectCase(const SelectShape& shape, const std::vector<int>& lengths, const KeyOf& key,
+             const QueryOf& query)
+      : shape_(shape) {
+    layout_.layers = 1;
+    layout_.kv_heads = shape.kv_heads;
+    layout_.group = shape.group;
+    layout_.slice = {shape.dtype, shape.dims};
+    layout_.sinks = shape.sinks;
+    layout_.recent = shape.recent;
+    for (int h = 0; h < shape.kv_heads; ++h) {
+      for (int d = 0; d < shape.dims; ++d) dims_.push_back(static_cast<int16_t>(d));
+    }
+    int longest = 0;
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      add_sequence(static_cast<int>(s), lengths[s], key);
+      longest = std::max(longest, lengths[s]);
+    }
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      descriptors_[s].slice_blocks = pointers_[s].data();
+      descriptors_[s].tail = tails_[s].data();
+    }
+    const int heads = layout_.query_heads();
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      for (int h = 0; h < heads; ++h) {
+        for (int d = 0; d < shape.dims; ++d) query_.push_back(query(static_cast<int>(s), h, d));
+      }
+    }
+    set_capacity_ = std::max(longest, shape.budget);
+    sets_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads * set_capacity_));
+    sizes_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads));
+  }
+
+  SelectParams params() {
+    SelectParams params;
+    params.step = {layout_, descriptors_.data(), static_cast<int>(descriptors_.size()), 0,
+                   dims_.data()};
+    params.q = ConstTensorView::dense(query_.data(), DType::kF32,
+                                      static_cast<int64_t>(descriptors_.size()),
+                                      layout_.query_heads(), shape_.dims);
+    params.budget.tokens = shape_.budget;
+    params.window = shape_.window;
+    params.set_capacity = set_capacity_;
+    params.sets = sets_.data();
+    params.set_sizes = sizes_.data();
+    counters_ = {};
+    params.counters = &counters_;
+    return params;
+  }
+
+  std::vector<int32_t> set_of(int sequence, int kv_head) const {
+    const size_t at = static_cast<size_t>(sequence * shape_.kv_heads + kv_head);
+    const int32_t* begin = sets_.data() + at * static_cast<size_t>(set_capacity_);
+    return {begin, begin + sizes_[at]};
+  }
+  const StepCounters& counters() const { return counters_; }
+  SequenceDesc& descriptor(int sequence) { return descriptors_[static_cast<size_t>(sequence)]; }
+  std::byte* block(int sequence, int page) {
+    return pointers_[static_cast<size_t>(sequence)][static_cast<size_t>(page)];
+  }
+  const CacheLayout& layout() const { return layout_; }
+
+ private:
+  using Page = std::unique_ptr<std::byte[]>;
+
+  void add_sequence(int s, int length, const KeyOf& key) {
+    const SliceFormat tail_format = layout_.slice.tail();
+    std::vector<std::byte> tail(static_cast<size_t>(layout_.tail_bytes()));
+    std::vector<std::byte*> pointers;
+    SequenceDesc desc;
+    desc.first_token = s;
+    desc.tokens = 1;
+    desc.start = length - 1;
+    std::vector<float> values(static_cast<size_t>(shape_.dims));
+    for (int t = 0; t < length; ++t) {
+      for (int h = 0; h < shape_.kv_heads; ++h) {
+        for (int d = 0; d < shape_.dims; ++d) values[static_cast<size_t>(d)] = key(s, h, t, d);
+        cpu::write_tail_token(tail_format, dims_.data(), DType::kF32, values.data(),
+                              t % kPageTokens, tail.data() + layout_.tail_offset(0, h));
+      }
+      if (t % kPageTokens != kPageTokens - 1 || t == length - 1) continue;
+      blocks_.push_back(
+          std::make_unique<std::byte[]>(static_cast<size_t>(layout_.slice_block_bytes())));
+      std::byte* block = blocks_.back().get();
+      for (int h = 0; h < shape_.kv_heads; ++h) {
+        float base = 1;
+        cpu::seal_page(layout_.slice, tail.data() + layout_.tail_offset(0, h),
+                       block + layout_.slice_offset(0, h), &base);
+        std::memcpy(block + layout_.head_index(0, h) * 4, &base, 4);
+      }
+      pointers.push_back(block);
+    }
+    descriptors_.push_back(desc);
+    pointers_.push_back(std::move(pointers));
+    tails_.push_back(std::move(tail));
+  }
+
+  SelectShape shape_;
+  CacheLayout layout_;
+  std::vector<int16_t> dims_;
+  std::vector<Page> blocks_;
+  std::vector<std::vector<std::byte*>> pointers_;
+  std::vector<std::vector<std::byte>> tails_;
+  std::vector<SequenceDesc> descriptors_;
+  std::vector<float> query_;
+  int set_capacity_ = 0;
+  std::vector<int32_t> sets_;
+  std::vector<int32_t> sizes_;
+  StepCounters counters_;
+};
+
+}  // namespace fasa

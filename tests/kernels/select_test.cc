@@ -1,0 +1,411 @@
+// TIP score + select: each target's scores against the reference, and its selection against a full
+// sort, of its own scores bit for bit, and of the reference's where all sums are exact.
+#include <gtest/gtest.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/page_scorer.h"
+#include "kernels/cpu/select_head.h"
+#include "kernels/cpu/target.h"
+#include "kernels/reference/kernels.h"
+#include "kernels/reference/select.h"
+#include "runtime/base/error.h"
+#include "tests/kernels/select_case.h"
+
+namespace fasa {
+namespace {
+
+using cpu::Target;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr SliceDType kDTypes[] = {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
+                                  SliceDType::kInt4, SliceDType::kInt2};
+
+// What a target's own page scores give under a full sort.
+reference::GroupScores own_scores(const SelectParams& params, int sequence, int kv_head,
+                                  Target target) {
+  const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
+  cpu::PageScorer scorer;
+  scorer.begin(params, sequence, kv_head, plan.first, cpu::score_bodies(target));
+  reference::GroupScores own;
+  own.heads = params.step.layout.group;
+  own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
+  std::vector<float> scores(static_cast<size_t>(own.heads) * kPageTokens);
+  for (int page = plan.first / kPageTokens; page * kPageTokens < plan.end; ++page) {
+    scorer.score(page, -1, scores.data());
+    for (int t = 0; t < kPageTokens; ++t) {
+      const int position = page * kPageTokens + t;
+      if (position < plan.first || position >= plan.end) continue;
+      for (int h = 0; h < own.heads; ++h) {
+        own.raw[static_cast<size_t>(h * plan.visible() + position - plan.first)] =
+            scores[static_cast<size_t>(h * kPageTokens + t)];
+      }
+    }
+  }
+  return own;
+}
+
+std::vector<int32_t> sorted_set(const SelectPlan& plan, const reference::GroupScores& scores) {
+  std::vector<int32_t> taken;
+  if (!plan.takes_all()) {
+    const std::vector<float> best = reference::relative_scores(scores, plan.visible());
+    for (int p = plan.sinks_end; p < plan.recent_begin; ++p) taken.push_back(p);
+    std::stable_sort(taken.begin(), taken.end(), [&](int32_t a, int32_t b) {
+      return best[static_cast<size_t>(a - plan.first)] > best[static_cast<size_t>(b - plan.first)];
+    });
+    taken.resize(static_cast<size_t>(plan.need));
+  }
+  const int sinks_end = plan.takes_all() ? plan.end : plan.sinks_end;
+  for (int p = plan.first; p < sinks_end; ++p) taken.push_back(p);
+  for (int p = plan.recent_begin; p < plan.end && !plan.takes_all(); ++p) taken.push_back(p);
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+// One target's selection of one head, in `splits` parts.
+std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int kv_head,
+                                  Target target, int splits) {
+  const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
+  std::vector<int32_t> set(static_cast<size_t>(plan.visible()));
+  if (plan.takes_all()) {
+    cpu::write_all(plan, set.data());
+    return set;
+  }
+  std::vector<cpu::HeadPart> parts(static_cast<size_t>(splits));
+  const int first = plan.first / kPageTokens;
+  const int pages = (plan.end - 1) / kPageTokens + 1 - first;
+  for (int i = 0; i < splits; ++i) {
+    parts[static_cast<size_t>(i)].begin(params, sequence, kv_head, cpu::score_bodies(target),
+                                        first + pages * i / splits,
+                                        first + pages * (i + 1) / splits);
+    parts[static_cast<size_t>(i)].sample();
+  }
+  cpu::HeadSelection selection(parts);
+  selection.set_bounds();
+  for (cpu::HeadPart& part : parts) part.scan();
+  set.resize(static_cast<size_t>(selection.finish(set.data())));
+  return set;
+}
+
+// Every sequence and head, every target, whole and in parts.
+void expect_own_sort(SelectCase& cache) {
+  const SelectParams params = cache.params();
+  for (const Target target : cpu::supported_targets()) {
+    for (int s = 0; s < params.step.count; ++s) {
+      const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
+      for (int h = 0; h < params.step.layout.kv_heads; ++h) {
+        const std::vector<int32_t> expected = sorted_set(plan, own_scores(params, s, h, target));
+        EXPECT_EQ(select_parts(params, s, h, target, 1), expected) << cpu::target_name(target);
+        EXPECT_EQ(select_parts(params, s, h, target, 3), expected) << cpu::target_name(target);
+      }
+    }
+  }
+}
+
+void expect_reference(SelectCase& cache) {
+  const SelectParams params = cache.params();
+  reference::select(params);
+  for (int s = 0; s < params.step.count; ++s) {
+    for (int h = 0; h < params.step.layout.kv_heads; ++h) {
+      const std::vector<int32_t> expected = cache.set_of(s, h);
+      for (const Target target : cpu::supported_targets()) {
+        EXPECT_EQ(select_parts(params, s, h, target, 1), expected) << cpu::target_name(target);
+      }
+    }
+  }
+}
+
+SelectCase::KeyOf gaussian_keys(unsigned seed) {
+  auto random = std::make_shared<std::mt19937>(seed);
+  auto normal = std::make_shared<std::normal_distribution<float>>();
+  return [random, normal](int, int, int, int d) {
+    return (*normal)(*random) * (d % 3 == 0 ? 2.0f : 1.0f) + (d % 7 == 0 ? 40.0f : 0.0f);
+  };
+}
+SelectCase::QueryOf gaussian_queries(unsigned seed) {
+  auto random = std::make_shared<std::mt19937>(seed + 1000);
+  auto normal = std::make_shared<std::normal_distribution<float>>();
+  return [random, normal](int, int, int) { return (*normal)(*random); };
+}
+
+class SelectOf : public testing::TestWithParam<SliceDType> {};
+
+TEST_P(SelectOf, ScoresAreTheReferencesWithinTheRequantisationsBound) {
+  const SliceDType dtype = GetParam();
+  for (const int dims : {2, 6, 30, 64, 80, 128}) {
+    for (const int group : {1, 3, 4, 8}) {
+      SelectShape shape{dtype, dims, 1, group, 4, 16, 0, 32};
+      SelectCase cache(shape, {200}, gaussian_keys(1), gaussian_queries(1));
+      const SelectParams params = cache.params();
+      const reference::GroupScores expected = reference::group_scores(params, 0, 0);
+      const auto* q = static_cast<const float*>(params.q.data);
+      for (const Target target : cpu::supported_targets()) {
+        const reference::GroupScores own = own_scores(params, 0, 0, target);
+        for (size_t i = 0; i < own.raw.size(); ++i) {
+          // Weights are q * scale, off by half a step of the largest / 127 (4095 in int8), times a
+          // code within half the codes' range of their middle; and f32 sums of |q k| <= 100 |q|.
+          float bound = 0;
+          float largest = 0;
+          for (int d = 0; d < dims; ++d) {
+            const float size = std::abs(q[static_cast<int>(i) / 200 * dims + d]);
+            bound += size * 100 * 1e-5f;
+            largest = std::max(largest, size);
+          }
+          if (is_coded(dtype)) {
+            // No scale exceeds 16 / (codes - 1): channels range over less than 16.
+            const auto top = static_cast<float>((1 << slice_bits(dtype)) - 1);
+            const float weight = largest * 16 / top / (dtype == SliceDType::kInt8 ? 4095 : 127);
+            bound += 0.5f * weight * top / 2 * static_cast<float>(dims);
+          }
+          ASSERT_NEAR(own.raw[i], expected.raw[i], bound)
+              << cpu::target_name(target) << " dims " << dims << " group " << group;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SelectOf, EveryLengthAndBudgetGivesTheFullSort) {
+  for (const int tokens : {1, 63, 64, 65, 127, 1000, 1025, 4097}) {
+    for (const int budget : {21, 32, 256, 5000}) {
+      SelectShape shape{GetParam(), 16, 1, tokens == 1000 ? 3 : 4, 4, 16, 0, budget};
+      SelectCase cache(shape, {tokens}, gaussian_keys(static_cast<unsigned>(tokens)),
+                       gaussian_queries(2));
+      SCOPED_TRACE(testing::Message() << tokens << " tokens, budget " << budget);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+TEST_P(SelectOf, GroupsAndWindows) {
+  for (const int group : {1, 3, 4, 8}) {
+    for (const int window : {0, 1, 21, 100, 1500, 3000}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
+      SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      SCOPED_TRACE(testing::Message() << "group " << group << " window " << window);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+// Codes of full range and scales of 1 (or 2): all sums are small integers and halves. The largest
+// weight is the requantisation's limit, which makes its step 1.
+TEST_P(SelectOf, ExactSumsGiveTheReferencesSet) {
+  const SliceDType dtype = GetParam();
+  std::mt19937 random(11);
+  for (const int group : {1, 4, 5}) {
+    for (const int tokens : {300, 3000}) {
+      SelectShape shape{dtype, 32, 1, group, 4, 16, 0, 100};
+      const auto limit = static_cast<float>(dtype == SliceDType::kInt8 ? 4095 : 127);
+      SelectCase cache(
+          shape, {tokens},
+          [&](int, int, int, int) {
+            return static_cast<float>(static_cast<int>(random() % 5) - 2);
+          },
+          [&](int, int, int d) {
+            return d == 3 ? limit : static_cast<float>(static_cast<int>(random() % 15) - 7);
+          });
+      if (is_coded(dtype)) {
+        // Pages of our own making: random codes and zeros, every scale the base.
+        const CacheLayout& layout = cache.layout();
+        for (int p = 0; p < (tokens - 1) / kPageTokens; ++p) {
+          std::byte* page = cache.block(0, p) + layout.slice_offset(0, 0);
+          const float base = 1;
+          std::memcpy(cache.block(0, p), &base, 4);
+          for (int64_t i = 0; i < layout.slice.code_bytes(); ++i) {
+            page[i] = static_cast<std::byte>(random() & 0xff);
+          }
+          for (int d = 0; d < shape.dims; ++d) {
+            const auto zero = static_cast<uint16_t>((random() % 8) << 6);
+            std::memcpy(page + layout.slice.code_bytes() + d * 2, &zero, 2);
+          }
+        }
+      }
+      SCOPED_TRACE(testing::Message() << "group " << group << " tokens " << tokens);
+      expect_reference(cache);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+TEST_P(SelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
+  for (const int tokens : {100, 2000, 40000}) {
+    SelectShape shape{GetParam(), 4, 1, 2, 4, 16, 0, 50};
+    SelectCase equal(
+        shape, {tokens}, [](int, int, int, int d) { return static_cast<float>(d); },
+        [](int, int, int) { return 1.0f; });
+    SelectCase zeros(shape, {tokens}, gaussian_keys(3), [](int, int, int) { return 0.0f; });
+    std::vector<int32_t> expected(34);
+    std::iota(expected.begin(), expected.end(), 0);
+    for (int p = tokens - 16; p < tokens; ++p) expected.push_back(p);
+    for (SelectCase* cache : {&equal, &zeros}) {
+      // Sealed and unsealed pages of equal rows may round differently: only whole-page ties there.
+      if (cache == &equal && is_coded(GetParam())) {
+        expect_own_sort(*cache);
+        continue;
+      }
+      for (const Target target : cpu::supported_targets()) {
+        EXPECT_EQ(select_parts(cache->params(), 0, 0, target, 1), expected);
+        EXPECT_EQ(select_parts(cache->params(), 0, 0, target, 2), expected);
+      }
+    }
+  }
+}
+
+// The sample misses what matters: one page that beats all, rising scores, alternating heads.
+TEST_P(SelectOf, UnrepresentativeSamplesLoseNothing) {
+  const SelectCase::KeyOf shapes[] = {
+      [](int, int, int t, int d) {
+        return t / 64 == 20 ? 50.0f + static_cast<float>((t * 7 + d) % 13) : 0.1f;
+      },
+      [](int, int, int t, int d) { return static_cast<float>(t) * 0.01f + static_cast<float>(d); },
+      [](int, int, int t, int) { return -static_cast<float>(t % 4096) * 0.02f; },
+      [](int, int, int t, int d) {
+        return t == 1500 + d ? 1000.0f : static_cast<float>((t * 31 + d * 17) % 101) * 0.01f;
+      },
+  };
+  for (const auto& key : shapes) {
+    for (const int group : {1, 4}) {
+      SelectShape shape{GetParam(), 4, 1, group, 4, 16, 0, 120};
+      SelectCase cache(shape, {6000}, key,
+                       [](int, int h, int d) { return h % 4 == d ? 2.0f : 0.25f; });
+      expect_own_sort(cache);
+    }
+  }
+}
+
+// More survivors than there is room for: the scan gives up keeping them and the rescan prunes.
+TEST_P(SelectOf, OverflowingSurvivorsAreRescannedExactly) {
+  SelectShape shape{GetParam(), 2, 1, 2, 4, 16, 0, 300};
+  SelectCase cache(
+      shape, {50000}, [](int, int, int t, int) { return t % 16 == 15 || t < 64 ? -1.0f : 1.0f; },
+      [](int, int h, int) { return h == 0 ? 1.0f : 2.0f; });
+  expect_own_sort(cache);
+}
+
+TEST_P(SelectOf, NaNCountsAsMinusInfinityAndIsCounted) {
+  if (is_coded(GetParam())) {
+    // Codes hold no NaN: only a query can bring one.
+    SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+    SelectCase cache(shape, {500}, gaussian_keys(5),
+                     [](int, int h, int d) { return h == 1 && d == 2 ? kNaN : 1.0f; });
+    const SelectParams params = cache.params();
+    cpu::select(params);
+    EXPECT_EQ(cache.counters().nan_scores, 500u);
+    expect_own_sort(cache);
+    return;
+  }
+  for (const int tokens : {500, 3000}) {
+    SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+    const auto gaussian = gaussian_keys(5);
+    SelectCase cache(
+        shape, {tokens},
+        [&](int s, int h, int t, int d) {
+          const float value = gaussian(s, h, t, d);
+          if (d != 1) return value;
+          return t % 100 == 50 ? kNaN : t == 77 ? kInfinity : t == 78 ? -kInfinity : value;
+        },
+        [](int, int, int) { return 0.5f; });
+    const SelectParams params = cache.params();
+    cpu::select(params);
+    EXPECT_EQ(cache.counters().nan_scores, static_cast<uint64_t>(tokens / 100 * 2));
+    const std::vector<int32_t> set = cache.set_of(0, 0);
+    EXPECT_TRUE(std::binary_search(set.begin(), set.end(), 77));
+    EXPECT_FALSE(std::binary_search(set.begin(), set.end(), 50));
+    expect_own_sort(cache);
+  }
+}
+
+TEST_P(SelectOf, NothingButNaNStillFillsTheSet) {
+  SelectShape shape{GetParam(), 4, 1, 2, 4, 16, 0, 60};
+  SelectCase cache(
+      shape, {2000}, [](int, int, int, int) { return 1.0f; }, [](int, int, int) { return kNaN; });
+  const SelectParams params = cache.params();
+  cpu::select(params);
+  std::vector<int32_t> expected(44);
+  std::iota(expected.begin(), expected.end(), 0);
+  for (int p = 1984; p < 2000; ++p) expected.push_back(p);
+  EXPECT_EQ(cache.set_of(0, 0), expected);
+  EXPECT_EQ(cache.counters().nan_scores, 4000u);
+}
+
+TEST_P(SelectOf, ThreadsAndBatchChangeNothing) {
+  SelectShape shape{GetParam(), 16, 2, 4, 4, 16, 0, 200};
+  const std::vector<int> lengths = {40000, 1, 700, 33000, 64};
+  SelectCase cache(shape, lengths, gaussian_keys(9), gaussian_queries(9));
+  cache.descriptor(2).mode = StepMode::kPrefill;
+  const SelectParams params = cache.params();
+  tbb::task_arena(1).execute([&] { cpu::select(params); });
+  std::vector<std::vector<int32_t>> expected;
+  for (int s = 0; s < 5; ++s) {
+    for (int h = 0; h < 2; ++h) expected.push_back(cache.set_of(s, h));
+  }
+  EXPECT_TRUE(expected[4].empty());
+  for (const int threads : {2, 8}) {
+    for (int first = 0; first < 5; ++first) {
+      for (const int count : {1, 5}) {
+        if (first + count > 5) continue;
+        SelectParams part = params;
+        part.step.sequences += first;
+        part.step.count = count;
+        KernelWork work;
+        tbb::task_arena(threads).execute([&] { work = cpu::select(part); });
+        for (int s = 0; s < count; ++s) {
+          for (int h = 0; h < 2; ++h) {
+            EXPECT_EQ(cache.set_of(s, h), expected[static_cast<size_t>((first + s) * 2 + h)]);
+          }
+        }
+        EXPECT_EQ(work.device_bytes > 0, first == 0 || first == 3) << first;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SelectOf, testing::ValuesIn(kDTypes), [](const auto& test) {
+  return std::string(slice_dtype_name(test.param));
+});
+
+TEST(Select, TakesHalfPrecisionAndStridedQueries) {
+  SelectShape shape{SliceDType::kInt4, 8, 1, 2, 1, 4, 0, 20};
+  SelectCase cache(shape, {300}, gaussian_keys(4),
+                   [](int, int h, int d) { return static_cast<float>(d - 3 * h); });
+  SelectParams params = cache.params();
+  reference::select(params);
+  const std::vector<int32_t> expected = cache.set_of(0, 0);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    std::vector<std::byte> wide(static_cast<size_t>(40 * dtype_bytes(dtype)), std::byte{0x11});
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 0; d < 8; ++d) {
+        store_element(dtype, wide.data(), h * 20 + d, static_cast<float>(d - 3 * h));
+      }
+    }
+    params.q = {wide.data(), dtype, 1, 2, 8, 40, 20};
+    reference::select(params);
+    EXPECT_EQ(cache.set_of(0, 0), expected);
+    const std::vector<int32_t> own = sorted_set(plan_selection(params, *params.step.sequences),
+                                                own_scores(params, 0, 0, cpu::active_target()));
+    cpu::select(params);
+    EXPECT_EQ(cache.set_of(0, 0), own);
+  }
+}
+
+TEST(Target, NamesWhatThisProcessorRuns) {
+  for (const Target target : cpu::supported_targets()) {
+    EXPECT_EQ(cpu::choose_target(std::string(cpu::target_name(target)).c_str()), target);
+  }
+  EXPECT_EQ(cpu::choose_target(nullptr), cpu::supported_targets().back());
+  try {
+    cpu::choose_target("avx9");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("avx9"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace fasa

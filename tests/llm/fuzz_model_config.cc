@@ -1,0 +1,34 @@
+// A libFuzzer target of the readers of config.json, generation_config.json and tokenizer.json: with
+// clang, -fsanitize=fuzzer and this file. model_config_fuzz_test.cc runs it over the seed corpus
+// and over changes of it.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/rope.h"
+#include "runtime/llm/tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    fasa::ModelConfig config = fasa::ModelConfig::parse(text, "fuzz.json");
+    // What was let through makes a geometry and frequencies.
+    config.geometry().validate();
+    if (config.parameters() <= 0) std::abort();
+    for (const float frequency : fasa::rope_frequencies(config)) {
+      if (!std::isfinite(frequency)) std::abort();
+    }
+    config.parse_generation(text, "fuzz.json");
+  } catch (const fasa::InputError&) {
+    // The only error that a model's files may give.
+  }
+  try {
+    fasa::Tokenizer::parse(text, "fuzz.json");
+  } catch (const fasa::InputError&) {
+  }
+  return 0;
+}

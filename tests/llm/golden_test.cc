@@ -1,0 +1,82 @@
+// Logits against Hugging Face transformers' (tests/golden/make_golden.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/llm/llm_fixture.h"
+
+namespace fasa {
+namespace {
+
+using namespace llm_test;  // NOLINT
+
+// max |difference| / max |logit|.
+double relative_difference(const std::vector<float>& all, const Golden& golden, size_t vocab) {
+  double worst = 0;
+  double largest = 0;
+  for (size_t i = 0; i < golden.positions.size(); ++i) {
+    for (size_t id = 0; id < vocab; ++id) {
+      const double expected = golden.logits[i * vocab + id];
+      const double given = all[golden.positions[i] * vocab + id];
+      if (std::isnan(given)) return INFINITY;
+      worst = std::max(worst, std::abs(given - expected));
+      largest = std::max(largest, std::abs(expected));
+    }
+  }
+  return worst / largest;
+}
+
+double difference_to(const std::string& model_dir, const Golden& golden, DType dtype,
+                     const std::string& device_name, size_t chunk) {
+  const auto device = open_test_device(device_name);
+  Model model = Model::load(model_dir, *device, dtype);
+  const auto vocab = static_cast<size_t>(model.config().vocab_size);
+  EXPECT_EQ(golden.logits.size(), golden.positions.size() * vocab);
+  return relative_difference(prefill_logits(model, golden.tokens, chunk), golden, vocab);
+}
+
+constexpr double kF32Bound = 1e-4;
+constexpr double kBf16Bound = 2e-2;
+
+class GoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, F32LogitsEqualTransformers) {
+  const std::string dir = golden_dir(GetParam());
+  const Golden golden = Golden::load(dir);
+  for (const size_t chunk : {size_t{512}, size_t{7}}) {
+    EXPECT_LE(difference_to(dir, golden, DType::kF32, "cpu", chunk), kF32Bound) << chunk;
+  }
+  EXPECT_LE(difference_to(dir, golden, DType::kF32, "emulated", 33), kF32Bound);
+}
+
+TEST_P(GoldenTest, Bf16LogitsEqualTransformers) {
+  const std::string dir = golden_dir(GetParam());
+  EXPECT_LE(difference_to(dir, Golden::load(dir), DType::kBF16, "cpu", 64), kBf16Bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
+                         testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16",
+                                         "llama-mha-tied", "llama-odd-head", "llama-llama3",
+                                         "llama-linear-old-config", "llama-yarn", "mistral-window",
+                                         "qwen2-sharded", "qwen2-window", "qwen3"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(BundledModelTest, F32LogitsEqualTransformers) {
+  const Golden golden = Golden::load(golden_dir("needle-3m"));
+  EXPECT_LE(difference_to(bundled_dir(), golden, DType::kF32, "cpu", 512), kF32Bound);
+}
+
+TEST(BundledModelTest, Bf16LogitsEqualTransformersInF32AndInBf16) {
+  const Golden in_f32 = Golden::load(golden_dir("needle-3m"));
+  const Golden in_bf16 = Golden::load(golden_dir("needle-3m"), "logits-bf16");
+  EXPECT_LE(difference_to(bundled_dir(), in_f32, DType::kBF16, "cpu", 512), kBf16Bound);
+  EXPECT_LE(difference_to(bundled_dir(), in_bf16, DType::kBF16, "cpu", 512), kBf16Bound);
+}
+
+}  // namespace
+}  // namespace fasa

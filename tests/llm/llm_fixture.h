@@ -1,0 +1,85 @@
+// Shared by the tests of runtime/llm: the golden folders, devices, and runtimes with full
+// attention.
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "offload/open_device.h"
+#include "runtime/fasa.hpp"
+#include "runtime/llm/model.h"
+
+namespace fasa::llm_test {
+
+inline std::string source_path(const std::string& path) {
+  return std::string(FASA_SOURCE_DIR) + "/" + path;
+}
+inline std::string golden_dir(const std::string& name) {
+  return source_path("tests/golden/" + name);
+}
+inline std::string bundled_dir() { return source_path("models/needle-3m"); }
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What transformers gave for a folder's model.
+struct Golden {
+  std::vector<int32_t> tokens;
+  std::vector<size_t> positions;  // whose logits are kept
+  std::vector<float> logits;      // [positions, vocab]
+
+  static Golden load(const std::string& dir, const std::string& name = "logits") {
+    const auto json = nlohmann::json::parse(read_file(dir + "/golden.json"));
+    const std::string bytes = read_file(dir + "/" + name + ".f32");
+    Golden golden;
+    golden.tokens = json["tokens"].get<std::vector<int32_t>>();
+    golden.positions = json["positions"].get<std::vector<size_t>>();
+    golden.logits.resize(bytes.size() / sizeof(float));
+    std::memcpy(golden.logits.data(), bytes.data(), bytes.size());
+    return golden;
+  }
+};
+
+inline std::unique_ptr<Device> open_test_device(const std::string& name, int threads = 2) {
+  DeviceOptions options;
+  options.name = name;
+  options.threads = threads;
+  return open_device(options);
+}
+
+inline std::unique_ptr<Runtime> full_runtime(const Model& model) {
+  Config config;
+  config.preset = "full";
+  config.selection.kind = SelectionKind::kFull;
+  config.placement.rows = RowPlacement::kDevice;
+  const Geometry geometry = model.config().geometry();
+  return std::make_unique<Runtime>(model.device(), config, geometry, model.dtype(),
+                                   all_slice_dims(geometry));
+}
+
+// Logits of all tokens [tokens, vocab], prefilled in chunks.
+inline std::vector<float> prefill_logits(Model& model, std::span<const int32_t> tokens,
+                                         size_t chunk) {
+  const auto runtime = full_runtime(model);
+  const SequenceId sequence = runtime->create();
+  std::vector<float> all;
+  for (size_t done = 0; done < tokens.size(); done += chunk) {
+    const size_t count = std::min(chunk, tokens.size() - done);
+    const StepSequence step[] = {{sequence, static_cast<int>(count), StepMode::kPrefill}};
+    const auto logits =
+        model.step(*runtime, tokens.subspan(done, count), step, {.all_logits = true});
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+}  // namespace fasa::llm_test

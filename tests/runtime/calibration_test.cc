@@ -1,0 +1,139 @@
+// Calibration of the bundled model, from text to map, on both kinds of device.
+#include "runtime/llm/calibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "offload/open_device.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+const std::string kModel = std::string(FASA_SOURCE_DIR) + "/models/needle-3m";
+
+struct Loaded {
+  std::unique_ptr<Device> device;
+  Model model;
+};
+
+Loaded load(const std::string& name, std::optional<uint64_t> host_memory = {}) {
+  DeviceOptions options;
+  options.name = name;
+  options.host_memory = host_memory;
+  auto device = open_device(options);
+  Model model = Model::load(kModel, *device, DType::kF32);
+  return {std::move(device), std::move(model)};
+}
+
+std::vector<int32_t> text_of(int64_t tokens) {
+  const auto tokenizer = Tokenizer::load(kModel);
+  return read_calibration_texts(default_calibration_texts(kModel), tokenizer.get(), tokens);
+}
+
+CalibrationOptions quick() {
+  CalibrationOptions options;
+  options.tokens = 500;
+  options.queries = 12;
+  options.tip_chunks = 4;
+  options.prefill_chunk = 200;
+  return options;
+}
+
+TEST(Calibration, AMapThatFitsItsModel) {
+  Loaded loaded = load("cpu");
+  int64_t ran = 0, ranked = 0;
+  const auto progress = [&](CalibrationPhase phase, int64_t done, int64_t total) {
+    EXPECT_LE(done, total);
+    (phase == CalibrationPhase::kRunning ? ran : ranked) = done;
+  };
+  const FcMap map = calibrate(loaded.model, text_of(500), quick(), progress);
+  EXPECT_EQ(ran, 500);
+  EXPECT_EQ(ranked, 8);
+  EXPECT_EQ(map.tokens, 500);
+  EXPECT_EQ(map.queries, 12);
+  EXPECT_EQ(map.window, default_calibration_window(500, 4, 16));
+  EXPECT_TRUE(map.probes);
+  map.require_fits(loaded.model.fingerprint(), "made here");
+  EXPECT_EQ(FcMap::parse(map.to_json(), "made here").to_json(), map.to_json());
+  EXPECT_EQ(map.slice_dims(32).size(), 4u * 2u * 64u);
+  for (const auto& layer : map.heads) {
+    for (const HeadRanking& head : layer) EXPECT_NEAR(head.far_mass_kept.back(), 1, 1e-4);
+  }
+}
+
+TEST(Calibration, ChunksAndDevicesGiveTheSameMap) {
+  const std::vector<int32_t> text = text_of(300);
+  CalibrationOptions options = quick();
+  options.tokens = 300;
+  Loaded cpu = load("cpu");
+  const FcMap map = calibrate(cpu.model, text, options);
+  options.prefill_chunk = 77;
+  EXPECT_EQ(calibrate(cpu.model, text, options), map);
+  Loaded emulated = load("emulated");
+  EXPECT_EQ(calibrate(emulated.model, text, options), map);
+}
+
+TEST(Calibration, ThePassGivesItsMemoryBack) {
+  Loaded loaded = load("emulated");
+  CalibrationOptions options = quick();
+  options.tokens = 200;
+  calibrate(loaded.model, text_of(200), options);
+  const uint64_t device = loaded.device->memory(MemorySpace::kDevice).used_bytes;
+  const uint64_t host = loaded.device->memory(MemorySpace::kHost).used_bytes;
+  calibrate(loaded.model, text_of(200), options);
+  EXPECT_EQ(loaded.device->memory(MemorySpace::kDevice).used_bytes, device);
+  EXPECT_EQ(loaded.device->memory(MemorySpace::kHost).used_bytes, host);
+}
+
+TEST(Calibration, ABudgetThatDoesNotSufficeIsAnErrorBeforeTheWork) {
+  Loaded loaded = load("emulated", 1600000);
+  EXPECT_THROW(calibrate(loaded.model, text_of(500), quick()), BudgetError);
+}
+
+TEST(Calibration, FromAPromptOfAnyLength) {
+  Loaded loaded = load("cpu");
+  const std::vector<int32_t> text = text_of(400);
+  for (const size_t tokens : {1u, 3u, 40u, 400u}) {
+    const std::span<const int32_t> prompt(text.data(), tokens);
+    const FcMap map = calibrate_from_prompt(loaded.model, prompt, 4, 16);
+    map.require_fits(loaded.model.fingerprint(), "made here");
+    EXPECT_EQ(map.slice_dims(8).size(), 4u * 2u * 16u);
+  }
+}
+
+TEST(Calibration, ImpossibleOptionsSayWhatIsAllowed) {
+  const Geometry geometry = ModelConfig::load(kModel).geometry();
+  const auto rejects = [&](auto change, const std::string& message) {
+    CalibrationOptions options;
+    change(options);
+    try {
+      options.validate(geometry, 8192);
+      ADD_FAILURE() << message;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith(message));
+    }
+  };
+  EXPECT_NO_THROW(CalibrationOptions().validate(geometry, 8192));
+  rejects([](auto& o) { o.tokens = 8193; }, "tokens = 8193: allowed: 1 to 8192");
+  rejects([](auto& o) { o.tokens = 0; }, "tokens = 0");
+  rejects([](auto& o) { o.window = 20; }, "window = 20");
+  rejects([](auto& o) { o.tip_chunks = 33; }, "tip_chunks = 33");
+  rejects([](auto& o) { o.queries = 0; }, "queries = 0");
+  rejects([](auto& o) { o.sinks = -1; }, "sinks = -1");
+  rejects([](auto& o) { o.recent = 0; }, "recent = 0");
+}
+
+TEST(Calibration, WindowByLength) {
+  EXPECT_EQ(default_calibration_window(4096, 4, 16), 256);
+  EXPECT_EQ(default_calibration_window(100000, 4, 16), 256);
+  EXPECT_EQ(default_calibration_window(960, 4, 16), 60);
+  EXPECT_EQ(default_calibration_window(1, 4, 16), 52);
+  EXPECT_EQ(default_calibration_window(1000, 300, 16), 348);
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,167 @@
+#include "runtime/config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+namespace fasa {
+namespace {
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Geometry geometry_of(int layers, int key_dim) {
+  return {.layers = layers,
+          .kv_heads = 2,
+          .query_heads = 4,
+          .key_dim = key_dim,
+          .value_dim = key_dim,
+          .rotary_dims = key_dim,
+          .scale = 0.125f,
+          .windows = {}};
+}
+
+TEST(Config, DefaultsAreValidAndAreThoseOfTheDesign) {
+  const Config config;
+  config.validate();
+  EXPECT_EQ(config.preset, "fasa-m");
+  EXPECT_EQ(config.selection.fac_tokens.front().tokens, 256);
+  EXPECT_EQ(config.selection.sinks, 4);
+  EXPECT_EQ(config.selection.recent, 16);
+  EXPECT_EQ(config.prefetch.streams, 2);
+  EXPECT_EQ(config.link.bandwidth, 25e9);
+  EXPECT_EQ(config.link.latency, 10e-6);
+  EXPECT_FALSE(config.placement.hot_rows.has_value());
+}
+
+TEST(Config, PresetsSetSelectionAndPlacementOnly) {
+  struct Expected {
+    const char* name;
+    SelectionKind kind;
+    RowPlacement rows;
+  };
+  for (const auto& [name, kind, rows] :
+       {Expected{"fasa-m", SelectionKind::kFasa, RowPlacement::kHost},
+        Expected{"fasa-c", SelectionKind::kFasa, RowPlacement::kDevice},
+        Expected{"full", SelectionKind::kFull, RowPlacement::kDevice}}) {
+    Config config;
+    config.preset = name;
+    config.apply_preset();
+    EXPECT_EQ(config.selection.kind, kind) << name;
+    EXPECT_EQ(config.placement.rows, rows) << name;
+  }
+  Config config;
+  config.preset = "fasa-x";
+  EXPECT_EQ(message_of([&] { config.apply_preset(); }),
+            "preset = \"fasa-x\": allowed: fasa-m, fasa-c, full");
+}
+
+TEST(Config, SlicePresetsAndWhatOverridesThem) {
+  Config config;
+  EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt2);
+  EXPECT_EQ(config.effective_tip_chunks(64), 64);
+  config.selection.slice = SlicePreset::kPaper;
+  EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kBF16);
+  EXPECT_EQ(config.effective_tip_chunks(64), 16);
+  EXPECT_EQ(config.effective_tip_chunks(3), 1);  // never none
+  config.selection.slice = SlicePreset::kLean;
+  EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt2);
+  EXPECT_EQ(config.effective_tip_chunks(64), 32);
+  EXPECT_EQ(config.effective_tip_chunks(1), 1);
+  config.selection.slice_dtype = SliceDType::kInt8;
+  config.selection.tip_chunks = 5;
+  EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt8);
+  EXPECT_EQ(config.effective_tip_chunks(64), 5);
+}
+
+TEST(Config, FacTokensBelowTheResidentsPlusOneIsAnError) {
+  Config config;
+  config.selection.fac_tokens = {{.tokens = 21, .share = 0}};
+  config.validate();
+  config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
+  EXPECT_EQ(message_of([&] { config.validate(); }),
+            "selection.fac_tokens = 20: allowed: at least sinks + recent + 1 = 4 + 16 + 1 = 21; "
+            "lower sinks or recent, or raise fac_tokens");
+  config.selection.recent = 1;
+  config.validate();
+  config.selection.fac_tokens = {{.tokens = 256, .share = 0}, {.tokens = 5, .share = 0}};
+  EXPECT_NE(message_of([&] { config.validate(); }), "");  // every layer's is checked
+  config.selection.fac_tokens = {{.tokens = 0, .share = 0.001}};
+  config.validate();  // a share is raised to the residents plus one in each step
+}
+
+TEST(Config, RangesAreChecked) {
+  const auto rejects = [](const std::string& key, const std::function<void(Config&)>& change) {
+    Config config;
+    change(config);
+    const std::string message = message_of([&] { config.validate(); });
+    EXPECT_EQ(message.rfind(key + " = ", 0), 0u) << key << " gave: " << message;
+  };
+  rejects("device.threads", [](Config& c) { c.device.threads = -1; });
+  rejects("device.threads", [](Config& c) { c.device.threads = 1025; });
+  rejects("device.numa", [](Config& c) { c.device.numa = "near"; });
+  rejects("device.numa", [](Config& c) { c.device.numa = "-1"; });
+  rejects("device.numa", [](Config& c) { c.device.numa = "1x"; });
+  rejects("selection.sinks", [](Config& c) { c.selection.sinks = -1; });
+  rejects("selection.recent", [](Config& c) { c.selection.recent = 0; });
+  rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens.clear(); });
+  rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens = {{0, 1.5}}; });
+  rejects("selection.tip_chunks", [](Config& c) { c.selection.tip_chunks = 0; });
+  rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
+  rejects("placement.hot_rows", [](Config& c) { c.placement.hot_rows = -1; });
+  rejects("prefetch.streams", [](Config& c) { c.prefetch.streams = 0; });
+  rejects("link.bandwidth", [](Config& c) { c.link.bandwidth = 0; });
+  rejects("link.latency", [](Config& c) { c.link.latency = -1; });
+}
+
+TEST(Config, WhatTheModelDoesNotHaveIsAnError) {
+  const Geometry geometry = geometry_of(3, 64);
+  Config config;
+  config.validate_for(geometry);
+  config.selection.tip_chunks = 32;
+  config.validate_for(geometry);
+  config.selection.tip_chunks = 33;
+  EXPECT_EQ(message_of([&] { config.validate_for(geometry); }),
+            "selection.tip_chunks = 33: allowed: 1 to 32, the frequency chunks of this model's "
+            "heads");
+  config = Config{};
+  config.selection.dense_layers = {2};
+  config.validate_for(geometry);
+  config.selection.dense_layers = {3};
+  EXPECT_EQ(message_of([&] { config.validate_for(geometry); }),
+            "selection.dense_layers = 3: allowed: layers of this model, 0 to 2");
+  config = Config{};
+  config.selection.fac_tokens.assign(3, {.tokens = 256, .share = 0});
+  config.validate_for(geometry);
+  config.selection.fac_tokens.assign(2, {.tokens = 256, .share = 0});
+  EXPECT_NE(message_of([&] { config.validate_for(geometry); }), "");
+}
+
+TEST(Config, DeviceOptionsCarryEverything) {
+  Config config;
+  config.device = {.name = "emulated", .threads = 3, .numa = "1"};
+  config.memory = {.device_memory = 10, .host_memory = 20, .pinned_memory = 30};
+  config.link = {.bandwidth = 1e9, .latency = 2e-6};
+  const DeviceOptions options = config.device_options();
+  EXPECT_EQ(options.name, "emulated");
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_EQ(options.numa.kind, NumaPolicy::Kind::kNode);
+  EXPECT_EQ(options.numa.node, 1);
+  EXPECT_EQ(options.device_memory, 10u);
+  EXPECT_EQ(options.host_memory, 20u);
+  EXPECT_EQ(options.pinned_memory, 30u);
+  EXPECT_EQ(options.link_bandwidth, 1e9);
+  EXPECT_EQ(options.link_latency, 2e-6);
+  config.device.numa = "interleave";
+  EXPECT_EQ(config.device_options().numa.kind, NumaPolicy::Kind::kInterleave);
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,215 @@
+// The invariants that design.md promises, bit for bit: what is attended to, and in which order it
+// is summed, depends on the tokens alone.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "runtime/base/error.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr int kPrompt = 333;
+constexpr int kSteps = 9;
+
+using Outputs = std::vector<std::vector<float>>;
+
+Outputs generate(const RunSetup& setup, int chunk = kPrompt) {
+  RuntimeRun run(setup);
+  const SequenceId id = run.runtime().create();
+  Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
+  for (auto& step : run.decode(id, 1, kSteps)) outputs.push_back(std::move(step));
+  return outputs;
+}
+
+void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(same_bits(a[i], b[i])) << what << ": differs at token " << i;
+  }
+}
+
+TEST(Exactness, DeviceAndPlacement) {
+  for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kInt8, SliceDType::kBF16}) {
+    const Outputs base = generate({.slice = slice});
+    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+      expect_same(base, generate({.device = "emulated", .rows = rows, .slice = slice}),
+                  std::string(slice_dtype_name(slice)) + " emulated");
+    }
+  }
+}
+
+TEST(Exactness, HotRowsStreamsThreads) {
+  const Outputs base = generate({});
+  for (const int hot_rows : {0, 1, 20, 40, 64, 1000}) {
+    expect_same(base, generate({.device = "emulated", .hot_rows = hot_rows}),
+                "hot rows " + std::to_string(hot_rows));
+  }
+  for (const int streams : {1, 4}) {
+    expect_same(base, generate({.device = "emulated", .hot_rows = 33, .streams = streams}),
+                "streams " + std::to_string(streams));
+  }
+  expect_same(base, generate({.threads = 1}), "one thread on the cpu");
+  expect_same(base, generate({.device = "emulated", .threads = 1}), "one thread, emulated");
+}
+
+TEST(Exactness, PrefillChunks) {
+  for (const char* device : {"cpu", "emulated"}) {
+    const Outputs base = generate({.device = device});
+    for (const int chunk : {1, 7, 64, 100, 257}) {
+      expect_same(base, generate({.device = device}, chunk),
+                  std::string(device) + " chunk " + std::to_string(chunk));
+    }
+  }
+}
+
+TEST(Exactness, EverythingSelectedIsFull) {
+  for (const char* device : {"cpu", "emulated"}) {
+    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+      const Outputs full = generate({.device = device, .rows = rows, .kind = SelectionKind::kFull});
+      for (const int hot_rows : {0, 100, 1000}) {
+        const Outputs fasa =
+            generate({.device = device, .rows = rows, .hot_rows = hot_rows, .fac_tokens = 10000});
+        expect_same(full, fasa, std::string(device) + " hot rows " + std::to_string(hot_rows));
+      }
+    }
+  }
+}
+
+TEST(Exactness, SelectionChangesTheResult) {  // or the tests above would prove nothing
+  const Outputs fasa = generate({});
+  const Outputs full = generate({.kind = SelectionKind::kFull});
+  EXPECT_FALSE(same_bits(fasa.back(), full.back()));
+  EXPECT_TRUE(same_bits(fasa[100], full[100]));  // prefill is exact in both
+}
+
+TEST(Exactness, DenseLayersAndWindows) {
+  Geometry geometry = small_geometry();
+  geometry.windows = {0, 90, 37};
+  const auto run_one = [&](const RunSetup& setup, int chunk) {
+    RuntimeRun run(setup, geometry);
+    const SequenceId id = run.runtime().create();
+    Outputs outputs = run.prefill(id, 5, 200, chunk);
+    for (auto& step : run.decode(id, 5, 70)) outputs.push_back(std::move(step));
+    return outputs;
+  };
+  const Outputs base = run_one({.dense_layers = {1}}, 200);
+  for (const int chunk : {33, 64}) {
+    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+      expect_same(base, run_one({.device = "emulated", .rows = rows, .dense_layers = {1}}, chunk),
+                  "chunk " + std::to_string(chunk));
+    }
+  }
+}
+
+TEST(Exactness, SixteenSequencesTogether) {
+  const auto length_of = [](int i) { return 20 + 37 * i; };
+  for (const RunSetup& setup :
+       {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 50, .streams = 4}}) {
+    std::vector<Outputs> alone;
+    for (int i = 0; i < 16; ++i) {
+      RuntimeRun run(setup);
+      const SequenceId id = run.runtime().create();
+      run.prefill(id, static_cast<uint64_t>(i), length_of(i), 128);
+      alone.push_back(run.decode(id, static_cast<uint64_t>(i), 3));
+    }
+    RuntimeRun run(setup);
+    std::vector<SequenceId> ids;
+    std::vector<Part> prompts;
+    for (int i = 0; i < 16; ++i) {
+      ids.push_back(run.runtime().create());
+      prompts.push_back(
+          {ids.back(), static_cast<uint64_t>(i), 0, length_of(i), StepMode::kPrefill});
+    }
+    run.tape().step(prompts);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<Part> parts;
+      for (size_t i = 0; i < 16; ++i) {
+        parts.push_back({ids[i], i, run.runtime().length(ids[i]), 1, StepMode::kDecode});
+      }
+      Outputs outputs;
+      run.append_split(run.tape().step(parts), 16, outputs);
+      for (size_t i = 0; i < 16; ++i) {
+        ASSERT_TRUE(same_bits(outputs[i], alone[i][static_cast<size_t>(step)]))
+            << setup.device << " sequence " << i << " step " << step;
+      }
+    }
+  }
+}
+
+TEST(Exactness, PrefillAndDecodeInOneStep) {
+  for (const char* device : {"cpu", "emulated"}) {
+    const RunSetup setup{.device = device};
+    RuntimeRun alone(setup);
+    const SequenceId a = alone.runtime().create();
+    alone.prefill(a, 1, 130, 130);
+    const Outputs decoded = alone.decode(a, 1, 1);
+    const SequenceId b = alone.runtime().create();
+    const Outputs filled = alone.prefill(b, 2, 70, 70);
+
+    RuntimeRun run(setup);
+    const SequenceId c = run.runtime().create();
+    run.prefill(c, 1, 130, 130);
+    const SequenceId d = run.runtime().create();
+    const Part parts[] = {{d, 2, 0, 70, StepMode::kPrefill}, {c, 1, 130, 1, StepMode::kDecode}};
+    Outputs outputs;
+    run.append_split(run.tape().step(parts), 71, outputs);
+    ASSERT_TRUE(same_bits(outputs[70], decoded[0])) << device;
+    for (size_t i = 0; i < 70; ++i) ASSERT_TRUE(same_bits(outputs[i], filled[i])) << device << i;
+  }
+}
+
+// Forks, truncations, aborts and frees at random: every sequence gives what a fresh one gives.
+TEST(Exactness, RandomSchedules) {
+  for (const RunSetup& setup :
+       {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
+        RunSetup{
+            .device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16}}) {
+    RuntimeRun run(setup);
+    RuntimeRun fresh(setup);
+    std::mt19937 random(7);
+    const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    std::vector<SequenceId> live;
+    for (int round = 0; round < 60; ++round) {
+      const int what = live.empty() ? 0 : pick(7);
+      if (what == 0 && live.size() < 6) {
+        live.push_back(run.runtime().create());
+        run.prefill(live.back(), 3, 1 + pick(200), 1 + pick(150));
+      } else if (live.empty()) {
+        continue;
+      } else {
+        const auto at = static_cast<size_t>(pick(static_cast<int>(live.size())));
+        const SequenceId id = live[at];
+        const auto length = run.runtime().length(id);
+        if (what == 1 && live.size() < 6) {
+          live.push_back(run.runtime().fork(id, pick(static_cast<int>(length) + 1)));
+        } else if (what == 2) {
+          run.runtime().truncate(id, pick(static_cast<int>(length) + 1));
+        } else if (what == 3) {
+          run.runtime().free(id);
+          live.erase(live.begin() + static_cast<int64_t>(at));
+        } else if (what == 4) {
+          const Part part{id, 99, length, 1 + pick(80), StepMode::kPrefill};
+          run.tape().begin({&part, 1});
+          if (pick(2) == 0) run.tape().layers({&part, 1});
+          run.runtime().abort_step();
+          EXPECT_EQ(run.runtime().length(id), length);
+        } else {
+          if (length == 0 || pick(2) == 0) run.prefill(id, 3, 1 + pick(90), 64);
+          const Outputs got = run.decode(id, 3, 1 + pick(3));
+          const auto from = run.runtime().length(id) - static_cast<int64_t>(got.size());
+          const SequenceId twin = fresh.runtime().create();
+          fresh.prefill(twin, 3, from, 512);
+          expect_same(fresh.decode(twin, 3, static_cast<int>(got.size())), got,
+                      setup.device + " round " + std::to_string(round));
+          fresh.runtime().free(twin);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa::testing

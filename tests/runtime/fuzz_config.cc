@@ -1,0 +1,19 @@
+// A libFuzzer target of the config file's reader: with clang, -fsanitize=fuzzer and this file.
+// config_fuzz_test.cc runs it over the seed corpus and over mutations of it.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/config_load.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const std::string_view text(reinterpret_cast<const char*>(data), size);
+    const fasa::Config config = fasa::parse_config(text, "fuzz.toml");
+    config.validate();
+    fasa::config_to_json(config);
+  } catch (const fasa::UsageError&) {
+    // The only error that a config file may give.
+  }
+  return 0;
+}

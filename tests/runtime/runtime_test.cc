@@ -1,0 +1,166 @@
+// The runtime's promises beside exactness: budgets, misuse, counters, memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename E, typename F>
+std::string message_of(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(Runtime, MisuseIsNamed) {
+  RuntimeRun run(RunSetup{});
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  const auto begin = [&](SequenceId sequence, int tokens, StepMode mode) {
+    const StepSequence part{sequence, tokens, mode};
+    runtime.begin_step({&part, 1});
+  };
+  EXPECT_THAT(message_of<UsageError>([&] { begin(SequenceId{77}, 1, StepMode::kDecode); }),
+              HasSubstr("sequence 77"));
+  EXPECT_THAT(message_of<UsageError>([&] { begin(id, 2, StepMode::kDecode); }), HasSubstr("2 new"));
+  EXPECT_THAT(message_of<UsageError>([&] { begin(id, 0, StepMode::kPrefill); }),
+              HasSubstr("0 new"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.end_step(); }), HasSubstr("outside a step"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.fork(id, 1); }), HasSubstr("length, 0"));
+  const StepSequence twice[] = {{id, 1, StepMode::kPrefill}, {id, 1, StepMode::kPrefill}};
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.begin_step(twice); }), HasSubstr("twice"));
+
+  begin(id, 3, StepMode::kPrefill);
+  EXPECT_THAT(message_of<UsageError>([&] { begin(id, 1, StepMode::kDecode); }),
+              HasSubstr("inside a step"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.free(id); }), HasSubstr("inside a step"));
+  std::vector<float> data(1000);
+  const auto view = ConstTensorView::dense(data.data(), DType::kF32, 3, 2, 20);
+  const auto wrong = ConstTensorView::dense(data.data(), DType::kF32, 2, 2, 20);
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.append(0, wrong, view, {}); }),
+              HasSubstr("k is [2, 2, 20]; expected [3, 2, 20]"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.append(1, view, view, {}); }),
+              HasSubstr("layer 0 of 3 is next"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.end_step(); }), HasSubstr("0 appended"));
+  runtime.abort_step();
+  runtime.free(id);
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.length(id); }), HasSubstr("was freed"));
+}
+
+// At every limit either the call goes through, or it throws and the sequence goes on as before.
+TEST(Runtime, BudgetsLeaveTheSequenceUsable) {
+  RuntimeRun roomy(RunSetup{.device = "emulated"});
+  const SequenceId twin = roomy.runtime().create();
+  roomy.prefill(twin, 1, 100, 100);
+  const auto expected = roomy.decode(twin, 1, 1);
+  int refused = 0;
+  for (uint64_t limit = 40000; limit < 400000; limit += 9000) {
+    RuntimeRun run(RunSetup{.device = "emulated", .device_memory = limit, .host_memory = 1 << 20});
+    Runtime& runtime = run.runtime();
+    const SequenceId id = runtime.create();
+    try {
+      run.prefill(id, 1, 100, 50);
+    } catch (const BudgetError& error) {
+      EXPECT_EQ(error.limit(), "device_memory");
+      ++refused;
+      continue;
+    }
+    ASSERT_EQ(runtime.length(id), 100);
+    const uint64_t before = runtime.memory().device_total();
+    const StepSequence huge{id, 40000, StepMode::kPrefill};
+    EXPECT_THROW(runtime.begin_step({&huge, 1}), BudgetError);
+    EXPECT_LE(runtime.memory().device_total(), before);
+    EXPECT_EQ(runtime.length(id), 100);
+    try {
+      const auto got = run.decode(id, 1, 1);
+      EXPECT_TRUE(same_bits(got[0], expected[0]));
+    } catch (const BudgetError&) {
+      ++refused;
+    }
+    EXPECT_LE(run.device().memory(MemorySpace::kDevice).peak_bytes, limit);
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(Runtime, ReserveMakesLaterStepsSafe) {
+  RuntimeRun run(RunSetup{.device = "emulated"});
+  const SequenceId id = run.runtime().create();
+  run.runtime().reserve(id, 500, 128);
+  const uint64_t device = run.runtime().memory().device_total();
+  const uint64_t host = run.runtime().memory().host_rows;
+  run.prefill(id, 1, 450, 128);
+  EXPECT_EQ(run.runtime().memory().device_total(), device);
+  run.decode(id, 1, 50);
+  EXPECT_LE(run.runtime().memory().device_total(), device);  // the prefill's part went
+  EXPECT_EQ(run.runtime().memory().host_rows, host);
+  EXPECT_EQ(run.runtime().length(id), 500);
+}
+
+TEST(Runtime, FreeingGivesEverythingBack) {
+  RuntimeRun run(RunSetup{.device = "emulated"});
+  Runtime& runtime = run.runtime();
+  const uint64_t empty = runtime.memory().device_total();
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(runtime.create());
+  for (const SequenceId id : ids) run.prefill(id, 1, 150, 150);
+  ids.push_back(runtime.fork(ids[0], 100));
+  run.decode(ids[3], 1, 2);
+  for (const SequenceId id : ids) runtime.free(id);
+  EXPECT_EQ(runtime.memory().host_rows, 0u);
+  EXPECT_EQ(runtime.memory().device_slices, 0u);
+  EXPECT_EQ(runtime.memory().device_hot_rows, 0u);
+  EXPECT_GE(runtime.memory().device_total(), empty);  // scratch stays
+}
+
+TEST(Runtime, CountersAddUp) {
+  for (const int hot_rows : {0, 30, 200}) {
+    RuntimeRun run(RunSetup{.device = "emulated", .hot_rows = hot_rows});
+    const SequenceId id = run.runtime().create();
+    run.prefill(id, 1, 300, 300);
+    run.runtime().reset_metrics();
+    run.decode(id, 1, 5);
+    const FetchMetrics metrics = run.runtime().metrics();
+    EXPECT_EQ(metrics.decode_steps, 5u);
+    // 48 tokens a step, 3 layers, 2 KV heads; 3 sinks and 5 recent of them resident.
+    EXPECT_EQ(metrics.rows.resident, 5u * 6 * 8);
+    EXPECT_EQ(metrics.rows.resident + metrics.rows.hits + metrics.rows.misses, 5u * 6 * 48);
+    EXPECT_EQ(metrics.fetched_bytes, metrics.rows.misses * 64);
+    if (hot_rows == 0) {
+      EXPECT_EQ(metrics.rows.hits, 0u);
+    }
+    if (hot_rows == 200) {
+      EXPECT_GT(metrics.rows.hits, 0u);
+    }
+  }
+  RuntimeRun run(RunSetup{.device = "emulated", .rows = RowPlacement::kDevice});
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, 300, 300);
+  run.decode(id, 1, 5);
+  EXPECT_EQ(run.runtime().metrics().rows.misses, 0u);
+}
+
+// Every append-only token is stored once and never moves.
+TEST(Runtime, AppendOnlySteps) {
+  RuntimeRun run(RunSetup{});
+  RuntimeRun attended(RunSetup{});
+  const SequenceId id = run.runtime().create();
+  const SequenceId twin = attended.runtime().create();
+  attended.prefill(twin, 4, 200, 64);
+  const Part part{id, 4, 0, 200, StepMode::kPrefill};
+  run.tape().begin({&part, 1});
+  run.tape().append_only({&part, 1});
+  run.runtime().end_step();
+  EXPECT_TRUE(same_bits(run.decode(id, 4, 1)[0], attended.decode(twin, 4, 1)[0]));
+}
+
+}  // namespace
+}  // namespace fasa::testing

@@ -1,0 +1,136 @@
+// A runtime over a small geometry, opened in many ways.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "offload/open_device.h"
+#include "runtime/fasa.hpp"
+#include "tests/support/faulty_device.h"
+#include "tests/support/tape.h"
+
+namespace fasa::testing {
+
+struct RunSetup {
+  std::string device = "cpu";
+  int threads = 2;
+  RowPlacement rows = RowPlacement::kHost;
+  int hot_rows = 64;
+  int streams = 2;
+  int64_t fac_tokens = 48;
+  SliceDType slice = SliceDType::kInt2;
+  int tip_chunks = 0;  // 0 = all
+  SelectionKind kind = SelectionKind::kFasa;
+  DType row_dtype = DType::kBF16;
+  std::vector<int> dense_layers = {};
+  std::optional<uint64_t> device_memory = std::nullopt;
+  std::optional<uint64_t> host_memory = std::nullopt;
+};
+
+inline Geometry small_geometry() {
+  return {.layers = 3,
+          .kv_heads = 2,
+          .query_heads = 6,
+          .key_dim = 20,
+          .value_dim = 12,
+          .rotary_dims = 20,
+          .rotary_layout = RotaryLayout::kHalf,
+          .scale = 0.25f,
+          .windows = {}};
+}
+
+class RuntimeRun {
+ public:
+  explicit RuntimeRun(const RunSetup& setup, const Geometry& geometry = small_geometry())
+      : inner_(open(setup)),
+        device_(std::make_unique<FaultyDevice>(*inner_)),
+        runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry)),
+        tape_(*device_, runtime_, DType::kF32) {}
+
+  Runtime& runtime() { return runtime_; }
+  FaultyDevice& device() { return *device_; }
+  Tape& tape() { return tape_; }
+
+  // Prefills `tokens` tokens in chunks; the outputs by position, [token][layer][...].
+  std::vector<std::vector<float>> prefill(SequenceId id, uint64_t seed, int64_t tokens, int chunk) {
+    std::vector<std::vector<float>> outputs;
+    while (tokens > 0) {
+      const int now = static_cast<int>(std::min<int64_t>(tokens, chunk));
+      const Part part{id, seed, runtime_.length(id), now, StepMode::kPrefill};
+      append_split(tape_.step({&part, 1}), now, outputs);
+      tokens -= now;
+    }
+    return outputs;
+  }
+
+  std::vector<std::vector<float>> decode(SequenceId id, uint64_t seed, int steps) {
+    std::vector<std::vector<float>> outputs;
+    for (int i = 0; i < steps; ++i) {
+      const Part part{id, seed, runtime_.length(id), 1, StepMode::kDecode};
+      outputs.push_back(tape_.step({&part, 1}));
+    }
+    return outputs;
+  }
+
+  // The outputs of a step of `tokens` tokens, one vector per token.
+  void append_split(const std::vector<float>& all, int tokens,
+                    std::vector<std::vector<float>>& outputs) const {
+    const Geometry& g = runtime_.geometry();
+    const auto width = static_cast<size_t>(g.query_heads * g.value_dim);
+    for (int t = 0; t < tokens; ++t) {
+      std::vector<float> one;
+      for (int layer = 0; layer < g.layers; ++layer) {
+        const size_t at =
+            (static_cast<size_t>(layer) * static_cast<size_t>(tokens) + static_cast<size_t>(t)) *
+            width;
+        one.insert(one.end(), all.begin() + static_cast<int64_t>(at),
+                   all.begin() + static_cast<int64_t>(at + width));
+      }
+      outputs.push_back(std::move(one));
+    }
+  }
+
+ private:
+  static std::unique_ptr<Device> open(const RunSetup& setup) {
+    DeviceOptions options;
+    options.name = setup.device;
+    options.threads = setup.threads;
+    options.device_memory = setup.device_memory;
+    options.host_memory = setup.host_memory;
+    return open_device(options);
+  }
+  static Config config(const RunSetup& setup) {
+    Config config;
+    config.selection.kind = setup.kind;
+    config.selection.slice_dtype = setup.slice;
+    if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
+    config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
+    config.selection.sinks = 3;
+    config.selection.recent = 5;
+    config.selection.dense_layers = setup.dense_layers;
+    config.placement.rows = setup.rows;
+    config.placement.hot_rows = setup.hot_rows;
+    config.prefetch.streams = setup.streams;
+    return config;
+  }
+  static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
+    const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
+    std::vector<int16_t> dims;
+    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      for (int i = 0; i < chunks; ++i) {
+        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
+        dims.push_back(static_cast<int16_t>(pair.first));
+        dims.push_back(static_cast<int16_t>(pair.second));
+      }
+    }
+    return dims;
+  }
+
+  std::unique_ptr<Device> inner_;
+  std::unique_ptr<FaultyDevice> device_;  // fails when told to
+  Runtime runtime_;
+  Tape tape_;
+};
+
+}  // namespace fasa::testing

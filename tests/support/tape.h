@@ -1,0 +1,125 @@
+// Attention inputs without a model: q, k, v of any (sequence seed, layer, position), always the
+// same bits, so that runs of different shapes can be compared.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/fasa.hpp"
+
+namespace fasa::testing {
+
+// Splitmix64, turned into a float in [-1, 1).
+inline float noise(uint64_t seed) {
+  uint64_t z = seed + 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  z ^= z >> 31;
+  return static_cast<float>(static_cast<int64_t>(z >> 40) - (1 << 23)) /
+         static_cast<float>(1 << 23);
+}
+
+// One sequence of a step.
+struct Part {
+  SequenceId sequence;
+  uint64_t seed;  // of its tokens
+  int64_t start;  // committed tokens
+  int tokens;
+  StepMode mode;
+};
+
+// Runs steps over a runtime and returns what attention gave, [layers][tokens][query_heads][dim].
+class Tape {
+ public:
+  Tape(Device& device, Runtime& runtime, DType dtype)
+      : device_(device),
+        runtime_(runtime),
+        dtype_(dtype),
+        stream_(device.create_stream(StreamPriority::kNormal, "test compute")) {}
+
+  std::vector<float> step(std::span<const Part> parts) {
+    begin(parts);
+    std::vector<float> out = layers(parts);
+    runtime_.end_step();
+    return out;
+  }
+
+  void begin(std::span<const Part> parts) {
+    std::vector<StepSequence> step;
+    for (const Part& part : parts) step.push_back({part.sequence, part.tokens, part.mode});
+    runtime_.begin_step(step);
+  }
+
+  void append_only(std::span<const Part> parts) { layers(parts, false); }
+
+  std::vector<float> layers(std::span<const Part> parts, bool attend = true) {
+    const Geometry& g = runtime_.geometry();
+    int64_t tokens = 0;
+    for (const Part& part : parts) tokens += part.tokens;
+    std::vector<float> all;
+    for (int layer = 0; layer < g.layers; ++layer) {
+      Buffer k = tensor(parts, layer, 1, g.kv_heads, g.key_dim, tokens);
+      Buffer v = tensor(parts, layer, 2, g.kv_heads, g.value_dim, tokens);
+      Buffer q = tensor(parts, layer, 3, g.query_heads, g.key_dim, tokens);
+      const size_t bytes =
+          static_cast<size_t>(tokens * g.query_heads * g.value_dim) * sizeof(float);
+      Buffer out = device_.allocate(MemorySpace::kDevice, bytes, "test output");
+      runtime_.append(layer,
+                      ConstTensorView::dense(k.data(), dtype_, tokens, g.kv_heads, g.key_dim),
+                      ConstTensorView::dense(v.data(), dtype_, tokens, g.kv_heads, g.value_dim),
+                      stream_.view());
+      if (!attend) {
+        device_.synchronize(stream_.view());
+        continue;
+      }
+      runtime_.attend(
+          layer, ConstTensorView::dense(q.data(), dtype_, tokens, g.query_heads, g.key_dim),
+          TensorView::dense(out.data(), DType::kF32, tokens, g.query_heads, g.value_dim), nullptr,
+          stream_.view());
+      const size_t at = all.size();
+      all.resize(at + bytes / sizeof(float));
+      device_.copy(all.data() + at, out.data(), bytes, CopyKind::kDeviceToHost, stream_.view());
+      device_.synchronize(stream_.view());
+    }
+    return all;
+  }
+
+ private:
+  Buffer tensor(std::span<const Part> parts, int layer, int kind, int heads, int dim,
+                int64_t tokens) {
+    std::vector<std::byte> host(static_cast<size_t>(tokens * heads * dim * dtype_bytes(dtype_)));
+    int64_t at = 0;
+    for (const Part& part : parts) {
+      for (int64_t t = 0; t < part.tokens; ++t) {
+        const uint64_t place =
+            ((part.seed * 1000003 + static_cast<uint64_t>(part.start + t)) * 131 +
+             static_cast<uint64_t>(layer)) *
+                7 +
+            static_cast<uint64_t>(kind);
+        for (int i = 0; i < heads * dim; ++i) {
+          const float value = 2.0f * noise(place * 65537 + static_cast<uint64_t>(i));
+          store_element(dtype_, host.data(), at++, value);
+        }
+      }
+    }
+    Buffer buffer = device_.allocate(MemorySpace::kDevice, host.size(), "test input");
+    device_.copy(buffer.data(), host.data(), host.size(), CopyKind::kHostToDevice, stream_.view());
+    device_.synchronize(stream_.view());
+    return buffer;
+  }
+
+  Device& device_;
+  Runtime& runtime_;
+  DType dtype_;
+  Stream stream_;
+};
+
+// Bit for bit.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace fasa::testing

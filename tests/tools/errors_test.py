@@ -1,0 +1,180 @@
+"""What bad input gets: the exit code, the place, what is allowed; standard output stays empty."""
+import json
+import struct
+import subprocess
+
+from support import FASA, MODEL, CommandTest, main
+
+
+class UsageErrors(CommandTest):
+    def generate_fails(self, code, parts, *arguments, **options):
+        return self.assert_fails(code, parts, "generate", "--model", MODEL, *arguments, **options)
+
+    def test_unknown_names_suggest_the_nearest(self):
+        self.assert_fails(2, ["unknown command generat (nearest: generate)"], "generat")
+        self.assert_fails(2, [])
+        self.generate_fails(2, ["unknown argument --fac-token (nearest: --fac-tokens)"],
+                            "--prompt", "x", "--fac-token", "128")
+        self.generate_fails(2, ["unknown argument stray"], "--prompt", "x", "stray")
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], ["generate", "--help"], ["--version"]):
+            done = self.assert_done(*arguments)
+            self.assertIn(b"fasa", done.stdout.lower())
+        text = self.assert_done("generate", "--help").stdout.decode()
+        for flag in ("--fac-tokens", "--device-memory", "--slice-dtype", "--max-tokens", "--json"):
+            self.assertIn(flag, text)
+
+    def test_the_prompt(self):
+        self.generate_fails(2, ["0 prompts", "--prompt-file"])
+        self.generate_fails(2, ["2 prompts"], "--prompt", "x", "--prompt-file", "y")
+        self.generate_fails(2, ["the prompt is empty"], "--prompt", "")
+        empty = self.write("empty.txt", "")
+        self.generate_fails(2, ["empty.txt", "empty"], "--prompt-file", empty)
+        self.generate_fails(3, ["/nonexistent", "cannot be read"], "--prompt-file", "/nonexistent")
+        self.generate_fails(3, ["cannot be read"], "--prompt-file", self.folder)
+
+    def test_token_ids(self):
+        def ids(text):
+            return self.write("ids.txt", text)
+        self.generate_fails(3, ["ids.txt", "token 1", "256", "0 to 255"], "--prompt-ids",
+                            ids("[1, 256]"))
+        self.generate_fails(3, ["token 0", "-1"], "--prompt-ids", ids("-1 5"))
+        self.generate_fails(3, ["token 2", "abc", "integers"], "--prompt-ids", ids("1,2,abc"))
+        self.generate_fails(3, ["token 0", "1.5"], "--prompt-ids", ids("[1.5]"))
+        self.generate_fails(3, ["not JSON"], "--prompt-ids", ids("[1, 2"))
+        self.generate_fails(3, ["99999999999999999999"], "--prompt-ids",
+                            ids("99999999999999999999"))
+        self.generate_fails(2, ["empty"], "--prompt-ids", ids("[]"))
+        self.generate_fails(2, ["empty"], "--prompt-ids", ids(" \n"))
+
+    def test_positions(self):
+        long_prompt = self.write("long.txt", "x" * 8193)
+        self.generate_fails(2, ["8192", "--allow-long"], "--prompt-file", long_prompt,
+                            "--max-tokens", 1)
+        self.generate_fails(2, ["8192"], "--prompt", "x", "--max-tokens", 8192)
+        done = self.assert_done("generate", "--model", MODEL, "--prompt", "x", "--max-tokens", 2,
+                                "--allow-long")
+        self.assertNotIn(b"warning", done.stderr)
+
+    def test_values_of_flags(self):
+        for flag, value in (("--max-tokens", "-1"), ("--max-tokens", "many"), ("--top-p", "0"),
+                            ("--top-p", "1.5"), ("--temperature", "-1"), ("--top-k", "-1"),
+                            ("--prefill-chunk", "0"), ("--dtype", "f64"), ("--dtype", "f16"),
+                            ("--device", "cuda:7"), ("--device", "gpu"), ("--threads", "-1"),
+                            ("--fac-tokens", "-1"), ("--fac-tokens", "20"), ("--fac-tokens", "1.5"),
+                            ("--hot-rows", "-1"), ("--tip-chunks", "33"), ("--tip-chunks", "0"),
+                            ("--slice", "thin"), ("--slice-dtype", "int3"), ("--preset", "fast"),
+                            ("--device-memory", "6 Gigs"), ("--row-dtype", "int8"),
+                            ("--dense-layers", "4"),
+                            ("--numa", "77"), ("--streams", "0"), ("--bandwidth", "fast")):
+            with self.subTest(flag=flag, value=value):
+                message = self.generate_fails(2, [], "--prompt", "x", f"{flag}={value}")
+                self.assertIn(value, message)
+
+    def test_lists_with_one_entry_per_layer(self):
+        self.generate_fails(2, ["selection.fac_tokens", "array of 2", "(4)"], "--prompt", "x",
+                            "--fac-tokens", "100,200")
+
+    def test_variables(self):
+        self.generate_fails(2, ["FASA_FAC_TOKENS", "-1", "allowed"], "--prompt", "x",
+                            environment={"FASA_FAC_TOKENS": "-1"})
+        self.generate_fails(2, ["FASA_TARGET", "avx1024"], "--prompt", "x",
+                            environment={"FASA_TARGET": "avx1024"})
+
+    def test_config_files(self):
+        for text, parts in (
+                ("[selection]\nfac_tokens = -1\n", ["c.toml:2: selection.fac_tokens = -1: allowed"]),
+                ("[memory]\ndevice_memory = \"6 Gigs\"\n", ["c.toml:2", "6 Gigs", "6GiB"]),
+                ("\n[selection]\nfac_token = 3\n", ["c.toml:3", "fac_token", "nearest: fac_tokens"]),
+                ("[prefetch]\ndepth = 99\n", ["c.toml:2", "depth"]),
+                ("[device]\nthreads = \"two\"\n", ["c.toml:2", "\"two\"", "0 to 1024"]),
+                ("preset = [", ["c.toml:1", "not TOML"])):
+            with self.subTest(text=text):
+                self.generate_fails(2, parts, "--prompt", "x", "--config",
+                                    self.write("c.toml", text))
+        self.generate_fails(2, ["cannot be read"], "--prompt", "x", "--config", "/nonexistent.toml")
+
+    def test_a_closed_output_is_no_success(self):
+        with open("/dev/full", "wb") as full:
+            code = subprocess.run([FASA, "config"], stdout=full, stderr=subprocess.DEVNULL,
+                                  check=False).returncode
+        self.assertNotEqual(code, 0)
+
+
+class BudgetErrors(CommandTest):
+    def test_a_device_budget_that_does_not_suffice_says_what_is_needed(self):
+        for size in ("1MB", "13MB"):  # less than the weights, less than the rest
+            self.assert_fails(4, ["device_memory", "MiB"], "generate", "--model", MODEL, "--prompt",
+                              "x" * 4000, "--device", "emulated", "--device-memory", size)
+
+    def test_a_host_budget_that_does_not_suffice(self):
+        self.assert_fails(4, ["host_memory"], "generate", "--model", MODEL, "--prompt", "x" * 4000,
+                          "--device", "emulated", "--host-memory", "1MB")
+
+
+class ModelErrors(CommandTest):
+    def model_fails(self, parts, folder, *arguments):
+        return self.assert_fails(3, parts, "generate", "--model", folder, "--prompt", "x",
+                                 "--max-tokens", 1, *arguments)
+
+    def test_folders(self):
+        self.model_fails(["/nonexistent"], "/nonexistent")
+        self.model_fails(["config.json"], self.folder)
+
+    def test_config_json(self):
+        config = json.loads((MODEL / "config.json").read_text())
+        for name, change, part in (("type", {"model_type": "mamba"}, "mamba"),
+                                   ("layers", {"num_hidden_layers": 5}, "model.layers.4"),
+                                   ("heads", {"num_key_value_heads": 3}, "num_"),
+                                   ("hidden", {"hidden_size": 512}, "")):
+            with self.subTest(name=name):
+                folder = self.copy_model(name)
+                self.replace(folder, "config.json", json.dumps(config | change))
+                self.model_fails([part], folder)
+        folder = self.copy_model("broken")
+        self.replace(folder, "config.json", "{")
+        self.model_fails(["config.json"], folder)
+
+    def test_safetensors(self):
+        whole = (MODEL / "model.safetensors").read_bytes()
+        header_size = struct.unpack("<Q", whole[:8])[0]
+        header = json.loads(whole[8:8 + header_size])
+
+        def with_header(changed):
+            text = json.dumps(changed).encode()
+            return struct.pack("<Q", len(text)) + text + whole[8 + header_size:]
+
+        name = next(n for n in header if n.endswith("k_proj.weight"))
+        beyond, shape, dtype = (json.loads(json.dumps(header)) for _ in range(3))
+        missing = {("other" if n == name else n): entry for n, entry in header.items()}
+        beyond[name]["data_offsets"][1] = 1 << 40
+        shape[name]["shape"] = [1, 1]
+        dtype[name]["dtype"] = "F99"
+        for what, content in (("truncated", whole[:len(whole) // 2]),
+                              ("empty", b""),
+                              ("header_2_60", struct.pack("<Q", 1 << 60) + whole[8:]),
+                              ("beyond", with_header(beyond)),
+                              ("shape", with_header(shape)),
+                              ("dtype", with_header(dtype)),
+                              ("missing", with_header(missing))):
+            with self.subTest(what=what):
+                folder = self.copy_model(what)
+                self.replace(folder, "model.safetensors", content)
+                message = self.model_fails([], folder)
+                if what in ("beyond", "shape", "dtype", "missing"):
+                    self.assertIn(name, message)
+                else:
+                    self.assertIn("model.safetensors", message)
+
+    def test_maps(self):
+        for what, content in (("nothing", ""), ("list", "[]"), ("schema", '{"schema": 99}'),
+                              ("cut", '{"schema": 1,')):
+            with self.subTest(what=what):
+                path = self.write("map.json", content)
+                self.model_fails(["map.json"], MODEL, "--slice", "paper", "--map", path)
+        self.model_fails(["/nonexistent"], MODEL, "--slice", "lean", "--map", "/nonexistent")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""End to end: the bundled model answers, the same over devices and settings; fields of the JSON."""
+import json
+import subprocess
+
+from support import FASA, MODEL, CommandTest, facts, main
+
+
+class Answers(CommandTest):
+    def ask(self, name, question, *flags, tokens=6):
+        text = facts(name)
+        prompt = self.write("prompt.txt", text["text"] + question["prompt_suffix"])
+        return self.generate_json("--prompt-file", prompt, "--max-tokens", tokens, *flags)
+
+    def check_answers(self, *flags):
+        questions = facts("1k")["questions"]
+        self.assertEqual(len(questions), 4)
+        for question in questions:
+            result = self.ask("1k", question, *flags)
+            self.assertEqual(result["text"], question["answer"] + ".")
+
+    def test_full(self):
+        self.check_answers("--preset", "full")
+
+    def test_fasa_m_on_the_emulated_device(self):
+        self.check_answers("--preset", "fasa-m", "--fac-tokens", 128, "--device", "emulated")
+
+    def test_the_text_is_the_same_wherever_it_runs(self):
+        question = facts("1k")["questions"][1]
+        expected = self.ask("1k", question, "--fac-tokens", 64, tokens=24)
+        for flags in (("--device", "cpu", "--threads", 1),
+                      ("--device", "emulated", "--hot-rows", 0),
+                      ("--device", "emulated", "--hot-rows", 40),
+                      ("--device", "emulated", "--hot-rows", 4096),
+                      ("--device", "emulated", "--streams", 1),
+                      ("--device", "emulated", "--streams", 4),
+                      ("--device", "emulated", "--preset", "fasa-c"),
+                      ("--device", "emulated", "--prefill-chunk", 100),
+                      ("--device", "emulated", "--bandwidth", "1GB/s", "--latency", "50us")):
+            with self.subTest(flags=flags):
+                result = self.ask("1k", question, "--fac-tokens", 64, *flags, tokens=24)
+                self.assertEqual(result["tokens"], expected["tokens"])
+
+    def test_all_tokens_selected_is_full(self):
+        question = facts("1k")["questions"][0]
+        full = self.ask("1k", question, "--preset", "full")
+        for tokens in ("1.0", "100000"):
+            self.assertEqual(self.ask("1k", question, "--fac-tokens", tokens)["tokens"],
+                             full["tokens"])
+
+    def test_a_missing_map_is_made_from_the_prompt(self):
+        folder = self.copy_model()
+        (folder / "fc_map.json").unlink(missing_ok=True)
+        prompt = self.write("prompt.txt", facts("1k")["text"])
+        done = self.assert_done("generate", "--model", folder, "--prompt-file", prompt, "--slice",
+                                "lean", "--max-tokens", 2, "--json")
+        self.assertIn("fc_map.json does not exist", done.stderr.decode())
+        result = json.loads(done.stdout)
+        self.assertGreater(result["map_seconds"], 0)
+        self.assertEqual(list(folder.glob("fc_map*")), [])
+
+
+class Output(CommandTest):
+    def test_json_has_every_field(self):
+        result = self.generate_json("--prompt", "x" * 300, "--max-tokens", 4, "--device",
+                                    "emulated", "--fac-tokens", 32, "--top-k", 3)
+        self.assertLessEqual(len(result["tokens"]), 4)
+        self.assertEqual(result["prefill"]["tokens"], 300)
+        self.assertEqual(result["clock"], "virtual")
+        for place, key in (("prefill", "seconds"), ("prefill", "wall_seconds"),
+                           ("decode", "seconds"), ("decode", "tokens"), ("decode", "tpot_ms"),
+                           ("decode", "wall_seconds"), ("memory", "device_kv_bytes"),
+                           ("memory", "device_peak_bytes"), ("memory", "host_kv_bytes"),
+                           ("memory", "full_kv_bytes"), ("fetch", "rows_per_step"),
+                           ("fetch", "bytes_per_step")):
+            self.assertGreater(result[place][key], 0, f"{place}.{key}")
+        self.assertLessEqual(result["fetch"]["hit_rate"], 1)
+        memory = result["memory"]
+        self.assertEqual(memory["full_kv_bytes"], 2 * 2 * 64 * 2 * 4 * memory["cache_tokens"])
+        self.assertGreaterEqual(memory["device_peak_bytes"], memory["device_kv_bytes"])
+        self.assertEqual(result["config"]["selection"]["fac_tokens"], 32)
+        self.assertEqual(result["config"]["device"]["name"], "emulated")
+        steps = result["decode"]["tokens"]
+        self.assertAlmostEqual(result["decode"]["tpot_ms"],
+                               result["decode"]["seconds"] * 1e3 / steps)
+
+    def test_the_cpu_device_keeps_one_tier_and_wall_time(self):
+        result = self.generate_json("--prompt", "In the beginning", "--max-tokens", 4, "--device",
+                                    "cpu")
+        self.assertEqual(result["clock"], "wall")
+        self.assertNotIn("wall_seconds", result["prefill"])
+        self.assertEqual(result["fetch"]["rows_per_step"], 0)
+        self.assertEqual(result["fetch"]["hit_rate"], 1)
+        self.assertEqual(result["memory"]["host_kv_bytes"], 0)
+
+    def test_plain_output_is_the_text_byte_for_byte(self):
+        arguments = ("--prompt", "And God said", "--max-tokens", 12)
+        plain = self.assert_done("generate", "--model", MODEL, *arguments)
+        result = self.generate_json(*arguments)
+        self.assertEqual(plain.stdout, bytes(result["tokens"]))  # id = byte
+        self.assertEqual(result["text"].encode(), plain.stdout)
+        self.assertFalse(result["text_lossy"])
+
+    def test_bytes_that_are_no_utf8_are_replaced_and_said_so(self):
+        # Half a letter: the model continues it, or not, but JSON stays readable.
+        result = self.generate_json("--prompt-ids", self.write("ids", "10 63 206"),
+                                    "--max-tokens", 1, "--temperature", 5, "--seed", 3)
+        bytes_of = bytes(result["tokens"])
+        try:
+            bytes_of.decode()
+            self.assertFalse(result["text_lossy"])
+        except UnicodeDecodeError:
+            self.assertTrue(result["text_lossy"])
+
+    def test_prompt_ids_equal_their_text(self):
+        text = "And the earth was without form"
+        by_text = self.generate_json("--prompt", text, "--max-tokens", 8)
+        for ids in (json.dumps(list(text.encode())), " ".join(map(str, text.encode()))):
+            by_ids = self.generate_json("--prompt-ids", self.write("ids", ids), "--max-tokens", 8)
+            self.assertEqual(by_ids["tokens"], by_text["tokens"])
+
+    def test_prompt_files_are_taken_byte_for_byte(self):
+        content = b"a\r\n\xff\x00b\n"
+        result = self.generate_json("--prompt-file", self.write("p", content), "--max-tokens", 1)
+        self.assertEqual(result["prefill"]["tokens"], len(content))
+
+    def test_sampling_depends_on_the_seed_alone(self):
+        def sample(seed):
+            return self.generate_json("--prompt", "And", "--max-tokens", 16, "--temperature", 1.5,
+                                      "--seed", seed)["tokens"]
+        self.assertEqual(sample(1), sample(1))
+        self.assertNotEqual(sample(1), sample(2))
+
+    def test_the_table_fits_100_columns(self):
+        done = self.assert_done("generate", "--model", MODEL, "--prompt", "And God", "--max-tokens",
+                                3, "--stats", "--device", "emulated")
+        lines = done.stdout.decode(errors="replace").splitlines()
+        self.assertTrue(any("KV bytes on the device" in line for line in lines))
+        self.assertLessEqual(max(map(len, lines)), 100)
+
+    def test_nothing_but_errors_on_standard_error_without_a_terminal(self):
+        done = self.assert_done("generate", "--model", MODEL, "--prompt", "And", "--max-tokens", 2)
+        self.assertEqual(done.stderr, b"")
+
+
+class Sources(CommandTest):
+    def effective(self, *arguments, **options):
+        return json.loads(self.assert_done("config", *arguments, **options).stdout)
+
+    def test_flags_win_over_variables_over_the_file(self):
+        file = self.write("c.toml", "preset = \"full\"\n[selection]\nsinks = 1\nrecent = 2\n")
+        config = self.effective("--config", file, "--recent", 9,
+                                environment={"FASA_RECENT": "5", "FASA_DEVICE": "emulated"})
+        self.assertEqual(config["preset"], "full")
+        self.assertEqual(config["selection"]["kind"], "full")
+        self.assertEqual(config["placement"]["rows"], "device")
+        self.assertEqual(config["selection"]["sinks"], 1)
+        self.assertEqual(config["selection"]["recent"], 9)
+        self.assertEqual(config["device"]["name"], "emulated")
+
+    def test_the_file_governs_a_generation(self):
+        file = self.write("c.toml", "[device]\nname = \"emulated\"\n[placement]\nhot_rows = 7\n")
+        result = self.generate_json("--prompt", "x", "--max-tokens", 1, "--config", file)
+        self.assertEqual(result["device"], "emulated")
+        self.assertEqual(result["config"]["placement"]["hot_rows"], 7)
+
+
+class Info(CommandTest):
+    def test_machine_and_model(self):
+        info = json.loads(self.assert_done("info", "--json", "--model", MODEL).stdout)
+        self.assertGreaterEqual(info["topology"]["cores"], 1)
+        self.assertGreaterEqual(len(info["topology"]["nodes"]), 1)
+        self.assertEqual(info["devices"], ["cpu", "emulated"])
+        self.assertIn("portable", info["targets"])
+        self.assertIn(info["target"], info["targets"])
+        model = info["model"]
+        self.assertEqual((model["layers"], model["kv_heads"], model["chunks"]), (4, 2, 32))
+        self.assertEqual(model["full_kv_bytes_per_token"], 2048)
+        cost = {(p["preset"], p["slice"]): p for p in model["presets"]}
+        default = cost["fasa-m", "default"]
+        self.assertEqual((default["tip_chunks"], default["slice_dtype"]), (32, "int2"))
+        self.assertGreater(2048 / default["device_bytes_per_token"], 12)
+        self.assertGreater(2048 / cost["fasa-m", "lean"]["device_bytes_per_token"], 24)
+        self.assertEqual(cost["full", "default"]["host_bytes_per_token"], 0)
+
+    def test_for_people(self):
+        text = self.assert_done("info", "--model", MODEL).stdout.decode()
+        self.assertIn("oneDNN", text)
+        self.assertIn("fasa-m", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        subprocess.run([FASA, "info"], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What the tests of the command share: python3 TEST.py FASA SOURCE_DIR."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FASA = sys.argv[1]
+SOURCE = pathlib.Path(sys.argv[2])
+MODEL = SOURCE / "models/needle-3m"
+
+
+def facts(name):
+    return json.loads((SOURCE / "models/texts" / f"facts-{name}.json").read_text())
+
+
+def run(*arguments, environment=None, **options):
+    """Runs the command without any FASA_* variables but those given."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
+    variables.update(environment or {})
+    return subprocess.run([FASA, *map(str, arguments)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env=variables, check=False, **options)
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content)
+        return path
+
+    def copy_model(self, name="model"):
+        """A folder that links to the bundled model's files, any of which a test may replace."""
+        folder = self.folder / name
+        folder.mkdir()
+        for file in MODEL.iterdir():
+            (folder / file.name).symlink_to(file.resolve())
+        return folder
+
+    def replace(self, folder, name, content):
+        (folder / name).unlink(missing_ok=True)
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            (folder / name).write_text(content)
+
+    def assert_fails(self, code, parts, *arguments, **options):
+        """Ends with `code`; standard error holds every part, standard output nothing."""
+        done = run(*arguments, **options)
+        message = done.stderr.decode(errors="replace")
+        self.assertEqual(done.returncode, code, f"{arguments}: {message}")
+        for part in parts:
+            self.assertIn(part, message)
+        self.assertEqual(done.stdout, b"", message)
+        return message
+
+    def assert_done(self, *arguments, **options):
+        done = run(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
+        return done
+
+    def generate_json(self, *arguments, **options):
+        done = self.assert_done("generate", "--model", MODEL, "--json", *arguments, **options)
+        return json.loads(done.stdout)
+
+
+def main():
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,150 @@
+// fasa calibrate: makes the FC map of a model.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "runtime/llm/calibration.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/tokenizer.h"
+#include "runtime/machine.h"
+#include "runtime/output_file.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/progress.h"
+
+namespace fasa {
+namespace {
+
+std::string summary_of(const FcMap& map, int tip_chunks) {
+  std::string table = fmt::format("{:>5} {:>7} {:>9} {:>11}  {}\n", "layer", "KV head", "best CA",
+                                  "far mass", "frequency chunks, best first (their dimensions)");
+  for (size_t layer = 0; layer < map.heads.size(); ++layer) {
+    for (size_t head = 0; head < map.heads[layer].size(); ++head) {
+      const HeadRanking& ranking = map.heads[layer][head];
+      const size_t count = std::min(ranking.chunks.size(), static_cast<size_t>(tip_chunks));
+      double best = 0;
+      for (const double agreement : ranking.agreement) best = std::max(best, agreement);
+      std::string chunks;
+      for (size_t i = 0; i < std::min<size_t>(count, 6); ++i) {
+        chunks += fmt::format("{} ", fmt::join(ranking.chunks[i], "+"));
+      }
+      const double kept =
+          count == 0 || ranking.far_mass_kept.size() < count ? 0 : ranking.far_mass_kept[count - 1];
+      table += fmt::format("{:>5} {:>7} {:>9.3f} {:>11.3f}  {}\n", layer, head, best, kept, chunks);
+    }
+  }
+  return table;
+}
+
+class CalibrateCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("calibrate", "Make the FC map of a model from a text");
+    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+        ->type_name("DIR")
+        ->required();
+    command_->add_option("--text", texts_, "Files to run over; default: those of the project")
+        ->type_name("FILE");
+    command_->add_option("-o,--output", output_, "The FC map to write")
+        ->type_name("FILE")
+        ->required();
+    tokens_option_ =
+        command_->add_option("--tokens", options_.tokens, "Tokens to run, probes included")
+            ->type_name("N")
+            ->capture_default_str();
+    command_->add_option("--window", options_.window, "Tokens selected; default: by the length")
+        ->type_name("K");
+    command_->add_option("--objective", objective_, "far_mass, mass, far_ca, ca")
+        ->type_name("NAME")
+        ->capture_default_str();
+    command_->add_option("--queries", options_.queries, "Positions whose queries are looked at")
+        ->type_name("N")
+        ->capture_default_str();
+    command_->add_option("--seed", options_.seed, "Of the choice of queries and probes")
+        ->type_name("N")
+        ->capture_default_str();
+    command_->add_flag("--no-probes", no_probes_, "Plant no strings to look back for");
+    flags_.add_to(*command_);
+    return command_;
+  }
+
+  int run() override {
+    reject_unknown_arguments(*command_);
+    const Config config = flags_.load();
+    require_usable_target();
+    const ModelConfig model_config = ModelConfig::load(model_dir_);
+    set_options(config, model_config);
+    check_writable(output_);
+    const auto tokenizer = Tokenizer::load(model_dir_);
+    const auto paths = texts_.empty() ? default_calibration_texts(model_dir_) : texts_;
+    const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
+
+    const auto device = open_device(config.device_options());
+    Model model = Model::load(model_dir_, *device, std::nullopt);
+    const auto start = std::chrono::steady_clock::now();
+    const FcMap map = calibrate_with_progress(model, text);
+    map.save(output_);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const int chunks = model_config.geometry().chunks();
+    const int shown = options_.tip_chunks > 0 ? options_.tip_chunks : std::max(1, chunks / 4);
+    fmt::print("{}", summary_of(map, shown));
+    fmt::print(
+        "\nfar mass: share of the oracle's kept by the first {} of {} FCs, {} tokens selected\n"
+        "{} queries over {} tokens{}, objective {}, {:.1f} s; written to {}\n",
+        shown, chunks, map.window, map.queries, map.tokens, map.probes ? " with probes" : "",
+        map.objective, seconds, output_);
+    return 0;
+  }
+
+ private:
+  void set_options(const Config& config, const ModelConfig& model);
+  FcMap calibrate_with_progress(Model& model, const std::vector<int32_t>& text) const;
+
+  CLI::App* command_ = nullptr;
+  CLI::Option* tokens_option_ = nullptr;
+  ConfigFlags flags_;
+  std::string model_dir_;
+  std::string output_;
+  std::vector<std::string> texts_;
+  std::string objective_ = std::string(objective_name(Objective::kFarMass));
+  CalibrationOptions options_;
+  bool no_probes_ = false;
+};
+
+void CalibrateCommand::set_options(const Config& config, const ModelConfig& model) {
+  const auto objective = parse_objective(objective_);
+  if (!objective) {
+    throw UsageError(
+        fmt::format("--objective = \"{}\": allowed: far_mass, mass, far_ca, ca", objective_));
+  }
+  options_.objective = *objective;
+  options_.probes = !no_probes_;
+  options_.tip_chunks = config.selection.tip_chunks.value_or(0);
+  options_.sinks = config.selection.sinks;
+  options_.recent = config.selection.recent;
+  if (tokens_option_->count() == 0) {
+    options_.tokens = std::min(options_.tokens, model.max_positions);
+  }
+  options_.validate(model.geometry(), model.max_positions);
+}
+
+FcMap CalibrateCommand::calibrate_with_progress(Model& model,
+                                                const std::vector<int32_t>& text) const {
+  Progress running("running the text");
+  Progress ranking("ranking heads");
+  return calibrate(model, text, options_, [&](CalibrationPhase phase, int64_t done, int64_t total) {
+    if (phase == CalibrationPhase::kRunning) {
+      running.update(done, total);
+    } else {
+      running.clear();
+      ranking.update(done, total);
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_calibrate_command() { return std::make_unique<CalibrateCommand>(); }
+
+}  // namespace fasa

@@ -1,0 +1,23 @@
+// One command of `fasa`: its flags and its work.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+namespace fasa {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  // Adds the subcommand and its flags to `app`, which fills this object when it parses.
+  virtual CLI::App* add_to(CLI::App& app) = 0;
+  // Results go to standard output, all else to standard error. Returns the exit code; throws Error.
+  virtual int run() = 0;
+};
+
+std::unique_ptr<Command> make_generate_command();
+std::unique_ptr<Command> make_calibrate_command();
+std::unique_ptr<Command> make_info_command();
+std::unique_ptr<Command> make_config_command();
+
+}  // namespace fasa

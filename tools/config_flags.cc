@@ -1,0 +1,47 @@
+#include "tools/config_flags.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/config_load.h"
+#include "runtime/config_options.h"
+#include "runtime/nearest.h"
+
+namespace fasa {
+
+void ConfigFlags::add_to(CLI::App& command) {
+  command.add_option("--config", file_, "Config file (docs/configuration.md)")
+      ->type_name("FILE.toml");
+  const auto options = config_options();
+  texts_.resize(options.size());
+  for (size_t i = 0; i < options.size(); ++i) {
+    const ConfigOption& option = options[i];
+    const std::string group =
+        option.table.empty() ? "Config" : fmt::format("Config, [{}]", option.table);
+    options_.push_back(command.add_option(option.flag_name(), texts_[i], std::string(option.help))
+                           ->type_name(std::string(option.type))
+                           ->group(group));
+  }
+}
+
+Config ConfigFlags::load() const {
+  ConfigSources sources{.file = file_, .environment = fasa_environment(), .flags = {}};
+  for (size_t i = 0; i < options_.size(); ++i) {
+    if (options_[i]->count() > 0) sources.flags.push_back({&config_options()[i], texts_[i]});
+  }
+  return load_config(sources);
+}
+
+void reject_unknown_arguments(const CLI::App& command) {
+  const auto extras = command.remaining();
+  if (extras.empty()) return;
+  const std::string flag = extras.front().substr(0, extras.front().find('='));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  throw UsageError(fmt::format("unknown argument {}{}; fasa {} --help lists what there is", flag,
+                               nearest_hint(flag, names), command.get_name()));
+}
+
+}  // namespace fasa

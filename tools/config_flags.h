@@ -1,0 +1,31 @@
+// The flags of a command that come from the table of options.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/config.h"
+
+namespace fasa {
+
+class ConfigFlags {
+ public:
+  ConfigFlags() = default;
+  ConfigFlags(const ConfigFlags&) = delete;  // the parser holds addresses of its members
+
+  // --config and one flag per option, grouped by table.
+  void add_to(CLI::App& command);
+  // After parsing: file, environment and flags together. Throws UsageError.
+  Config load() const;
+
+ private:
+  std::string file_;
+  std::vector<std::string> texts_;     // by index of config_options()
+  std::vector<CLI::Option*> options_;  // the same
+};
+
+// Throws UsageError for arguments that the command does not know, with the nearest flag.
+void reject_unknown_arguments(const CLI::App& command);
+
+}  // namespace fasa

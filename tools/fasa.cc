@@ -1,0 +1,85 @@
+// The `fasa` command. Exit codes: 0 done, 2 usage or config, 3 bad model or input file, 4 a budget
+// does not suffice, 5 device failure, 1 anything else.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/nearest.h"
+#include "tools/command.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kUsage = static_cast<int>(ErrorKind::kUsage);
+
+void print_error(std::string_view message) { fmt::print(stderr, "fasa: error: {}\n", message); }
+
+int run_chosen(const std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>& commands) {
+  for (const auto& [app, command] : commands) {
+    if (app->parsed()) return command->run();
+  }
+  return kUsage;
+}
+
+int finish(int code) {
+  // A full disk or a closed pipe must not look like success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    print_error("standard output cannot be written");
+    return code == 0 ? 1 : code;
+  }
+  return code;
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app{"Decode attention from a KV cache in tiers (frequency-aware sparse attention).",
+               "fasa"};
+  app.set_version_flag("--version", "fasa " FASA_VERSION);
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+  std::vector<std::string> names;
+  const auto add = [&](std::unique_ptr<Command> command) {
+    CLI::App* sub = command->add_to(app);
+    sub->allow_extras();
+    names.push_back(sub->get_name());
+    commands.emplace_back(sub, std::move(command));
+  };
+  add(make_generate_command());
+  add(make_calibrate_command());
+  add(make_info_command());
+  add(make_config_command());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const std::string given = argc > 1 ? argv[1] : "";
+    std::string message = error.what();
+    if (argc > 1 && std::find(names.begin(), names.end(), given) == names.end()) {
+      message = fmt::format("unknown command {}{}", given, nearest_hint(given, names));
+    }
+    print_error(fmt::format("{}; fasa --help lists what there is", message));
+    return kUsage;
+  }
+  return finish(run_chosen(commands));
+}
+
+}  // namespace
+}  // namespace fasa
+
+int main(int argc, char** argv) {
+  try {
+    return fasa::run_main(argc, argv);
+  } catch (const fasa::Error& error) {
+    fasa::print_error(error.what());
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    fasa::print_error("host memory is exhausted; shorten the context or lower --max-tokens");
+    return static_cast<int>(fasa::ErrorKind::kBudget);
+  } catch (const std::exception& error) {
+    fasa::print_error(error.what());
+    return 1;
+  }
+}

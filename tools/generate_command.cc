@@ -1,0 +1,174 @@
+// fasa generate: a model continues a prompt, with its KV cache in tiers.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "runtime/base/error.h"
+#include "runtime/kv_cost.h"
+#include "runtime/llm/generator.h"
+#include "runtime/llm/model.h"
+#include "runtime/machine.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/generate_report.h"
+#include "tools/progress.h"
+#include "tools/prompt.h"
+#include "tools/slice_choice.h"
+
+namespace fasa {
+namespace {
+
+std::optional<DType> weights_dtype(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const auto dtype = parse_dtype(name);
+  if (!dtype || *dtype == DType::kF16) {
+    throw UsageError(fmt::format("--dtype = \"{}\": allowed: f32, bf16, auto", name));
+  }
+  return dtype;
+}
+
+void add_model_flags(CLI::App& command, std::string& model, PromptSource& prompt) {
+  command.add_option("--model", model, "Folder of a model in Hugging Face form")
+      ->type_name("DIR")
+      ->required();
+  command.add_option("--prompt", prompt.text, "The prompt")->type_name("TEXT");
+  command.add_option("--prompt-file", prompt.file, "File that is the prompt, byte for byte")
+      ->type_name("FILE");
+  command
+      .add_option("--prompt-ids", prompt.ids_file,
+                  "File of token ids: a JSON array, or numbers between blanks")
+      ->type_name("FILE");
+}
+
+void add_sampling_flags(CLI::App& command, GenerateOptions& options) {
+  command.add_option("--max-tokens", options.max_tokens, "Tokens to generate at most")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_option("--temperature", options.sampling.temperature, "0 = greedy")
+      ->type_name("T")
+      ->capture_default_str();
+  command.add_option("--top-k", options.sampling.top_k, "Sample among the best N; 0 = all")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_option("--top-p", options.sampling.top_p, "Sample among the best of this mass")
+      ->type_name("P")
+      ->capture_default_str();
+  command.add_option("--seed", options.sampling.seed, "Of the sampling")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt tokens per step")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_flag("--allow-long", options.allow_long,
+                   "Beyond the model's positions: a warning instead of an error");
+}
+
+class GenerateCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("generate", "Continue a prompt with a model");
+    add_model_flags(*command_, model_dir_, prompt_);
+    add_sampling_flags(*command_, options_);
+    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+        ->type_name("DTYPE")
+        ->capture_default_str();
+    command_->add_flag("--stats", stats_, "Print a table of times, memory and fetches");
+    command_->add_flag("--json", json_, "Print one JSON object instead of the text");
+    flags_.add_to(*command_);
+    return command_;
+  }
+
+  int run() override;
+
+ private:
+  GenerateReport generate_report(Model& model, const Tokenizer* tokenizer,
+                                 const std::vector<int32_t>& prompt, const Config& config);
+  void print(const GenerateReport& report) const;
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags flags_;
+  std::string model_dir_;
+  PromptSource prompt_;
+  std::string dtype_ = "auto";
+  GenerateOptions options_;
+  bool stats_ = false;
+  bool json_ = false;
+};
+
+GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* tokenizer,
+                                                const std::vector<int32_t>& prompt,
+                                                const Config& config) {
+  Device& device = model.device();
+  const Geometry geometry = model.config().geometry();
+  const SliceChoice slices = choose_slices(model, config, model_dir_, prompt);
+  GenerateReport report;
+  report.row_dtype = config.placement.row_dtype.value_or(model.dtype());
+  const int64_t context = static_cast<int64_t>(prompt.size()) + options_.max_tokens;
+  Runtime runtime(device, config, geometry, report.row_dtype, slices.dims, context);
+
+  Progress progress("prefill");
+  GenerateOptions options = options_;
+  options.on_prefill = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  options.on_token = [&](int32_t, std::string_view bytes) {
+    progress.clear();
+    if (json_) return;
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    std::fflush(stdout);
+  };
+  report.result = generate(model, runtime, prompt, options, tokenizer);
+  progress.clear();
+
+  if (tokenizer != nullptr) report.text = tokenizer->decode(report.result.tokens);
+  report.model = model_dir_;
+  report.device = device.name();
+  report.virtual_clock = device.virtual_clock();
+  report.dtype = model.dtype();
+  report.fetch = runtime.metrics();
+  report.device_memory = device.memory(MemorySpace::kDevice);
+  report.full_kv_bytes =
+      full_kv_bytes_per_token(geometry) * static_cast<uint64_t>(report.result.cache_tokens);
+  report.map = slices.map;
+  report.map_seconds = slices.seconds;
+  report.config = config;
+  return report;
+}
+
+void GenerateCommand::print(const GenerateReport& report) const {
+  if (json_) {
+    fmt::print("{}\n", to_json(report).dump(2));
+    return;
+  }
+  // The text alone stays byte for byte where it goes to a file.
+  const bool no_tokenizer = report.text.empty() && !report.result.tokens.empty();
+  if (no_tokenizer) fmt::print("{}", fmt::join(report.result.tokens, " "));
+  if (stats_ || no_tokenizer || isatty(STDOUT_FILENO) == 1) fmt::print("\n");
+  if (stats_) fmt::print("\n{}", to_table(report));
+}
+
+int GenerateCommand::run() {
+  reject_unknown_arguments(*command_);
+  const Config config = flags_.load();
+  require_usable_target();
+  const auto dtype = weights_dtype(dtype_);
+  options_.sampling.validate();
+  const ModelConfig model_config = ModelConfig::load(model_dir_);
+  config.validate_for(model_config.geometry());
+  const auto tokenizer = Tokenizer::load(model_dir_);
+  const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
+
+  const auto device = open_device(config.device_options());
+  Model model = Model::load(model_dir_, *device, dtype);
+  const GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);
+  print(report);
+  if (!report.result.error) return 0;
+  fmt::print(stderr, "fasa: error: after {} tokens: {}\n", report.result.tokens.size(),
+             *report.result.error);
+  return static_cast<int>(report.result.error_kind.value_or(ErrorKind::kDevice));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_generate_command() { return std::make_unique<GenerateCommand>(); }
+
+}  // namespace fasa

@@ -1,0 +1,130 @@
+#include "tools/generate_report.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/units.h"
+#include "runtime/config_options.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+double per_step(uint64_t amount, uint64_t steps) {
+  return steps == 0 ? 0 : static_cast<double>(amount) / static_cast<double>(steps);
+}
+
+Json prefill_json(const GenerateReport& report) {
+  Json json = {{"tokens", report.result.prompt_tokens}, {"seconds", report.result.prefill_seconds}};
+  if (report.virtual_clock) json["wall_seconds"] = report.result.prefill_wall_seconds;
+  return json;
+}
+
+Json decode_json(const GenerateReport& report) {
+  Json json = {{"tokens", report.result.decode_steps},
+               {"seconds", report.result.decode_seconds},
+               {"tpot_ms", report.tpot_ms()}};
+  if (report.virtual_clock) json["wall_seconds"] = report.result.decode_wall_seconds;
+  return json;
+}
+
+Json memory_json(const GenerateReport& report) {
+  const KvMemory& memory = report.result.memory;
+  return {{"device_kv_bytes", memory.device_total()},
+          {"device_slice_bytes", memory.device_slices},
+          {"device_row_bytes", memory.device_rows},
+          {"device_hot_row_bytes", memory.device_hot_rows},
+          {"device_scratch_bytes", memory.device_scratch},
+          {"device_peak_bytes", report.device_memory.peak_bytes},
+          {"host_kv_bytes", memory.host_rows},
+          {"full_kv_bytes", report.full_kv_bytes},
+          {"cache_tokens", report.result.cache_tokens}};
+}
+
+}  // namespace
+
+double GenerateReport::tpot_ms() const {
+  return result.decode_steps == 0
+             ? 0
+             : result.decode_seconds * 1e3 / static_cast<double>(result.decode_steps);
+}
+
+double GenerateReport::rows_per_step() const {
+  return per_step(fetch.rows.misses, fetch.decode_steps);
+}
+
+double GenerateReport::bytes_per_step() const {
+  return per_step(fetch.fetched_bytes, fetch.decode_steps);
+}
+
+std::string valid_utf8(const std::string& bytes, bool* lossy) {
+  const std::string quoted = Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = Json::parse(quoted).get<std::string>();
+  *lossy = text != bytes;
+  return text;
+}
+
+Json to_json(const GenerateReport& report) {
+  bool lossy = false;
+  const std::string text = valid_utf8(report.text, &lossy);
+  Json json = {{"tokens", report.result.tokens},
+               {"text", text},
+               {"text_lossy", lossy},
+               {"stopped_on_eos", report.result.stopped_on_eos},
+               {"model", valid_utf8(report.model, &lossy)},
+               {"device", report.device},
+               {"dtype", std::string(dtype_name(report.dtype))},
+               {"row_dtype", std::string(dtype_name(report.row_dtype))},
+               {"clock", report.virtual_clock ? "virtual" : "wall"},
+               {"prefill", prefill_json(report)},
+               {"decode", decode_json(report)},
+               {"memory", memory_json(report)},
+               {"fetch",
+                {{"rows_per_step", report.rows_per_step()},
+                 {"bytes_per_step", report.bytes_per_step()},
+                 {"hit_rate", report.fetch.hit_rate()},
+                 {"nan_scores", report.fetch.rows.nan_scores}}},
+               {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
+               {"map_seconds", report.map_seconds},
+               {"config", config_to_json(report.config)}};
+  if (report.result.error) json["error"] = *report.result.error;
+  return json;
+}
+
+std::string to_table(const GenerateReport& report) {
+  const GenerateResult& result = report.result;
+  const KvMemory& memory = result.memory;
+  std::string table;
+  const auto row = [&](std::string_view name, const std::string& value) {
+    table += fmt::format("{:<26}{}\n", name, value);
+  };
+  const std::string clock = report.virtual_clock ? " (virtual clock)" : "";
+  const auto wall = [&](double seconds) {
+    return report.virtual_clock ? fmt::format(", {:.2f} s of wall time", seconds) : std::string();
+  };
+  row("device", fmt::format("{}, weights {}, rows {}", report.device, dtype_name(report.dtype),
+                            dtype_name(report.row_dtype)));
+  row("prompt", fmt::format("{} tokens in {:.3f} s{}{}", result.prompt_tokens,
+                            result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));
+  row("decode", fmt::format("{} steps in {:.3f} s{}{}", result.decode_steps, result.decode_seconds,
+                            clock, wall(result.decode_wall_seconds)));
+  row("time per output token", fmt::format("{:.3f} ms{}", report.tpot_ms(), clock));
+  const uint64_t device_total = memory.device_total();
+  row("KV bytes on the device",
+      fmt::format("{} ({:.2f}x smaller than full KV in 2 bytes, {})", format_bytes(device_total),
+                  per_step(report.full_kv_bytes, device_total),
+                  format_bytes(report.full_kv_bytes)));
+  row("  slices, rows",
+      fmt::format("{}, {}", format_bytes(memory.device_slices), format_bytes(memory.device_rows)));
+  row("  hot rows, scratch", fmt::format("{}, {}", format_bytes(memory.device_hot_rows),
+                                         format_bytes(memory.device_scratch)));
+  row("KV bytes on the host", format_bytes(memory.host_rows));
+  row("device memory, peak", format_bytes(report.device_memory.peak_bytes));
+  row("fetched per step",
+      fmt::format("{:.1f} rows, {}", report.rows_per_step(),
+                  format_bytes(static_cast<uint64_t>(report.bytes_per_step()))));
+  row("hit rate", fmt::format("{:.1f} %", report.fetch.hit_rate() * 100));
+  return table;
+}
+
+}  // namespace fasa

@@ -1,0 +1,114 @@
+// fasa info: the machine, the devices, and what a model's KV cache costs.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/config.h"
+#include "runtime/kv_cost.h"
+#include "runtime/llm/cpu_isa.h"
+#include "runtime/llm/model.h"
+#include "runtime/machine.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+// The rows' dtype: that of the activations, as `fasa generate` would choose it.
+DType rows_of(const ModelConfig& model) {
+  DeviceOptions options;
+  options.name = "cpu";
+  const auto device = open_device(options);
+  return Model::auto_dtype(model, *device);
+}
+
+Json model_json(const std::string& dir) {
+  const ModelConfig model = ModelConfig::load(dir);
+  const Geometry geometry = model.geometry();
+  const DType rows = rows_of(model);
+  Json costs = Json::array();
+  for (const KvCost& cost : kv_costs(geometry, rows)) {
+    costs.push_back({{"preset", cost.preset},
+                     {"slice", cost.slice},
+                     {"tip_chunks", cost.tip_chunks},
+                     {"slice_dtype", std::string(slice_dtype_name(cost.slice_dtype))},
+                     {"device_bytes_per_token", cost.device_bytes},
+                     {"host_bytes_per_token", cost.host_bytes}});
+  }
+  return {{"type", model.model_type},
+          {"parameters", model.parameters()},
+          {"layers", geometry.layers},
+          {"query_heads", geometry.query_heads},
+          {"kv_heads", geometry.kv_heads},
+          {"head_dim", geometry.key_dim},
+          {"rotary_dims", geometry.rotary_dims},
+          {"chunks", geometry.chunks()},
+          {"windows", geometry.windows},
+          {"vocab_size", model.vocab_size},
+          {"max_positions", model.max_positions},
+          {"row_dtype", std::string(dtype_name(rows))},
+          {"full_kv_bytes_per_token", full_kv_bytes_per_token(geometry)},
+          {"presets", costs}};
+}
+
+void print_model(const std::string& dir) {
+  const ModelConfig model = ModelConfig::load(dir);
+  const Geometry geometry = model.geometry();
+  const DType rows = rows_of(model);
+  const auto full = static_cast<double>(full_kv_bytes_per_token(geometry));
+  fmt::print("\n{}: {}, {:.1f} M parameters, {} positions, vocabulary {}\n", dir, model.model_type,
+             static_cast<double>(model.parameters()) / 1e6, model.max_positions, model.vocab_size);
+  fmt::print("{} layers, {} query heads on {} KV heads, head_dim {} ({} frequency chunks)\n",
+             geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
+             geometry.chunks());
+  fmt::print("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n", full,
+             dtype_name(rows));
+  fmt::print("{:<8} {:<8} {:<14} {:>10} {:>10} {:>14}\n", "preset", "slice", "holds", "device",
+             "host", "full / device");
+  for (const KvCost& cost : kv_costs(geometry, rows)) {
+    const std::string holds =
+        fmt::format("{} FCs {}", cost.tip_chunks, slice_dtype_name(cost.slice_dtype));
+    fmt::print("{:<8} {:<8} {:<14} {:>10.1f} {:>10.1f} {:>14.2f}\n", cost.preset, cost.slice, holds,
+               cost.device_bytes, cost.host_bytes, full / cost.device_bytes);
+  }
+  fmt::print("Beside these on the device: the newest page, sinks and recent, hot rows, scratch.\n");
+}
+
+class InfoCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("info", "The machine, the devices, a model's KV cache");
+    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+        ->type_name("DIR");
+    command_->add_flag("--json", json_, "Print one JSON object");
+    return command_;
+  }
+
+  int run() override {
+    reject_unknown_arguments(*command_);
+    if (json_) {
+      Json json = machine_to_json();
+      json["version"] = FASA_VERSION;
+      json["onednn"] = onednn_isa_note();
+      if (!model_dir_.empty()) json["model"] = model_json(model_dir_);
+      fmt::print("{}\n", json.dump(2));
+      return 0;
+    }
+    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(), onednn_isa_note());
+    if (!model_dir_.empty()) print_model(model_dir_);
+    return 0;
+  }
+
+ private:
+  CLI::App* command_ = nullptr;
+  std::string model_dir_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_info_command() { return std::make_unique<InfoCommand>(); }
+
+}  // namespace fasa

@@ -1,0 +1,110 @@
+#include "tools/prompt.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/input_file.h"
+
+namespace fasa {
+namespace {
+
+std::string read_input(const std::string& path, std::string_view what) {
+  auto bytes = read_file(path);
+  if (!bytes) throw InputError(fmt::format("{}: the {} cannot be read", path, what));
+  return *std::move(bytes);
+}
+
+void check_id(int64_t id, size_t index, const std::string& path, int vocab_size) {
+  if (id >= 0 && id < vocab_size) return;
+  throw InputError(
+      fmt::format("{}: token {} (counted from 0) is {}: allowed: ids of this model, 0 "
+                  "to {}",
+                  path, index, id, vocab_size - 1));
+}
+
+std::vector<int32_t> ids_from_json(const std::string& text, const std::string& path,
+                                   int vocab_size) {
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw InputError(fmt::format("{}: not JSON at byte {}: {}", path, error.byte, error.what()));
+  }
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (!json[i].is_number_integer()) {
+      throw InputError(
+          fmt::format("{}: token {} (counted from 0) is {}: allowed: integers", path, i,
+                      json[i].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+    }
+    check_id(json[i].get<int64_t>(), i, path, vocab_size);
+    ids.push_back(json[i].get<int32_t>());
+  }
+  return ids;
+}
+
+std::vector<int32_t> ids_from_words(std::string_view text, const std::string& path,
+                                    int vocab_size) {
+  constexpr std::string_view kBetween = " \t\r\n,";
+  std::vector<int32_t> ids;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(kBetween), text.size()));
+    if (text.empty()) return ids;
+    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+    int64_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size()) {
+      throw InputError(fmt::format("{}: token {} (counted from 0) is \"{}\": allowed: integers",
+                                   path, ids.size(), word.substr(0, 40)));
+    }
+    check_id(id, ids.size(), path, vocab_size);
+    ids.push_back(static_cast<int32_t>(id));
+    text.remove_prefix(word.size());
+  }
+}
+
+std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
+  const std::string text = read_input(path, "file of token ids");
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '[' ? ids_from_json(text, path, vocab_size)
+                                                          : ids_from_words(text, path, vocab_size);
+}
+
+}  // namespace
+
+std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* tokenizer,
+                                 int vocab_size) {
+  const int given = int{source.text.has_value()} + int{source.file.has_value()} +
+                    int{source.ids_file.has_value()};
+  if (given != 1) {
+    throw UsageError(
+        fmt::format("{} prompts were given: allowed: exactly one of --prompt, "
+                    "--prompt-file, --prompt-ids",
+                    given));
+  }
+  std::vector<int32_t> ids;
+  if (source.ids_file) {
+    ids = read_ids(*source.ids_file, vocab_size);
+  } else {
+    const std::string text = source.text ? *source.text : read_input(*source.file, "prompt file");
+    if (tokenizer == nullptr) {
+      throw UsageError(
+          "this model's folder has no byte-level tokenizer.json, the only kind that is read; give "
+          "token ids instead (--prompt-ids FILE)");
+    }
+    ids = tokenizer->encode(text);
+  }
+  if (ids.empty()) {
+    throw UsageError(fmt::format("{}the prompt is empty; give at least one token",
+                                 source.file       ? *source.file + ": "
+                                 : source.ids_file ? *source.ids_file + ": "
+                                                   : ""));
+  }
+  return ids;
+}
+
+}  // namespace fasa

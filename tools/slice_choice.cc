@@ -1,0 +1,69 @@
+#include "tools/slice_choice.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "runtime/base/log.h"
+#include "runtime/llm/calibration.h"
+#include "tools/progress.h"
+
+namespace fasa {
+namespace {
+
+// The first `count` FCs of every head in their natural order.
+std::vector<int16_t> first_slice_dims(const Geometry& geometry, int count) {
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = 0; chunk < count; ++chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
+SliceChoice from_map(const Model& model, const std::string& path, int count) {
+  const FcMap map = FcMap::load(path);
+  map.require_fits(model.fingerprint(), path);
+  return {.dims = map.slice_dims(count), .map = path, .seconds = 0};
+}
+
+SliceChoice from_prompt(Model& model, const Config& config, std::span<const int32_t> prompt,
+                        const std::string& missing, int count) {
+  log_notice(
+      fmt::format("{} does not exist; making an FC map from the prompt (fasa calibrate "
+                  "makes one to keep)",
+                  missing));
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("calibration");
+  const FcMap map = calibrate_from_prompt(
+      model, prompt, config.selection.sinks, config.selection.recent,
+      [&](CalibrationPhase, int64_t done, int64_t total) { progress.update(done, total); });
+  progress.clear();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_notice(fmt::format("FC map made from {} tokens in {:.1f} s", map.tokens, seconds));
+  return {.dims = map.slice_dims(count), .map = "(made from the prompt)", .seconds = seconds};
+}
+
+}  // namespace
+
+SliceChoice choose_slices(Model& model, const Config& config, const std::string& model_dir,
+                          std::span<const int32_t> prompt) {
+  const Geometry geometry = model.config().geometry();
+  config.validate_for(geometry);
+  const int count = config.effective_tip_chunks(geometry.chunks());
+  // What attends to everything reads no slices: any dimensions do.
+  if (count == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
+    return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
+  }
+  if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
+  const std::string usual = (std::filesystem::path(model_dir) / "fc_map.json").string();
+  if (std::filesystem::exists(usual)) return from_map(model, usual, count);
+  return from_prompt(model, config, prompt, usual, count);
+}
+
+}  // namespace fasa

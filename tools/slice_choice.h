@@ -1,0 +1,26 @@
+// Which key dimensions a model's slices take, and the FC map that says so.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/config.h"
+#include "runtime/llm/model.h"
+
+namespace fasa {
+
+struct SliceChoice {
+  std::vector<int16_t> dims;  // [layers][kv_heads][2 x tip_chunks]
+  std::string map;            // path of the FC map; "(made from the prompt)"; "" = none needed
+  double seconds = 0;         // of wall time, spent on making a map
+};
+
+// A slice over all FCs needs no map. Else: the config's map, else fc_map.json in the model's
+// folder, else one made from the first 4096 tokens of the prompt, with a notice. Throws InputError
+// for a map that cannot be read or belongs to another model.
+SliceChoice choose_slices(Model& model, const Config& config, const std::string& model_dir,
+                          std::span<const int32_t> prompt);
+
+}  // namespace fasa
