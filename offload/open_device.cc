@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/target.h"
 #include "offload/cpu_device.h"
 #include "offload/emulated_device.h"
 #include "runtime/base/error.h"
@@ -32,6 +33,7 @@ void validate(const DeviceOptions& options) {
 
 std::unique_ptr<Device> open_device(const DeviceOptions& options) {
   validate(options);
+  cpu::active_target();  // a wrong FASA_TARGET is said here, not by the first kernel
   // This build has no CUDA device, so `auto` is the processor.
   if (options.name == "cpu" || options.name == "auto") return std::make_unique<CpuDevice>(options);
   if (options.name == "emulated") return std::make_unique<EmulatedDevice>(options);

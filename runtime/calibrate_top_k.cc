@@ -15,10 +15,11 @@ void TopKSelector::select(std::span<const float> scores, int64_t k) {
   scores_ = scores;
   boundary_.clear();
   bin_ = kBins;
+  k = std::max<int64_t>(k, 0);
   if (k >= static_cast<int64_t>(scores.size())) return;
   histogram_.fill(0);
   for (const float score : scores) ++histogram_[magnitude(score) >> kBinShift];
-  int64_t left = std::max<int64_t>(k, 0);
+  int64_t left = k;  // some bin is reached: fewer are wanted than there are
   for (bin_ = 0; int64_t{histogram_[bin_]} <= left; ++bin_) left -= histogram_[bin_];
   if (left == 0) return;
   magnitudes_.clear();

@@ -67,7 +67,7 @@ struct Config {
 
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
-    std::optional<DType> row_dtype;  // none: that of the model's activations
+    std::optional<DType> row_dtype;  // none: that of the model's files
     std::optional<int> hot_rows;     // per sequence, layer and KV head; none: 2 x fac_tokens
   } placement;
 

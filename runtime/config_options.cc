@@ -243,7 +243,7 @@ const std::array<ConfigOption, 22> kOptions{{
      .type = "DTYPE",
      .allowed = "f32, f16, bf16",
      .help = "Precision of the rows.",
-     .default_text = "that of the model's activations",
+     .default_text = "the model folder's",
      .text = true,
      .set =
          [](Config& c, const Json& v) {

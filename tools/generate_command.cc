@@ -103,7 +103,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* t
   const Geometry geometry = model.config().geometry();
   const SliceChoice slices = choose_slices(model, config, model_dir_, prompt);
   GenerateReport report;
-  report.row_dtype = config.placement.row_dtype.value_or(model.dtype());
+  report.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype());
   const int64_t context = static_cast<int64_t>(prompt.size()) + options_.max_tokens;
   Runtime runtime(device, config, geometry, report.row_dtype, slices.dims, context);
 

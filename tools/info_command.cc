@@ -16,18 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The rows' dtype: that of the activations, as `fasa generate` would choose it.
-DType rows_of(const ModelConfig& model) {
-  DeviceOptions options;
-  options.name = "cpu";
-  const auto device = open_device(options);
-  return Model::auto_dtype(model, *device);
-}
-
 Json model_json(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
-  const DType rows = rows_of(model);
+  const DType rows = model.row_dtype();
   Json costs = Json::array();
   for (const KvCost& cost : kv_costs(geometry, rows)) {
     costs.push_back({{"preset", cost.preset},
@@ -56,7 +48,7 @@ Json model_json(const std::string& dir) {
 void print_model(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
-  const DType rows = rows_of(model);
+  const DType rows = model.row_dtype();
   const auto full = static_cast<double>(full_kv_bytes_per_token(geometry));
   fmt::print("\n{}: {}, {:.1f} M parameters, {} positions, vocabulary {}\n", dir, model.model_type,
              static_cast<double>(model.parameters()) / 1e6, model.max_positions, model.vocab_size);

@@ -97,21 +97,19 @@ inline void multiply(const Product& p, int begin, int end, int columns) {
   if (row < end) multiply_rows<kAccumulate, 1>(p, row, columns);
 }
 
-typedef int QuadIndex __attribute__((vector_size(16)));
-
 // out[dim * 64 + key] = in[key * in_stride + dim]: four keys x four dimensions.
 inline void transpose_quad(const float* in, int64_t in_stride, float* out) {
   Quad r[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) r[i] = *reinterpret_cast<const QuadMem*>(in + i * in_stride);
-  const Quad a = __builtin_shuffle(r[0], r[1], QuadIndex{0, 4, 1, 5});
-  const Quad b = __builtin_shuffle(r[2], r[3], QuadIndex{0, 4, 1, 5});
-  const Quad c = __builtin_shuffle(r[0], r[1], QuadIndex{2, 6, 3, 7});
-  const Quad d = __builtin_shuffle(r[2], r[3], QuadIndex{2, 6, 3, 7});
-  *reinterpret_cast<QuadMem*>(out) = __builtin_shuffle(a, b, QuadIndex{0, 1, 4, 5});
-  *reinterpret_cast<QuadMem*>(out + kKeys) = __builtin_shuffle(a, b, QuadIndex{2, 3, 6, 7});
-  *reinterpret_cast<QuadMem*>(out + 2 * kKeys) = __builtin_shuffle(c, d, QuadIndex{0, 1, 4, 5});
-  *reinterpret_cast<QuadMem*>(out + 3 * kKeys) = __builtin_shuffle(c, d, QuadIndex{2, 3, 6, 7});
+  const Quad a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+  const Quad b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+  const Quad c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+  const Quad d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  *reinterpret_cast<QuadMem*>(out) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  *reinterpret_cast<QuadMem*>(out + kKeys) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  *reinterpret_cast<QuadMem*>(out + 2 * kKeys) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  *reinterpret_cast<QuadMem*>(out + 3 * kKeys) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
 // Keys of the page as [key_dim][64] in f32; slots beyond the last are zero.

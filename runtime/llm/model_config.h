@@ -53,6 +53,9 @@ struct ModelConfig {
 
   Geometry geometry() const;
   int64_t parameters() const;
+  // Rows keep the precision that the model was stored in, whatever its activations are computed in:
+  // what a KV cache of the same model takes elsewhere.
+  DType row_dtype() const { return stored_dtype.value_or(DType::kBF16); }
   bool is_eos(int32_t id) const;
 
   // Reads config.json and, where there is one, generation_config.json. Throws InputError naming
