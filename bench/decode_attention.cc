@@ -16,7 +16,6 @@
 
 #include "bench/filled_runtime.h"
 #include "bench/stream.h"
-#include "runtime/fc_map.h"
 
 namespace fasa::bench {
 namespace {
@@ -53,7 +52,7 @@ class Case {
   Case(int64_t tokens, Format format)
       : layers_(layer_count(tokens)),
         filled_(cpu(), config(format, layers_), llama_8b(layers_),
-                first_chunks(llama_8b(layers_), format.chunks), tokens),
+                first_chunk_dims(llama_8b(layers_), format.chunks), tokens),
         q_(noise(4096, 11)),
         kv_(noise(1024, 12)),
         out_(4096) {}
@@ -102,17 +101,6 @@ class Case {
           {.tokens = kBudgets[layer % kKinds % std::size(kBudgets)], .share = 0});
     }
     return config;
-  }
-  static std::vector<int16_t> first_chunks(const Geometry& geometry, int chunks) {
-    std::vector<int16_t> dims;
-    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
-      for (int i = 0; i < chunks; ++i) {
-        const Geometry::Pair pair = geometry.chunk_dims(i);
-        dims.push_back(static_cast<int16_t>(pair.first));
-        dims.push_back(static_cast<int16_t>(pair.second));
-      }
-    }
-    return dims;
   }
 
   int layers_;

@@ -25,6 +25,19 @@ inline Geometry llama_8b(int layers) {
           .windows = {}};
 }
 
+// The first `chunks` FCs of every head, as a Runtime takes them.
+inline std::vector<int16_t> first_chunk_dims(const Geometry& geometry, int chunks) {
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int i = 0; i < chunks; ++i) {
+      const Geometry::Pair pair = geometry.chunk_dims(i);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
 // bf16 noise: an Irwin-Hall sum of four bytes, close enough to a normal distribution for scores.
 class Noise {
  public:

@@ -11,7 +11,6 @@
 #include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/fc_map.h"
 
 namespace fasa::bench {
 namespace {
@@ -32,18 +31,6 @@ struct Options {
   std::string alias;
 };
 
-std::vector<int16_t> first_chunks(const Geometry& geometry, int chunks) {
-  std::vector<int16_t> dims;
-  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
-    for (int i = 0; i < chunks; ++i) {
-      const Geometry::Pair pair = geometry.chunk_dims(i);
-      dims.push_back(static_cast<int16_t>(pair.first));
-      dims.push_back(static_cast<int16_t>(pair.second));
-    }
-  }
-  return dims;
-}
-
 uint64_t peak_process_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -59,7 +46,7 @@ void measure(const Options& options, Format format) {
   config.selection.slice_dtype = format.dtype;
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = options.k, .share = 0}};
-  FilledRuntime filled(device, config, geometry, first_chunks(geometry, format.chunks),
+  FilledRuntime filled(device, config, geometry, first_chunk_dims(geometry, format.chunks),
                        options.tokens);
   // One real decode step: its scratch counts, the prefill's is gone.
   const std::vector<uint16_t> q = noise(4096, 3);

@@ -1,0 +1,83 @@
+// How much smaller the device's part of the KV cache is: a prediction for the sizes that matter,
+// and a cache filled for real that holds the prediction to its word.
+#include <gtest/gtest.h>
+
+#include "bench/filled_runtime.h"
+
+namespace fasa::bench {
+namespace {
+
+struct Format {
+  SliceDType dtype;
+  int chunks;
+  double at_least;  // times smaller than full KV in bf16
+};
+
+DeviceOptions emulated() {
+  DeviceOptions options;
+  options.name = "emulated";
+  options.host_alias_bytes = uint64_t{64} << 20;
+  return options;
+}
+
+Config config_of(const Format& format, int k) {
+  Config config;
+  config.selection.slice_dtype = format.dtype;
+  config.selection.tip_chunks = format.chunks;
+  config.selection.fac_tokens = {{.tokens = k, .share = 0}};
+  return config;
+}
+
+uint64_t full_bytes(const Geometry& g, int64_t tokens) {
+  return uint64_t{2} * static_cast<uint64_t>((g.key_dim + g.value_dim) * g.kv_heads * g.layers) *
+         static_cast<uint64_t>(tokens);
+}
+
+void expect_smaller(const Geometry& geometry, int64_t tokens, int k, const Format& format) {
+  const auto device = open_device(emulated());
+  const Runtime runtime(*device, config_of(format, k), geometry, DType::kBF16,
+                        first_chunk_dims(geometry, format.chunks), tokens);
+  const double ratio = static_cast<double>(full_bytes(geometry, tokens)) /
+                       static_cast<double>(runtime.predict(tokens, 1).device_total());
+  EXPECT_GE(ratio, format.at_least) << slice_dtype_name(format.dtype) << " " << format.chunks;
+}
+
+TEST(Memory, Llama8bAt128k) {
+  for (const Format& format :
+       {Format{SliceDType::kBF16, 16, 7.5}, Format{SliceDType::kInt8, 16, 14},
+        Format{SliceDType::kInt2, 64, 13}, Format{SliceDType::kInt2, 32, 24}}) {
+    expect_smaller(llama_8b(32), 131072, 256, format);
+  }
+}
+
+TEST(Memory, SmallModelAt8k) {
+  Geometry geometry = llama_8b(4);
+  geometry.kv_heads = 2;
+  geometry.query_heads = 4;
+  geometry.key_dim = geometry.value_dim = geometry.rotary_dims = 64;
+  for (const Format& format :
+       {Format{SliceDType::kBF16, 8, 6}, Format{SliceDType::kInt8, 8, 9},
+        Format{SliceDType::kInt2, 32, 8.5}, Format{SliceDType::kInt2, 16, 12}}) {
+    expect_smaller(geometry, 8192, 128, format);
+  }
+}
+
+TEST(Memory, PredictionHolds) {
+  constexpr int64_t kTokens = 16384;
+  const Geometry geometry = llama_8b(4);
+  const Format format{SliceDType::kInt2, 64, 0};
+  FilledRuntime filled(emulated(), config_of(format, 256), geometry, first_chunk_dims(geometry, 64),
+                       kTokens);
+  const KvMemory held = filled.runtime().memory();
+  // The fill's own chunks are prefill: their scratch is the only other thing on the device.
+  const KvMemory predicted = filled.runtime().predict(kTokens + FilledRuntime::kRoom, 2048);
+  EXPECT_EQ(held.device_slices, predicted.device_slices);
+  EXPECT_EQ(held.device_hot_rows, predicted.device_hot_rows);
+  EXPECT_EQ(held.host_rows, predicted.host_rows);
+  EXPECT_NEAR(static_cast<double>(held.device_total()),
+              static_cast<double>(predicted.device_total()),
+              0.02 * static_cast<double>(predicted.device_total()));
+}
+
+}  // namespace
+}  // namespace fasa::bench
