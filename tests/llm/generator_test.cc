@@ -10,7 +10,7 @@
 namespace fasa {
 namespace {
 
-using namespace llm_test;  // NOLINT
+using namespace llm_test;
 using testing::HasSubstr;
 
 TEST(GeneratorTest, FullAttentionRecallsThePlantedFacts) {

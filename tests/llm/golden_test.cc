@@ -9,7 +9,7 @@
 namespace fasa {
 namespace {
 
-using namespace llm_test;  // NOLINT
+using namespace llm_test;
 
 // max |difference| / max |logit|.
 double relative_difference(const std::vector<float>& all, const Golden& golden, size_t vocab) {

@@ -1,16 +1,16 @@
 // The fuzz target over its seed corpus, every prefix of each seed, and fixed pseudo-random changes.
-#include "tests/llm/fuzz_corpus.h"
+#include "tests/support/fuzz_corpus.h"
 
-namespace fasa::llm_test {
+namespace fasa::testing {
 namespace {
 
 TEST(ModelConfigFuzz, SeedsAndTheirPrefixes) {
-  const auto seeds = fuzz_seeds("model_config");
+  const auto seeds = fuzz_seeds("llm/corpus/model_config");
   ASSERT_GE(seeds.size(), 6u);
   fuzz_prefixes(seeds);
 }
 
-TEST(ModelConfigFuzz, Changes) { fuzz_changes(fuzz_seeds("model_config"), 300); }
+TEST(ModelConfigFuzz, Changes) { fuzz_changes(fuzz_seeds("llm/corpus/model_config"), 300); }
 
 }  // namespace
-}  // namespace fasa::llm_test
+}  // namespace fasa::testing

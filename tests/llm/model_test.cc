@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-using namespace llm_test;  // NOLINT
+using namespace llm_test;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -13,11 +13,12 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-namespace fasa::llm_test {
+namespace fasa::testing {
 
+// The files of a folder below tests/, by name.
 inline std::vector<std::string> fuzz_seeds(const std::string& corpus) {
   std::vector<std::filesystem::path> paths;
-  const std::string folder = std::string(FASA_SOURCE_DIR) + "/tests/llm/corpus/" + corpus;
+  const std::string folder = std::string(FASA_SOURCE_DIR) + "/tests/" + corpus;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     paths.push_back(entry.path());
   }
@@ -64,4 +65,4 @@ inline void fuzz_changes(const std::vector<std::string>& seeds, int rounds) {
   }
 }
 
-}  // namespace fasa::llm_test
+}  // namespace fasa::testing
