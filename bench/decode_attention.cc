@@ -4,9 +4,11 @@
 //
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
 //
-// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows, batch 1. Counters: ratio_to_full
-// (full / this), full_ms, full_stream_share (of the machine's read bandwidth, measured first),
-// stream_share (bytes of slices and rows that this layer must read), GB_per_s.
+// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows, batch 1. Counters, medians over
+// the steps of ratios taken within a step: ratio_to_full (full / this), full_stream_share (of the
+// read bandwidth measured in the same step), stream_share (bytes of slices and rows that this layer
+// must read), and the two floors: bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms
+// (scoring the same pages out of the cache), bound_share (the larger floor / this).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <tbb/info.h>
@@ -15,6 +17,7 @@
 #include <memory>
 
 #include "bench/filled_runtime.h"
+#include "bench/in_cache_scoring.h"
 #include "bench/stream.h"
 
 namespace fasa::bench {
@@ -39,11 +42,6 @@ int64_t last_level_cache() {
   return bytes > 0 ? bytes : int64_t{32} << 20;
 }
 
-double machine_bandwidth() {
-  static const double bandwidth = stream_bandwidth();
-  return bandwidth;
-}
-
 // Layer i attends with kBudgets[i % 3], or to everything where i % 3 == 2.
 constexpr int kKinds = 3;
 
@@ -53,9 +51,12 @@ class Case {
       : layers_(layer_count(tokens)),
         filled_(cpu(), config(format, layers_), llama_8b(layers_),
                 first_chunk_dims(llama_8b(layers_), format.chunks), tokens),
+        stream_(filled_.device()),
         q_(noise(4096, 11)),
         kv_(noise(1024, 12)),
         out_(4096) {}
+
+  double read_bandwidth() { return stream_.read(); }
 
   // Seconds of one layer, by kind: the mean over the layers of one step.
   std::array<double, kKinds> step() {
@@ -105,6 +106,7 @@ class Case {
 
   int layers_;
   FilledRuntime filled_;
+  Stream stream_;
   std::vector<uint16_t> q_;
   std::vector<uint16_t> kv_;
   std::vector<float> out_;
@@ -124,36 +126,43 @@ Case& case_of(int64_t tokens, Format format) {
   return *current;
 }
 
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 void run(benchmark::State& state, int64_t tokens, size_t kind, Format format) {
-  const double bandwidth = machine_bandwidth();
   Case& subject = case_of(tokens, format);
-  std::vector<double> mine;
-  std::vector<double> full;
+  const SliceFormat slice{format.dtype, 2 * format.chunks};
+  const int64_t set = std::min<int64_t>(kBudgets[kind], tokens);
+  const auto pages = static_cast<double>(kHeads * (tokens / kPageTokens));
+  const double full_bytes = static_cast<double>(tokens * kHeads * kRowBytes);
+  const double bytes = pages * static_cast<double>(slice.page_bytes()) +
+                       static_cast<double>(kHeads * set * kRowBytes);
+  const double compute_bound = pages * in_cache_page_seconds(slice);
+  std::vector<double> mine, full, ratio, full_share, share, bandwidths, bound_share;
   for (auto _ : state) {
     const auto seconds = subject.step();
+    const double bandwidth = subject.read_bandwidth();
     state.SetIterationTime(seconds[kind]);
     mine.push_back(seconds[kind]);
     full.push_back(seconds[2]);
+    ratio.push_back(seconds[2] / seconds[kind]);
+    bandwidths.push_back(bandwidth);
+    full_share.push_back(full_bytes / seconds[2] / bandwidth);
+    share.push_back(bytes / seconds[kind] / bandwidth);
+    bound_share.push_back(std::max(bytes / bandwidth, compute_bound) / seconds[kind]);
   }
-  const auto median = [](std::vector<double>& values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
-                     values.end());
-    return values[values.size() / 2];
-  };
-  const double my_seconds = median(mine);
-  const double full_seconds = median(full);
-  const SliceFormat slice{format.dtype, 2 * format.chunks};
-  const int64_t set = std::min<int64_t>(kBudgets[kind], tokens);
-  const double full_bytes = static_cast<double>(tokens * kHeads * kRowBytes);
-  const double bytes =
-      static_cast<double>(kHeads * (tokens / kPageTokens * slice.page_bytes() + set * kRowBytes));
-  state.counters["median_ms"] = my_seconds * 1e3;
-  state.counters["full_ms"] = full_seconds * 1e3;
-  state.counters["ratio_to_full"] = full_seconds / my_seconds;
-  state.counters["full_stream_share"] = full_bytes / full_seconds / bandwidth;
-  state.counters["stream_share"] = bytes / my_seconds / bandwidth;
-  state.counters["GB_per_s"] = bytes / my_seconds / 1e9;
-  state.counters["stream_GB_per_s"] = bandwidth / 1e9;
+  state.counters["median_ms"] = median(mine) * 1e3;
+  state.counters["full_ms"] = median(full) * 1e3;
+  state.counters["ratio_to_full"] = median(ratio);
+  state.counters["full_stream_share"] = median(full_share);
+  state.counters["stream_share"] = median(share);
+  state.counters["stream_GB_per_s"] = median(bandwidths) / 1e9;
+  state.counters["bytes_bound_ms"] = bytes / median(bandwidths) * 1e3;
+  state.counters["compute_bound_ms"] = compute_bound * 1e3;
+  state.counters["bound_share"] = median(bound_share);
 }
 
 void register_all() {

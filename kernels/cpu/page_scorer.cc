@@ -7,6 +7,23 @@
 
 namespace fasa::cpu {
 
+namespace {
+
+// Floats between the heads of a query in slice order.
+int query_stride(const SliceFormat& format) {
+  return static_cast<int>(align_up(format.padded_dims()));
+}
+
+}  // namespace
+
+void PageScratch::begin(const CacheLayout& layout) {
+  const auto row = static_cast<size_t>(query_stride(layout.slice));
+  float* weights = weights_.reserve(row * kScoreHeads);
+  std::memset(weights, 0, row * kScoreHeads * sizeof(float));
+  codes_.reserve(row * kScoreHeads * 2);
+  scores_.reserve(static_cast<size_t>(layout.group) * kPageTokens);
+}
+
 void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, int first_visible,
                        const ScoreBodies& bodies) {
   const CacheLayout& layout = params.step.layout;
@@ -17,7 +34,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   base_offset_ = layout.head_index(params.step.layer, kv_head) * int64_t{sizeof(float)};
   tail_offset_ = layout.tail_offset(params.step.layer, kv_head);
   heads_ = layout.group;
-  stride_ = static_cast<int>(align_up(format_.padded_dims()));
+  stride_ = query_stride(format_);
   first_visible_ = first_visible;
   end_ = sequence_->end();
   bytes_read_ = 0;
@@ -25,9 +42,6 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
 
   const size_t row = static_cast<size_t>(stride_);
   float* query = query_.reserve(row * static_cast<size_t>(heads_));
-  float* weights = weights_.reserve(row * kScoreHeads);
-  std::memset(weights, 0, row * kScoreHeads * sizeof(float));
-  codes_.reserve(row * kScoreHeads * 2);
   const int16_t* dims = params.step.slice_dims + kv_head * format_.dims;
   for (int h = 0; h < heads_; ++h, query += stride_) {
     const int64_t at = params.q.offset(sequence_->first_token, kv_head * heads_ + h);
@@ -54,26 +68,24 @@ uint64_t PageScorer::visible_tokens(int page) const {
   return visible;
 }
 
-uint64_t PageScorer::score(int page, int next, float* scores) {
+const std::byte* PageScorer::ahead(int page) const {
+  if (page >= sequence_->sealed_pages()) return sequence_->tail + tail_offset_;
+  const std::byte* block = sequence_->slice_blocks[page];
+  __builtin_prefetch(block + base_offset_);
+  return block + slice_offset_;
+}
+
+uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch, float* scores) {
   const Source source = source_of(page);
-  const std::byte* ahead = nullptr;
-  if (next >= 0) {
-    if (next < sequence_->sealed_pages()) {
-      const std::byte* block = sequence_->slice_blocks[next];
-      __builtin_prefetch(block + base_offset_);
-      ahead = block + slice_offset_;
-    } else {
-      ahead = sequence_->tail + tail_offset_;
-    }
-  }
   const auto format_index = static_cast<size_t>(source.format.dtype);
   bool finite = true;
-  PageQuery query{nullptr, weights_.data(), codes_.data(), 0, stride_, source.format.padded_dims()};
+  PageQuery query{nullptr, scratch->weights(),         scratch->codes(), 0,
+                  stride_, source.format.padded_dims()};
   for (int h = 0; h < heads_; h += kScoreHeads) {
     query.q = query_.data() + h * stride_;
     query.heads = std::min(heads_ - h, kScoreHeads);
     float* out = scores + h * kPageTokens;
-    if (bodies_->score[format_index](query, source.data, source.base, ahead, out)) continue;
+    if (bodies_->score[format_index](query, source.data, source.base, next, out)) continue;
     finite = false;
     if (is_coded(source.format.dtype)) {
       kScorePortable.score[format_index](query, source.data, source.base, nullptr, out);

@@ -31,6 +31,21 @@ class ScratchArray {
   std::vector<Line> lines_;
 };
 
+// What scoring a page writes, for all heads of a thread in turn: eight heads with buffers of their
+// own would not fit the L1 cache.
+class PageScratch {
+ public:
+  void begin(const CacheLayout& layout);
+  float* weights() { return weights_.data(); }
+  int8_t* codes() { return codes_.data(); }
+  float* scores() { return scores_.data(); }  // [heads][64]
+
+ private:
+  ScratchArray<float> weights_;
+  ScratchArray<int8_t> codes_;
+  ScratchArray<float> scores_;
+};
+
 class PageScorer {
  public:
   // `first_visible`: positions before it are not scored.
@@ -41,9 +56,13 @@ class PageScorer {
   uint64_t bytes_read() const { return bytes_read_; }
   uint64_t nan_scores() const { return nan_scores_; }
 
+  // Where `page` begins, for score() to fetch while another page is scored; its base is called for
+  // already.
+  const std::byte* ahead(int page) const;
   // scores[heads][64], 64-byte aligned: NaN as -inf, +inf as the largest finite number, tokens out
-  // of sight as -inf. `next`: the page after this one, -1: none. Returns which tokens are visible.
-  uint64_t score(int page, int next, float* scores);
+  // of sight as -inf. `next`: ahead() of a page that is scored soon, or null. Returns which tokens
+  // are visible. `scratch`: begun, and nobody else's meanwhile.
+  uint64_t score(int page, const std::byte* next, PageScratch* scratch, float* scores);
 
   uint64_t visible_tokens(int page) const;
 
@@ -69,8 +88,6 @@ class PageScorer {
   uint64_t bytes_read_ = 0;
   uint64_t nan_scores_ = 0;
   ScratchArray<float> query_;
-  ScratchArray<float> weights_;
-  ScratchArray<int8_t> codes_;
 };
 
 }  // namespace fasa::cpu

@@ -144,7 +144,7 @@ static inline void run_pass(const PageQuery& query, const uint8_t* page, const c
     if (next != nullptr) {
 #pragma GCC unroll 4
       for (int line = 0; line < kLines; ++line) {
-        __builtin_prefetch(next + (static_cast<int64_t>(kPass * groups + g) * kLines + line) * 64);
+        __builtin_prefetch(next + (static_cast<int64_t>(kPass * groups + g) * kLines + line) * 64, 0, 2);
       }
     }
     typename V::I weights[kHeads];
@@ -172,7 +172,7 @@ static bool score_codes(const PageQuery& query, const std::byte* page, float bas
   if (!prepare<V, kBits, kHeads>(query, parameters, base, &prepared)) return false;
   if (next != nullptr) {
     for (int d = 0; d < query.dims; d += 32) {
-      __builtin_prefetch(reinterpret_cast<const char*>(next) + code_bytes + d * 2);
+      __builtin_prefetch(reinterpret_cast<const char*>(next) + code_bytes + d * 2, 0, 2);
     }
   }
   for (int first = 0; first < kPage; first += V::kLanes * V::kBlocks) {
@@ -223,7 +223,7 @@ static bool score_floats(const PageQuery& query, const std::byte* page, float,
       if (next != nullptr && first == 0) {
 #pragma GCC unroll 4
         for (int line = 0; line < 4; ++line) {
-          __builtin_prefetch(reinterpret_cast<const char*>(next) + g * kPage * 4 + line * 64);
+          __builtin_prefetch(reinterpret_cast<const char*>(next) + g * kPage * 4 + line * 64, 0, 2);
         }
       }
 #pragma GCC unroll 4

@@ -1,164 +1,170 @@
-// TIP over all sequences of a step: one task per (sequence, KV head), or several over page ranges
-// where there are fewer of those than threads. The set is exact, so it depends on neither.
+// TIP over all sequences of a step. Each sequence's pages are split into ranges for the threads;
+// the set is exact, so it depends on neither.
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/select_head.h"
+#include "kernels/cpu/select_range.h"
 #include "kernels/cpu/target.h"
 
 namespace fasa::cpu {
 namespace {
 
-constexpr int kLeastPages = 128;  // a part's, below which starting it costs more than it saves
-constexpr int kInlinePages = 24;  // of all tasks together, below which nothing is spawned
+// Pages times KV heads of a range, below which starting it costs more than it saves.
+constexpr int kLeastWork = 128;
+// Ranges in the works at a time, per thread: enough for all threads to end together.
+constexpr int kRangesPerThread = 4;
 
-struct HeadTask {
-  int sequence;
-  int kv_head;
+struct SequenceTask {
+  int sequence = 0;
   SelectPlan plan;
+  size_t first_range = 0;
+  size_t ranges = 0;
 
   int first_page() const { return plan.first / kPageTokens; }
-  int end_page() const { return (plan.end - 1) / kPageTokens + 1; }
-  int pages() const { return plan.takes_all() ? 0 : end_page() - first_page(); }
+  int pages() const { return (plan.end - 1) / kPageTokens + 1 - first_page(); }
 };
 
 class SelectCall {
  public:
   explicit SelectCall(const SelectParams& params)
-      : params_(params), bodies_(score_bodies(active_target())) {}
+      : params_(params),
+        bodies_(score_bodies(active_target())),
+        kv_heads_(params.step.layout.kv_heads),
+        threads_(tbb::this_task_arena::max_concurrency()) {}
 
   KernelWork run();
 
  private:
-  int32_t* set_of(const HeadTask& task) const {
-    return params_.sets + index_of(task) * params_.set_capacity;
+  int64_t index_of(int sequence, int kv_head) const {
+    return int64_t{sequence} * kv_heads_ + kv_head;
   }
-  int64_t index_of(const HeadTask& task) const {
-    return int64_t{task.sequence} * params_.step.layout.kv_heads + task.kv_head;
+  void take_all(int sequence, const SelectPlan& plan);
+  void add_task(int sequence, const SelectPlan& plan);
+  void run_tasks();
+
+  // Parallel where there is enough to do.
+  template <typename Work>
+  void for_each(size_t count, const Work& work) const {
+    if (threads_ == 1 || ranges_ == 1) {
+      for (size_t i = 0; i < count; ++i) work(i);
+    } else {
+      tbb::parallel_for(size_t{0}, count, work);
+    }
   }
-  void finish(const HeadTask& task, std::span<HeadPart> parts);
-  void run_whole(const HeadTask& task);
-  void run_split(const std::vector<HeadTask>& tasks, int splits);
+  // work(range, task, index within the task) for every range.
+  template <typename Work>
+  void for_each_range(const Work& work) const;
+  // work(the head's parts, sequence, kv_head) for every head.
+  template <typename Work>
+  void for_each_head(SelectRange* ranges, const Work& work) const;
 
   const SelectParams& params_;
   const ScoreBodies& bodies_;
-  std::atomic<uint64_t> bytes_{0};
+  const int kv_heads_;
+  const int threads_;
+  std::vector<SequenceTask> tasks_;
+  size_t ranges_ = 0;
+  uint64_t bytes_ = 0;
+  uint64_t nans_ = 0;
 };
 
-void SelectCall::finish(const HeadTask& task, std::span<HeadPart> parts) {
-  params_.set_sizes[index_of(task)] = HeadSelection(parts).finish(set_of(task));
-  uint64_t bytes = 0;
-  uint64_t nans = 0;
-  for (const HeadPart& part : parts) {
-    bytes += part.bytes_read();
-    nans += part.nan_scores();
-  }
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  if (nans > 0 && params_.counters != nullptr) {
-    std::atomic_ref<uint64_t>(params_.counters->nan_scores)
-        .fetch_add(nans, std::memory_order_relaxed);
-  }
-}
-
-void SelectCall::run_whole(const HeadTask& task) {
-  if (task.plan.takes_all()) {
-    params_.set_sizes[index_of(task)] = write_all(task.plan, set_of(task));
-    return;
-  }
-  // Grows only: after the first steps nothing is allocated (but by a rescan). Nothing below waits
-  // for other tasks, so no second task of this thread can find it in use.
-  thread_local HeadPart part;
-  part.begin(params_, task.sequence, task.kv_head, bodies_, task.first_page(), task.end_page());
-  part.sample();
-  HeadSelection({&part, 1}).set_bounds();
-  part.scan();
-  finish(task, {&part, 1});
-}
-
-// Parts of all tasks through the same phases side by side.
-void SelectCall::run_split(const std::vector<HeadTask>& tasks, int splits) {
-  struct Range {
-    size_t first;
-    size_t count;
-  };
-  thread_local std::vector<HeadPart> parts;  // grows only; the caller isolates us
-  std::vector<Range> ranges;
-  size_t total = 0;
-  for (const HeadTask& task : tasks) {
-    const auto count = static_cast<size_t>(std::clamp(task.pages() / kLeastPages, 1, splits));
-    ranges.push_back({total, count});
-    total += count;
-  }
-  if (parts.size() < total) parts.resize(total);
-  HeadPart* const all = parts.data();
-  const auto part_tasks = [&](const auto& work) {
-    tbb::parallel_for(size_t{0}, tasks.size(), [&](size_t t) {
-      if (tasks[t].plan.takes_all()) return;
-      tbb::parallel_for(size_t{0}, ranges[t].count, [&, t](size_t i) { work(t, i); });
-    });
-  };
-  part_tasks([&](size_t t, size_t i) {
-    const HeadTask& task = tasks[t];
-    const auto pages = static_cast<size_t>(task.pages());
-    const size_t count = ranges[t].count;
-    HeadPart& part = all[ranges[t].first + i];
-    part.begin(params_, task.sequence, task.kv_head, bodies_,
-               task.first_page() + static_cast<int>(pages * i / count),
-               task.first_page() + static_cast<int>(pages * (i + 1) / count));
-    part.sample();
+template <typename Work>
+void SelectCall::for_each_range(const Work& work) const {
+  for_each(ranges_, [&](size_t range) {
+    size_t t = 0;
+    while (range >= tasks_[t].first_range + tasks_[t].ranges) ++t;
+    work(range, tasks_[t], range - tasks_[t].first_range);
   });
-  const auto parts_of = [&](size_t t) {
-    return std::span<HeadPart>(all + ranges[t].first, ranges[t].count);
-  };
-  for (size_t t = 0; t < tasks.size(); ++t) {
-    if (!tasks[t].plan.takes_all()) HeadSelection(parts_of(t)).set_bounds();
-  }
-  part_tasks([&](size_t t, size_t i) { all[ranges[t].first + i].scan(); });
-  tbb::parallel_for(size_t{0}, tasks.size(), [&](size_t t) {
-    if (tasks[t].plan.takes_all()) {
-      run_whole(tasks[t]);
-    } else {
-      finish(tasks[t], parts_of(t));
+}
+
+template <typename Work>
+void SelectCall::for_each_head(SelectRange* ranges, const Work& work) const {
+  const auto heads = static_cast<size_t>(kv_heads_);
+  for_each(tasks_.size() * heads, [&](size_t i) {
+    const SequenceTask& task = tasks_[i / heads];
+    const int kv_head = static_cast<int>(i % heads);
+    // Grows only: after the first steps nothing is allocated (but by a rescan). No work waits for
+    // other tasks, so no second task of this thread can find it in use.
+    thread_local std::vector<HeadPart*> parts;
+    parts.clear();
+    for (size_t r = 0; r < task.ranges; ++r) {
+      parts.push_back(&ranges[task.first_range + r].head(kv_head));
     }
+    work(HeadSelection(parts), task.sequence, kv_head);
   });
+}
+
+void SelectCall::take_all(int sequence, const SelectPlan& plan) {
+  for (int head = 0; head < kv_heads_; ++head) {
+    const int64_t index = index_of(sequence, head);
+    params_.set_sizes[index] = write_all(plan, params_.sets + index * params_.set_capacity);
+  }
+}
+
+void SelectCall::add_task(int sequence, const SelectPlan& plan) {
+  SequenceTask task{sequence, plan, ranges_, 1};
+  if (threads_ > 1) {
+    task.ranges = static_cast<size_t>(
+        std::clamp(task.pages() * kv_heads_ / kLeastWork, 1, kRangesPerThread * threads_));
+  }
+  ranges_ += task.ranges;
+  tasks_.push_back(task);
+}
+
+void SelectCall::run_tasks() {
+  thread_local std::vector<SelectRange> shared_ranges;  // grows only; run() isolates us
+  if (shared_ranges.size() < ranges_) shared_ranges.resize(ranges_);
+  SelectRange* const all = shared_ranges.data();
+  for_each_range([&](size_t range, const SequenceTask& task, size_t i) {
+    const auto pages = static_cast<size_t>(task.pages());
+    all[range].begin(params_, task.sequence, task.plan, bodies_,
+                     task.first_page() + static_cast<int>(pages * i / task.ranges),
+                     task.first_page() + static_cast<int>(pages * (i + 1) / task.ranges));
+    all[range].sample();
+  });
+  for_each_head(all, [](HeadSelection head, int, int) { head.set_bounds(); });
+  for_each_range([&](size_t range, const SequenceTask&, size_t) { all[range].scan(); });
+  for_each_head(all, [&](HeadSelection head, int sequence, int kv_head) {
+    const int64_t index = index_of(sequence, kv_head);
+    params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity);
+  });
+  for (size_t range = 0; range < ranges_; ++range) {
+    bytes_ += all[range].bytes_read();
+    nans_ += all[range].nan_scores();
+  }
+  tasks_.clear();
+  ranges_ = 0;
 }
 
 KernelWork SelectCall::run() {
-  const CacheLayout& layout = params_.step.layout;
-  thread_local std::vector<HeadTask> shared_tasks;
-  std::vector<HeadTask> tasks;
-  tasks.swap(shared_tasks);
-  tasks.clear();
-  int64_t pages = 0;
-  int most = 0;
-  for (int s = 0; s < params_.step.count; ++s) {
-    const SequenceDesc& sequence = params_.step.sequences[s];
-    for (int h = 0; h < layout.kv_heads; ++h) {
-      HeadTask task{s, h, {}};
-      params_.set_sizes[index_of(task)] = 0;
+  thread_local std::vector<SequenceTask> shared_tasks;
+  tasks_.swap(shared_tasks);
+  tasks_.clear();
+  tbb::this_task_arena::isolate([&] {
+    for (int s = 0; s < params_.step.count; ++s) {
+      for (int h = 0; h < kv_heads_; ++h) params_.set_sizes[index_of(s, h)] = 0;
+      const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;
-      task.plan = plan_selection(params_, sequence);
-      tasks.push_back(task);
-      pages += task.pages();
-      most = std::max(most, task.pages());
+      const SelectPlan plan = plan_selection(params_, sequence);
+      if (plan.takes_all()) {
+        take_all(s, plan);
+        continue;
+      }
+      add_task(s, plan);
+      if (ranges_ >= static_cast<size_t>(kRangesPerThread * threads_)) run_tasks();
     }
+    if (!tasks_.empty()) run_tasks();
+  });
+  tasks_.swap(shared_tasks);
+  if (nans_ > 0 && params_.counters != nullptr) {
+    std::atomic_ref<uint64_t>(params_.counters->nan_scores)
+        .fetch_add(nans_, std::memory_order_relaxed);
   }
-  const int threads = tbb::this_task_arena::max_concurrency();
-  const auto count = static_cast<int>(tasks.size());
-  if (threads == 1 || pages <= kInlinePages) {
-    for (const HeadTask& task : tasks) run_whole(task);
-  } else if (count < 2 * threads && most >= 2 * kLeastPages) {
-    tbb::this_task_arena::isolate([&] { run_split(tasks, (2 * threads + count - 1) / count); });
-  } else {
-    tbb::parallel_for(size_t{0}, tasks.size(), [&](size_t t) { run_whole(tasks[t]); });
-  }
-  tasks.swap(shared_tasks);
-  KernelWork work;
-  work.device_bytes = bytes_.load(std::memory_order_relaxed);
-  return work;
+  return {.device_bytes = bytes_};
 }
 
 }  // namespace

@@ -12,11 +12,7 @@ namespace {
 
 constexpr int kSampledPages = 128;    // at most, about
 constexpr int kKeepAllTokens = 1024;  // up to here every token survives
-constexpr int32_t kRoom = 16384;      // survivors, at least
-// Pages between the one scored and the one fetched into the cache. Scoring alone, out of the cache:
-// one: 195 and 326 ns a page of int2 with 64 and 128 dimensions, two: 147 and 247, three and four:
-// about 170 and 314, on a busy machine; within the selection the noise was larger than that.
-constexpr int kAhead = 2;
+constexpr int32_t kRoom = 4096;       // survivors of a part, at least
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Every which page is ranked. Denser in short contexts, where the rank would be a guess.
@@ -26,12 +22,17 @@ int sample_stride(const SelectPlan& plan) {
   return std::max(std::clamp(pages / 16, 2, 16), pages / kSampledPages);
 }
 
-// Four times the rank that the budget has in a sample, and its noise. Maxima that the sample missed
-// lower the heads unequally: with twice the rank, 2 to 4 of 8 heads of four Gaussian queries needed
-// a rescan at 128k tokens, with three times 0 to 2, with four none; more survivors cost little.
-int32_t sample_rank(double share, int32_t need) {
-  const double expected = share * need;
-  return static_cast<int32_t>(std::ceil(4 * expected + 3 * std::sqrt(expected) + 4));
+// Several times the rank that the budget has in a sample, and its noise. The sample misses the
+// maxima of some query heads by more than those of others; the bounds of the former are then too
+// low, and what survives above the others' must suffice, or a second pass is needed. That doubles a
+// head's time, a survivor costs little. Rescans of 8 heads of four Gaussian queries, 128k tokens,
+// budget 256, by factor: 4: 2 to 3, 8: 1, 12: 0 to 0.25, 16: 0.
+int32_t sample_rank(double share, const SelectPlan& plan) {
+  constexpr double kSurvivors = 0.08;  // of all that compete: beyond that they are no few
+  const double competing = plan.recent_begin - plan.sinks_end;
+  const double factor = std::clamp(kSurvivors * competing / plan.need, 4.0, 12.0);
+  const double expected = share * plan.need;
+  return static_cast<int32_t>(std::ceil(factor * expected + 3 * std::sqrt(expected) + 4));
 }
 
 float value_of_key(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
@@ -109,8 +110,10 @@ class PrunedCandidates {
 }  // namespace
 
 void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
-                     const ScoreBodies& bodies, int begin_page, int end_page) {
+                     const ScoreBodies& bodies, int begin_page, int end_page,
+                     size_t sampled_pages) {
   bodies_ = &bodies;
+  layout_ = params.step.layout;
   plan_ = plan_selection(params, params.step.sequences[sequence]);
   scorer_.begin(params, sequence, kv_head, plan_.first, bodies);
   begin_page_ = begin_page;
@@ -122,12 +125,13 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
   bounds_.assign(heads, kLowest);
   maxima_.assign(heads, kLowest);
   const int32_t room =
-      std::min(std::max(kRoom, 8 * plan_.need), (end_page - begin_page) * kPageTokens) +
+      std::min(std::max(kRoom, 16 * plan_.need), (end_page - begin_page) * kPageTokens) +
       kPageTokens;
   const size_t stored = static_cast<size_t>(room) + kSurvivorSlack;
   survivors_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0, scorer_.heads()};
   keys_.reserve(stored);
-  page_scores_.reserve(heads * kPageTokens);
+  samples_.reserve(sampled_pages * heads * kPageTokens);
+  next_sample_ = 0;
 }
 
 uint64_t HeadPart::competing(int page) const {
@@ -144,40 +148,41 @@ uint64_t HeadPart::competing(int page) const {
   return tokens;
 }
 
-void HeadPart::sample() {
-  if (keeps_everything()) return;
-  const int last = (plan_.end - 1) / kPageTokens;
-  for (int page = begin_page_; page < end_page_; ++page) {
-    const bool ranked = page % stride_ == stride_ / 2;
-    if (ranked || page == plan_.first / kPageTokens || page >= last - 1) {
-      sampled_.push_back({page, 0, ranked});
-    }
-  }
-  const int heads = scorer_.heads();
-  samples_.reserve(sampled_.size() * static_cast<size_t>(heads) * kPageTokens);
-  for (size_t i = 0; i < sampled_.size(); ++i) {
-    float* scores = sample_scores(i);
-    const int next = i + kAhead < sampled_.size() ? sampled_[i + kAhead].page : -1;
-    sampled_[i].visible = scorer_.score(sampled_[i].page, next, scores);
-    bodies_->raise_maxima(scores, kPageTokens, heads, kPageTokens, maxima_.data());
+void HeadPart::list_sample(const SelectPlan& plan, int begin_page, int end_page,
+                           std::vector<int>* pages) {
+  pages->clear();
+  const int stride = sample_stride(plan);
+  if (stride == 0) return;
+  const int first = plan.first / kPageTokens;
+  const int newest = (plan.end - 1) / kPageTokens - 1;
+  int ranked = begin_page / stride * stride + stride / 2;
+  if (ranked < begin_page) ranked += stride;
+  for (int page = begin_page; page < end_page; ++page) {
+    const bool is_ranked = page == ranked;
+    if (is_ranked) ranked += stride;
+    if (is_ranked || page == first || page >= newest) pages->push_back(page);
   }
 }
 
-void HeadPart::scan() {
-  size_t sampled = 0;
-  for (int page = begin_page_; page < end_page_; ++page) {
-    const float* scores = page_scores_.data();
-    uint64_t mask = 0;
-    if (sampled < sampled_.size() && sampled_[sampled].page == page) {
-      scores = sample_scores(sampled);
-      mask = sampled_[sampled++].visible;
-    } else {
-      mask =
-          scorer_.score(page, page + kAhead < end_page_ ? page + kAhead : -1, page_scores_.data());
-    }
-    if (!keeps_everything()) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
-    if (mask != 0) take(scores, mask, page);
+void HeadPart::sample_page(int page, const std::byte* ahead, PageScratch* scratch) {
+  const int heads = scorer_.heads();
+  float* scores = sample_scores(sampled_.size());
+  sampled_.push_back(
+      {page, scorer_.score(page, ahead, scratch, scores), page % stride_ == stride_ / 2});
+  bodies_->raise_maxima(scores, kPageTokens, heads, kPageTokens, maxima_.data());
+}
+
+void HeadPart::scan_page(int page, const std::byte* ahead, PageScratch* scratch) {
+  float* scores = scratch->scores();
+  uint64_t mask = 0;
+  if (next_sample_ < sampled_.size() && sampled_[next_sample_].page == page) {
+    scores = sample_scores(next_sample_);
+    mask = sampled_[next_sample_++].visible;
+  } else {
+    mask = scorer_.score(page, ahead, scratch, scores);
   }
+  if (!keeps_everything()) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
+  if (mask != 0) take(scores, mask, page);
   nan_scores_ = scorer_.nan_scores();
 }
 
@@ -191,27 +196,27 @@ void HeadPart::take(const float* scores, uint64_t mask, int page) {
 }
 
 std::vector<float>& HeadSelection::gather_maxima() {
-  std::vector<float>& maxima = parts_.front().head_maxima_;
-  maxima = parts_.front().maxima_;
-  for (const HeadPart& part : parts_) {
-    for (size_t h = 0; h < maxima.size(); ++h) maxima[h] = std::max(maxima[h], part.maxima_[h]);
+  std::vector<float>& maxima = front().head_maxima_;
+  maxima = front().maxima_;
+  for (const HeadPart* part : parts_) {
+    for (size_t h = 0; h < maxima.size(); ++h) maxima[h] = std::max(maxima[h], part->maxima_[h]);
   }
   return maxima;
 }
 
 void HeadSelection::set_bounds() {
-  HeadPart& head = parts_.front();
+  HeadPart& head = front();
   if (head.keeps_everything()) return;
   const std::vector<float>& maxima = gather_maxima();
   int64_t competing = 0;
   const int heads = head.scorer_.heads();
-  for (HeadPart& part : parts_) {
-    int32_t* keys = part.sample_keys_.reserve(part.sampled_.size() * kPageTokens);
-    for (size_t i = 0; i < part.sampled_.size(); ++i, keys += kPageTokens) {
-      const HeadPart::SampledPage& sampled = part.sampled_[i];
-      part.bodies_->relative_keys(part.sample_scores(i), kPageTokens, heads, kPageTokens,
-                                  maxima.data(), keys);
-      const uint64_t counted = sampled.ranked ? sampled.visible & part.competing(sampled.page) : 0;
+  for (HeadPart* part : parts_) {
+    int32_t* keys = part->sample_keys_.reserve(part->sampled_.size() * kPageTokens);
+    for (size_t i = 0; i < part->sampled_.size(); ++i, keys += kPageTokens) {
+      const HeadPart::SampledPage& sampled = part->sampled_[i];
+      part->bodies_->relative_keys(part->sample_scores(i), kPageTokens, heads, kPageTokens,
+                                   maxima.data(), keys);
+      const uint64_t counted = sampled.ranked ? sampled.visible & part->competing(sampled.page) : 0;
       competing += std::popcount(counted);
       if (counted == ~uint64_t{0}) continue;
       for (int t = 0; t < kPageTokens; ++t) {
@@ -221,67 +226,67 @@ void HeadSelection::set_bounds() {
   }
   const double share =
       static_cast<double>(competing) / (head.plan_.recent_begin - head.plan_.sinks_end);
-  const int32_t rank = sample_rank(share, head.plan_.need);
+  const int32_t rank = sample_rank(share, head.plan_);
   const int32_t key = key_of_rank(rank, rank + rank / 4, [&](int32_t bound) {
     int32_t count = 0;
-    for (HeadPart& part : parts_) {
-      count += part.bodies_->count_at_least(
-          part.sample_keys_.data(), static_cast<int32_t>(part.sampled_.size()) * kPageTokens,
+    for (HeadPart* part : parts_) {
+      count += part->bodies_->count_at_least(
+          part->sample_keys_.data(), static_cast<int32_t>(part->sampled_.size()) * kPageTokens,
           bound);
     }
     return count;
   });
   const float threshold = value_of_key(key);
-  for (HeadPart& part : parts_) {
+  for (HeadPart* part : parts_) {
     for (size_t h = 0; h < maxima.size(); ++h) {
       // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
       const float bound = threshold + maxima[h];
-      part.bounds_[h] = bound >= kLowest ? bound : kLowest;
+      part->bounds_[h] = bound >= kLowest ? bound : kLowest;
     }
   }
 }
 
 int32_t HeadSelection::count_at_least(int32_t key) const {
   int32_t count = 0;
-  for (HeadPart& part : parts_) {
-    count += part.bodies_->count_at_least(part.keys_.data() + part.first_competing_,
-                                          part.end_competing_ - part.first_competing_, key);
+  for (HeadPart* part : parts_) {
+    count += part->bodies_->count_at_least(part->keys_.data() + part->first_competing_,
+                                           part->end_competing_ - part->first_competing_, key);
   }
   return count;
 }
 
 // No token that did not survive has a greater key.
 int32_t HeadSelection::greatest_lost_key() const {
-  const std::vector<float>& maxima = parts_.front().head_maxima_;
+  const std::vector<float>& maxima = front().head_maxima_;
   int32_t greatest = INT_MIN;
-  for (const HeadPart& part : parts_) {
-    if (part.overflow_) return INT_MAX;
-    if (part.keeps_everything()) continue;
+  for (const HeadPart* part : parts_) {
+    if (part->overflow_) return INT_MAX;
+    if (part->keeps_everything()) continue;
     for (size_t h = 0; h < maxima.size(); ++h) {
-      greatest = std::max(greatest, key_of_value(part.bounds_[h] - maxima[h]));
+      greatest = std::max(greatest, key_of_value(part->bounds_[h] - maxima[h]));
     }
   }
   return greatest;
 }
 
 int32_t HeadSelection::finish(int32_t* set) {
-  const SelectPlan& plan = parts_.front().plan_;
+  const SelectPlan& plan = front().plan_;
   std::vector<float>& maxima = gather_maxima();
-  for (HeadPart& part : parts_) {
-    const Survivors& survivors = part.survivors_;
-    part.bodies_->raise_maxima(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
-                               maxima.data());
+  for (HeadPart* part : parts_) {
+    const Survivors& survivors = part->survivors_;
+    part->bodies_->raise_maxima(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
+                                maxima.data());
   }
-  for (HeadPart& part : parts_) {
-    const Survivors& survivors = part.survivors_;
+  for (HeadPart* part : parts_) {
+    const Survivors& survivors = part->survivors_;
     int32_t* begin = survivors.positions;
     int32_t* end = begin + survivors.count;
-    part.first_competing_ =
+    part->first_competing_ =
         static_cast<int32_t>(std::lower_bound(begin, end, plan.sinks_end) - begin);
-    part.end_competing_ =
+    part->end_competing_ =
         static_cast<int32_t>(std::lower_bound(begin, end, plan.recent_begin) - begin);
-    part.bodies_->relative_keys(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
-                                maxima.data(), part.keys_.data());
+    part->bodies_->relative_keys(survivors.raw, survivors.capacity, survivors.heads,
+                                 survivors.count, maxima.data(), part->keys_.data());
   }
   if (count_at_least(INT_MIN) < plan.need) return rescan(INT_MIN, set);
   const int32_t last =
@@ -292,15 +297,15 @@ int32_t HeadSelection::finish(int32_t* set) {
 }
 
 int32_t HeadSelection::write(int32_t last, int32_t* set) {
-  const SelectPlan& plan = parts_.front().plan_;
+  const SelectPlan& plan = front().plan_;
   int32_t* out = set;
   for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
   int32_t ties = plan.need - count_at_least(last + 1);
-  for (HeadPart& part : parts_) {
-    for (int32_t i = part.first_competing_; i < part.end_competing_; ++i) {
-      const int32_t key = part.keys_.data()[i];
+  for (HeadPart* part : parts_) {
+    for (int32_t i = part->first_competing_; i < part->end_competing_; ++i) {
+      const int32_t key = part->keys_.data()[i];
       if (key < last || (key == last && ties-- <= 0)) continue;
-      *out++ = part.survivors_.positions[i];
+      *out++ = part->survivors_.positions[i];
     }
   }
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
@@ -308,19 +313,21 @@ int32_t HeadSelection::write(int32_t last, int32_t* set) {
 }
 
 int32_t HeadSelection::rescan(int32_t floor, int32_t* set) {
-  const SelectPlan& plan = parts_.front().plan_;
-  PrunedCandidates candidates(*parts_.front().bodies_, plan.need, floor);
-  const std::vector<float>& maxima = parts_.front().head_maxima_;
+  const SelectPlan& plan = front().plan_;
+  PrunedCandidates candidates(*front().bodies_, plan.need, floor);
+  const std::vector<float>& maxima = front().head_maxima_;
   int32_t keys[kPageTokens];
-  for (HeadPart& part : parts_) {
-    const int heads = part.scorer_.heads();
-    float* scores = part.page_scores_.data();
-    for (int page = part.begin_page_; page < part.end_page_; ++page) {
-      uint64_t mask =
-          part.scorer_.score(page, page + kAhead < part.end_page_ ? page + kAhead : -1, scores);
-      mask &= part.competing(page);
-      part.bodies_->relative_keys(scores, kPageTokens, heads, kPageTokens, maxima.data(), keys);
-      if (part.bodies_->count_at_least(keys, kPageTokens, floor) == 0) continue;
+  thread_local PageScratch scratch;  // grows only
+  scratch.begin(front().layout_);
+  for (HeadPart* part : parts_) {
+    const int heads = part->scorer_.heads();
+    float* scores = scratch.scores();
+    for (int page = part->begin_page_; page < part->end_page_; ++page) {
+      const std::byte* ahead = page + 1 < part->end_page_ ? part->scorer_.ahead(page + 1) : nullptr;
+      uint64_t mask = part->scorer_.score(page, ahead, &scratch, scores);
+      mask &= part->competing(page);
+      part->bodies_->relative_keys(scores, kPageTokens, heads, kPageTokens, maxima.data(), keys);
+      if (part->bodies_->count_at_least(keys, kPageTokens, floor) == 0) continue;
       for (; mask != 0; mask &= mask - 1) {
         const int token = std::countr_zero(mask);
         candidates.add(page * kPageTokens + token, keys[token]);

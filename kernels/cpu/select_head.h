@@ -14,7 +14,8 @@
 //           pass with the true maxima, from the best bound known, into a buffer that is pruned
 //           exactly when full
 //
-// One head is one part, or several over page ranges that other threads scan meanwhile.
+// One head is one part, or several over page ranges that other threads scan meanwhile;
+// select_range.h drives them.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +29,21 @@ namespace fasa::cpu {
 
 class HeadPart {
  public:
-  // Pages [begin_page, end_page) of the visible ones. Reserves room that later calls reuse.
+  // The sample among pages [begin_page, end_page), rising; the same for all heads of a sequence.
+  static void list_sample(const SelectPlan& plan, int begin_page, int end_page,
+                          std::vector<int>* pages);
+  // Pages [begin_page, end_page) of the visible ones, `sampled_pages` of them in the sample.
+  // Reserves room that later calls reuse.
   void begin(const SelectParams& params, int sequence, int kv_head, const ScoreBodies& bodies,
-             int begin_page, int end_page);
-  void sample();
-  void scan();
+             int begin_page, int end_page, size_t sampled_pages);
+  // Then, in rising order, sample_page() of the sample, and scan_page() of all. `ahead`:
+  // PageScorer::ahead() of what is scored soon, or null.
+  void sample_page(int page, const std::byte* ahead, PageScratch* scratch);
+  void scan_page(int page, const std::byte* ahead, PageScratch* scratch);
 
+  const PageScorer& scorer() const { return scorer_; }
   uint64_t bytes_read() const { return scorer_.bytes_read(); }
-  uint64_t nan_scores() const { return nan_scores_; }  // each counted once
+  uint64_t nan_scores() const { return nan_scores_; }  // each counted once, after the scan
 
  private:
   friend class HeadSelection;
@@ -53,12 +61,14 @@ class HeadPart {
   void take(const float* scores, uint64_t mask, int page);
 
   const ScoreBodies* bodies_ = nullptr;
+  CacheLayout layout_;
   SelectPlan plan_;
   PageScorer scorer_;
   int begin_page_ = 0;
   int end_page_ = 0;
   int stride_ = 0;  // of the ranked sample pages; 0: every token survives
   std::vector<SampledPage> sampled_;
+  size_t next_sample_ = 0;          // that the scan comes to
   std::vector<float> bounds_;       // [heads]
   std::vector<float> maxima_;       // [heads], of what was scored and did not survive too
   std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
@@ -68,7 +78,6 @@ class HeadPart {
   int32_t first_competing_ = 0;  // survivors [first, end) compete
   int32_t end_competing_ = 0;
   ScratchArray<float> samples_;
-  ScratchArray<float> page_scores_;
   ScratchArray<int32_t> sample_keys_;
   ScratchArray<int32_t> positions_;
   ScratchArray<float> raw_;
@@ -78,21 +87,22 @@ class HeadPart {
 // The parts of one head, in page order.
 class HeadSelection {
  public:
-  explicit HeadSelection(std::span<HeadPart> parts) : parts_(parts) {}
+  explicit HeadSelection(std::span<HeadPart* const> parts) : parts_(parts) {}
 
-  // After every part's sample().
+  // After every part's sample.
   void set_bounds();
-  // After every part's scan(): the set, ascending; returns its size.
+  // After every part's scan: the set, ascending; returns its size.
   int32_t finish(int32_t* set);
 
  private:
+  HeadPart& front() const { return *parts_.front(); }
   std::vector<float>& gather_maxima();
   int32_t count_at_least(int32_t key) const;
   int32_t greatest_lost_key() const;
   int32_t write(int32_t last, int32_t* set);
   int32_t rescan(int32_t floor, int32_t* set);
 
-  std::span<HeadPart> parts_;
+  std::span<HeadPart* const> parts_;
 };
 
 // The set of a sequence that takes every visible position.

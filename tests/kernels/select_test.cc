@@ -31,12 +31,14 @@ reference::GroupScores own_scores(const SelectParams& params, int sequence, int 
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
   cpu::PageScorer scorer;
   scorer.begin(params, sequence, kv_head, plan.first, cpu::score_bodies(target));
+  cpu::PageScratch scratch;
+  scratch.begin(params.step.layout);
   reference::GroupScores own;
   own.heads = params.step.layout.group;
   own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
   std::vector<float> scores(static_cast<size_t>(own.heads) * kPageTokens);
   for (int page = plan.first / kPageTokens; page * kPageTokens < plan.end; ++page) {
-    scorer.score(page, -1, scores.data());
+    scorer.score(page, nullptr, &scratch, scores.data());
     for (int t = 0; t < kPageTokens; ++t) {
       const int position = page * kPageTokens + t;
       if (position < plan.first || position >= plan.end) continue;
@@ -75,18 +77,29 @@ std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int 
     cpu::write_all(plan, set.data());
     return set;
   }
-  std::vector<cpu::HeadPart> parts(static_cast<size_t>(splits));
+  std::vector<cpu::HeadPart> all(static_cast<size_t>(splits));
+  std::vector<cpu::HeadPart*> parts;
   const int first = plan.first / kPageTokens;
   const int pages = (plan.end - 1) / kPageTokens + 1 - first;
-  for (int i = 0; i < splits; ++i) {
-    parts[static_cast<size_t>(i)].begin(params, sequence, kv_head, cpu::score_bodies(target),
-                                        first + pages * i / splits,
-                                        first + pages * (i + 1) / splits);
-    parts[static_cast<size_t>(i)].sample();
+  const auto begin_of = [&](size_t part) {
+    return first + pages * static_cast<int>(part) / splits;
+  };
+  cpu::PageScratch scratch;
+  scratch.begin(params.step.layout);
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::vector<int> sample;
+    cpu::HeadPart::list_sample(plan, begin_of(i), begin_of(i + 1), &sample);
+    all[i].begin(params, sequence, kv_head, cpu::score_bodies(target), begin_of(i), begin_of(i + 1),
+                 sample.size());
+    for (const int page : sample) all[i].sample_page(page, nullptr, &scratch);
+    parts.push_back(&all[i]);
   }
   cpu::HeadSelection selection(parts);
   selection.set_bounds();
-  for (cpu::HeadPart& part : parts) part.scan();
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (int page = begin_of(i); page < begin_of(i + 1); ++page)
+      all[i].scan_page(page, nullptr, &scratch);
+  }
   set.resize(static_cast<size_t>(selection.finish(set.data())));
   return set;
 }
