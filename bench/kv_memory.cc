@@ -3,6 +3,12 @@
 // (--alias), so that 16 GiB of them fit a small machine.
 //
 //   kv_memory [--tokens N] [--layers N] [--k N] [--alias SIZE]
+//
+// With --growth, host memory instead: one layer's rows and slices on the cpu device, appended chunk
+// after chunk without a word of how many will come. A cache that moved what it holds would need the
+// old and the new place at once; this one's process stays at what the design says.
+//
+//   kv_memory --growth [--tokens N]
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -78,18 +84,64 @@ void measure(const Options& options, Format format) {
              format_bytes(peak_process_bytes()));
 }
 
+// Appends `tokens` tokens to one sequence of one layer and says every eighth of the way what the
+// cache should hold, and how much the process has grown.
+void measure_growth(int64_t tokens) {
+  constexpr int kChunk = 4096;
+  const Geometry geometry = llama_8b(1);
+  DeviceOptions options;
+  options.name = "cpu";
+  const auto device = open_device(options);
+  const std::vector<int16_t> dims = first_chunk_dims(geometry, 64);
+  Runtime runtime(*device, Config{}, geometry, DType::kBF16, dims);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
+  const SequenceId sequence = runtime.create();
+  const std::vector<uint16_t> values = noise(kChunk * 1024, 1);
+  const auto kv = [&](int64_t count) {
+    return ConstTensorView::dense(values.data(), DType::kBF16, count, 8, 128);
+  };
+  const uint64_t before = peak_process_bytes();
+  fmt::print("{:>9} {:>12} {:>12} {:>9}\n", "tokens", "design", "process", "more");
+  for (int64_t done = 0; done < tokens;) {
+    const auto now = static_cast<int>(std::min<int64_t>(kChunk, tokens - done));
+    const StepSequence part{sequence, now, StepMode::kPrefill};
+    runtime.begin_step({&part, 1});
+    runtime.append(0, kv(now), kv(now), stream.view());
+    runtime.end_step();
+    const int64_t eighth = std::max<int64_t>(tokens / 8, 1);
+    const bool say = (done + now) / eighth != done / eighth;
+    done += now;
+    if (!say) continue;
+    const auto design = static_cast<double>(runtime.predict(done, kChunk).device_total());
+    const uint64_t grown = peak_process_bytes() - before;
+    fmt::print("{:>9} {:>12} {:>12} {:>+8.2f}%\n", done,
+               format_bytes(static_cast<uint64_t>(design)), format_bytes(grown),
+               (static_cast<double>(grown) / design - 1) * 100);
+  }
+  const TransferTotals moved = device->transfers();
+  fmt::print("copied inside the device or to it: {}, all of it tables\n",
+             format_bytes(moved.h2d_bytes));
+}
+
 }  // namespace
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
   CLI::App app{"Device memory of the KV cache, Llama-3.1-8B geometry, bf16 rows on the host"};
   fasa::bench::Options options;
-  app.add_option("--tokens", options.tokens, "context length")->capture_default_str();
+  bool growth = false;
+  app.add_flag("--growth", growth, "host memory while one layer grows");
+  CLI::Option* tokens =
+      app.add_option("--tokens", options.tokens, "context length")->capture_default_str();
   app.add_option("--layers", options.layers, "layers")->capture_default_str();
   app.add_option("--k", options.k, "fac_tokens")->capture_default_str();
   app.add_option("--alias", options.alias, "physical memory that all host rows share, e.g. 1GiB");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (growth) {
+      fasa::bench::measure_growth(tokens->count() > 0 ? options.tokens : int64_t{1} << 20);
+      return 0;
+    }
     fmt::print(
         "{} tokens, {} layers, k = {}\n{:>5} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} "
         "{:>12}\n",
