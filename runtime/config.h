@@ -77,8 +77,8 @@ struct Config {
   } prefetch;
 
   struct Link {
-    double bandwidth = 25e9;  // bytes per second
-    double latency = 10e-6;   // seconds
+    double bandwidth = 25e9;       // bytes per second
+    double latency = 10e-6;        // seconds
     bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
   } link;
 

@@ -1,4 +1,3 @@
-#include "kernels/slice_format.h"
 #include "runtime/config_options.h"
 #include "runtime/plan/geometry_catalog.h"
 #include "runtime/plan/gpu_catalog.h"

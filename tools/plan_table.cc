@@ -3,7 +3,6 @@
 #include <iterator>
 #include <vector>
 
-#include "kernels/slice_format.h"
 #include "runtime/base/units.h"
 #include "runtime/plan/geometry_catalog.h"
 #include "runtime/plan/gpu_catalog.h"
@@ -14,9 +13,10 @@ namespace {
 
 std::string head(const PlanRequest& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
-  std::string text = fmt::format("{} ({:.1f} B parameters), {} tokens, on {}\n", request.model.name,
-                                 static_cast<double>(request.model.parameters()) / 1e9,
-                                 request.tokens, machine.name);
+  std::string text =
+      fmt::format("{} ({:.1f} B parameters, {} positions), {} tokens, on {}\n", request.model.name,
+                  static_cast<double>(request.model.parameters()) / 1e9,
+                  request.model.max_positions, request.tokens, machine.name);
   text += fmt::format("  memory      {}, {}",
                       machine.device_memory ? format_bytes(*machine.device_memory) : "no limit",
                       format_rate(machine.rates.memory_bandwidth));
@@ -46,7 +46,10 @@ std::string slice_of(const PlanOption& option) {
   return fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
 }
 
-std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+std::string milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
+}
 
 std::string option_row(const PlanOption& option, bool recommended) {
   std::string longest =

@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Rows that one layer moves, per wave, on average.
+// Rows that one layer moves, on average.
 struct CostModel::Fetch {
   double missing = 0;     // entries not on the device, all KV heads
   double demanded = 0;    // of them, fetched when they are asked for
@@ -150,7 +150,6 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const double waves = std::max(1, waves_);
   const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
 
-  const double before = terms.total();
   if (set < seen) {
     terms.scoring += device(kv_heads * select_bytes(layout.slice, load.tokens - seen, load.tokens));
   }
@@ -176,7 +175,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   terms.wait += std::max(0.0, demand - meanwhile);
   // A layer can't be shorter than the link takes for it, whatever the order.
   const double busy = link((fetch.demanded + fetch.speculated) * row_bytes);
-  terms.wait += std::max(0.0, busy - (terms.total() - before));
+  terms.wait += std::max(0.0, busy - terms.total());
   if (fetch.missing > 0) {
     terms.transfer += link(fetch.missing * row_bytes) + waves * machine_.link_latency;
   }

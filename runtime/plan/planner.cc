@@ -64,7 +64,11 @@ class Planner {
   }
 
   // Memory only grows with the context: bisection.
-  std::optional<int64_t> longest_context(const Config& config) const {
+  // With no hot rows where their number is free: that is what is given up last.
+  std::optional<int64_t> longest_context(Config config) const {
+    if (config.placement.rows == RowPlacement::kHost && !request_.config.placement.hot_rows) {
+      config.placement.hot_rows = 0;
+    }
     if (fits(config, kMostTokens)) return std::nullopt;
     int64_t good = 0;
     int64_t bad = kMostTokens;

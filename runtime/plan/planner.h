@@ -50,7 +50,7 @@ struct PlanOption {
   uint64_t device_bytes = 0;  // with weights and activations
   uint64_t host_bytes = 0;
   bool fits = false;
-  // 0: none; no value: no limit is known.
+  // With as few hot rows as the config allows. 0: none; no value: no limit is known.
   std::optional<int64_t> longest_context;
   PlannedStep step;
   std::optional<PlannedStep> prefetched;  // only where rows are fetched

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
 #include "runtime/settings.h"

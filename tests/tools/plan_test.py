@@ -58,6 +58,7 @@ class Plan(CommandTest):
         plan = self.plan("--model", folder, *GPU)
         self.assertEqual(plan["model"]["max_positions"], 8192)
         self.assertEqual(plan["tokens"], 8192)
+        plan = self.plan("--model", folder, *GPU, "--tokens", 300)
         self.assertEqual(plan["recommended"]["preset"], "full")
 
     def test_this_machine(self):
