@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
 #include "runtime/settings.h"
@@ -147,10 +145,11 @@ class Prediction : public ::testing::TestWithParam<Case> {
     const Event end = device.create_event();
     Measured measured;
     std::vector<float> q(32 * 128);
+    const std::vector<uint16_t> lasting = noise(q.size(), 99);
     for (int step = -3; step < steps; ++step) {
+      const std::vector<uint16_t> change = noise(q.size(), static_cast<uint64_t>(step + 100));
       for (size_t i = 0; i < q.size(); ++i) {
-        const auto phase = static_cast<double>(i % 977);
-        q[i] = static_cast<float>(std::sin(phase) + 0.1 * std::sin(phase * (step + 5)));
+        q[i] = f32_from_bf16(lasting[i]) + 0.3f * f32_from_bf16(change[i]);
       }
       device.copy(q_device.data(), q.data(), q.size() * 4, CopyKind::kHostToDevice,
                   filled.stream());
