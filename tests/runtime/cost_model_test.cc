@@ -118,7 +118,7 @@ struct Case {
   double link_bandwidth;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 class Prediction : public ::testing::TestWithParam<Case> {
  protected:
