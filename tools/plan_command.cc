@@ -27,7 +27,7 @@ class PlanCommand final : public Command {
   PlanRequest read_model() const;
   GivenMachine read_machine() const;
   int64_t read_tokens(const ModelShape& model) const;
-  void check_shares() const;
+  void check_values() const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
@@ -136,7 +136,7 @@ int64_t PlanCommand::read_tokens(const ModelShape& model) const {
   return tokens_;
 }
 
-void PlanCommand::check_shares() const {
+void PlanCommand::check_values() const {
   const auto check = [](const char* flag, double value) {
     if (value >= 0 && value <= 1) return;
     throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
@@ -154,7 +154,7 @@ int PlanCommand::run() {
     fmt::print("{}", json_ ? catalog_json().dump(2) + "\n" : catalog_table());
     return 0;
   }
-  check_shares();
+  check_values();
   const GivenMachine given = read_machine();
   const Config config = flags_.load();
   PlanRequest request = read_model();

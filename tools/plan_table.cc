@@ -11,12 +11,16 @@
 namespace fasa {
 namespace {
 
+std::string count_of(int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.1f} B", count / 1e9);
+}
+
 std::string head(const PlanRequest& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
-  std::string text =
-      fmt::format("{} ({:.1f} B parameters, {} positions), {} tokens, on {}\n", request.model.name,
-                  static_cast<double>(request.model.parameters()) / 1e9,
-                  request.model.max_positions, request.tokens, machine.name);
+  std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
+                                 request.model.name, count_of(request.model.parameters()),
+                                 request.model.max_positions, request.tokens, machine.name);
   text += fmt::format("  memory      {}, {}",
                       machine.device_memory ? format_bytes(*machine.device_memory) : "no limit",
                       format_rate(machine.rates.memory_bandwidth));

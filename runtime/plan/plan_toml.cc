@@ -45,6 +45,10 @@ std::string recommended_toml(const PlanRequest& request, const Plan& plan) {
   const PlanOption& option = plan.options[*plan.recommended];
   std::string text = fmt::format("# fasa plan: {}, {} tokens, {}\n", request.model.name,
                                  request.tokens, request.machine.name);
+  const bool fasa = option.config.selection.kind == SelectionKind::kFasa;
+  if (fasa && option.chunks < request.model.geometry.chunks()) {
+    text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
+  }
   text += fmt::format("preset = \"{}\"\n", option.config.preset);
   text += selection_table(option.config);
   text += placement_table(option.config, option.hot_rows);
