@@ -56,7 +56,7 @@ class Case {
         kv_(noise(1024, 12)),
         out_(4096) {}
 
-  double read_bandwidth() { return stream_.read(); }
+  double stream_bandwidth() { return stream_.read(); }
 
   // Seconds of one layer, by kind: the mean over the layers of one step.
   std::array<double, kKinds> step() {
@@ -144,7 +144,7 @@ void run(benchmark::State& state, int64_t tokens, size_t kind, Format format) {
   std::vector<double> mine, full, ratio, full_share, share, bandwidths, bound_share;
   for (auto _ : state) {
     const auto seconds = subject.step();
-    const double bandwidth = subject.read_bandwidth();
+    const double bandwidth = subject.stream_bandwidth();
     state.SetIterationTime(seconds[kind]);
     mine.push_back(seconds[kind]);
     full.push_back(seconds[2]);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "runtime/plan/gpu_catalog.h"
+
 namespace fasa {
 namespace {
 
@@ -69,6 +71,15 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
                       selection.sinks, selection.recent, floor));
 }
 
+void validate_gpu(const std::string& name) {
+  try {
+    if (!name.empty()) find_gpu(name);
+  } catch (const UsageError& error) {
+    throw ConfigError("device.gpu", fmt::format("\"{}\"", name),
+                      fmt::format("a GPU of the catalogue; {}", error.what()));
+  }
+}
+
 }  // namespace
 
 ConfigError::ConfigError(std::string key, const std::string& given, const std::string& allowed)
@@ -112,6 +123,11 @@ DeviceOptions Config::device_options() const {
   options.pinned_memory = memory.pinned_memory;
   options.link_bandwidth = link.bandwidth;
   options.link_latency = link.latency;
+  if (!device.gpu.empty()) {
+    const Gpu& gpu = find_gpu(device.gpu);
+    options.memory_bandwidth = gpu.memory_bandwidth;
+    options.launch_seconds = gpu.launch_seconds;
+  }
   return options;
 }
 
@@ -124,6 +140,7 @@ void Config::apply_preset() {
 }
 
 void Config::validate() const {
+  validate_gpu(device.gpu);
   require_range("device.threads", device.threads, 0, kMostThreads);
   require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
           "auto, interleave, or the number of a node");

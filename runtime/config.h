@@ -43,6 +43,7 @@ struct Config {
 
   struct Device {
     std::string name = "auto";
+    std::string gpu;  // whose memory the emulated device has; "" = none in particular
     int threads = 0;
     std::string numa = "auto";  // auto, interleave, or a node number
   } device;
@@ -76,8 +77,9 @@ struct Config {
   } prefetch;
 
   struct Link {
-    double bandwidth = 25e9;  // bytes per second
-    double latency = 10e-6;   // seconds
+    double bandwidth = 25e9;       // bytes per second
+    double latency = 10e-6;        // seconds
+    bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
   } link;
 
   SliceDType effective_slice_dtype() const;

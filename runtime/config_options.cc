@@ -62,7 +62,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 22> kOptions{{
+const std::array<ConfigOption, 23> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -83,6 +83,18 @@ const std::array<ConfigOption, 22> kOptions{{
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.device.name); },
      .get = [](const Config& c) -> Json { return c.device.name; }},
+    {.table = "device",
+     .key = "gpu",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "a GPU that `fasa plan --list` shows, as \"RTX 4060 Ti 16GB\"",
+     .help = "A GPU by name: the emulated device takes its memory bandwidth and the cost of its "
+             "launches, a plan its memory and its link too. The emulated link stays that of "
+             "[link].",
+     .default_text = "none",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.device.gpu); },
+     .get = [](const Config& c) -> Json { return c.device.gpu; }},
     {.table = "device",
      .key = "threads",
      .flag = "",
@@ -280,7 +292,11 @@ const std::array<ConfigOption, 22> kOptions{{
      .type = "RATE",
      .allowed = "a rate above 0, as \"16GB/s\"",
      .help = "Of the emulated device's link, in each direction.",
-     .set = [](Config& c, const Json& v) { return take_quantity(v, parse_rate, c.link.bandwidth); },
+     .set =
+         [](Config& c, const Json& v) {
+           c.link.bandwidth_given = true;
+           return take_quantity(v, parse_rate, c.link.bandwidth);
+         },
      .get = [](const Config& c) -> Json {
        return fmt::format("{:.12g}GB/s", c.link.bandwidth / 1e9);
      }},

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace fasa {
@@ -25,10 +28,32 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+constexpr size_t kLongest = 64;  // of any name; keeps hostile input cheap
+
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  std::transform(lowered.begin(), lowered.end(), lowered.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lowered;
+}
+
 }  // namespace
 
+std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
+                                       size_t most) {
+  const std::string wanted = lower(given.substr(0, kLongest));
+  std::vector<std::pair<size_t, size_t>> ranked;  // distance, index
+  for (size_t i = 0; i < names.size(); ++i) {
+    ranked.emplace_back(edit_distance(wanted, lower(names[i])), i);
+  }
+  const size_t count = std::min(most, ranked.size());
+  std::partial_sort(ranked.begin(), ranked.begin() + static_cast<int64_t>(count), ranked.end());
+  std::vector<std::string> nearest;
+  for (size_t i = 0; i < count; ++i) nearest.push_back(names[ranked[i].second]);
+  return nearest;
+}
+
 std::string nearest_hint(std::string_view given, std::span<const std::string> names) {
-  constexpr size_t kLongest = 64;  // of any name; keeps hostile input cheap
   if (given.size() > kLongest) return "";
   const std::string* best = nullptr;
   size_t least = std::max<size_t>(2, given.size() / 3) + 1;

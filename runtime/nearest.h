@@ -4,8 +4,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fasa {
+
+// Up to `most` of the names, those with the fewest letters to change first, capitals being no
+// difference. Always some, for lists that somebody chooses from.
+std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
+                                       size_t most);
 
 // " (nearest: fac_tokens)", or "" where nothing is near: more than a third of the letters differ,
 // at least two of them.

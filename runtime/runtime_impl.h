@@ -66,9 +66,6 @@ class Runtime::Impl {
   // open step, and streams of ours start anew.
   void drain();
   void start_streams();
-  DecodeShape decode_shape(int64_t context, int count) const;
-  PrefillShape prefill_shape(int64_t start, int tokens) const;
-  std::pair<DecodeShape, PrefillShape> reserved_shapes(int64_t tokens, int step_tokens) const;
   void require_room(int64_t tokens, int step_tokens) const;
   void prepare_memory(std::span<const StepSequence> sequences);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);

@@ -2,39 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "runtime/base/error.h"
+#include "runtime/memory_prediction.h"
 #include "runtime/runtime_impl.h"
 
 namespace fasa {
-std::pair<DecodeShape, PrefillShape> Runtime::Impl::reserved_shapes(int64_t tokens,
-                                                                    int step_tokens) const {
-  const int64_t last_start = std::max<int64_t>(0, tokens - 1);  // chunks may end anywhere
-  return {decode_shape(tokens, 1),
-          step_tokens > 1 ? prefill_shape(last_start, step_tokens) : PrefillShape{}};
-}
-
 KvMemory Runtime::Impl::predict(int64_t tokens, int step_tokens) const {
-  const CacheLayout& layout = settings_.layout;
-  const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t row_pages = pages_of(tokens);
-  KvMemory memory;
-  const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
-  (settings_.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
-  if (layout.slice.dims > 0) {
-    memory.device_slices =
-        bytes(tokens / kPageTokens * layout.slice_block_bytes() + layout.tail_bytes());
-  }
-  if (!settings_.rows_on_device) {
-    memory.device_hot_rows =
-        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.resident_bytes());
-  }
-  const auto [decode, prefill] = reserved_shapes(tokens, step_tokens);
-  // Two tables of page addresses, grown in powers of two.
-  const uint64_t tables = 2 * std::bit_ceil(bytes(row_pages)) * sizeof(void*);
-  memory.device_scratch = StepScratch::bytes_for(settings_, decode, prefill) + tables;
-  return memory;
+  return predict_memory(settings_, tokens, step_tokens);
 }
 
 void Runtime::Impl::require_room(int64_t tokens, int step_tokens) const {
@@ -63,32 +38,10 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   if (sequences_.size() == 1 && sequence.reserved().row_pages == 0 && scratch_.bytes() == 0) {
     require_room(tokens, step_tokens);
   }
-  const auto [decode, prefill] = reserved_shapes(tokens, step_tokens);
+  const auto [decode, prefill] = reserved_shapes(settings_, tokens, step_tokens);
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
   sequence.reserve(tokens);
-}
-
-DecodeShape Runtime::Impl::decode_shape(int64_t context, int count) const {
-  DecodeShape shape{.count = count, .set_capacity = 0, .dense_tokens = 0};
-  for (const LayerSettings& layer : settings_.layers) {
-    const auto visible =
-        static_cast<int32_t>(layer.window > 0 ? std::min<int64_t>(context, layer.window) : context);
-    const int32_t budget = layer.budget.of(visible, settings_.budget_floor());
-    const bool all = layer.dense || (settings_.rows_on_device && budget == visible);
-    if (all) {
-      shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
-    }
-    if (!layer.dense) shape.set_capacity = std::max(shape.set_capacity, budget);
-  }
-  return shape;
-}
-
-PrefillShape Runtime::Impl::prefill_shape(int64_t start, int tokens) const {
-  if (settings_.rows_on_device) return {};
-  return {.pages = pages_of(tokens) + 1,
-          .tokens = tokens,
-          .past_pages = static_cast<int>(start / kPageTokens)};
 }
 
 void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
@@ -107,9 +60,9 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
     const int64_t length = find(part.sequence).length();
     if (part.mode == StepMode::kDecode) {
       ++decodes;
-      decode = decode.joined(decode_shape(length + 1, 0));
+      decode = decode.joined(decode_shape(settings_, length + 1, 0));
     } else {
-      const PrefillShape one = prefill_shape(length, part.tokens);
+      const PrefillShape one = prefill_shape(settings_, length, part.tokens);
       prefill.pages += one.pages;
       prefill.tokens += one.tokens;
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);

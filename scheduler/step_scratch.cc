@@ -98,6 +98,11 @@ PrefillShape PrefillShape::joined(const PrefillShape& other) const {
 StepScratch::StepScratch(Device& device, const StepSettings& settings)
     : device_(device), settings_(settings) {}
 
+DecodeScratch StepScratch::waves(const StepSettings& settings, const DecodeShape& decode) {
+  Carver size(nullptr);
+  return carve_decode(settings, decode, size);
+}
+
 uint64_t StepScratch::bytes_for(const StepSettings& settings, const DecodeShape& decode,
                                 const PrefillShape& prefill) {
   Carver size(nullptr);

@@ -64,7 +64,9 @@ class StepScratch {
   void ensure(const DecodeShape& decode, const PrefillShape& prefill);
   void drop_prefill();  // gives the prefill's part back; streams must be idle
 
-  // What ensure() would allocate for these shapes alone.
+  // What ensure() would allocate for these shapes alone. The sizes in `waves` (set_capacity, wave,
+  // dense_wave) are those that the step works with; its pointers mean nothing.
+  static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
   static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
                             const PrefillShape& prefill);
 

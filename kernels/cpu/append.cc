@@ -9,6 +9,7 @@
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/cpu/slice_pack.h"
+#include "kernels/kernel_work.h"
 
 namespace fasa::cpu {
 namespace {
@@ -60,7 +61,7 @@ class AppendCall {
     const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
     if (layout_.slice.dims == 0) {
       for (int position = begin; position < end; ++position) write_row(sequence, head, position);
-      device_bytes_ += static_cast<uint64_t>((end - begin) * 2 * layout_.row.bytes());
+      device_bytes_ += append_bytes(layout_, end - begin);
       return;
     }
     // Slots not yet written are zero, so that the tail is a function of the tokens in it.
@@ -70,15 +71,15 @@ class AppendCall {
       const std::byte* row = write_row(sequence, head, position);
       write_tail_token(tail_, dims, layout_.row.dtype, row, position % kPageTokens, tail);
     }
-    int64_t bytes = (end - begin) * (2 * layout_.row.bytes() + tail_.page_bytes() / kPageTokens);
+    uint64_t bytes = append_bytes(layout_, end - begin);
     if (end % kPageTokens == 0) {
       std::byte* block = sequence.slice_blocks[page];
       float* bases = reinterpret_cast<float*>(block);
       seal_page(layout_.slice, tail, block + layout_.slice_offset(params_.step.layer, head),
                 bases + layout_.head_index(params_.step.layer, head));
-      bytes += tail_.page_bytes() + layout_.slice.page_bytes();
+      bytes += seal_bytes(layout_);
     }
-    device_bytes_ += static_cast<uint64_t>(bytes);
+    device_bytes_ += bytes;
   }
 
   const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {

@@ -12,6 +12,7 @@
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
+#include "kernels/kernel_work.h"
 #include "kernels/softmax_state.h"
 
 namespace fasa::cpu {
@@ -172,7 +173,7 @@ class AttendCall {
       tile = next;
       task.rows = task.next_rows;
     }
-    device_bytes_ += static_cast<uint64_t>(tokens * layout_.row.bytes());
+    device_bytes_ += rows_bytes(layout_, tokens);
   }
 
   float* partial_at(const Head& head, int query_in_group, int tile) const {
@@ -263,8 +264,7 @@ class AttendCall {
             empty ? minus_infinity() : state[0] + std::log(state[1]);
       }
     }
-    device_bytes_ += static_cast<uint64_t>(layout_.group) * layout_.row.value_dim *
-                     static_cast<uint64_t>(dtype_bytes(params_.out.dtype));
+    device_bytes_ += output_bytes(layout_, layout_.group, params_.out.dtype);
   }
 
   const RowBodies& bodies_;

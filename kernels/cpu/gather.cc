@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/kernel_work.h"
 
 namespace fasa::cpu {
 namespace {
@@ -31,17 +32,17 @@ KernelWork gather(const GatherParams& params) {
   const CacheLayout& layout = params.layout;
   const int heads = params.count * layout.kv_heads;
   const int chunks = (params.wave + kTaskRows - 1) / kTaskRows;
-  std::atomic<uint64_t> rows{0};
+  std::atomic<int64_t> rows{0};
   tbb::parallel_for(0, heads * chunks, [&](int task) {
     const int head = task / chunks;
     const int begin = task % chunks * kTaskRows;
     const int count = std::min(kTaskRows, params.fetch_counts[head] - begin);
     if (count <= 0) return;
     copy_rows(params.fetches + int64_t{head} * params.wave + begin, count, layout.row.bytes());
-    rows += static_cast<uint64_t>(count);
+    rows += count;
   });
   KernelWork work;
-  work.h2d_bytes = rows * static_cast<uint64_t>(layout.row.bytes());
+  work.h2d_bytes = rows_bytes(layout, rows);
   return work;
 }
 

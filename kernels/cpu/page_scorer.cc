@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/kernel_work.h"
+
 namespace fasa::cpu {
 
 namespace {
@@ -91,8 +93,7 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
       kScorePortable.score[format_index](query, source.data, source.base, nullptr, out);
     }
   }
-  bytes_read_ += static_cast<uint64_t>(source.format.page_bytes()) +
-                 (is_coded(source.format.dtype) ? sizeof(float) : 0);
+  bytes_read_ += scored_page_bytes(source.format);
   const uint64_t visible = visible_tokens(page);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
+#include "kernels/kernel_work.h"
 #include "kernels/softmax_state.h"
 
 namespace fasa::cpu {
@@ -84,7 +85,7 @@ class PrefillCall {
             row_at(block, static_cast<int>(task.position) + slot));
       }
       bodies_.prefill_page[static_cast<int>(layout_.row.dtype)](task);
-      device_bytes_ += static_cast<uint64_t>(task.slots * layout_.row.bytes());
+      device_bytes_ += rows_bytes(layout_, task.slots);
     }
     if (params_.last_wave) {
       write_out(block, task);
@@ -206,8 +207,7 @@ class PrefillCall {
             empty ? minus_infinity() : task.max[row] + std::log(task.sum[row]);
       }
     }
-    device_bytes_ += static_cast<uint64_t>(task.query_rows) * layout_.row.value_dim *
-                     static_cast<uint64_t>(dtype_bytes(params_.out.dtype));
+    device_bytes_ += output_bytes(layout_, task.query_rows, params_.out.dtype);
   }
 
   const RowBodies& bodies_;

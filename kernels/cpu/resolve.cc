@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_scratch.h"
+#include "kernels/kernel_work.h"
 
 namespace fasa::cpu {
 namespace {
@@ -217,9 +218,7 @@ KernelWork resolve(const ResolveParams& params) {
     ResolveHead(params, task / kv_heads, task % kv_heads).run(params.counters);
   });
   const int64_t heads = int64_t{params.step.count} * kv_heads;
-  return {.device_bytes = static_cast<uint64_t>(
-              heads * ((params.end - params.begin) * int64_t{sizeof(int32_t) + sizeof(void*)} +
-                       2 * params.step.layout.hot_rows * int64_t{sizeof(int32_t)}))};
+  return {.device_bytes = resolve_bytes(params.step.layout, heads, params.end - params.begin)};
 }
 
 }  // namespace fasa::cpu

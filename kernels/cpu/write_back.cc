@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/kernel_work.h"
 
 namespace fasa::cpu {
 namespace {
@@ -46,8 +47,7 @@ KernelWork write_back(const WriteBackParams& params) {
   });
   KernelWork work;
   for (int i = 0; i < step.count; ++i) {
-    work.d2h_bytes +=
-        static_cast<uint64_t>(step.sequences[i].tokens * kv_heads * step.layout.row.bytes());
+    work.d2h_bytes += rows_bytes(step.layout, int64_t{step.sequences[i].tokens} * kv_heads);
   }
   return work;
 }

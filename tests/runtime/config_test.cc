@@ -146,11 +146,12 @@ TEST(Config, WhatTheModelDoesNotHaveIsAnError) {
 
 TEST(Config, DeviceOptionsCarryEverything) {
   Config config;
-  config.device = {.name = "emulated", .threads = 3, .numa = "1"};
+  config.device = {.name = "emulated", .gpu = "RTX 4090", .threads = 3, .numa = "1"};
   config.memory = {.device_memory = 10, .host_memory = 20, .pinned_memory = 30};
   config.link = {.bandwidth = 1e9, .latency = 2e-6};
   const DeviceOptions options = config.device_options();
   EXPECT_EQ(options.name, "emulated");
+  EXPECT_EQ(options.memory_bandwidth, 1008e9);
   EXPECT_EQ(options.threads, 3);
   EXPECT_EQ(options.numa.kind, NumaPolicy::Kind::kNode);
   EXPECT_EQ(options.numa.node, 1);

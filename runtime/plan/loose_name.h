@@ -1,0 +1,19 @@
+// Names as people type them: capitals, blanks, dashes and underscores make no difference.
+#pragma once
+
+#include <cctype>
+#include <string>
+#include <string_view>
+
+namespace fasa {
+
+inline std::string loose_name(std::string_view name) {
+  std::string loose;
+  for (const char c : name) {
+    if (c == ' ' || c == '-' || c == '_') continue;
+    loose += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return loose;
+}
+
+}  // namespace fasa

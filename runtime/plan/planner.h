@@ -1,0 +1,76 @@
+// Before anything is loaded: what a model's cache takes on a machine under each preset and slice,
+// the longest context that fits, what a token costs, and which settings to take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/config.h"
+#include "runtime/fasa.hpp"
+#include "runtime/plan/cost_model.h"
+#include "runtime/plan/model_shape.h"
+#include "runtime/plan/plan_machine.h"
+
+namespace fasa {
+
+// What a plan can't know and has to suppose; measured values are better (`fasa generate --stats`).
+struct PlanGuess {
+  double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
+  double recall = 0.9;   // of speculation: see PrefetchLoad
+  double overfetch = 1.3;
+};
+
+struct PlanRequest {
+  ModelShape model;
+  Config config;
+  PlanMachine machine;
+  int64_t tokens = 0;
+  int weight_bits = 16;  // 16, 8, 4
+  DType row_dtype = DType::kBF16;
+  int prefill_chunk = 512;
+  PlanGuess guess;
+};
+
+// Attention alone, and with weights, embedding and logits.
+struct PlannedStep {
+  CostTerms attention;
+  CostTerms whole;
+};
+
+struct PlanOption {
+  Config config;  // the request's under this preset and slice
+  int chunks = 0;
+  SliceDType slice_dtype = SliceDType::kInt2;
+  bool configured = true;     // the slice is the one that the request's config asks for
+  int hot_rows = 0;           // per layer and KV head
+  double hit_rate = 1;        // supposed
+  KvMemory kv;                // at the request's tokens
+  uint64_t device_bytes = 0;  // with weights and activations
+  uint64_t host_bytes = 0;
+  bool fits = false;
+  // With as few hot rows as the config allows. 0: none; no value: no limit is known.
+  std::optional<int64_t> longest_context;
+  PlannedStep step;
+  std::optional<PlannedStep> prefetched;  // only where rows are fetched
+};
+
+struct Plan {
+  uint64_t weight_bytes = 0;      // on the device
+  uint64_t activation_bytes = 0;  // of prefill chunks
+  // The configured slices of each preset first, then others: full once, for it has no slices.
+  std::vector<PlanOption> options;
+  std::optional<size_t> recommended;  // index of options; none where nothing fits
+  double prefill_seconds = 0;         // of all tokens, bound by tensor throughput; 0: unknown
+
+  const PlanOption& option(const std::string& preset) const;  // with the configured slice
+};
+
+// Throws UsageError for a config that doesn't fit the model, and for tokens below 1.
+Plan make_plan(const PlanRequest& request);
+
+// The recommended config as TOML that --config takes, with a comment line; "" where nothing fits.
+std::string recommended_toml(const PlanRequest& request, const Plan& plan);
+
+}  // namespace fasa

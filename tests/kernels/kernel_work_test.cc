@@ -1,0 +1,65 @@
+// What the kernels report is what kernel_work.h says they do.
+#include "kernels/kernel_work.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/kernels.h"
+#include "tests/kernels/select_case.h"
+
+namespace fasa {
+namespace {
+
+float some_key(int sequence, int head, int token, int dim) {
+  return static_cast<float>((token * 37 + dim * 11 + head * 5 + sequence * 3) % 101) / 50.0f - 1.0f;
+}
+float some_query(int sequence, int head, int dim) {
+  return static_cast<float>((dim * 7 + head * 3 + sequence) % 13) / 6.0f - 1.0f;
+}
+
+// At most 1024 visible tokens: none is left out by a sampled threshold, so there is no rescan.
+TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
+  for (const SliceDType dtype : {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
+                                 SliceDType::kInt4, SliceDType::kInt2}) {
+    for (const int window : {0, 130}) {
+      const SelectShape shape{
+          .dtype = dtype, .dims = 18, .kv_heads = 3, .group = 2, .window = window, .budget = 40};
+      const std::vector<int> lengths = {65, 64, 1000};
+      SelectCase cache(shape, lengths, some_key, some_query);
+      uint64_t expected = 0;
+      for (const int length : lengths) {
+        const int first = window > 0 ? std::max(0, length - window) : 0;
+        expected += 3 * select_bytes(cache.layout().slice, first, length);
+      }
+      EXPECT_EQ(cpu::select(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
+    }
+  }
+}
+
+TEST(KernelWork, ASetOfEverythingReadsNoSlices) {
+  SelectCase cache({.budget = 64}, {50}, some_key, some_query);
+  EXPECT_EQ(cpu::select(cache.params()).device_bytes, 0u);
+}
+
+TEST(KernelWork, BytesByHand) {
+  CacheLayout layout;
+  layout.layers = 2;
+  layout.kv_heads = 8;
+  layout.group = 4;
+  layout.row = {DType::kBF16, 128, 128};
+  layout.slice = {SliceDType::kInt2, 128};
+  layout.hot_rows = 512;
+  EXPECT_EQ(rows_bytes(layout, 3), 3u * 512);
+  EXPECT_EQ(append_bytes(layout, 2), 2u * (1024 + 256));
+  EXPECT_EQ(seal_bytes(layout), 64u * 256 + 64 * 32 + 256);
+  EXPECT_EQ(scored_page_bytes(layout.slice), 64u * 32 + 256 + 4);
+  // Two sealed pages and the tail.
+  EXPECT_EQ(select_bytes(layout.slice, 0, 129), 2u * (64 * 32 + 256 + 4) + 64 * 256);
+  EXPECT_EQ(resolve_bytes(layout, 8, 256), 8u * (256 * 12 + 2 * 512 * 4));
+  EXPECT_EQ(output_bytes(layout, 32, DType::kF32), 32u * 128 * 4);
+  layout.slice.dims = 0;
+  EXPECT_EQ(append_bytes(layout, 1), 1024u);
+  EXPECT_EQ(seal_bytes(layout), 0u);
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,117 @@
+// GPUs and models by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "runtime/config.h"
+#include "runtime/plan/geometry_catalog.h"
+#include "runtime/plan/gpu_catalog.h"
+
+namespace fasa {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const auto& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GpuCatalog, FindsNamesAsPeopleTypeThem) {
+  for (const char* name : {"RTX 4060 Ti 16GB", "rtx-4060-ti-16gb", "4060ti-16gb",
+                           "NVIDIA GeForce RTX 4060 Ti 16GB", "geforce_rtx_4060_ti_16gb"}) {
+    EXPECT_EQ(find_gpu(name).name, "RTX 4060 Ti 16GB") << name;
+  }
+  EXPECT_EQ(find_gpu("rtx 4090").name, "RTX 4090");
+  EXPECT_EQ(find_gpu("RTX 4090 24GB").name, "RTX 4090");
+  EXPECT_EQ(find_gpu("h200").memory_bandwidth, 4.8e12);
+  EXPECT_EQ(find_gpu("a100-80gb").name, "A100 80GB");
+}
+
+TEST(GpuCatalog, AnUnknownNameGetsTheNearest) {
+  EXPECT_THAT(error_of([] { find_gpu("RTX 4091"); }), HasSubstr("RTX 4090"));
+  EXPECT_THAT(error_of([] { find_gpu(""); }), HasSubstr("nearest"));
+  EXPECT_THAT(error_of([] { find_gpu(std::string(100000, 'x')); }), HasSubstr("nearest"));
+  const std::string ambiguous = error_of([] { find_gpu("rtx 4060 ti"); });
+  EXPECT_THAT(ambiguous, HasSubstr("RTX 4060 Ti 8GB"));
+  EXPECT_THAT(ambiguous, HasSubstr("RTX 4060 Ti 16GB"));
+}
+
+TEST(GpuCatalog, EveryEntryIsFoundByItsOwnName) {
+  for (const Gpu& gpu : gpus()) {
+    EXPECT_EQ(find_gpu(gpu.name).name, gpu.name);
+    EXPECT_GE(gpu.memory_bytes, uint64_t{7} << 30) << gpu.name;
+    EXPECT_GE(gpu.memory_bandwidth, 250e9) << gpu.name;
+    EXPECT_GE(gpu.tensor_flops, 20e12) << gpu.name;
+    EXPECT_GE(gpu.link_bandwidth(), 12e9) << gpu.name;
+    EXPECT_LE(gpu.link_bandwidth(), 51e9) << gpu.name;
+  }
+  EXPECT_NEAR(find_gpu("RTX 4090").link_bandwidth(), 25.2e9, 1e8);
+}
+
+TEST(GpuCatalog, TheEmulatedDeviceTakesMemoryAndLaunchesNotTheLink) {
+  Config config;
+  config.device.gpu = "rtx-4060-ti-16gb";
+  config.validate();
+  const DeviceOptions options = config.device_options();
+  EXPECT_EQ(options.memory_bandwidth, 288e9);
+  EXPECT_EQ(options.launch_seconds, find_gpu(config.device.gpu).launch_seconds);
+  EXPECT_EQ(options.link_bandwidth, 25e9);
+  EXPECT_EQ(options.link_latency, 10e-6);
+  EXPECT_FALSE(options.device_memory.has_value());
+}
+
+TEST(GpuCatalog, AnUnknownGpuIsAConfigError) {
+  Config config;
+  config.device.gpu = "RTX 9999";
+  try {
+    config.validate();
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "device.gpu");
+    EXPECT_THAT(error.what(), HasSubstr("nearest"));
+  }
+}
+
+TEST(GeometryCatalog, KnownModelsWeighWhatIsKnown) {
+  const std::pair<const char*, double> billions[] = {
+      {"Llama-2-7B", 6.74},      {"Llama-3.1-8B", 8.03},      {"llama 3.1 70b", 70.55},
+      {"Llama-3.1-405B", 405.8}, {"llama-3.2-1b", 1.24},      {"Llama-3.2-3B", 3.21},
+      {"Mistral-7B", 7.25},      {"Mistral-Nemo-12B", 12.25}, {"Mistral-Small-24B", 23.57},
+      {"Qwen2.5-0.5B", 0.494},   {"Qwen2.5-1.5B", 1.54},      {"Qwen2.5-3B", 3.09},
+      {"qwen2.5_7b", 7.62},      {"Qwen2.5-14B", 14.77},      {"Qwen2.5-32B", 32.76},
+      {"Qwen2.5-72B", 72.71},    {"Qwen3-0.6B", 0.596},       {"Qwen3-1.7B", 1.72},
+      {"Qwen3-4B", 4.02},        {"Qwen3-8B", 8.19},          {"Qwen3-14B", 14.77},
+      {"Qwen3-32B", 32.76}};
+  for (const auto& [name, expected] : billions) {
+    const double found = static_cast<double>(find_model_shape(name).parameters()) / 1e9;
+    EXPECT_NEAR(found, expected, 0.004 * expected) << name;
+  }
+}
+
+TEST(GeometryCatalog, EveryEntryIsPossible) {
+  for (const ModelShape& shape : model_shapes()) {
+    EXPECT_NO_THROW(shape.geometry.validate()) << shape.name;
+    EXPECT_EQ(&find_model_shape(shape.name), &shape);
+    EXPECT_GE(shape.max_positions, 4096) << shape.name;
+  }
+  EXPECT_THAT(error_of([] { find_model_shape("llama-3.1-9b"); }), HasSubstr("Llama-3.1-8B"));
+}
+
+TEST(ModelShape, WeightBytes) {
+  EXPECT_EQ(weight_bytes(6400, 16), 12800u);
+  EXPECT_EQ(weight_bytes(6400, 8), 6400u + 200);  // 100 scales
+  EXPECT_EQ(weight_bytes(6400, 4), 3200u + 200);
+  // The input embeddings stay on the host; tied ones are the head's as well.
+  const ModelShape& untied = find_model_shape("Llama-3.1-8B");
+  EXPECT_EQ(untied.parameters() - untied.device_parameters(), untied.hidden * untied.vocab);
+  const ModelShape& tied = find_model_shape("Llama-3.2-1B");
+  EXPECT_EQ(tied.parameters(), tied.device_parameters());
+}
+
+}  // namespace
+}  // namespace fasa

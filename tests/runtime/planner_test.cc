@@ -1,0 +1,184 @@
+// Plans against the runtime that they speak of.
+#include "runtime/plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/filled_runtime.h"
+#include "runtime/base/error.h"
+#include "runtime/config_load.h"
+#include "runtime/config_options.h"
+#include "runtime/llm/activations.h"
+#include "runtime/llm/model_shape.h"
+#include "runtime/plan/geometry_catalog.h"
+
+namespace fasa {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
+  PlanRequest request;
+  request.model = find_model_shape(model);
+  request.config.device.gpu = gpu;
+  request.machine = make_plan_machine(request.config, {});
+  request.tokens = tokens;
+  return request;
+}
+
+TEST(Planner, MemoryIsWhatTheRuntimePredicts) {
+  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 20000);
+  request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
+  request.config.selection.dense_layers = {3};
+  request.config.placement.hot_rows = 700;
+  const Plan plan = make_plan(request);
+  for (const PlanOption& option : plan.options) {
+    DeviceOptions options;
+    options.name = "emulated";
+    const auto device = open_device(options);
+    const int chunks = option.config.effective_tip_chunks(request.model.geometry.chunks());
+    const Runtime runtime(*device, option.config, request.model.geometry, DType::kBF16,
+                          bench::first_chunk_dims(request.model.geometry, chunks), request.tokens);
+    const KvMemory expected = runtime.predict(request.tokens, request.prefill_chunk);
+    EXPECT_EQ(option.kv.device_total(), expected.device_total()) << option.config.preset;
+    EXPECT_EQ(option.kv.host_rows, expected.host_rows) << option.config.preset;
+    EXPECT_EQ(option.device_bytes,
+              expected.device_total() + plan.weight_bytes + plan.activation_bytes);
+  }
+}
+
+TEST(Planner, TheLongestContextIsTheLongest) {
+  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  request.weight_bits = 4;
+  const Plan plan = make_plan(request);
+  for (size_t i = 0; i < plan.options.size(); ++i) {
+    const int64_t longest = plan.options[i].longest_context.value();
+    ASSERT_GT(longest, 0);
+    request.tokens = longest;
+    EXPECT_TRUE(make_plan(request).options[i].fits) << plan.options[i].config.preset;
+    request.tokens = longest + 1;
+    EXPECT_FALSE(make_plan(request).options[i].fits) << plan.options[i].config.preset;
+  }
+}
+
+TEST(Planner, RowsOnTheHostReachFurther) {
+  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  request.weight_bits = 4;
+  const Plan plan = make_plan(request);
+  EXPECT_GT(plan.option("fasa-m").longest_context, 10 * *plan.option("fasa-c").longest_context);
+  EXPECT_GT(plan.option("full").longest_context, plan.option("fasa-c").longest_context);
+  ASSERT_TRUE(plan.recommended.has_value());
+  EXPECT_EQ(plan.options[*plan.recommended].config.preset, "fasa-m");
+}
+
+TEST(Planner, ShortContextsAreRecommendedFull) {
+  const Plan plan = make_plan(request_of("Llama-3.2-1B", "RTX 4090", 512));
+  ASSERT_TRUE(plan.recommended.has_value());
+  EXPECT_EQ(plan.options[*plan.recommended].config.preset, "full");
+}
+
+TEST(Planner, NothingFitsWhereTheWeightsDoNot) {
+  const PlanRequest request = request_of("Llama-3.1-70B", "RTX 3060", 4096);
+  const Plan plan = make_plan(request);
+  EXPECT_FALSE(plan.recommended.has_value());
+  EXPECT_EQ(recommended_toml(request, plan), "");
+  for (const PlanOption& option : plan.options) {
+    EXPECT_EQ(option.longest_context, 0);
+    EXPECT_FALSE(option.fits);
+  }
+}
+
+TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
+  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  request.weight_bits = 4;
+  request.config.selection.fac_tokens = {{.tokens = 8192, .share = 0}};
+  const PlanOption whole = make_plan(request).option("fasa-m");
+  EXPECT_EQ(whole.hot_rows, 16384);
+  request.machine.reserved_bytes = 0;
+  request.machine.device_memory = whole.device_bytes - kGiB / 2;
+  const PlanOption less = make_plan(request).option("fasa-m");
+  EXPECT_TRUE(less.fits);
+  EXPECT_EQ(less.hot_rows, 8192);
+  request.config.placement.hot_rows = 16384;  // asked for: kept
+  EXPECT_FALSE(make_plan(request).option("fasa-m").fits);
+}
+
+TEST(Planner, HostMemoryIsALimitToo) {
+  PlanRequest request = request_of("Llama-3.2-1B", "RTX 4090", 131072);
+  EXPECT_TRUE(make_plan(request).option("fasa-m").fits);
+  request.machine.host_memory = kGiB;
+  EXPECT_FALSE(make_plan(request).option("fasa-m").fits);
+}
+
+TEST(Planner, TheRecommendationIsAConfig) {
+  for (const int64_t tokens : {int64_t{500}, int64_t{32768}, int64_t{131072}}) {
+    PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", tokens);
+    request.weight_bits = 4;
+    request.config.selection.slice_dtype = SliceDType::kInt4;
+    request.config.selection.dense_layers = {0, 5};
+    request.config.selection.fac_tokens = {{.tokens = 0, .share = 0.25}};
+    const Plan plan = make_plan(request);
+    const std::string text = recommended_toml(request, plan);
+    const Config config = parse_config(text, "plan.toml");
+    const PlanOption& option = plan.options.at(plan.recommended.value());
+    EXPECT_EQ(config.preset, option.config.preset);
+    EXPECT_EQ(config.selection.kind, option.config.selection.kind);
+    EXPECT_EQ(config.selection.slice_dtype, option.config.selection.slice_dtype);
+    EXPECT_EQ(config.selection.fac_tokens, option.config.selection.fac_tokens);
+    EXPECT_EQ(config.selection.dense_layers, option.config.selection.dense_layers);
+    EXPECT_EQ(config.placement.rows, option.config.placement.rows);
+    if (option.hot_rows > 0) {
+      EXPECT_EQ(config.placement.hot_rows, option.hot_rows);
+    }
+  }
+}
+
+TEST(Planner, AProcessorIsOneTier) {
+  PlanRequest request;
+  request.model = find_model_shape("Llama-3.2-1B");
+  request.tokens = 8192;
+  request.machine.rates.unified = true;
+  request.machine.device_memory = 64 * kGiB;
+  const Plan plan = make_plan(request);
+  EXPECT_THROW(plan.option("fasa-m"), UsageError);
+  EXPECT_EQ(plan.option("fasa-c").host_bytes, 0u);
+  EXPECT_FALSE(plan.option("fasa-c").prefetched.has_value());
+  EXPECT_LT(plan.option("fasa-c").step.attention.total(),
+            plan.option("full").step.attention.total());
+}
+
+TEST(Planner, BadTokens) {
+  EXPECT_THROW(make_plan(request_of("Llama-3.2-1B", "RTX 4090", 0)), UsageError);
+  EXPECT_THROW(make_plan(request_of("Llama-3.2-1B", "RTX 4090", int64_t{1} << 40)), UsageError);
+}
+
+TEST(PlanMachine, GivenFiguresWin) {
+  Config config;
+  config.device.gpu = "RTX 4060 Ti 16GB";
+  PlanMachine machine = make_plan_machine(config, {});
+  EXPECT_EQ(machine.rates.memory_bandwidth, 288e9);
+  EXPECT_NEAR(machine.rates.link_bandwidth, 12.6e9, 1e8);
+  EXPECT_EQ(machine.usable_device_bytes(), 16 * kGiB - kGiB / 2);
+  config = parse_config("[link]\nbandwidth = \"25GB/s\"\n[device]\ngpu = \"rtx 4090\"\n", "c.toml");
+  EXPECT_EQ(make_plan_machine(config, {}).rates.link_bandwidth, 25e9);
+  machine = make_plan_machine(config,
+                              {.vram = 6 * kGiB, .memory_bandwidth = 100e9, .link_bandwidth = 3e9});
+  EXPECT_EQ(machine.device_memory, 6 * kGiB);
+  EXPECT_EQ(machine.rates.memory_bandwidth, 100e9);
+  EXPECT_EQ(machine.rates.link_bandwidth, 3e9);
+  config.memory.device_memory = 2 * kGiB;
+  EXPECT_EQ(make_plan_machine(config, {}).usable_device_bytes(), 2 * kGiB);
+}
+
+TEST(ModelShape, ActivationsAreWhatTheModelAllocates) {
+  const ModelConfig config = ModelConfig::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  DeviceOptions options;
+  options.name = "emulated";
+  const auto device = open_device(options);
+  const Activations activations(*device, config, DType::kBF16, 512, 1);
+  const auto used = static_cast<double>(device->memory(MemorySpace::kDevice).used_bytes);
+  const auto planned = static_cast<double>(activation_bytes(model_shape(config, "needle"), 512));
+  EXPECT_NEAR(planned, used, 0.001 * used);
+}
+
+}  // namespace
+}  // namespace fasa

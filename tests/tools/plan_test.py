@@ -1,0 +1,149 @@
+"""fasa plan, as a user runs it."""
+import json
+import unittest
+
+from support import MODEL, CommandTest, main
+
+GPU = ("--gpu", "rtx-4060-ti-16gb")
+
+
+class Plan(CommandTest):
+    def plan(self, *arguments, **options):
+        done = self.assert_done("plan", "--json", *arguments, **options)
+        return json.loads(done.stdout)
+
+    def option(self, plan, preset):
+        return next(o for o in plan["options"] if o["preset"] == preset and o["configured"])
+
+    def test_a_named_geometry_on_a_named_gpu(self):
+        plan = self.plan("--geometry", "llama-3.1-8b", *GPU, "--weight-bits", 4)
+        self.assertEqual(plan["model"]["name"], "Llama-3.1-8B")
+        self.assertEqual(plan["tokens"], 131072)
+        self.assertEqual(plan["machine"]["name"], "RTX 4060 Ti 16GB")
+        self.assertEqual(plan["machine"]["memory_bandwidth"], 288e9)
+        self.assertAlmostEqual(plan["machine"]["link_bandwidth"] / 12.6e9, 1, places=2)
+        fasa_m, fasa_c, full = (self.option(plan, p) for p in ("fasa-m", "fasa-c", "full"))
+        self.assertTrue(fasa_m["fits"])
+        self.assertFalse(fasa_c["fits"] or full["fits"])
+        self.assertEqual(full["kv"]["device_row_bytes"], 16 << 30)
+        self.assertEqual(fasa_m["host_bytes"], 16 << 30)
+        self.assertEqual(fasa_m["slice_dtype"], "int2")
+        self.assertIsNone(full["slice_dtype"])
+        for key in ("attention", "with_weights"):
+            terms = fasa_m["predicted"][key]
+            parts = [v for k, v in terms.items()
+                     if k.endswith("_ms") and k not in ("tpot_ms", "transfer_ms")]
+            self.assertAlmostEqual(sum(parts), terms["tpot_ms"], places=9)
+        self.assertLess(fasa_c["predicted"]["attention"]["tpot_ms"],
+                        full["predicted"]["attention"]["tpot_ms"])
+        self.assertLess(fasa_m["predicted_with_prefetch"]["attention"]["tpot_ms"],
+                        fasa_m["predicted"]["attention"]["tpot_ms"])
+        self.assertGreater(fasa_m["predicted_with_prefetch"]["attention"]["transfer_hidden"],
+                           fasa_m["predicted"]["attention"]["transfer_hidden"])
+        slices = {(o["tip_chunks"], o["slice_dtype"]) for o in plan["options"]}
+        self.assertLessEqual({(64, "int2"), (32, "int2"), (16, "bf16"), (64, "int4"), (64, "int8")},
+                             slices)
+        self.assertEqual(plan["recommended"]["preset"], "fasa-m")
+
+    def test_the_recommendation_is_a_config_file(self):
+        plan = self.plan("--geometry", "Qwen2.5-7B", *GPU, "--weight-bits", 8, "--fac-tokens", 512)
+        path = self.write("plan.toml", plan["recommended"]["toml"])
+        config = json.loads(self.assert_done("config", "--config", path).stdout)
+        self.assertEqual(config["preset"], plan["recommended"]["preset"])
+        self.assertEqual(config["selection"]["fac_tokens"], 512)
+
+    def test_a_model_folder_needs_no_weights(self):
+        folder = self.copy_model()
+        (folder / "model.safetensors").unlink()
+        plan = self.plan("--model", folder, *GPU)
+        self.assertEqual(plan["model"]["max_positions"], 8192)
+        self.assertEqual(plan["tokens"], 8192)
+        plan = self.plan("--model", folder, *GPU, "--tokens", 300)
+        self.assertEqual(plan["recommended"]["preset"], "full")
+
+    def test_this_machine(self):
+        plan = self.plan("--model", MODEL, "--tokens", 1000)
+        self.assertTrue(plan["machine"]["unified"])
+        self.assertGreater(plan["machine"]["memory_bandwidth"], 1e8)
+        self.assertEqual({o["preset"] for o in plan["options"]}, {"full", "fasa-c"})
+
+    def test_an_accelerator_by_its_figures(self):
+        plan = self.plan("--geometry", "Llama-3.2-1B", "--vram", "6GiB", "--memory-bandwidth",
+                         "200GB/s", "--link-bandwidth", "8GB/s")
+        self.assertEqual(plan["machine"]["memory_bytes"], 6 << 30)
+        self.assertEqual(plan["machine"]["memory_bandwidth"], 200e9)
+        self.assertEqual(plan["machine"]["link_bandwidth"], 8e9)
+        emulated = self.plan("--geometry", "Llama-3.2-1B", "--device", "emulated")
+        self.assertIsNone(emulated["machine"]["memory_bytes"])
+        self.assertIsNone(self.option(emulated, "full")["longest_context"])
+
+    def test_the_tables_fit_100_columns(self):
+        for arguments in (("--geometry", "Llama-3.1-405B", *GPU), ("--list",),
+                          ("--geometry", "Llama-3.1-8B", *GPU, "--weight-bits", 4),
+                          ("--geometry", "Llama-3.2-1B", "--device", "emulated"),
+                          ("--geometry", "Llama-3.1-8B", "--gpu", "h200", "--tokens", 2**31 - 1,
+                           "--allow-long")):
+            with self.subTest(arguments=arguments):
+                text = self.assert_done("plan", *arguments).stdout.decode()
+                self.assertLessEqual(max(len(line) for line in text.splitlines()), 100)
+                self.assertNotIn("nan", text)
+
+    def test_nothing_fits(self):
+        done = self.assert_done("plan", "--geometry", "Llama-3.1-70B", *GPU)
+        self.assertIn(b"Nothing fits", done.stdout)
+        plan = self.plan("--geometry", "Llama-3.1-70B", *GPU)
+        self.assertIsNone(plan["recommended"])
+        self.assertEqual(self.option(plan, "fasa-m")["longest_context"], 0)
+
+    def test_the_lists(self):
+        lists = json.loads(self.assert_done("plan", "--list", "--json").stdout)
+        names = [gpu["name"] for gpu in lists["gpus"]]
+        self.assertTrue({"RTX 3060", "RTX 4090", "RTX 5090", "A10", "L4", "L40S", "A100 40GB",
+                         "A100 80GB", "H100 SXM", "H200"} <= set(names))
+        self.assertIn("Llama-3.1-8B", [g["name"] for g in lists["geometries"]])
+
+
+class BadInput(CommandTest):
+    def fails(self, parts, *arguments, code=2, **options):
+        return self.assert_fails(code, parts, "plan", *arguments, **options)
+
+    def test_names(self):
+        self.fails(["RTX 4061", "nearest", "RTX 4060"], "--geometry", "Llama-3.1-8B", "--gpu",
+                   "RTX 4061")
+        self.fails(["RTX 4060 Ti 8GB", "RTX 4060 Ti 16GB"], "--geometry", "Llama-3.1-8B", "--gpu",
+                   "4060ti")
+        self.fails(["Lama-3.1-8B", "nearest", "Llama-3.1-8B"], "--geometry", "Lama-3.1-8B", *GPU)
+        self.fails(["FASA_GPU", "device.gpu"], "--geometry", "Llama-3.1-8B",
+                   environment={"FASA_GPU": "voodoo2"})
+
+    def test_what_to_plan_for(self):
+        self.fails(["--model", "--geometry"], *GPU)
+        self.fails(["one of them"], "--geometry", "Llama-3.1-8B", "--model", MODEL, *GPU)
+        self.fails(["/nonexistent"], "--model", "/nonexistent", *GPU, code=3)
+
+    def test_tokens(self):
+        for tokens in (0, -5, 131073):
+            self.fails([f"--tokens = {tokens}", "1 to 131072"], "--geometry", "Llama-3.1-8B", *GPU,
+                       "--tokens", tokens)
+        self.fails(["1 to 2147483647"], "--geometry", "Llama-3.1-8B", *GPU, "--tokens", 2**31,
+                   "--allow-long")
+
+    def test_figures(self):
+        for flag, value in (("--link-bandwidth", "0GB/s"), ("--link-bandwidth", "fast"),
+                            ("--memory-bandwidth", "0GB/s"), ("--memory-bandwidth", "-1GB/s"),
+                            ("--vram", "0"), ("--vram", "much"), ("--weight-bits", "3"),
+                            ("--overlap", "1.5"), ("--recall", "-1"), ("--bandwidth", "0GB/s"),
+                            ("--hot-rows", "-1"), ("--fac-tokens", "7")):
+            with self.subTest(flag=flag, value=value):
+                message = self.fails(["allowed"], "--geometry", "Llama-3.1-8B", *GPU,
+                                     f"{flag}={value}")
+                self.assertIn(value, message)
+
+    def test_configs_that_do_not_fit_the_model(self):
+        self.fails(["dense_layers", "0 to 31"], "--geometry", "Llama-3.1-8B", *GPU,
+                   "--dense-layers", 32)
+        self.fails(["--tokns", "--tokens"], "--geometry", "Llama-3.1-8B", "--tokns", 5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+// fasa plan: what a model takes on a machine, before anything is loaded.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/model_shape.h"
+#include "runtime/plan/geometry_catalog.h"
+#include "runtime/plan/planner.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/plan_report.h"
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kUsualTokens = 131072;
+
+class PlanCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override;
+  int run() override;
+
+ private:
+  PlanRequest read_model() const;
+  GivenMachine read_machine() const;
+  int64_t read_tokens(const ModelShape& model) const;
+  void check_values() const;
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags flags_;
+  std::string model_dir_;
+  std::string geometry_;
+  std::string vram_;
+  std::string memory_bandwidth_;
+  std::string link_bandwidth_;
+  int64_t tokens_ = 0;
+  CLI::Option* tokens_option_ = nullptr;
+  int weight_bits_ = 16;
+  PlanGuess guess_;
+  bool allow_long_ = false;
+  bool list_ = false;
+  bool json_ = false;
+};
+
+CLI::App* PlanCommand::add_to(CLI::App& app) {
+  command_ = app.add_subcommand("plan", "What fits a machine and how fast it would be, unloaded");
+  command_->add_option("--model", model_dir_, "Folder with a config.json in Hugging Face form")
+      ->type_name("DIR");
+  command_->add_option("--geometry", geometry_, "A model by name, as Llama-3.1-8B; see --list")
+      ->type_name("NAME");
+  command_->add_option("--vram", vram_, "The device's memory, over the GPU's own")
+      ->type_name("SIZE");
+  command_->add_option("--memory-bandwidth", memory_bandwidth_, "Of that memory")
+      ->type_name("RATE");
+  command_
+      ->add_option("--link-bandwidth", link_bandwidth_,
+                   "Between host and device, over --bandwidth and the GPU's own")
+      ->type_name("RATE");
+  tokens_option_ =
+      command_
+          ->add_option("--tokens", tokens_, "Context length; default: the model's, at most 131072")
+          ->type_name("N");
+  command_->add_option("--weight-bits", weight_bits_, "Of the weights: 16, 8, 4")
+      ->type_name("N")
+      ->capture_default_str();
+  command_
+      ->add_option("--overlap", guess_.overlap,
+                   "Supposed: share of a set that is among the hot rows from the steps before")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command_
+      ->add_option("--recall", guess_.recall, "Supposed: share of the rest that prefetch foresees")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command_->add_flag("--allow-long", allow_long_, "More tokens than the model has positions");
+  command_->add_flag("--list", list_, "Print the GPUs and geometries that have names, no plan");
+  command_->add_flag("--json", json_, "Print one JSON object");
+  flags_.add_to(*command_);
+  return command_;
+}
+
+PlanRequest PlanCommand::read_model() const {
+  if (model_dir_.empty() == geometry_.empty()) {
+    throw UsageError(model_dir_.empty() ? "a plan needs --model DIR or --geometry NAME"
+                                        : "--model and --geometry: allowed: one of them");
+  }
+  PlanRequest request;
+  if (!geometry_.empty()) {
+    request.model = find_model_shape(geometry_);
+    return request;
+  }
+  const ModelConfig config = ModelConfig::load(model_dir_);
+  request.model = model_shape(config, model_dir_);
+  request.row_dtype = config.row_dtype();
+  return request;
+}
+
+double rate_of(const char* flag, const std::string& text) {
+  const auto rate = parse_rate(text);
+  if (!rate) {
+    throw UsageError(
+        fmt::format("{} = \"{}\": allowed: a rate above 0, as \"16GB/s\"", flag, text));
+  }
+  return *rate;
+}
+
+GivenMachine PlanCommand::read_machine() const {
+  GivenMachine given;
+  if (!vram_.empty()) {
+    given.vram = parse_bytes(vram_);
+    if (!given.vram || *given.vram == 0) {
+      throw UsageError(
+          fmt::format("--vram = \"{}\": allowed: a size above 0, as \"16GiB\"", vram_));
+    }
+  }
+  if (!memory_bandwidth_.empty()) {
+    given.memory_bandwidth = rate_of("--memory-bandwidth", memory_bandwidth_);
+  }
+  if (!link_bandwidth_.empty()) given.link_bandwidth = rate_of("--link-bandwidth", link_bandwidth_);
+  return given;
+}
+
+int64_t PlanCommand::read_tokens(const ModelShape& model) const {
+  if (tokens_option_->count() == 0) return std::min(model.max_positions, kUsualTokens);
+  const int64_t most = allow_long_ ? INT32_MAX : model.max_positions;
+  if (tokens_ < 1 || tokens_ > most) {
+    throw UsageError(fmt::format("--tokens = {}: allowed: 1 to {}{}", tokens_, most,
+                                 allow_long_ ? ""
+                                             : fmt::format(", the positions of {} (--allow-long "
+                                                           "plans beyond them)",
+                                                           model.name)));
+  }
+  return tokens_;
+}
+
+void PlanCommand::check_values() const {
+  const auto check = [](const char* flag, double value) {
+    if (value >= 0 && value <= 1) return;
+    throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
+  };
+  check("--overlap", guess_.overlap);
+  check("--recall", guess_.recall);
+  if (weight_bits_ != 16 && weight_bits_ != 8 && weight_bits_ != 4) {
+    throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", weight_bits_));
+  }
+}
+
+int PlanCommand::run() {
+  reject_unknown_arguments(*command_);
+  if (list_) {
+    fmt::print("{}", json_ ? catalog_json().dump(2) + "\n" : catalog_table());
+    return 0;
+  }
+  check_values();
+  const GivenMachine given = read_machine();
+  const Config config = flags_.load();
+  PlanRequest request = read_model();
+  request.config = config;
+  request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
+  request.tokens = read_tokens(request.model);
+  request.weight_bits = weight_bits_;
+  request.guess = guess_;
+  config.validate_for(request.model.geometry);
+  request.machine = make_plan_machine(config, given);
+  const Plan plan = make_plan(request);
+  if (json_) {
+    fmt::print("{}\n", to_json(request, plan).dump(2));
+  } else {
+    fmt::print("{}", to_table(request, plan));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace fasa

@@ -1,0 +1,187 @@
+#include <fmt/format.h>
+
+#include <iterator>
+#include <vector>
+
+#include "runtime/base/units.h"
+#include "runtime/plan/geometry_catalog.h"
+#include "runtime/plan/gpu_catalog.h"
+#include "tools/plan_report.h"
+
+namespace fasa {
+namespace {
+
+std::string count_of(int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.1f} B", count / 1e9);
+}
+
+std::string head(const PlanRequest& request, const Plan& plan) {
+  const PlanMachine& machine = request.machine;
+  std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
+                                 request.model.name, count_of(request.model.parameters()),
+                                 request.model.max_positions, request.tokens, machine.name);
+  text += fmt::format("  memory      {}, {}",
+                      machine.device_memory ? format_bytes(*machine.device_memory) : "no limit",
+                      format_rate(machine.rates.memory_bandwidth));
+  if (machine.reserved_bytes > 0) {
+    text += fmt::format("; {} of it for the driver", format_bytes(machine.reserved_bytes));
+  }
+  if (machine.rates.unified) {
+    text += "; one tier, nothing is transferred\n";
+  } else {
+    text += fmt::format("\n  link        {}, {} a transfer; {} a kernel launch\n",
+                        format_rate(machine.rates.link_bandwidth),
+                        format_seconds(machine.rates.link_latency),
+                        format_seconds(machine.rates.launch_seconds));
+  }
+  text +=
+      fmt::format("  weights     {} in {} bits; activations {}\n", format_bytes(plan.weight_bytes),
+                  request.weight_bits, format_bytes(plan.activation_bytes));
+  if (plan.prefill_seconds > 0) {
+    text += fmt::format("  prefill     at least {} for all tokens, by tensor throughput\n",
+                        format_seconds(plan.prefill_seconds));
+  }
+  return text;
+}
+
+std::string slice_of(const PlanOption& option) {
+  if (option.chunks == 0) return "-";
+  return fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
+}
+
+std::string milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
+}
+
+std::string option_row(const PlanOption& option, bool recommended) {
+  std::string longest =
+      option.longest_context ? fmt::to_string(*option.longest_context) : "no limit";
+  if (option.longest_context == 0) longest = "none";
+  return fmt::format("{} {:<7} {:<12} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
+                     recommended ? '*' : ' ', option.config.preset, slice_of(option),
+                     format_bytes(option.kv.device_total()), format_bytes(option.device_bytes),
+                     format_bytes(option.host_bytes), option.fits ? "yes" : "no", longest,
+                     milliseconds(option.step.attention.total()),
+                     milliseconds(option.step.whole.total()),
+                     option.prefetched ? milliseconds(option.prefetched->whole.total()) : "-");
+}
+
+std::string options_table(const Plan& plan) {
+  std::string text = fmt::format("{:<22} {:>21} {:>10} {:>4} {:>10} {:>26}\n", "", "device memory",
+                                 "host", "", "longest", "ms a token, predicted");
+  text +=
+      fmt::format("  {:<7} {:<12} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n", "preset",
+                  "slice", "KV", "all", "rows", "fits", "context", "attn", "weights", "prefetch");
+  for (size_t i = 0; i < plan.options.size(); ++i) {
+    text += option_row(plan.options[i], plan.recommended == i);
+  }
+  return text;
+}
+
+struct Column {
+  std::string name;
+  const CostTerms* terms;
+};
+
+std::vector<Column> term_columns(const Plan& plan) {
+  std::vector<Column> columns;
+  for (const PlanOption& option : plan.options) {
+    if (!option.configured) continue;
+    columns.push_back({option.config.preset, &option.step.whole});
+    if (option.prefetched) {
+      columns.push_back({option.config.preset + " + prefetch", &option.prefetched->whole});
+    }
+  }
+  return columns;
+}
+
+std::string terms_table(const Plan& plan) {
+  struct Row {
+    const char* name;
+    double (*value)(const CostTerms&);
+  };
+  static constexpr Row kRows[] = {
+      {"append", [](const CostTerms& t) { return t.append; }},
+      {"scoring", [](const CostTerms& t) { return t.scoring; }},
+      {"resolve", [](const CostTerms& t) { return t.resolve; }},
+      {"attention", [](const CostTerms& t) { return t.attention; }},
+      {"prediction", [](const CostTerms& t) { return t.prediction; }},
+      {"weights", [](const CostTerms& t) { return t.weights; }},
+      {"kernel launches", [](const CostTerms& t) { return t.launches; }},
+      {"waits for rows", [](const CostTerms& t) { return t.wait; }},
+      {"tables, logits", [](const CostTerms& t) { return t.setup; }},
+      {"sum", [](const CostTerms& t) { return t.total(); }},
+      {"(row transfer)", [](const CostTerms& t) { return t.transfer; }}};
+  const std::vector<Column> columns = term_columns(plan);
+  std::string text = fmt::format("{:<18}", "ms a token");
+  for (const Column& column : columns) text += fmt::format(" {:>17}", column.name);
+  text += '\n';
+  for (const Row& row : kRows) {
+    text += fmt::format("  {:<16}", row.name);
+    for (const Column& column : columns) {
+      text += fmt::format(" {:>17}", milliseconds(row.value(*column.terms)));
+    }
+    text += '\n';
+  }
+  text += fmt::format("  {:<16}", "(hidden)");
+  for (const Column& column : columns) {
+    const bool any = column.terms->transfer > 0;
+    text +=
+        fmt::format(" {:>17}", any ? fmt::format("{:.0f} %", 100 * column.terms->hidden()) : "-");
+  }
+  return text + '\n';
+}
+
+std::string notes(const PlanRequest& request, const Plan& plan) {
+  std::string text;
+  for (const PlanOption& option : plan.options) {
+    if (!option.configured || option.config.preset != "fasa-m") continue;
+    text += fmt::format(
+        "Supposed: {:.0f} % of a set is on the device already ({} hot rows); prefetch "
+        "brings {:.0f} % of\nthe rest ahead, fetching {:g} rows for each used.\n",
+        100 * option.hit_rate, option.hot_rows, 100 * request.guess.recall,
+        request.guess.overfetch);
+  }
+  text +=
+      "Predictions are floors: bytes over bandwidth and launches, as the emulated device counts.\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_table(const PlanRequest& request, const Plan& plan) {
+  std::string text = head(request, plan) + '\n' + options_table(plan) + '\n' + terms_table(plan) +
+                     '\n' + notes(request, plan);
+  if (!plan.recommended) {
+    return text +
+           "\nNothing fits at this length: take fewer tokens, fewer --weight-bits, or more "
+           "memory.\n";
+  }
+  return text + "\nRecommended (*), a file for --config:\n\n" + recommended_toml(request, plan);
+}
+
+std::string catalog_table() {
+  std::string text = fmt::format("{:<20} {:>10} {:>10} {:>10} {:>9} {:>10}\n", "GPU", "memory",
+                                 "bandwidth", "bf16", "PCIe", "link");
+  for (const Gpu& gpu : gpus()) {
+    text += fmt::format("{:<20} {:>10} {:>10} {:>10} {:>9} {:>10}\n", gpu.name,
+                        format_bytes(gpu.memory_bytes), format_rate(gpu.memory_bandwidth),
+                        fmt::format("{:g} TF/s", gpu.tensor_flops / 1e12),
+                        fmt::format("{} x{}", gpu.pcie_generation, gpu.pcie_lanes),
+                        format_rate(gpu.link_bandwidth()));
+  }
+  text += fmt::format("\n{:<20} {:>10} {:>7} {:>12} {:>9} {:>10}\n", "geometry", "parameters",
+                      "layers", "query x KV", "head_dim", "positions");
+  for (const ModelShape& model : model_shapes()) {
+    const Geometry& g = model.geometry;
+    text += fmt::format("{:<20} {:>10} {:>7} {:>12} {:>9} {:>10}\n", model.name,
+                        fmt::format("{:.2f} B", static_cast<double>(model.parameters()) / 1e9),
+                        g.layers, fmt::format("{} x {}", g.query_heads, g.kv_heads), g.key_dim,
+                        model.max_positions);
+  }
+  return text;
+}
+
+}  // namespace fasa
