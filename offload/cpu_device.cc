@@ -90,7 +90,9 @@ void CpuDevice::destroy_stream(StreamView stream) noexcept { delete &stream_of(s
 Event CpuDevice::create_event() { return {this, {new CpuEvent}}; }
 void CpuDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
 
-void CpuDevice::record(EventView event, StreamView) { event_of(event).seconds = shared_.seconds_now(); }
+void CpuDevice::record(EventView event, StreamView) {
+  event_of(event).seconds = shared_.seconds_now();
+}
 
 double CpuDevice::seconds_at(EventView event) {
   const auto seconds = event_of(event).seconds;

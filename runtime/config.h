@@ -80,6 +80,10 @@ struct Config {
     double latency = 10e-6;   // seconds
   } link;
 
+  struct Trace {
+    std::string file;  // empty: none is written
+  } trace;
+
   SliceDType effective_slice_dtype() const;
   int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
   const TokenCount& fac_tokens_of(int layer) const;
