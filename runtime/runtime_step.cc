@@ -162,6 +162,7 @@ void Runtime::Impl::end_step() {
                     step_->appended, step_->attended, layers));
   }
   step_->slot->mark_done(step_->compute);
+  pipeline_->record_written_back(step_->slot->written_back());
   for (const StepSequence& part : step_->sequences) find(part.sequence).commit(part.tokens);
   if (step_->decodes) {
     ++decode_steps_;

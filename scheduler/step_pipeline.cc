@@ -53,6 +53,10 @@ StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
   }
 }
 
+void StepPipeline::record_written_back(EventView event) {
+  if (!settings_.rows_on_device) device_.record(event, write_back_.view());
+}
+
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
   if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
