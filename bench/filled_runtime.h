@@ -70,7 +70,10 @@ class FilledRuntime {
  public:
   FilledRuntime(const DeviceOptions& options, const Config& config, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int64_t tokens)
-      : device_(open_device(options)),
+      : FilledRuntime(open_device(options), config, geometry, slice_dims, tokens) {}
+  FilledRuntime(std::unique_ptr<Device> device, const Config& config, const Geometry& geometry,
+                const std::vector<int16_t>& slice_dims, int64_t tokens)
+      : device_(std::move(device)),
         runtime_(*device_, config, geometry, DType::kBF16, slice_dims, tokens + kRoom),
         stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
         sequence_(runtime_.create()) {

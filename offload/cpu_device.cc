@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "kernels/cpu/kernels.h"
-#include "offload/kernel_names.h"
+#include "offload/operation_names.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -19,13 +19,29 @@ struct CpuEvent {
 
 CpuEvent& event_of(EventView event) { return *static_cast<CpuEvent*>(event.native); }
 
+CpuStream& stream_of(StreamView stream) { return *static_cast<CpuStream*>(stream.native); }
+
+KernelWork work_of(CopyKind kind, size_t bytes) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return {.device_bytes = 0, .h2d_bytes = bytes, .d2h_bytes = 0};
+    case CopyKind::kDeviceToHost:
+      return {.device_bytes = 0, .h2d_bytes = 0, .d2h_bytes = bytes};
+    case CopyKind::kDeviceToDevice:
+      return {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+    case CopyKind::kHostToHost:
+      break;
+  }
+  return {};
+}
+
 template <typename Params, KernelWork (*kKernel)(const Params&)>
 void launch_now(const Params& params, StreamView stream) {
   if (stream.native == nullptr) {
     kKernel(params);
     return;
   }
-  static_cast<CpuExecutor*>(stream.native)->run(kernel_name(params), [&] { kKernel(params); });
+  stream_of(stream).run(kernel_name(params), [&] { return kKernel(params); });
 }
 
 constexpr KernelTable kTable = {
@@ -47,24 +63,36 @@ void CpuExecutor::rethrow_named(const char* name) {
   throw DeviceError(fmt::format("operation '{}' failed on cpu: {}", name, reason));
 }
 
+void CpuStream::add_to(Timeline& timeline, const char* name, double start,
+                       const KernelWork& work) const {
+  const TimeSpan span{start, shared_.seconds_now()};
+  const auto link = [&](uint64_t bytes) { return bytes > 0 ? span : TimeSpan{start, start}; };
+  timeline.add({.kind = TimelineEntry::Kind::kWork,
+                .stream = timeline_key_,
+                .name = name,
+                .tag = shared_.tap.tag(),
+                .work = work,
+                .enqueued = start,
+                .span = span,
+                .link = {link(work.h2d_bytes), link(work.d2h_bytes)},
+                .awaited = {}});
+}
+
 CpuDevice::CpuDevice(const DeviceOptions& options)
-    : start_(std::chrono::steady_clock::now()),
-      threads_(options.threads),
-      executor_(threads_.value()),
-      memory_(options, /*unified=*/true) {}
+    : threads_(options.threads), shared_(threads_.value()), memory_(options, /*unified=*/true) {}
 
-double CpuDevice::seconds_now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+Stream CpuDevice::create_stream(StreamPriority, std::string_view name) {
+  return {this, {DeviceKind::kCpu, new CpuStream(shared_, name)}};
 }
 
-Stream CpuDevice::create_stream(StreamPriority, std::string_view) {
-  return {this, {DeviceKind::kCpu, &executor_}};
-}
+void CpuDevice::destroy_stream(StreamView stream) noexcept { delete &stream_of(stream); }
 
 Event CpuDevice::create_event() { return {this, {new CpuEvent}}; }
 void CpuDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
 
-void CpuDevice::record(EventView event, StreamView) { event_of(event).seconds = seconds_now(); }
+void CpuDevice::record(EventView event, StreamView) {
+  event_of(event).seconds = shared_.seconds_now();
+}
 
 double CpuDevice::seconds_at(EventView event) {
   const auto seconds = event_of(event).seconds;
@@ -73,11 +101,16 @@ double CpuDevice::seconds_at(EventView event) {
 }
 
 void CpuDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                     StreamView) {
+                     StreamView stream) {
   if (bytes == 0) return;
-  const double begin = seconds_now();
+  const double begin = shared_.seconds_now();
   std::memcpy(destination, source, bytes);
-  const double seconds = seconds_now() - begin;
+  count(kind, bytes, shared_.seconds_now() - begin);
+  if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr && stream.native != nullptr)
+    stream_of(stream).add_to(*timeline, copy_name(kind), begin, work_of(kind, bytes));
+}
+
+void CpuDevice::count(CopyKind kind, size_t bytes, double seconds) {
   const std::lock_guard lock(mutex_);
   if (kind == CopyKind::kHostToDevice) {
     totals_.h2d_bytes += bytes;
@@ -90,14 +123,36 @@ void CpuDevice::copy(void* destination, const void* source, size_t bytes, CopyKi
   }
 }
 
-void CpuDevice::fill(void* destination, int byte, size_t bytes, StreamView) {
-  if (bytes > 0) std::memset(destination, byte, bytes);
+void CpuDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+  if (bytes == 0) return;
+  Timeline* timeline = stream.native == nullptr ? nullptr : shared_.tap.timeline();
+  const double begin = timeline == nullptr ? 0 : shared_.seconds_now();
+  std::memset(destination, byte, bytes);
+  if (timeline == nullptr) return;
+  stream_of(stream).add_to(*timeline, "fill", begin,
+                           {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0});
 }
 
 const KernelTable& CpuDevice::kernels() const { return kTable; }
 
-void CpuDevice::launch(StreamView, const char* name, std::function<KernelWork()> work) {
-  executor_.run(name, work);
+void CpuDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
+  if (stream.native == nullptr) {
+    shared_.executor.run(name, work);
+    return;
+  }
+  stream_of(stream).run(name, work);
+}
+
+void CpuDevice::set_timeline(Timeline* timeline) {
+  shared_.tap.set_timeline(timeline);
+  sample_memory();
+}
+
+void CpuDevice::sample_memory() {
+  if (Timeline* timeline = shared_.tap.timeline()) {
+    timeline->sample(kDeviceMemoryCounter, shared_.seconds_now(),
+                     static_cast<double>(memory_.use(MemorySpace::kDevice).used_bytes));
+  }
 }
 
 TransferTotals CpuDevice::transfers() {
@@ -106,11 +161,14 @@ TransferTotals CpuDevice::transfers() {
 }
 
 std::byte* CpuDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
-  return memory_.allocate(space, bytes, purpose);
+  std::byte* data = memory_.allocate(space, bytes, purpose);
+  if (space == MemorySpace::kDevice) sample_memory();
+  return data;
 }
 
 void CpuDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
   memory_.free(space, data, bytes);
+  if (space == MemorySpace::kDevice) sample_memory();
 }
 
 }  // namespace fasa

@@ -13,11 +13,11 @@
 #include "offload/open_device.h"
 #include "offload/space_allocator.h"
 #include "offload/thread_count.h"
+#include "offload/timeline_tap.h"
 
 namespace fasa {
 
-// What the device's StreamViews point to: runs work in the device's arena. Concurrent callers share
-// its threads.
+// Runs work in the device's arena. Concurrent callers share its threads.
 class CpuExecutor {
  public:
   explicit CpuExecutor(int threads) : arena_(threads) {}
@@ -34,6 +34,47 @@ class CpuExecutor {
  private:
   [[noreturn]] static void rethrow_named(const char* name);
   tbb::task_arena arena_;
+};
+
+// What the streams of one device share.
+struct CpuShared {
+  explicit CpuShared(int threads) : executor(threads) {}
+  double seconds_now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  CpuExecutor executor;
+  TimelineTap tap;
+};
+
+// What the device's StreamViews point to.
+class CpuStream {
+ public:
+  CpuStream(CpuShared& shared, std::string_view name)
+      : shared_(shared), timeline_key_(shared.tap.open_stream(name)) {}
+  CpuStream(const CpuStream&) = delete;  // one name of the timeline's
+  CpuStream& operator=(const CpuStream&) = delete;
+  ~CpuStream() { shared_.tap.close_stream(timeline_key_); }
+
+  // Runs `work`, which returns KernelWork, now.
+  template <typename Work>
+  void run(const char* name, const Work& work) {
+    if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr) [[unlikely]] {
+      KernelWork done;
+      const double start = shared_.seconds_now();
+      shared_.executor.run(name, [&] { done = work(); });
+      add_to(*timeline, name, start, done);
+      return;
+    }
+    shared_.executor.run(name, work);
+  }
+  // An operation that began at `start` and ends now.
+  void add_to(Timeline& timeline, const char* name, double start, const KernelWork& work) const;
+
+ private:
+  CpuShared& shared_;
+  const TimelineStream timeline_key_;
 };
 
 class CpuDevice final : public Device {
@@ -61,17 +102,21 @@ class CpuDevice final : public Device {
   double seconds_at(EventView event) override;
   TransferTotals transfers() override;
 
+  void set_timeline(Timeline* timeline) override;
+  Timeline* timeline() const override { return shared_.tap.timeline(); }
+  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
+
  private:
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
-  void destroy_stream(StreamView) noexcept override {}
+  void destroy_stream(StreamView stream) noexcept override;
   void destroy_event(EventView event) noexcept override;
 
-  double seconds_now() const;
+  void sample_memory();
+  void count(CopyKind kind, size_t bytes, double seconds);
 
-  const std::chrono::steady_clock::time_point start_;
   const ThreadCount threads_;
-  CpuExecutor executor_;
+  CpuShared shared_;
   SpaceAllocator memory_;
   std::mutex mutex_;  // of totals_
   TransferTotals totals_;

@@ -12,6 +12,7 @@
 
 #include "kernels/params.h"
 #include "kernels/table.h"
+#include "offload/operation_tag.h"
 #include "runtime/base/stream_view.h"
 
 namespace fasa {
@@ -44,6 +45,7 @@ struct TransferTotals {
 };
 
 class Device;
+class Timeline;
 
 // Owners. Each only moves: it stands for one resource of its device, which outlives it.
 class Buffer {
@@ -162,6 +164,15 @@ class Device {
   virtual double seconds_at(EventView event) = 0;
   virtual bool virtual_clock() const { return false; }
   virtual TransferTotals transfers() = 0;
+
+  // What the streams do from now on is recorded there; null (the start): nowhere, and nothing is
+  // paid. All of a stream's operations are there once it was synchronized. The timeline outlives
+  // its use: until another one is set, which waits for what is under way. One thread at a time,
+  // with no other thread enqueueing meanwhile. A device may have none.
+  virtual void set_timeline(Timeline* timeline) { static_cast<void>(timeline); }
+  virtual Timeline* timeline() const { return nullptr; }
+  // What the operations enqueued from now on, on any stream, are for.
+  virtual void set_tag(OperationTag tag) { static_cast<void>(tag); }
 
  protected:
   friend class Buffer;

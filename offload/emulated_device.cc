@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
-#include "offload/kernel_names.h"
+#include "offload/operation_names.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -47,20 +47,6 @@ constexpr KernelTable kTable = {
     enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
     enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<GatherParams, cpu::gather>,
     enqueue_kernel<AttendParams, cpu::attend>,   enqueue_kernel<PrefillParams, cpu::prefill>};
-
-constexpr const char* copy_name(CopyKind kind) {
-  switch (kind) {
-    case CopyKind::kHostToDevice:
-      return "copy host to device";
-    case CopyKind::kDeviceToHost:
-      return "copy device to host";
-    case CopyKind::kDeviceToDevice:
-      return "copy device to device";
-    case CopyKind::kHostToHost:
-      return "copy host to host";
-  }
-  return "copy";
-}
 
 void throw_failure(const std::shared_ptr<const std::string>& failure) {
   if (failure != nullptr) throw DeviceError(*failure);
@@ -207,12 +193,32 @@ TransferTotals EmulatedDevice::transfers() {
   return totals;
 }
 
+// Entries hold no reference to their timeline: what is still queued goes to the new one or nowhere.
+void EmulatedDevice::set_timeline(Timeline* timeline) {
+  {
+    std::unique_lock lock(shared_.mutex);
+    shared_.wait_for_all(lock);
+    shared_.clock.set_timeline(timeline);
+    shared_.tap.set_timeline(timeline);
+  }
+  sample_memory();
+}
+
+void EmulatedDevice::sample_memory() {
+  Timeline* timeline = shared_.tap.timeline();
+  if (timeline == nullptr) return;
+  const std::lock_guard lock(shared_.mutex);
+  timeline->sample(kDeviceMemoryCounter, shared_.clock.now(),
+                   static_cast<double>(memory_.use(MemorySpace::kDevice).used_bytes));
+}
+
 std::byte* EmulatedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
   if (space == MemorySpace::kDevice) {
     const std::lock_guard lock(blocks_mutex_);
     device_blocks_.emplace(data, bytes);
   }
+  if (space == MemorySpace::kDevice) sample_memory();
   return data;
 }
 
@@ -229,6 +235,8 @@ void EmulatedDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) n
     device_blocks_.erase(data);
   }
   memory_.free(space, data, bytes);
+  // A worker may hold the streams' mutex here; the next sample corrects the value.
+  if (space == MemorySpace::kDevice && !EmulatedStream::on_worker()) sample_memory();
 }
 
 }  // namespace fasa

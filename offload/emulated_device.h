@@ -51,12 +51,17 @@ class EmulatedDevice final : public Device {
   bool virtual_clock() const override { return true; }
   TransferTotals transfers() override;
 
+  void set_timeline(Timeline* timeline) override;
+  Timeline* timeline() const override { return shared_.tap.timeline(); }
+  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
+
  private:
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void destroy_stream(StreamView stream) noexcept override;
   void destroy_event(EventView event) noexcept override;
 
+  void sample_memory();
   void check_side(const char* what, const void* data, size_t bytes, bool in_device) const;
 
   const ThreadCount threads_;

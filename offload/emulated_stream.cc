@@ -30,7 +30,11 @@ void EmulatedShared::wait_for_all(std::unique_lock<std::mutex>& lock) {
 
 EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name,
                                int threads)
-    : shared_(shared), name_(std::move(name)), arena_(threads) {
+    : shared_(shared),
+      name_(std::move(name)),
+      timeline_key_(shared.tap.open_stream(name_)),
+      last_work_{.stream = timeline_key_, .name = nullptr, .tag = {}},
+      arena_(threads) {
   const std::lock_guard lock(shared_.mutex);
   shared_.streams.reserve(shared_.streams.size() + 1);
   worker_ = std::thread([this] { run(); });
@@ -48,12 +52,25 @@ EmulatedStream::~EmulatedStream() {
   worker_.join();
   const std::lock_guard lock(shared_.mutex);
   std::erase(shared_.streams, this);
+  shared_.tap.close_stream(timeline_key_);
   shared_.clock.close_stream(clock_key_);
+}
+
+std::unique_ptr<TimelineEntry> EmulatedStream::entry_of(TimelineEntry::Kind kind,
+                                                        const char* name) const {
+  if (shared_.tap.timeline() == nullptr) return nullptr;
+  auto entry = std::make_unique<TimelineEntry>();
+  entry->kind = kind;
+  entry->stream = timeline_key_;
+  entry->name = name;
+  entry->tag = shared_.tap.tag();
+  return entry;
 }
 
 void EmulatedStream::push(Operation operation) {
   operation.sequence = ++shared_.last_sequence;
   operation.not_before = shared_.clock.now();
+  if (operation.entry != nullptr) operation.entry->enqueued = operation.not_before;
   queue_.push_back(std::move(operation));
   if (queue_.size() == 1) ready_.notify_one();
 }
@@ -65,7 +82,10 @@ void EmulatedStream::enqueue(const char* name, double launch_seconds, Where wher
   operation.launch_seconds = launch_seconds;
   operation.where = where;
   operation.work = std::move(work);
+  operation.entry = entry_of(TimelineEntry::Kind::kWork, name);
   const std::lock_guard lock(shared_.mutex);
+  last_work_.name = name;
+  last_work_.tag = shared_.tap.tag();
   push(std::move(operation));
 }
 
@@ -74,12 +94,15 @@ std::shared_ptr<Recording> EmulatedStream::record() {
   Operation operation;
   operation.records = recording;
   const std::lock_guard lock(shared_.mutex);
+  recording->source = last_work_;
   push(std::move(operation));
   return recording;
 }
 
 void EmulatedStream::wait(std::shared_ptr<const Recording> recording) {
   Operation operation;
+  operation.entry = entry_of(TimelineEntry::Kind::kWait, "wait");
+  if (operation.entry != nullptr) operation.entry->awaited = recording->source;
   operation.waits = std::move(recording);
   const std::lock_guard lock(shared_.mutex);
   push(std::move(operation));
@@ -111,7 +134,8 @@ void EmulatedStream::execute(Operation& operation, std::unique_lock<std::mutex>&
       --shared_.stream_waits;
     }
     if (failure_ == nullptr) failure_ = recording.failure;
-    shared_.clock.add_wait(clock_key_, operation.sequence, recording.mark);
+    shared_.clock.add_wait(clock_key_, operation.sequence, recording.mark,
+                           std::move(operation.entry));
   } else if (operation.records != nullptr) {
     Recording& recording = *operation.records;
     recording.executed = true;
@@ -149,7 +173,7 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
   }
   count(done);
   shared_.clock.add_work(clock_key_, operation.sequence, operation.not_before,
-                         operation.launch_seconds, done);
+                         operation.launch_seconds, done, std::move(operation.entry));
 }
 
 void EmulatedStream::count(const KernelWork& work) {

@@ -16,6 +16,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/timeline_tap.h"
 #include "offload/virtual_clock.h"
 
 namespace fasa {
@@ -27,6 +28,7 @@ struct Recording {
   bool executed = false;
   std::shared_ptr<const std::string> failure;  // of the work before it
   std::shared_ptr<VirtualClock::Mark> mark = std::make_shared<VirtualClock::Mark>();
+  TimelineEntry::Source source;  // the work before it
 };
 
 // What the streams of one device share. One mutex for all of it: operations are long beside the few
@@ -43,6 +45,7 @@ struct EmulatedShared {
   std::vector<EmulatedStream*> streams;
   std::vector<uint64_t> host_waits;  // sequences up to which host threads wait
   int stream_waits = 0;              // streams that wait for a recording now
+  TimelineTap tap;
 
   // Until everything that was enqueued so far, on any stream, has been executed.
   void wait_for_all(std::unique_lock<std::mutex>& lock);
@@ -83,8 +86,11 @@ class EmulatedStream {
     std::function<KernelWork()> work;
     std::shared_ptr<Recording> records;
     std::shared_ptr<const Recording> waits;
+    std::unique_ptr<TimelineEntry> entry;  // null where nothing is recorded
   };
 
+  // What a timeline will say of an operation, null where none is set.
+  std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name) const;
   void push(Operation operation);
   void run();
   void execute(Operation& operation, std::unique_lock<std::mutex>& lock);
@@ -94,6 +100,8 @@ class EmulatedStream {
   EmulatedShared& shared_;
   const std::string name_;
   VirtualClock::StreamKey clock_key_;
+  const TimelineStream timeline_key_;
+  TimelineEntry::Source last_work_;  // enqueued
   // An arena of its own: streams run side by side whatever the number of threads, and no stream
   // ever executes another's tasks while it waits.
   tbb::task_arena arena_;

@@ -21,8 +21,11 @@ void VirtualClock::close_stream(StreamKey stream) {
 }
 
 void VirtualClock::add_work(StreamKey stream, uint64_t sequence, double not_before,
-                            double launch_seconds, const KernelWork& work) {
+                            double launch_seconds, const KernelWork& work,
+                            std::unique_ptr<TimelineEntry> entry) {
   Operation operation;
+  operation.entry = std::move(entry);
+  if (operation.entry != nullptr) operation.entry->work = work;
   operation.sequence = sequence;
   operation.not_before = not_before;
   operation.launch_seconds = launch_seconds;
@@ -41,11 +44,45 @@ void VirtualClock::add_mark(StreamKey stream, uint64_t sequence, double not_befo
   streams_.at(stream).operations.push_back(std::move(operation));
 }
 
-void VirtualClock::add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark) {
+void VirtualClock::add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark,
+                            std::unique_ptr<TimelineEntry> entry) {
   Operation operation;
+  operation.entry = std::move(entry);
   operation.sequence = sequence;
   operation.wait = std::move(mark);
   streams_.at(stream).operations.push_back(std::move(operation));
+}
+
+void VirtualClock::set_timeline(Timeline* timeline) {
+  for (auto& [key, state] : streams_) {
+    for (Operation& operation : state.operations) operation.entry = nullptr;
+  }
+  timeline_ = timeline;
+}
+
+void VirtualClock::note_end(Operation& operation, double start, double end) const {
+  if (operation.entry == nullptr || timeline_ == nullptr) return;
+  operation.entry->span = {start, end};
+  timeline_->add(*operation.entry);
+}
+
+// The stream stood still from when it had nothing else before the wait, and the host had asked for
+// it, until the mark.
+void VirtualClock::note_wait(const StreamState& state, Operation& wait) const {
+  if (wait.entry == nullptr) return;
+  const double start = std::max(state.time, wait.entry->enqueued);
+  if (wait.wait->seconds > start) note_end(wait, start, wait.wait->seconds);
+}
+
+// A piece of the operation's bytes passes.
+void VirtualClock::note_link(Operation& operation, const Decision& decision, uint64_t bytes) const {
+  if (operation.entry == nullptr) return;
+  const auto d = static_cast<size_t>(decision.direction);
+  const KernelWork& work = operation.entry->work;
+  const uint64_t all = decision.direction == 0 ? work.h2d_bytes : work.d2h_bytes;
+  TimeSpan& span = operation.entry->link[d];
+  if (operation.link_bytes[d] == all) span.start = decision.time;
+  span.end = decision.time + link_seconds(bytes);
 }
 
 // Resolves the stream's head where neither a mark nor the link holds it up.
@@ -58,9 +95,15 @@ bool VirtualClock::step_head(StreamState& state) {
   const double end = start + head.busy_seconds;
   if (head.link_bytes[0] > 0 || head.link_bytes[1] > 0) {
     state.head_started = true;
+    state.head_start = start;
     state.head_ready = start + head.launch_seconds;
     state.head_end = end;
     return false;
+  }
+  if (head.wait != nullptr) {
+    note_wait(state, head);
+  } else {
+    note_end(head, start, end);
   }
   state.time = end;
   if (head.mark != nullptr) *head.mark = {true, end};
@@ -113,11 +156,13 @@ void VirtualClock::serve(const Decision& decision) {
   Operation& head = state.operations.front();
   const auto d = static_cast<size_t>(decision.direction);
   const uint64_t bytes = std::min(head.link_bytes[d], rates_.chunk_bytes);
+  note_link(head, decision, bytes);
   link_free_[d] = decision.time + link_seconds(bytes);
   head.link_bytes[d] -= bytes;
   if (head.link_bytes[d] > 0) return;
   state.head_end = std::max(state.head_end, link_free_[d] + rates_.link_latency);
   if (head.link_bytes[1 - d] > 0) return;
+  note_end(head, state.head_start, state.head_end);
   state.time = state.head_end;
   state.head_started = false;
   state.operations.pop_front();

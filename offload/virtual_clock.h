@@ -24,6 +24,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/timeline.h"
 
 namespace fasa {
 
@@ -51,10 +52,15 @@ class VirtualClock {
 
   // Each stream's operations in the order in which they were enqueued there. `sequence` rises in
   // the order of enqueueing over all streams and settles ties; `not_before` is now() at that time.
+  // `entry`: null, or what is known of the operation; it goes to the timeline with its times.
   void add_work(StreamKey stream, uint64_t sequence, double not_before, double launch_seconds,
-                const KernelWork& work);
+                const KernelWork& work, std::unique_ptr<TimelineEntry> entry = nullptr);
   void add_mark(StreamKey stream, uint64_t sequence, double not_before, std::shared_ptr<Mark> mark);
-  void add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark);
+  void add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark,
+                std::unique_ptr<TimelineEntry> entry = nullptr);
+
+  // Where entries go, null = nowhere. Those that still wait for their times are forgotten.
+  void set_timeline(Timeline* timeline);
 
   // The host waits: for a mark, for the operations of a stream up to `sequence`. All operations
   // that were enqueued before must have been added. Return the time, and now() is at least that.
@@ -80,6 +86,7 @@ class VirtualClock {
     std::array<uint64_t, kDirections> link_bytes{};
     std::shared_ptr<Mark> mark;
     std::shared_ptr<const Mark> wait;
+    std::unique_ptr<TimelineEntry> entry;
   };
   struct StreamState {
     StreamPriority priority;
@@ -88,6 +95,7 @@ class VirtualClock {
     std::deque<Operation> operations;
     // The head, once it is on the link.
     bool head_started = false;
+    double head_start = 0;
     double head_ready = 0;  // when it may use the link
     double head_end = 0;
   };
@@ -101,6 +109,9 @@ class VirtualClock {
   bool step_head(StreamState& state);
   Decision next_decision();
   void serve(const Decision& decision);
+  void note_link(Operation& operation, const Decision& decision, uint64_t bytes) const;
+  void note_wait(const StreamState& state, Operation& wait) const;
+  void note_end(Operation& operation, double start, double end) const;
   template <typename Resolved>
   void run_until(Resolved resolved);
   void catch_up();
@@ -110,6 +121,7 @@ class VirtualClock {
   StreamKey next_stream_ = 0;
   std::array<double, kDirections> link_free_{};
   double now_ = 0;
+  Timeline* timeline_ = nullptr;
 };
 
 }  // namespace fasa

@@ -82,6 +82,10 @@ struct Config {
     bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
   } link;
 
+  struct Trace {
+    std::string file;  // empty: none is written
+  } trace;
+
   SliceDType effective_slice_dtype() const;
   int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
   const TokenCount& fac_tokens_of(int layer) const;

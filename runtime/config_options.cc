@@ -62,7 +62,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 23> kOptions{{
+const std::array<ConfigOption, 24> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -309,6 +309,19 @@ const std::array<ConfigOption, 23> kOptions{{
      .set = [](Config& c,
                const Json& v) { return take_quantity(v, parse_seconds, c.link.latency); },
      .get = [](const Config& c) -> Json { return fmt::format("{:.12g}us", c.link.latency * 1e6); }},
+    {.table = "trace",
+     .key = "file",
+     .flag = "trace_file",
+     .type = "FILE",
+     .allowed = "the path of a file in an existing folder",
+     .help = "Where `fasa generate` writes what ran on the device and when, for ui.perfetto.dev or "
+             "chrome://tracing.",
+     .default_text = "none is written",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.trace.file); },
+     .get = [](const Config& c) -> Json {
+       return c.trace.file.empty() ? Json(nullptr) : Json(c.trace.file);
+     }},
 }};
 
 }  // namespace

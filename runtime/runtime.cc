@@ -61,6 +61,7 @@ Runtime::Impl::~Impl() {
 void Runtime::Impl::start_streams() {
   control_ = device_.create_stream(StreamPriority::kHigh, "control");
   pipeline_ = std::make_unique<StepPipeline>(device_, settings_);
+  sampler_.reset();
 }
 
 KvSequence& Runtime::Impl::find(SequenceId id) const {
@@ -142,6 +143,7 @@ void Runtime::Impl::free(SequenceId id) {
 FetchMetrics Runtime::Impl::metrics() {
   drain();
   FetchMetrics metrics;
+  device_.set_tag(tag_of(-1, Cause::kControl));
   device_.copy(&metrics.rows, counters_.data(), sizeof(StepCounters), CopyKind::kDeviceToHost,
                control_.view());
   device_.synchronize(control_.view());
@@ -152,6 +154,7 @@ FetchMetrics Runtime::Impl::metrics() {
 
 void Runtime::Impl::reset_metrics() {
   drain();
+  device_.set_tag(tag_of(-1, Cause::kControl));
   device_.fill(counters_.data(), 0, sizeof(StepCounters), control_.view());
   device_.synchronize(control_.view());
   decode_steps_ = 0;

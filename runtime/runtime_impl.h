@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/fasa.hpp"
+#include "runtime/hit_rate_sampler.h"
 #include "runtime/settings.h"
 #include "scheduler/kv_sequence.h"
 #include "scheduler/step_pipeline.h"
@@ -71,6 +72,7 @@ class Runtime::Impl {
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void describe(OpenStep& step);
   void enqueue_tables(OpenStep& step);
+  void sample_hit_rate(EventView step_done);
 
   Device& device_;
   const Geometry geometry_;
@@ -83,6 +85,7 @@ class Runtime::Impl {
   std::array<StepSlot, 2> slots_;
   Buffer slice_dims_;
   Buffer counters_;
+  std::optional<HitRateSampler> sampler_;  // once a step was recorded
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
   uint64_t next_id_ = 1;
   int32_t stamp_ = 0;

@@ -69,6 +69,7 @@ void Runtime::Impl::describe(OpenStep& step) {
 
 void Runtime::Impl::enqueue_tables(OpenStep& step) {
   const StreamView control = control_.view();
+  device_.set_tag(tag_of(-1, Cause::kControl));
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = find(part.sequence);
     sequence.upload_tables(control);
@@ -128,6 +129,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   check_tensor("k", k, geometry_.kv_heads, geometry_.key_dim);
   check_tensor("v", v, geometry_.kv_heads, geometry_.value_dim);
   step_->compute = stream;
+  if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);
 }
@@ -144,6 +146,12 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   pipeline_->attend(step_->tables, scratch_, layer, q, out, lse, stream);
 }
 
+void Runtime::Impl::sample_hit_rate(EventView step_done) {
+  if (device_.timeline() == nullptr) return;
+  if (!sampler_) sampler_.emplace(device_);
+  sampler_->sample(step_done, counters_.as<StepCounters>());
+}
+
 void Runtime::Impl::end_step() {
   if (!step_) throw UsageError("end_step outside a step");
   const int layers = geometry_.layers;
@@ -154,8 +162,12 @@ void Runtime::Impl::end_step() {
                     step_->appended, step_->attended, layers));
   }
   step_->slot->mark_done(step_->compute);
+  pipeline_->record_written_back(step_->slot->written_back());
   for (const StepSequence& part : step_->sequences) find(part.sequence).commit(part.tokens);
-  if (step_->decodes) ++decode_steps_;
+  if (step_->decodes) {
+    ++decode_steps_;
+    sample_hit_rate(step_->slot->done());
+  }
   step_.reset();
 }
 

@@ -53,6 +53,10 @@ StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
   }
 }
 
+void StepPipeline::record_written_back(EventView event) {
+  if (!settings_.rows_on_device) device_.record(event, write_back_.view());
+}
+
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
   if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
@@ -74,6 +78,7 @@ StreamView StepPipeline::lane(int layer, int index) const {
 void StepPipeline::append(const StepTables& step, const StepScratch& scratch, int layer,
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Call call{step, scratch, layer, compute};
+  device_.set_tag(tag_of(layer, step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute));
   if (layer == 0) device_.wait(compute, step.tables_ready);
   const bool on_host = !settings_.rows_on_device;
   if (on_host) {
@@ -89,6 +94,7 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
   kernels_.append(params, compute);
   if (!on_host) return;
   device_.record(appended_.view(), compute);
+  device_.set_tag(tag_of(layer, Cause::kWriteBack));
   device_.wait(write_back_.view(), appended_.view());
   kernels_.write_back({.step = params.step}, write_back_.view());
   device_.record(written_[static_cast<size_t>(layer)].view(), write_back_.view());
@@ -120,6 +126,7 @@ void StepPipeline::fill_stage(const Call& call) {
 void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call{step, scratch, layer, compute};
+  device_.set_tag(tag_of(layer, Cause::kCompute));
   if (step.any(StepMode::kDecode)) {
     if (attends_to_all(call)) {
       decode_all(call, q, out, lse);
@@ -210,6 +217,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   const int count = static_cast<int>(call.step.on_host.size());
   const int groups = std::min(count, static_cast<int>(lanes_.size()));
   device_.record(resolved_.view(), call.compute);
+  device_.set_tag(tag_of(call.layer, Cause::kMiss));
   for (int group = 0; group < groups; ++group) {
     const int first = count * group / groups;
     const int last = count * (group + 1) / groups;
@@ -224,6 +232,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
                     copy);
     device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
   }
+  device_.set_tag(tag_of(call.layer, Cause::kCompute));
 }
 
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
@@ -295,7 +304,9 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
       params.last_wave = params.end >= seen;
       const int page = (first + begin) / kPageTokens;
       const int last = pages_of(first + std::min(params.end, seen));
+      device_.set_tag(tag_of(call.layer, Cause::kMiss));
       stream_pages(call, i, page, last - page, scratch.pages[half], half);
+      device_.set_tag(tag_of(call.layer, Cause::kCompute));
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
       kernels_.attend(params, call.compute);
       device_.record(pages_free_[half].view(), call.compute);
@@ -306,6 +317,7 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
 void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings(settings_);
   const PrefillScratch& scratch = call.scratch.prefill();
+  device_.set_tag(tag_of(call.layer, Cause::kPrefill));
   PrefillParams params{.step = step_params(call.step, call.layer),
                        .q = q,
                        .scale = settings_.scale,

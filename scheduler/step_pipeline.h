@@ -41,6 +41,8 @@ class StepPipeline {
   void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
+  // All layers were appended: `event` stands for their write-back.
+  void record_written_back(EventView event);
   // Host and device rows are idle afterwards. Throws DeviceError where work failed.
   void synchronize();
 

@@ -12,12 +12,15 @@ namespace fasa {
 
 class StepSlot {
  public:
-  explicit StepSlot(Device& device) : device_(device), done_(device.create_event()) {}
+  explicit StepSlot(Device& device)
+      : device_(device), done_(device.create_event()), written_back_(device.create_event()) {}
 
   // Waits until the step that used this slot last has passed.
   void wait_until_free() { device_.synchronize(done_.view()); }
   void mark_done(StreamView compute) { device_.record(done_.view(), compute); }
   EventView done() const { return done_.view(); }
+  // For the write-back's stream to record: it reads the descriptors too, and may be behind compute.
+  EventView written_back() const { return written_back_.view(); }
   // Room for `count` descriptors of each kind. Throws BudgetError, and has none then.
   void ensure(size_t count) {
     if (count <= capacity_) return;
@@ -28,6 +31,7 @@ class StepSlot {
     capacity_ = count;
   }
   void upload(StreamView control) {
+    device_.wait(control, written_back_.view());
     for (size_t kind = 0; kind < kKinds; ++kind) {
       const std::vector<SequenceDesc>& descs = host_[kind];
       if (descs.empty()) continue;
@@ -52,6 +56,7 @@ class StepSlot {
   size_t capacity_ = 0;
   std::vector<SequenceDesc> host_[kKinds];
   Event done_;
+  Event written_back_;
 };
 
 }  // namespace fasa

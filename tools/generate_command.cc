@@ -9,6 +9,8 @@
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model.h"
 #include "runtime/machine.h"
+#include "runtime/output_file.h"
+#include "runtime/trace_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/generate_report.h"
@@ -154,13 +156,17 @@ int GenerateCommand::run() {
   options_.sampling.validate();
   const ModelConfig model_config = ModelConfig::load(model_dir_);
   config.validate_for(model_config.geometry());
+  if (!config.trace.file.empty()) check_writable(config.trace.file);
   const auto tokenizer = Tokenizer::load(model_dir_);
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
   const auto device = open_device(config.device_options());
   Model model = Model::load(model_dir_, *device, dtype);
+  std::optional<DeviceTrace> trace;
+  if (!config.trace.file.empty()) trace.emplace(*device);
   const GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);
   print(report);
+  if (trace) trace->write(config.trace.file);
   if (!report.result.error) return 0;
   fmt::print(stderr, "fasa: error: after {} tokens: {}\n", report.result.tokens.size(),
              *report.result.error);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/params.h"
+#include "offload/operation_tag.h"
 #include "runtime/base/dtype.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/model_config.h"
@@ -17,6 +18,7 @@ struct StepShape {
   int64_t tokens = 0;
   std::vector<int64_t> positions;   // of each token
   std::vector<int64_t> logit_rows;  // tokens whose logits are wanted, ascending
+  Cause cause = Cause::kCompute;    // kPrefill where the step fills
 };
 
 // References: all outlive the work.

@@ -83,6 +83,7 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
                                 const ForwardOptions& options) const {
   StepShape shape;
   for (const StepSequence& sequence : step) {
+    if (sequence.mode == StepMode::kPrefill) shape.cause = Cause::kPrefill;
     const int64_t start = runtime.length(sequence.sequence);
     for (int64_t i = 0; i < sequence.tokens; ++i) {
       const bool wanted = options.all_logits || i == sequence.tokens - 1;
@@ -129,10 +130,12 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
 // One launch between two attentions: few launches matter where a launch costs microseconds.
 void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepShape& shape,
                           LayerObserver* observer) {
+  device_.set_tag(tag_of(-1, shape.cause));
   const auto bytes = static_cast<size_t>(shape.tokens * config_.hidden) * sizeof(float);
   device_.copy(activations_.residual(), activations_.host_embeddings(), bytes,
                CopyKind::kHostToDevice, stream());
   for (int layer = 0; layer < config_.layers; ++layer) {
+    device_.set_tag(tag_of(layer, shape.cause));
     device_.launch(stream(), "projections", [&work, layer] {
       KernelWork sum = layer == 0 ? work.angles() : work.after_attention(layer - 1);
       sum.device_bytes += work.before_attention(layer).device_bytes;
@@ -142,6 +145,7 @@ void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepSha
   }
   // The last layer's output matters to logits alone.
   if (shape.logit_rows.empty()) return;
+  device_.set_tag(tag_of(-1, shape.cause));
   device_.launch(stream(), "logits", [&work, last = config_.layers - 1] {
     KernelWork sum = work.after_attention(last);
     sum.device_bytes += work.logits().device_bytes;

@@ -18,11 +18,12 @@
 
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
+#include "tests/support/pumped_device.h"
 
 namespace fasa {
 namespace {
 
-constexpr const char* kDevices[] = {"cpu", "emulated"};
+constexpr const char* kDevices[] = {"cpu", "emulated", "pumped"};
 constexpr size_t kOddSizes[] = {1, 3, 63, 64, 65, 4095, 4097, 65537, (size_t{1} << 20) + 7};
 
 class DeviceContract : public testing::TestWithParam<const char*> {
@@ -34,6 +35,9 @@ class DeviceContract : public testing::TestWithParam<const char*> {
     options.threads = 2;
     options.device_memory = device_memory;
     options.host_memory = host_memory;
+    if (options.name == "pumped") {  // the tests' own
+      return std::make_unique<PumpedDevice>(lifo(), options);
+    }
     return open_device(options);
   }
   static Stream stream_of(Device& device, StreamPriority priority = StreamPriority::kNormal) {

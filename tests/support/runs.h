@@ -43,7 +43,11 @@ inline Geometry small_geometry() {
 class RuntimeRun {
  public:
   explicit RuntimeRun(const RunSetup& setup, const Geometry& geometry = small_geometry())
-      : inner_(open(setup)),
+      : RuntimeRun(open(setup), setup, geometry) {}
+  // Over a device of the caller's making.
+  RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup,
+             const Geometry& geometry = small_geometry())
+      : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry)),
         tape_(*device_, runtime_, DType::kF32) {}

@@ -31,6 +31,13 @@ struct Part {
   StepMode mode;
 };
 
+// All tokens of the parts.
+inline int64_t tokens_of(std::span<const Part> parts) {
+  int64_t tokens = 0;
+  for (const Part& part : parts) tokens += part.tokens;
+  return tokens;
+}
+
 // Runs steps over a runtime and returns what attention gave, [layers][tokens][query_heads][dim].
 class Tape {
  public:
@@ -57,13 +64,12 @@ class Tape {
 
   std::vector<float> layers(std::span<const Part> parts, bool attend = true) {
     const Geometry& g = runtime_.geometry();
-    int64_t tokens = 0;
-    for (const Part& part : parts) tokens += part.tokens;
+    const int64_t tokens = tokens_of(parts);
     std::vector<float> all;
     for (int layer = 0; layer < g.layers; ++layer) {
-      Buffer k = tensor(parts, layer, 1, g.kv_heads, g.key_dim, tokens);
-      Buffer v = tensor(parts, layer, 2, g.kv_heads, g.value_dim, tokens);
-      Buffer q = tensor(parts, layer, 3, g.query_heads, g.key_dim, tokens);
+      Buffer k = keys(parts, layer);
+      Buffer v = values(parts, layer);
+      Buffer q = queries(parts, layer);
       const size_t bytes =
           static_cast<size_t>(tokens * g.query_heads * g.value_dim) * sizeof(float);
       Buffer out = device_.allocate(MemorySpace::kDevice, bytes, "test output");
@@ -87,9 +93,25 @@ class Tape {
     return all;
   }
 
+  // Uploaded when they return.
+  Buffer keys(std::span<const Part> parts, int layer) {
+    const Geometry& g = runtime_.geometry();
+    return tensor(parts, layer, 1, g.kv_heads, g.key_dim);
+  }
+  Buffer values(std::span<const Part> parts, int layer) {
+    const Geometry& g = runtime_.geometry();
+    return tensor(parts, layer, 2, g.kv_heads, g.value_dim);
+  }
+  Buffer queries(std::span<const Part> parts, int layer) {
+    const Geometry& g = runtime_.geometry();
+    return tensor(parts, layer, 3, g.query_heads, g.key_dim);
+  }
+  DType dtype() const { return dtype_; }
+  StreamView stream() const { return stream_.view(); }
+
  private:
-  Buffer tensor(std::span<const Part> parts, int layer, int kind, int heads, int dim,
-                int64_t tokens) {
+  Buffer tensor(std::span<const Part> parts, int layer, int kind, int heads, int dim) {
+    const int64_t tokens = tokens_of(parts);
     std::vector<std::byte> host(static_cast<size_t>(tokens * heads * dim * dtype_bytes(dtype_)));
     int64_t at = 0;
     for (const Part& part : parts) {

@@ -1,7 +1,8 @@
-// What the kernels of the table are called in errors and timelines.
+// What kernels of the table and copies are called in errors and timelines.
 #pragma once
 
 #include "kernels/params.h"
+#include "offload/device.h"
 
 namespace fasa {
 
@@ -13,5 +14,19 @@ constexpr const char* kernel_name(const ResolveParams&) { return "resolve"; }
 constexpr const char* kernel_name(const GatherParams&) { return "gather"; }
 constexpr const char* kernel_name(const AttendParams&) { return "attend"; }
 constexpr const char* kernel_name(const PrefillParams&) { return "prefill"; }
+
+constexpr const char* copy_name(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return "copy host to device";
+    case CopyKind::kDeviceToHost:
+      return "copy device to host";
+    case CopyKind::kDeviceToDevice:
+      return "copy device to device";
+    case CopyKind::kHostToHost:
+      return "copy host to host";
+  }
+  return "copy";
+}
 
 }  // namespace fasa

@@ -1,0 +1,108 @@
+// What ran on a device's streams, and what they waited for, with times on the device's clock.
+// Entries are whole: a device adds one when its start and its end are known, so they are in no
+// particular order. Operations that failed, or were skipped after a failure, have none.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/params.h"
+#include "offload/operation_tag.h"
+
+namespace fasa {
+
+using TimelineStream = uint32_t;
+
+struct TimeSpan {
+  double start = 0;  // seconds
+  double end = 0;
+  double seconds() const { return end - start; }
+};
+
+struct TimelineEntry {
+  enum class Kind : uint8_t {
+    kWork,  // a kernel, a copy, a fill, host work
+    kWait,  // the stream stood still for an event; waits that held nobody up have no entry
+  };
+  // The last operation that an event's stream had before the recording.
+  struct Source {
+    TimelineStream stream = 0;
+    const char* name = nullptr;  // null: there was none
+    OperationTag tag;
+  };
+
+  Kind kind = Kind::kWork;
+  TimelineStream stream = 0;
+  const char* name = nullptr;  // outlives the timeline
+  OperationTag tag;
+  KernelWork work;      // bytes; none for a wait
+  double enqueued = 0;  // of the host's time on the device's clock
+  TimeSpan span;
+  // Host to device, device to host: from the first byte's departure to the last one's, without
+  // latency. Equal ends where nothing went that way.
+  std::array<TimeSpan, 2> link{};
+  Source awaited;  // of a wait
+};
+
+// A counter's value from `seconds` on.
+struct TimelineSample {
+  const char* name = nullptr;
+  double seconds = 0;
+  double value = 0;
+};
+inline constexpr char kDeviceMemoryCounter[] = "device memory";  // bytes used
+inline constexpr char kHitRateCounter[] = "hit rate";            // of one decode step, 0 to 1
+
+// Thread-safe. Memory is bounded: beyond `most` entries, and as many samples, what comes is counted
+// and dropped.
+class Timeline {
+ public:
+  static constexpr size_t kMostEntries = size_t{1} << 20;
+  explicit Timeline(size_t most = kMostEntries) : most_(most) {}
+
+  // For devices.
+  void name_stream(TimelineStream stream, std::string_view name);
+  void add(const TimelineEntry& entry);
+  // A counter's value at a known time.
+  void sample(const char* name, double seconds, double value);
+  // For work on streams: the value that the operation called `name`, under way now, has found. It
+  // holds from the end of that operation, which is not known yet. Not more than one stream may have
+  // operations of that name.
+  void sample_operation(const char* name, double value);
+
+  // For readers: entries from index `first` on, in the order in which they were added.
+  size_t size() const;
+  std::vector<TimelineEntry> entries(size_t first = 0) const;
+  std::vector<TimelineSample> samples() const;
+  std::map<TimelineStream, std::string> streams() const;
+  uint64_t dropped() const;  // entries and samples
+  // Forgets entries and samples, keeps the names of streams.
+  void clear();
+
+ private:
+  static constexpr size_t kChunk = 512;
+  using Chunk = std::array<TimelineEntry, kChunk>;
+
+  void resolve_sample(const TimelineEntry& entry);
+  void store_sample(const TimelineSample& sample);
+
+  const size_t most_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;  // growing copies no entry
+  size_t size_ = 0;
+  uint64_t dropped_ = 0;
+  std::vector<TimelineSample> samples_;
+  std::deque<TimelineSample> unresolved_;  // without a time
+  std::map<TimelineStream, std::string> streams_;
+};
+
+}  // namespace fasa

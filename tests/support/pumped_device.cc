@@ -1,0 +1,329 @@
+#include "tests/support/pumped_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "kernels/cpu/kernels.h"
+#include "offload/operation_names.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+struct Recording {
+  bool executed = false;
+  double seconds = 0;
+  std::optional<std::string> failure;  // of the work before it
+  std::string source;                  // the work before it and its stream, in words
+};
+
+struct PumpedEvent {
+  std::shared_ptr<Recording> latest;  // null: never recorded
+};
+
+PumpedEvent& event_of(EventView event) { return *static_cast<PumpedEvent*>(event.native); }
+
+void throw_failure(const std::optional<std::string>& failure) {
+  if (failure) throw DeviceError(*failure);
+}
+
+}  // namespace
+
+class PumpedStream {
+ public:
+  struct Operation {
+    uint64_t sequence = 0;
+    const char* name = nullptr;
+    OperationTag tag;
+    std::function<KernelWork()> work;
+    std::shared_ptr<Recording> records;
+    std::shared_ptr<const Recording> waits;
+  };
+
+  PumpedStream(PumpedDevice& owner, std::string_view stream_name)
+      : device(owner), name(stream_name) {}
+  bool runnable() const {
+    return !queue.empty() && (queue.front().waits == nullptr || queue.front().waits->executed);
+  }
+
+  PumpedDevice& device;
+  const std::string name;
+  std::deque<Operation> queue;
+  std::optional<std::string> failure;  // the first; what follows is skipped
+  const char* last_work = "nothing";   // enqueued
+};
+
+namespace {
+
+PumpedStream& stream_of(StreamView stream) { return *static_cast<PumpedStream*>(stream.native); }
+StreamView view_of(PumpedStream& stream) { return {DeviceKind::kEmulated, &stream}; }
+
+template <typename Params, KernelWork (*kKernel)(const Params&)>
+void enqueue_kernel(const Params& params, StreamView stream) {
+  stream_of(stream).device.launch(stream, kernel_name(params),
+                                  [params] { return kKernel(params); });
+}
+
+constexpr KernelTable kTable = {
+    enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
+    enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
+    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<GatherParams, cpu::gather>,
+    enqueue_kernel<AttendParams, cpu::attend>,   enqueue_kernel<PrefillParams, cpu::prefill>};
+
+}  // namespace
+
+PumpedDevice::PumpedDevice(PumpPolicy policy, const DeviceOptions& options)
+    : policy_(std::move(policy)),
+      memory_(options, /*unified=*/false),
+      arena_(options.threads > 0 ? options.threads : 1) {}
+
+PumpedDevice::~PumpedDevice() = default;
+
+// The pump.
+
+void PumpedDevice::set_policy(PumpPolicy policy) {
+  const std::lock_guard lock(mutex_);
+  policy_ = std::move(policy);
+}
+
+std::vector<std::string> PumpedDevice::runnable() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& stream : streams_) {
+    if (stream->runnable()) names.push_back(stream->name);
+  }
+  return names;
+}
+
+bool PumpedDevice::step(StreamView stream) {
+  const std::lock_guard lock(mutex_);
+  if (!stream_of(stream).runnable()) return false;
+  execute(stream_of(stream));
+  return true;
+}
+
+bool PumpedDevice::pump_once() {
+  std::vector<RunnableStream> choices;
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    if (streams_[i]->runnable()) {
+      choices.push_back({i, streams_[i]->name, streams_[i]->queue.front().sequence});
+    }
+  }
+  if (choices.empty()) return false;
+  execute(*streams_[choices[policy_(choices)].index]);
+  return true;
+}
+
+void PumpedDevice::pump_until(const std::function<bool()>& reached) {
+  while (!reached()) {
+    if (!pump_once()) throw std::logic_error("pumped device: waits for what never was enqueued");
+  }
+}
+
+void PumpedDevice::run_until_idle() {
+  const std::lock_guard lock(mutex_);
+  while (pump_once()) {
+  }
+}
+
+void PumpedDevice::run_random(uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  PumpPolicy kept = std::exchange(policy_, random_order(seed));
+  run_until_idle();
+  policy_ = std::move(kept);
+}
+
+bool PumpedDevice::run_until(std::string_view stream, std::string_view operation, int layer) {
+  const std::lock_guard lock(mutex_);
+  const auto reached = [&] {
+    return std::any_of(streams_.begin(), streams_.end(), [&](const auto& candidate) {
+      if (candidate->name != stream || candidate->queue.empty()) return false;
+      const PumpedStream::Operation& next = candidate->queue.front();
+      return next.work != nullptr && next.name == operation && next.tag.layer == layer;
+    });
+  };
+  while (!reached()) {
+    if (!pump_once()) return false;
+  }
+  return true;
+}
+
+std::string PumpedDevice::wait_name(StreamView stream, EventView event) {
+  const std::lock_guard lock(mutex_);
+  const auto& recording = event_of(event).latest;
+  return recording == nullptr ? ""
+                              : fmt::format("{} for {}", stream_of(stream).name, recording->source);
+}
+
+StreamView PumpedDevice::find_stream(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& stream : streams_) {
+    if (stream->name == name) return view_of(*stream);
+  }
+  throw UsageError(fmt::format("the pumped device has no stream '{}'", name));
+}
+
+std::string PumpedDevice::next_operation(std::string_view stream) {
+  const std::lock_guard lock(mutex_);
+  const auto& queue = stream_of(find_stream(stream)).queue;
+  return queue.empty() ? "" : queue.front().name;
+}
+
+void PumpedDevice::execute(PumpedStream& stream) {
+  PumpedStream::Operation operation = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  ++executed_;
+  if (operation.waits != nullptr) {
+    if (!stream.failure) stream.failure = operation.waits->failure;
+  } else if (operation.records != nullptr) {
+    operation.records->executed = true;
+    operation.records->seconds = static_cast<double>(executed_);
+    operation.records->failure = stream.failure;
+  } else if (!stream.failure) {
+    KernelWork done;
+    std::string reason = "unknown exception";
+    bool failed = true;
+    try {
+      arena_.execute([&] { done = operation.work(); });
+      failed = false;
+    } catch (const std::exception& error) {
+      reason = error.what();
+    } catch (...) {
+    }
+    if (failed) {
+      stream.failure = fmt::format("operation '{}' failed on stream '{}' of pumped: {}",
+                                   operation.name, stream.name, reason);
+    }
+    totals_.h2d_bytes += done.h2d_bytes;
+    totals_.d2h_bytes += done.d2h_bytes;
+    totals_.h2d_operations += done.h2d_bytes > 0;
+    totals_.d2h_operations += done.d2h_bytes > 0;
+  }
+}
+
+// Device.
+
+Stream PumpedDevice::create_stream(StreamPriority, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(std::make_unique<PumpedStream>(*this, name));
+  return {this, view_of(*streams_.back())};
+}
+
+void PumpedDevice::destroy_stream(StreamView stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  PumpedStream* const gone = &stream_of(stream);
+  pump_until([&] { return gone->queue.empty(); });
+  std::erase_if(streams_, [&](const auto& candidate) { return candidate.get() == gone; });
+}
+
+Event PumpedDevice::create_event() { return {this, {new PumpedEvent}}; }
+void PumpedDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
+
+void PumpedDevice::enqueue(StreamView stream, const char* name, std::function<KernelWork()> work) {
+  const std::lock_guard lock(mutex_);
+  PumpedStream::Operation operation;
+  operation.sequence = ++enqueued_;
+  operation.name = name;
+  operation.tag = tag_;
+  if (work != nullptr) stream_of(stream).last_work = name;
+  operation.work = std::move(work);
+  stream_of(stream).queue.push_back(std::move(operation));
+}
+
+void PumpedDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
+  enqueue(stream, name, std::move(work));
+}
+
+void PumpedDevice::record(EventView event, StreamView stream) {
+  const std::lock_guard lock(mutex_);
+  event_of(event).latest = std::make_shared<Recording>();
+  event_of(event).latest->source =
+      fmt::format("{} of {}", stream_of(stream).last_work, stream_of(stream).name);
+  enqueue(stream, "record", nullptr);
+  stream_of(stream).queue.back().records = event_of(event).latest;
+}
+
+void PumpedDevice::wait(StreamView stream, EventView event) {
+  const std::lock_guard lock(mutex_);
+  if (event_of(event).latest == nullptr) return;
+  enqueue(stream, "wait", nullptr);
+  stream_of(stream).queue.back().waits = event_of(event).latest;
+}
+
+void PumpedDevice::synchronize(StreamView stream) {
+  const std::lock_guard lock(mutex_);
+  PumpedStream& target = stream_of(stream);
+  const uint64_t last = enqueued_;
+  pump_until([&] { return target.queue.empty() || target.queue.front().sequence > last; });
+  throw_failure(target.failure);
+}
+
+void PumpedDevice::synchronize(EventView event) {
+  const std::lock_guard lock(mutex_);
+  const auto recording = event_of(event).latest;
+  if (recording == nullptr) return;
+  pump_until([&] { return recording->executed; });
+  throw_failure(recording->failure);
+}
+
+bool PumpedDevice::done(EventView event) {
+  const std::lock_guard lock(mutex_);
+  const auto recording = event_of(event).latest;
+  if (recording == nullptr) return true;
+  throw_failure(recording->failure);
+  return recording->executed;
+}
+
+double PumpedDevice::seconds_at(EventView event) {
+  if (event_of(event).latest == nullptr) {
+    throw UsageError("seconds_at: the event was never recorded");
+  }
+  synchronize(event);
+  return event_of(event).latest->seconds;
+}
+
+void PumpedDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                        StreamView stream) {
+  if (bytes == 0) return;
+  KernelWork work;
+  if (kind == CopyKind::kHostToDevice) work.h2d_bytes = bytes;
+  if (kind == CopyKind::kDeviceToHost) work.d2h_bytes = bytes;
+  enqueue(stream, copy_name(kind), [=] {
+    std::memcpy(destination, source, bytes);
+    return work;
+  });
+}
+
+void PumpedDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+  if (bytes == 0) return;
+  enqueue(stream, "fill", [=] {
+    std::memset(destination, byte, bytes);
+    return KernelWork{};
+  });
+}
+
+const KernelTable& PumpedDevice::kernels() const { return kTable; }
+
+TransferTotals PumpedDevice::transfers() {
+  const std::lock_guard lock(mutex_);
+  run_until_idle();
+  return totals_;
+}
+
+// Zeroed: a test that leaves a wait out shall read nothing that points anywhere.
+std::byte* PumpedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
+  std::byte* data = memory_.allocate(space, bytes, purpose);
+  if (data != nullptr) std::memset(data, 0, bytes);
+  return data;
+}
+
+void PumpedDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+  memory_.free(space, data, bytes);
+}
+
+}  // namespace fasa

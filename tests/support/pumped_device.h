@@ -1,0 +1,99 @@
+// A device for tests whose streams run only when somebody pumps them: the test, one operation at a
+// time, or a host call that has to wait, in the order that a policy chooses. So every interleaving
+// that events allow can be forced. Kernels are the CPU's.
+//
+// Freeing memory waits for nothing: unlike the emulated device, an owner that lets go too early is
+// found out. Thread-safe, one operation at a time.
+#pragma once
+
+#include <tbb/task_arena.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "offload/device.h"
+#include "offload/space_allocator.h"
+#include "tests/support/pump_policy.h"
+
+namespace fasa {
+
+class PumpedStream;
+
+class PumpedDevice final : public Device {
+ public:
+  explicit PumpedDevice(PumpPolicy policy = fifo(), const DeviceOptions& options = {});
+  ~PumpedDevice() override;
+
+  // The pump.
+  void set_policy(PumpPolicy policy);
+  // Names of the streams whose next operation may run, in the order of their creation.
+  std::vector<std::string> runnable();
+  // Runs the stream's next operation; false where it has none or that one still waits.
+  bool step(StreamView stream);
+  void run_until_idle();
+  void run_random(uint64_t seed);  // until idle, whatever the policy
+  // Pumps by the policy until the next operation of the stream called `stream` has this name and
+  // layer (a sequence point); false where that never comes.
+  bool run_until(std::string_view stream, std::string_view operation, int layer);
+  // What the stream of this name would run next: an operation's name, "record", "wait", or "" for
+  // nothing.
+  std::string next_operation(std::string_view stream);
+  // What a wait of the stream for the event is for: "copy 0 for resolve of compute"; "" where the
+  // event was never recorded.
+  std::string wait_name(StreamView stream, EventView event);
+  // Of this name, the oldest that lives.
+  StreamView find_stream(std::string_view name);
+  uint64_t executed() const { return executed_; }  // operations, records and waits included
+
+  // Device
+  DeviceKind kind() const override { return DeviceKind::kEmulated; }
+  std::string name() const override { return "pumped"; }
+  MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
+  Stream create_stream(StreamPriority priority, std::string_view name) override;
+  Event create_event() override;
+  void record(EventView event, StreamView stream) override;
+  void wait(StreamView stream, EventView event) override;
+  void synchronize(StreamView stream) override;
+  void synchronize(EventView event) override;
+  bool done(EventView event) override;  // pumps nothing
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+            StreamView stream) override;
+  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
+  const KernelTable& kernels() const override;
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
+  double seconds_at(EventView event) override;  // a second an operation
+  bool virtual_clock() const override { return true; }
+  TransferTotals transfers() override;  // after all that was enqueued
+  void set_tag(OperationTag tag) override { tag_ = tag; }
+
+ private:
+  friend class PumpedStream;
+  std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
+  void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
+  void destroy_stream(StreamView stream) noexcept override;
+  void destroy_event(EventView event) noexcept override;
+
+  void enqueue(StreamView stream, const char* name, std::function<KernelWork()> work);
+  bool pump_once();
+  void pump_until(const std::function<bool()>& reached);
+  void execute(PumpedStream& stream);
+
+  // Recursive: what an operation's captures own may be freed while it runs.
+  std::recursive_mutex mutex_;
+  PumpPolicy policy_;
+  SpaceAllocator memory_;
+  tbb::task_arena arena_;
+  std::vector<std::unique_ptr<PumpedStream>> streams_;
+  uint64_t enqueued_ = 0;
+  uint64_t executed_ = 0;
+  TransferTotals totals_;
+  OperationTag tag_;
+};
+
+}  // namespace fasa
