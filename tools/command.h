@@ -19,5 +19,6 @@ std::unique_ptr<Command> make_generate_command();
 std::unique_ptr<Command> make_calibrate_command();
 std::unique_ptr<Command> make_info_command();
 std::unique_ptr<Command> make_config_command();
+std::unique_ptr<Command> make_trace_command();
 
 }  // namespace fasa

@@ -51,6 +51,7 @@ int run_main(int argc, char** argv) {
   add(make_calibrate_command());
   add(make_info_command());
   add(make_config_command());
+  add(make_trace_command());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,56 @@
+// What kernels read and write in device memory, and over the link, as a function of layout and
+// shape. The kernels report these bytes, the emulated device's clock charges them, and the cost
+// model predicts with them: one place, so that a prediction and a measurement cannot drift apart.
+// Queries, partial softmaxes and scores that never leave a kernel are not counted.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layout.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// Rows moved once: attended to, gathered, written back.
+inline uint64_t rows_bytes(const CacheLayout& layout, int64_t rows) {
+  return static_cast<uint64_t>(rows * layout.row.bytes());
+}
+
+// New tokens of one KV head: key and value read, the row written, its slice into the tail.
+inline uint64_t append_bytes(const CacheLayout& layout, int64_t tokens) {
+  const int64_t tail = layout.slice.dims > 0 ? layout.slice.tail().page_bytes() / kPageTokens : 0;
+  return static_cast<uint64_t>(tokens * (2 * layout.row.bytes() + tail));
+}
+// A full page of one KV head: the tail read, its codes written. Every kPageTokens-th token.
+inline uint64_t seal_bytes(const CacheLayout& layout) {
+  if (layout.slice.dims == 0) return 0;
+  return static_cast<uint64_t>(layout.slice.tail().page_bytes() + layout.slice.page_bytes());
+}
+
+// One page of slices of one KV head; `format` is the tail's for the newest page, and one of fewer
+// dimensions where only a prefix is scored.
+inline uint64_t scored_page_bytes(const SliceFormat& format) {
+  return static_cast<uint64_t>(format.page_bytes()) + (is_coded(format.dtype) ? sizeof(float) : 0);
+}
+// All pages that hold visible positions [first, end), the last of them the tail; one KV head. A
+// rescan, where the sampled threshold let too few survive, reads them again.
+inline uint64_t select_bytes(const SliceFormat& format, int64_t first, int64_t end) {
+  const int64_t last = (end - 1) / kPageTokens;
+  return static_cast<uint64_t>(last - first / kPageTokens) * scored_page_bytes(format) +
+         scored_page_bytes(format.tail());
+}
+
+// A wave of set entries, `heads` = sequences x KV heads: positions read, addresses written, the
+// table of hot rows read.
+inline uint64_t resolve_bytes(const CacheLayout& layout, int64_t heads, int64_t wave) {
+  const int64_t entry = sizeof(int32_t) + sizeof(void*);
+  const int64_t table = 2 * layout.hot_rows * int64_t{sizeof(int32_t)};
+  return static_cast<uint64_t>(heads * (wave * entry + table));
+}
+
+// What attention writes for so many query vectors.
+inline uint64_t output_bytes(const CacheLayout& layout, int64_t queries, DType dtype) {
+  return static_cast<uint64_t>(queries * layout.row.value_dim * dtype_bytes(dtype));
+}
+
+}  // namespace fasa
