@@ -74,8 +74,8 @@ int TraceTiling::trace_step(const TracePlace& place) const {
   const int layer_group =
       place.layer < layers ? 0 : 1 + (place.layer - layers) / std::max(1, layers - 1);
   const int head_group = place.kv_head / trace_.shape().kv_heads;
-  const int64_t offset = int64_t{layer_group} * 5 + int64_t{head_group} * 11 +
-                         int64_t{place.sequence} * 17 + static_cast<int64_t>(seed_ % 1024);
+  const int64_t offset = int64_t{layer_group} * 7 + int64_t{head_group} * 13 +
+                         int64_t{place.sequence} * 29 + static_cast<int64_t>(seed_ % 1024);
   const int64_t period = 2 * (steps - 1);
   const int64_t at = (place.step + offset) % period;
   return static_cast<int>(at < steps ? at : period - at);
