@@ -3,8 +3,8 @@
 //
 //   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
 //
-// Prints markdown tables. A text is cut to `--tokens` tokens (default 7400), then the model goes on
-// greedily.
+// Depth 0 is the layer's own query: what scoring with few FCs alone loses. Prints markdown tables.
+// A text is cut to `--tokens` tokens (default 7400), then the model goes on greedily.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -27,6 +27,9 @@ constexpr int kSinks = 4;
 constexpr int kRecent = 16;
 constexpr int kDepths = 3;
 constexpr double kOverFetch[] = {1.0, 1.25, 1.5, 2.0};
+// The last step's own selection, had it taken so many sets: its runners-up.
+constexpr int kRunnersUp = -1;
+constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
 
 enum class Order { kMap, kNatural };
 
@@ -94,7 +97,7 @@ class Study final : public LayerObserver {
                             .sinks = kSinks,
                             .recent = kRecent,
                             .tokens = tokens,
-                            .largest_set = 2 * budget},
+                            .largest_set = 4 * budget},
             order == Order::kMap ? map.slice_dims(geometry_.chunks()) : all_slice_dims(geometry_));
       }
     }
@@ -115,6 +118,7 @@ class Study final : public LayerObserver {
     for (auto& index : indexes_) index.append(layer, k, v, start_position);
     position_ = start_position;
     if (!recording_) return;
+    guess(layer, 0, q, position_);
     SliceIndex& exact = indexes_.back();  // all FCs
     exact.select(layer, q, position_, budget_);
     for (int head = 0; head < geometry_.kv_heads; ++head) {
@@ -122,14 +126,25 @@ class Study final : public LayerObserver {
       compare(layer, head, truth);
     }
     guesses_.erase(layer);
+    for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
+      exact.select(layer, q, position_, static_cast<int32_t>(kLastStepSets[over] * budget_));
+      for (int head = 0; head < geometry_.kv_heads; ++head) {
+        guesses_[layer].push_back(
+            {{kRunnersUp, variants_.size() - 1, over, layer}, head, competing(exact.set(head))});
+      }
+    }
   }
 
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
-    const int target = layer + ahead;
+    // That layer has not seen this token yet.
+    guess(layer + ahead, ahead, q, position_ - 1);
+  }
+
+ private:
+  void guess(int target, int ahead, ConstTensorView q, int64_t position) {
     for (size_t variant = 0; variant < variants_.size(); ++variant) {
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
-        // That layer has not seen this token yet.
-        indexes_[variant].select(target, q, position_ - 1,
+        indexes_[variant].select(target, q, position,
                                  static_cast<int32_t>(kOverFetch[over] * budget_));
         for (int head = 0; head < geometry_.kv_heads; ++head) {
           guesses_[target].push_back(
@@ -139,7 +154,6 @@ class Study final : public LayerObserver {
     }
   }
 
- private:
   struct Guess {
     Key key;
     int head;
@@ -257,13 +271,30 @@ Score over_layers(const std::map<Key, Score>& scores, int depth, size_t variant,
   return sum;
 }
 
+void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Score>& missed,
+                      size_t variant) {
+  fmt::print("\nThe last step's runners-up as a guess: recall / precision in percent\n\n| rows |");
+  for (const double over : kLastStepSets) fmt::print(" x{} |", over);
+  fmt::print("\n|---|---|---|---|---|\n");
+  const auto print = [&](const char* rows, const std::map<Key, Score>& scores) {
+    fmt::print("| {} |", rows);
+    for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
+      const Score sum = over_layers(scores, kRunnersUp, variant, over);
+      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+    }
+    fmt::print("\n");
+  };
+  print("that the step before did not take", fresh);
+  print("that two sets of hot rows miss", missed);
+}
+
 void print_table(const char* title, const std::map<Key, Score>& scores,
                  const std::vector<Variant>& variants) {
   fmt::print("\n{}: recall / precision in percent\n\n| FCs | order | depth |", title);
   for (const double over : kOverFetch) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|---|---|\n");
   for (size_t variant = 0; variant < variants.size(); ++variant) {
-    for (int depth = 1; depth <= kDepths; ++depth) {
+    for (int depth = 0; depth <= kDepths; ++depth) {
       fmt::print("| {} | {} | {} |", variants[variant].chunks,
                  variants[variant].order == Order::kMap ? "map" : "natural", depth);
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
@@ -341,6 +372,7 @@ int run(int argc, char** argv) {
   }
   print_table("Rows that the step before did not take", fresh, variants);
   print_table("Rows that two sets of hot rows miss", missed, variants);
+  print_runners_up(fresh, missed, variants.size() - 1);
   return 0;
 }
 
