@@ -73,7 +73,8 @@ std::string default_selection_trace() {
   for (fs::path up = self.parent_path(); !error && up != up.parent_path(); up = up.parent_path()) {
     for (const fs::path& models : {up / "models", up / "share" / "fasa" / "models"}) {
       const fs::path file = models / "traces" / kName;
-      if (fs::is_regular_file(file, error)) return file.string();
+      std::error_code none;
+      if (fs::is_regular_file(file, none)) return file.string();
     }
   }
   throw InputError(
