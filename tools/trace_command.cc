@@ -81,8 +81,8 @@ class TraceCommand final : public Command {
     progress.clear();
     trace.save(output_);
     fmt::print("{} steps after {} tokens, {} tokens selected, {} guesses a layer; written to {}\n",
-               trace.steps(), prompt.size(), trace.shape().budget,
-               trace.shape().predictions.size(), output_);
+               trace.steps(), prompt.size(), trace.shape().budget, trace.shape().predictions.size(),
+               output_);
     return 0;
   }
 

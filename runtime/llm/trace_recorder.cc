@@ -129,6 +129,32 @@ class Recorder final : public LayerObserver {
   bool recording_ = false;
 };
 
+struct Generation {
+  Model& model;
+  Runtime& runtime;
+  SequenceId sequence;
+  Recorder& recorder;
+  const TraceOptions& options;
+
+  // Returns the first token after the prompt: the likeliest.
+  int32_t prefill(std::span<const int32_t> prompt, int64_t chunk) const {
+    const auto tokens = static_cast<int64_t>(prompt.size());
+    int32_t token = 0;
+    for (int64_t done = 0; done < tokens;) {
+      const int64_t count = std::min(chunk, tokens - done);
+      const StepSequence step[] = {{sequence, static_cast<int>(count), StepMode::kPrefill}};
+      const bool last = done + count == tokens;
+      const auto logits =
+          model.step(runtime, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                     step, {.no_logits = !last, .observer = &recorder});
+      if (last) token = Sampler({}).next(logits);
+      done += count;
+      if (options.on_token) options.on_token(done, tokens + options.steps);
+    }
+    return token;
+  }
+};
+
 }  // namespace
 
 std::vector<int> TraceOptions::chunks_of_guesses(const Geometry& geometry) const {
@@ -193,28 +219,15 @@ SelectionTrace record_selection_trace(Model& model, const Config& config,
   model.reserve(static_cast<int>(chunk));
   model.reserve_estimates(1, depth);
 
-  Sampler sampler({});  // greedy
-  const auto report = [&](int64_t done) {
-    if (options.on_token) options.on_token(done, total);
-  };
-  int32_t token = 0;
-  for (int64_t done = 0; done < tokens; report(done)) {
-    const int64_t count = std::min(chunk, tokens - done);
-    const StepSequence step[] = {{sequence, static_cast<int>(count), StepMode::kPrefill}};
-    const bool last = done + count == tokens;
-    const auto logits =
-        model.step(runtime, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
-                   step, {.no_logits = !last, .observer = &recorder});
-    if (last) token = sampler.next(logits);
-    done += count;
-  }
+  const Generation generation{model, runtime, sequence, recorder, options};
+  int32_t token = generation.prefill(prompt, chunk);
   recorder.start_recording();
   const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
   for (int64_t context = tokens + 1; context <= total; ++context) {
-    token = sampler.next(
+    token = Sampler({}).next(
         model.step(runtime, {&token, 1}, step, {.observer = &recorder, .estimate_ahead = depth}));
     recorder.finish_step(context);
-    report(context);
+    if (options.on_token) options.on_token(context, total);
   }
   return recorder.take();
 }

@@ -75,8 +75,8 @@ SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tilin
     : inner_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
 const KernelTable& SyntheticDevice::kernels() const {
-  static const KernelTable kTable = Launchers::table<KernelTable>();
-  return kTable;
+  static const KernelTable table = Launchers::table<KernelTable>();
+  return table;
 }
 
 KernelWork SyntheticDevice::select(const SelectParams& params) {
