@@ -137,12 +137,22 @@ void EmulatedDevice::check_side(const char* what, const void* data, size_t bytes
 
 void EmulatedDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           StreamView stream) {
-  StreamHandle& handle = handle_of(stream);
+  handle_of(stream);  // of this device, or it throws
   if (bytes == 0) return;
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
   check_side("destination", destination, bytes, to_device);
   check_side("source", source, bytes, from_device);
+  enqueue_copy(bytes, kind, stream,
+               [destination, source, bytes] { std::memcpy(destination, source, bytes); });
+}
+
+void EmulatedDevice::model_copy(size_t bytes, CopyKind kind, StreamView stream) {
+  if (bytes > 0) enqueue_copy(bytes, kind, stream, [] {});
+}
+
+void EmulatedDevice::enqueue_copy(size_t bytes, CopyKind kind, StreamView stream,
+                                  std::function<void()> move) {
   KernelWork work;
   double seconds = 0;
   switch (kind) {
@@ -160,11 +170,11 @@ void EmulatedDevice::copy(void* destination, const void* source, size_t bytes, C
       seconds = shared_.clock.link_seconds(bytes);
       break;
   }
-  handle.stream.enqueue(copy_name(kind), seconds, EmulatedStream::Where::kWorker,
-                        [destination, source, bytes, work] {
-                          std::memcpy(destination, source, bytes);
-                          return work;
-                        });
+  handle_of(stream).stream.enqueue(copy_name(kind), seconds, EmulatedStream::Where::kWorker,
+                                   [move = std::move(move), work] {
+                                     move();
+                                     return work;
+                                   });
 }
 
 void EmulatedDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {

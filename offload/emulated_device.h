@@ -42,6 +42,8 @@ class EmulatedDevice final : public Device {
   // the host's side is in device memory.
   void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
             StreamView stream) override;
+  // Takes the time of such a copy, moves nothing.
+  void model_copy(size_t bytes, CopyKind kind, StreamView stream);
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
   const KernelTable& kernels() const override;
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
@@ -62,6 +64,7 @@ class EmulatedDevice final : public Device {
   void destroy_event(EventView event) noexcept override;
 
   void sample_memory();
+  void enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, std::function<void()> move);
   void check_side(const char* what, const void* data, size_t bytes, bool in_device) const;
 
   const ThreadCount threads_;

@@ -219,8 +219,8 @@ void read_environment(const std::map<std::string, std::string>& environment,
   }
 }
 
-Config build(const std::vector<Given>& all) {
-  Config config;
+Config build(const std::vector<Given>& all, const Config& defaults) {
+  Config config = defaults;
   std::map<std::string, std::string> places;
   for (const Given& given : all) places[given.option->path()] = given.place;
   try {
@@ -255,13 +255,13 @@ Config load_config(const ConfigSources& sources) {
   for (const GivenFlag& flag : sources.flags) {
     add_text(*flag.option, flag.text, flag.option->flag_name() + ": ", all);
   }
-  return build(all);
+  return build(all, sources.defaults);
 }
 
 Config parse_config(std::string_view toml, const std::string& name) {
   std::vector<Given> all;
   read_toml(toml, name, all);
-  return build(all);
+  return build(all, {});
 }
 
 std::map<std::string, std::string> fasa_environment() {

@@ -20,6 +20,7 @@ struct ConfigSources {
   std::string file;                                // path of a TOML file; "" = none
   std::map<std::string, std::string> environment;  // FASA_* variables
   std::vector<GivenFlag> flags;
+  Config defaults = {};  // what a command takes where no source says otherwise
 };
 
 // Validated (Config::validate). Throws UsageError with the place, the key, what was given and what

@@ -24,8 +24,9 @@ void ConfigFlags::add_to(CLI::App& command) {
   }
 }
 
-Config ConfigFlags::load() const {
-  ConfigSources sources{.file = file_, .environment = fasa_environment(), .flags = {}};
+Config ConfigFlags::load(const Config& defaults) const {
+  ConfigSources sources{
+      .file = file_, .environment = fasa_environment(), .flags = {}, .defaults = defaults};
   for (size_t i = 0; i < options_.size(); ++i) {
     if (options_[i]->count() > 0) sources.flags.push_back({&config_options()[i], texts_[i]});
   }

@@ -16,8 +16,8 @@ class ConfigFlags {
 
   // --config and one flag per option, grouped by table.
   void add_to(CLI::App& command);
-  // After parsing: file, environment and flags together. Throws UsageError.
-  Config load() const;
+  // After parsing: file, environment and flags together, over `defaults`. Throws UsageError.
+  Config load(const Config& defaults = {}) const;
 
  private:
   std::string file_;

@@ -52,6 +52,7 @@ int run_main(int argc, char** argv) {
   add(make_info_command());
   add(make_config_command());
   add(make_plan_command());
+  add(make_trace_command());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

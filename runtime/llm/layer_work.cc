@@ -15,36 +15,48 @@ KernelWork LayerWork::angles() const {
   return {.device_bytes = static_cast<uint64_t>(step_.tokens * half) * 2 * sizeof(float)};
 }
 
-// One token's row of the qkv projection: bias, norm per head, rotation, the model's dtype.
-void LayerWork::finish_qkv(const LayerWeights& layer, int64_t row) const {
+// One token's row of the projection: bias, norm per head, rotation, the model's dtype.
+void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const {
   const int64_t dim = config_.head_dim;
-  const int64_t width = layer.qkv.linear.outputs();
-  float* x = activations_.result() + row * width;
+  float* x = activations_.result() + row * layer.qkv.linear.outputs();
   if (layer.qkv_bias != nullptr) {
-    for (int64_t i = 0; i < width; ++i) x[i] += layer.qkv_bias[i];
+    for (int64_t i = 0; i < wanted.width; ++i) x[i] += layer.qkv_bias[i];
   }
   const float* cosines = activations_.cosines() + row * (dim / 2);
   const float* sines = activations_.sines() + row * (dim / 2);
-  for (int head = 0; head < config_.query_heads + config_.kv_heads; ++head) {
+  for (int head = 0; head < wanted.query_heads + wanted.key_heads; ++head) {
     float* values = x + head * dim;
-    const float* norm = head < config_.query_heads ? layer.query_norm : layer.key_norm;
+    const float* norm = head < wanted.query_heads ? layer.query_norm : layer.key_norm;
     if (norm != nullptr) rms_norm(values, norm, config_.rms_eps, dim);
     rope_rotate(values, config_.head_dim, cosines, sines);
   }
-  store_row(x, width, dtype_, activations_.qkv() + row * width * dtype_bytes(dtype_));
+  store_row(x, wanted.width, dtype_, wanted.out + row * wanted.width * dtype_bytes(dtype_));
 }
 
-KernelWork LayerWork::before_attention(int index) const {
-  const LayerWeights& layer = weights_.layer(index);
+KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
   const int64_t hidden = config_.hidden;
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     rms_norm(activations_.residual() + row * hidden, layer.attention_norm, config_.rms_eps, hidden,
              dtype_, activations_.input() + row * hidden * dtype_bytes(dtype_));
   });
-  layer.qkv.apply(activations_.input(), step_.tokens, activations_.result());
-  const int64_t width = layer.qkv.linear.outputs();
-  for_each_row(step_.tokens, width, [&](int64_t row) { finish_qkv(layer, row); });
-  return {.device_bytes = layer.qkv.work_bytes(step_.tokens)};
+  layer.qkv.apply_first(activations_.input(), step_.tokens, wanted.width, activations_.result());
+  for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(layer, wanted, row); });
+  return {.device_bytes = layer.qkv.work_bytes(step_.tokens, wanted.width)};
+}
+
+KernelWork LayerWork::before_attention(int index) const {
+  const LayerWeights& layer = weights_.layer(index);
+  return project(layer, {.width = layer.qkv.linear.outputs(),
+                         .query_heads = config_.query_heads,
+                         .key_heads = config_.kv_heads,
+                         .out = activations_.qkv()});
+}
+
+KernelWork LayerWork::query_of(int index, std::byte* query) const {
+  return project(weights_.layer(index), {.width = int64_t{config_.query_heads} * config_.head_dim,
+                                         .query_heads = config_.query_heads,
+                                         .key_heads = 0,
+                                         .out = query});
 }
 
 void LayerWork::mlp(const LayerWeights& layer) const {

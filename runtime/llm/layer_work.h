@@ -37,13 +37,25 @@ class LayerWork {
   KernelWork angles() const;
   // residual -> norm, q, k and v with bias and norms, rotated -> qkv.
   KernelWork before_attention(int layer) const;
+  // The query that layer `index` would compute if the residual entered it, the same bits as there:
+  // residual -> norm, query projection with bias and norm, rotated -> query, [tokens, query_heads,
+  // head_dim] in the model's dtype. Uses the memory of before_attention's input and result.
+  KernelWork query_of(int index, std::byte* query) const;
   // attended -> output projection, residual, norm, MLP -> residual.
   KernelWork after_attention(int layer) const;
   // residual -> norm, logits of the rows that are wanted.
   KernelWork logits() const;
 
  private:
-  void finish_qkv(const LayerWeights& layer, int64_t row) const;
+  // The first `width` values of a projection to q, k and v, of them the first heads to rotate.
+  struct Projection {
+    int64_t width;
+    int query_heads;
+    int key_heads;
+    std::byte* out;  // [tokens, width] in the model's dtype
+  };
+  KernelWork project(const LayerWeights& layer, const Projection& wanted) const;
+  void finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const;
   void mlp(const LayerWeights& layer) const;
 
   const ModelConfig& config_;

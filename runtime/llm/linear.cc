@@ -29,7 +29,7 @@ Linear::Linear(DType dtype, int64_t outputs, int64_t inputs)
   }
 }
 
-int64_t Linear::panels() const { return (outputs_ + columns_ - 1) / columns_; }
+int64_t Linear::panels() const { return panels_of(outputs_); }
 
 int64_t Linear::panel_columns(int64_t panel) const {
   return std::min(columns_, outputs_ - panel * columns_);
@@ -53,7 +53,8 @@ void Linear::pack(int64_t panel, const void* plain, std::byte* packed) const {
   kernel(panel).pack(plain, packed);
 }
 
-void Linear::apply(const std::byte* weights, const void* x, int64_t rows, float* y) const {
+void Linear::apply_first(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+                         float* y) const {
   const int64_t groups = (rows + kRowGroup - 1) / kRowGroup;
   const auto run = [&](int64_t task) {
     const int64_t panel = task / groups;  // neighbours share a panel: it stays in the cache
@@ -62,7 +63,7 @@ void Linear::apply(const std::byte* weights, const void* x, int64_t rows, float*
                       static_cast<const std::byte*>(x) + first * inputs_ * dtype_bytes(dtype_),
                       weights + panel_offset(panel), y + first * outputs_ + first_column(panel));
   };
-  const int64_t tasks = panels() * groups;
+  const int64_t tasks = panels_of(columns) * groups;
   const int64_t work = std::min(kRowGroup, rows) * columns_ * inputs_;
   const int64_t grain = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(work, 1));
   if (tasks <= grain) {
@@ -75,10 +76,12 @@ void Linear::apply(const std::byte* weights, const void* x, int64_t rows, float*
                             });
 }
 
-uint64_t Linear::work_bytes(int64_t rows) const {
-  return bytes() +
+uint64_t Linear::work_bytes(int64_t rows, int64_t columns) const {
+  const int64_t last = panels_of(columns) - 1;
+  const int64_t computed = std::min(outputs_, (last + 1) * columns_);
+  return panel_offset(last) + aligned(panel_bytes(last)) +
          static_cast<uint64_t>(rows) * (static_cast<uint64_t>(inputs_ * dtype_bytes(dtype_)) +
-                                        static_cast<uint64_t>(outputs_) * sizeof(float));
+                                        static_cast<uint64_t>(computed) * sizeof(float));
 }
 
 }  // namespace fasa

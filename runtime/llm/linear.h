@@ -27,11 +27,19 @@ class Linear {
   size_t panel_bytes(int64_t panel) const;
 
   // x [rows, inputs] -> y [rows, outputs], both dense. Bits of a row: see PanelKernel.
-  void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const;
-  uint64_t work_bytes(int64_t rows) const;  // read and written by apply()
+  void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const {
+    apply_first(weights, x, rows, outputs_, y);
+  }
+  // The first `columns` outputs only; of the others whole panels may be written or nothing.
+  void apply_first(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+                   float* y) const;
+  // Read and written by apply(), by apply_first().
+  uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
+  uint64_t work_bytes(int64_t rows, int64_t columns) const;
 
  private:
   const PanelKernel& kernel(int64_t panel) const;
+  int64_t panels_of(int64_t columns) const { return (columns + columns_ - 1) / columns_; }
   DType dtype_ = DType::kF32;
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;

@@ -8,12 +8,13 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_work.h"
+#include "runtime/llm/query_estimates.h"
 #include "runtime/llm/rope.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
 
-class Model::Impl {
+class Model::Impl final : public QuerySource {
  public:
   Impl(const std::string& dir, ModelConfig config, DType dtype, Device& device)
       : device_(device),
@@ -35,17 +36,32 @@ class Model::Impl {
                                std::max({rows, activations_.rows(), int64_t{1}}));
   }
 
+  void reserve_estimates(int64_t sequences, int max_ahead);
+  bool has_estimates() const { return estimates_.max_ahead() > 0; }
+  int max_ahead() const override { return estimates_.max_ahead(); }
+  ConstTensorView estimate(int layer, int ahead, StreamView stream) override;
+
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step, const ForwardOptions& options);
 
  private:
+  // What is under way, for estimates.
+  struct OpenForward {
+    const LayerWork* work;
+    const StepShape* shape;
+    bool decodes;   // all sequences do
+    int layer = 0;  // whose attention is being enqueued
+  };
   void check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
              const ForwardOptions& options) const;
   StepShape shape_of(Runtime& runtime, std::span<const StepSequence> step,
                      const ForwardOptions& options) const;
+  void check_estimate(int layer, int ahead, StreamView stream) const;
   void enqueue(Runtime& runtime, const LayerWork& work, const StepShape& shape,
-               LayerObserver* observer);
-  void attention(Runtime& runtime, int layer, const StepShape& shape, LayerObserver* observer);
+               const ForwardOptions& options);
+  void attention(Runtime& runtime, int layer, const StepShape& shape,
+                 const ForwardOptions& options);
+  void show_estimates(int layer, const ForwardOptions& options);
   ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
 
   Device& device_;
@@ -55,6 +71,8 @@ class Model::Impl {
   Weights weights_;
   std::vector<float> frequencies_;
   Activations activations_;
+  QueryEstimates estimates_;
+  std::optional<OpenForward> open_;
 };
 
 void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
@@ -70,6 +88,12 @@ void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSeq
   if (options.observer != nullptr && step.size() != 1) {
     throw UsageError(
         fmt::format("a step of {} sequences has an observer; allowed: one sequence", step.size()));
+  }
+  if (options.estimate_ahead > estimates_.max_ahead()) {
+    throw UsageError(
+        fmt::format("estimate_ahead = {}; allowed: 0 to {}, what reserve_estimates() "
+                    "gave room for",
+                    options.estimate_ahead, estimates_.max_ahead()));
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
@@ -108,18 +132,70 @@ ConstTensorView Model::Impl::part_of_qkv(int64_t tokens, int first_head, int hea
   return view;
 }
 
+void Model::Impl::reserve_estimates(int64_t sequences, int max_ahead) {
+  if (sequences < 1 || max_ahead < 1 || max_ahead >= config_.layers) {
+    throw UsageError(
+        fmt::format("estimates for {} sequences, {} layers ahead; allowed: 1 or more sequences, 1 "
+                    "to {} layers ahead in a model of {}",
+                    sequences, max_ahead, config_.layers - 1, config_.layers));
+  }
+  if (sequences <= estimates_.sequences() && max_ahead <= estimates_.max_ahead()) return;
+  estimates_ = QueryEstimates(device_, config_, dtype_, std::max(sequences, estimates_.sequences()),
+                              std::max(max_ahead, estimates_.max_ahead()));
+}
+
+void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const {
+  const auto fail = [&](const std::string& why) {
+    throw UsageError(
+        fmt::format("estimate of the query {} layers after layer {}: {}", ahead, layer, why));
+  };
+  if (!open_) fail("no forward() is under way");
+  if (!open_->decodes) fail("the step has a prefill; allowed: steps that only decode");
+  if (layer != open_->layer) fail(fmt::format("layer {} is under way", open_->layer));
+  if (ahead < 1 || ahead > estimates_.max_ahead()) {
+    fail(fmt::format("allowed: 1 to {} ahead", estimates_.max_ahead()));
+  }
+  if (layer + ahead >= config_.layers) {
+    fail(fmt::format("the model has layers 0 to {}", config_.layers - 1));
+  }
+  if (stream.native != stream_.view().native) fail("allowed: on the model's stream");
+}
+
+// The residual enters `layer` until after_attention() of it, which comes later in the stream.
+ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
+  check_estimate(layer, ahead, stream);
+  std::byte* query = estimates_.data(ahead);
+  device_.launch(stream, "estimate", [work = open_->work, target = layer + ahead, query] {
+    return work->query_of(target, query);
+  });
+  return estimates_.view(ahead, open_->shape->tokens);
+}
+
+void Model::Impl::show_estimates(int layer, const ForwardOptions& options) {
+  if (options.observer == nullptr) return;
+  const int last = std::min(options.estimate_ahead, config_.layers - 1 - layer);
+  for (int ahead = 1; ahead <= last; ++ahead) {
+    const ConstTensorView q = estimate(layer, ahead, stream());
+    device_.launch(stream(), "observe", [observer = options.observer, layer, ahead, q] {
+      observer->on_estimate(layer, ahead, q);
+      return KernelWork{};
+    });
+  }
+}
+
 void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
-                            LayerObserver* observer) {
+                            const ForwardOptions& options) {
   const int query_heads = config_.query_heads;
   const int kv_heads = config_.kv_heads;
   const ConstTensorView q = part_of_qkv(shape.tokens, 0, query_heads);
   const ConstTensorView k = part_of_qkv(shape.tokens, query_heads, kv_heads);
   const ConstTensorView v = part_of_qkv(shape.tokens, query_heads + kv_heads, kv_heads);
-  if (observer != nullptr) {
+  if (LayerObserver* observer = options.observer; observer != nullptr) {
     device_.launch(stream(), "observe", [observer, layer, q, k, v, start = shape.positions[0]] {
       observer->on_layer(layer, q, k, v, start);
       return KernelWork{};
     });
+    show_estimates(layer, options);
   }
   runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
@@ -129,7 +205,7 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
 
 // One launch between two attentions: few launches matter where a launch costs microseconds.
 void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepShape& shape,
-                          LayerObserver* observer) {
+                          const ForwardOptions& options) {
   device_.set_tag(tag_of(-1, shape.cause));
   const auto bytes = static_cast<size_t>(shape.tokens * config_.hidden) * sizeof(float);
   device_.copy(activations_.residual(), activations_.host_embeddings(), bytes,
@@ -141,7 +217,8 @@ void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepSha
       sum.device_bytes += work.before_attention(layer).device_bytes;
       return sum;
     });
-    attention(runtime, layer, shape, observer);
+    open_->layer = layer;
+    attention(runtime, layer, shape, options);
   }
   // The last layer's output matters to logits alone.
   if (shape.logit_rows.empty()) return;
@@ -167,9 +244,16 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
                    activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
   }
   const LayerWork work(config_, weights_, activations_, dtype_, frequencies_, shape);
+  const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
+    return sequence.mode == StepMode::kDecode;
+  });
+  if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_ahead());
+  open_ = OpenForward{.work = &work, .shape = &shape, .decodes = decodes};
   try {
-    enqueue(runtime, work, shape, options.observer);
+    enqueue(runtime, work, shape, options);
+    open_.reset();
   } catch (...) {
+    open_.reset();
     // What is enqueued refers to this frame. The first error is the one to report.
     try {
       device_.synchronize(stream());
@@ -232,6 +316,11 @@ void Model::reserve(int step_tokens) {
   }
   impl_->reserve(step_tokens, 1);
 }
+
+void Model::reserve_estimates(int sequences, int max_ahead) {
+  impl_->reserve_estimates(sequences, max_ahead);
+}
+QuerySource* Model::query_source() { return impl_->has_estimates() ? impl_.get() : nullptr; }
 
 std::span<const float> Model::forward(Runtime& runtime, std::span<const int32_t> tokens,
                                       std::span<const StepSequence> step,

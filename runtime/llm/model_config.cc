@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/json_fields.h"
+#include "runtime/json_fields.h"
 
 namespace fasa {
 namespace {

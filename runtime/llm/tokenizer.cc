@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "runtime/llm/json_fields.h"
+#include "runtime/json_fields.h"
 
 namespace fasa {
 namespace {

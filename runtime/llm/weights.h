@@ -19,6 +19,12 @@ struct Matrix {
   const std::byte* data = nullptr;
   void apply(const void* x, int64_t rows, float* y) const { linear.apply(data, x, rows, y); }
   uint64_t work_bytes(int64_t rows) const { return linear.work_bytes(rows); }
+  void apply_first(const void* x, int64_t rows, int64_t columns, float* y) const {
+    linear.apply_first(data, x, rows, columns, y);
+  }
+  uint64_t work_bytes(int64_t rows, int64_t columns) const {
+    return linear.work_bytes(rows, columns);
+  }
 };
 
 // Vectors are f32 in device memory; null where the family has none.

@@ -1,4 +1,4 @@
-#include "runtime/llm/json_fields.h"
+#include "runtime/json_fields.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,389 @@
+// How well a guess of a later layer's query tells which rows that layer will ask for, on a model's
+// real generation: the numbers behind the defaults of prefetching (docs/prefetch-results.md).
+//
+//   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
+//
+// Depth 0 is the layer's own query: what scoring with few FCs alone loses. Prints markdown tables.
+// A text is cut to `--tokens` tokens (default 7400), then the model goes on greedily.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "offload/open_device.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/sampler.h"
+#include "runtime/llm/slice_index.h"
+#include "runtime/llm/tokenizer.h"
+
+namespace fasa::bench {
+namespace {
+
+constexpr int kSinks = 4;
+constexpr int kRecent = 16;
+constexpr int kDepths = 3;
+constexpr double kOverFetch[] = {1.0, 1.25, 1.5, 2.0};
+// The last step's own selection, had it taken so many sets: its runners-up.
+constexpr int kRunnersUp = -1;
+constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
+
+enum class Order { kMap, kNatural };
+
+struct Variant {
+  Order order;
+  int chunks;
+};
+
+// Of rows: `wanted` were asked for and not there, `found` of them guessed; `fetched` would have
+// been fetched ahead, `right` of them were asked for.
+struct Score {
+  int64_t wanted = 0, found = 0, fetched = 0, right = 0;
+  void operator+=(const Score& other) {
+    wanted += other.wanted;
+    found += other.found;
+    fetched += other.fetched;
+    right += other.right;
+  }
+  double recall() const { return wanted == 0 ? 1 : double(found) / double(wanted); }
+  double precision() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
+};
+
+// Hot rows of one head, least recently used first out.
+class HotRows {
+ public:
+  explicit HotRows(size_t capacity) : capacity_(capacity) {}
+  bool has(int32_t position) const { return stamps_.contains(position); }
+  void use(const std::vector<int32_t>& set, int stamp) {
+    for (const int32_t position : set) stamps_[position] = stamp;
+    while (stamps_.size() > capacity_) {
+      auto oldest = stamps_.begin();
+      for (auto at = stamps_.begin(); at != stamps_.end(); ++at) {
+        if (at->second < oldest->second) oldest = at;
+      }
+      stamps_.erase(oldest);
+    }
+  }
+
+ private:
+  size_t capacity_;
+  std::map<int32_t, int> stamps_;
+};
+
+struct Key {
+  int depth;
+  size_t variant;
+  size_t over;
+  int layer;  // the guessed one
+  auto operator<=>(const Key&) const = default;
+};
+
+class Study final : public LayerObserver {
+ public:
+  Study(const Model& model, const FcMap& map, int budget, int64_t tokens)
+      : geometry_(model.config().geometry()), budget_(budget) {
+    for (const int chunks : {4, 8, 16, geometry_.chunks()}) {
+      for (const Order order : {Order::kMap, Order::kNatural}) {
+        if (order == Order::kNatural && chunks == geometry_.chunks()) continue;
+        variants_.push_back({order, chunks});
+        indexes_.emplace_back(
+            geometry_,
+            SliceIndexShape{.row_dtype = model.config().row_dtype(),
+                            .slice_dtype = SliceDType::kInt2,
+                            .chunks = chunks,
+                            .sinks = kSinks,
+                            .recent = kRecent,
+                            .tokens = tokens,
+                            .largest_set = 4 * budget},
+            order == Order::kMap ? map.slice_dims(geometry_.chunks()) : all_slice_dims(geometry_));
+      }
+    }
+    const auto heads = static_cast<size_t>(geometry_.layers * geometry_.kv_heads);
+    last_.resize(heads);
+    hot_.resize(heads, HotRows(static_cast<size_t>(2 * budget)));
+  }
+
+  const std::vector<Variant>& variants() const { return variants_; }
+  void start() { recording_ = true; }
+  std::map<Key, Score> fresh;   // against what the step before did not take
+  std::map<Key, Score> missed;  // against what hot rows of two sets do not hold
+  std::map<int, std::pair<int64_t, int64_t>> overlap;  // layer -> tokens kept, tokens
+  std::map<int, std::pair<int64_t, int64_t>> misses;   // layer -> rows missed, tokens
+
+  void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
+                int64_t start_position) override {
+    for (auto& index : indexes_) index.append(layer, k, v, start_position);
+    position_ = start_position;
+    if (!recording_) return;
+    guess(layer, 0, q, position_);
+    SliceIndex& exact = indexes_.back();  // all FCs
+    exact.select(layer, q, position_, budget_);
+    for (int head = 0; head < geometry_.kv_heads; ++head) {
+      const auto truth = competing(exact.set(head));
+      compare(layer, head, truth);
+    }
+    guesses_.erase(layer);
+    for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
+      exact.select(layer, q, position_, static_cast<int32_t>(kLastStepSets[over] * budget_));
+      for (int head = 0; head < geometry_.kv_heads; ++head) {
+        guesses_[layer].push_back(
+            {{kRunnersUp, variants_.size() - 1, over, layer}, head, competing(exact.set(head))});
+      }
+    }
+  }
+
+  void on_estimate(int layer, int ahead, ConstTensorView q) override {
+    // That layer has not seen this token yet.
+    guess(layer + ahead, ahead, q, position_ - 1);
+  }
+
+ private:
+  void guess(int target, int ahead, ConstTensorView q, int64_t position) {
+    for (size_t variant = 0; variant < variants_.size(); ++variant) {
+      for (size_t over = 0; over < std::size(kOverFetch); ++over) {
+        indexes_[variant].select(target, q, position,
+                                 static_cast<int32_t>(kOverFetch[over] * budget_));
+        for (int head = 0; head < geometry_.kv_heads; ++head) {
+          guesses_[target].push_back(
+              {{ahead, variant, over, target}, head, competing(indexes_[variant].set(head))});
+        }
+      }
+    }
+  }
+
+  struct Guess {
+    Key key;
+    int head;
+    std::vector<int32_t> set;
+  };
+  // Without what is always on the device.
+  std::vector<int32_t> competing(std::span<const int32_t> set) const {
+    std::vector<int32_t> result;
+    for (const int32_t position : set) {
+      if (position >= kSinks && position <= position_ - kRecent) result.push_back(position);
+    }
+    return result;
+  }
+  template <typename There>
+  static Score score(const std::vector<int32_t>& guess, const std::vector<int32_t>& truth,
+                     const There& there) {
+    Score score;
+    for (const int32_t position : truth) {
+      if (there(position)) continue;
+      ++score.wanted;
+      score.found += std::binary_search(guess.begin(), guess.end(), position);
+    }
+    for (const int32_t position : guess) {
+      if (there(position)) continue;
+      ++score.fetched;
+      score.right += std::binary_search(truth.begin(), truth.end(), position);
+    }
+    return score;
+  }
+  void compare(int layer, int head, const std::vector<int32_t>& truth) {
+    const auto index = static_cast<size_t>(layer * geometry_.kv_heads + head);
+    std::vector<int32_t>& last = last_[index];
+    HotRows& hot = hot_[index];
+    const auto was_last = [&](int32_t position) {
+      return std::binary_search(last.begin(), last.end(), position);
+    };
+    const auto is_hot = [&](int32_t position) { return hot.has(position); };
+    if (!last.empty()) {
+      for (const Guess& guess : guesses_[layer]) {
+        if (guess.head != head) continue;
+        fresh[guess.key] += score(guess.set, truth, was_last);
+        missed[guess.key] += score(guess.set, truth, is_hot);
+      }
+      for (const int32_t position : truth) {
+        overlap[layer].first += was_last(position);
+        misses[layer].first += !is_hot(position);
+      }
+      overlap[layer].second += static_cast<int64_t>(truth.size());
+      misses[layer].second += static_cast<int64_t>(truth.size());
+    }
+    hot.use(truth, stamp_++);
+    last = truth;
+  }
+
+  Geometry geometry_;
+  int budget_;
+  std::vector<Variant> variants_;
+  std::vector<SliceIndex> indexes_;
+  std::vector<std::vector<int32_t>> last_;
+  std::vector<HotRows> hot_;
+  std::map<int, std::vector<Guess>> guesses_;
+  int64_t position_ = 0;
+  int stamp_ = 0;
+  bool recording_ = false;
+};
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void generate(Model& model, Study& study, const std::vector<int32_t>& prompt, int budget,
+              int steps) {
+  Config config;
+  config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
+  const Geometry geometry = model.config().geometry();
+  const auto total = static_cast<int64_t>(prompt.size()) + steps;
+  Runtime runtime(model.device(), config, geometry, model.config().row_dtype(),
+                  all_slice_dims(geometry), total);
+  const SequenceId sequence = runtime.create();
+  model.reserve_estimates(1, kDepths);
+  Sampler sampler({});
+  int32_t token = 0;
+  for (size_t done = 0; done < prompt.size();) {
+    const size_t count = std::min<size_t>(512, prompt.size() - done);
+    const StepSequence step[] = {{sequence, static_cast<int>(count), StepMode::kPrefill}};
+    token = sampler.next(
+        model.step(runtime, std::span(prompt).subspan(done, count), step, {.observer = &study}));
+    done += count;
+  }
+  study.start();
+  const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
+  for (int i = 0; i < steps; ++i) {
+    token = sampler.next(
+        model.step(runtime, {&token, 1}, step, {.observer = &study, .estimate_ahead = kDepths}));
+  }
+}
+
+void add(const std::map<Key, Score>& from, std::map<Key, Score>& to) {
+  for (const auto& [key, score] : from) to[key] += score;
+}
+void add(const std::map<int, std::pair<int64_t, int64_t>>& from,
+         std::map<int, std::pair<int64_t, int64_t>>& to) {
+  for (const auto& [key, pair] : from) {
+    to[key].first += pair.first;
+    to[key].second += pair.second;
+  }
+}
+
+Score over_layers(const std::map<Key, Score>& scores, int depth, size_t variant, size_t over) {
+  Score sum;
+  for (const auto& [key, score] : scores) {
+    if (key.depth == depth && key.variant == variant && key.over == over) sum += score;
+  }
+  return sum;
+}
+
+void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Score>& missed,
+                      size_t variant) {
+  fmt::print("\nThe last step's runners-up as a guess: recall / precision in percent\n\n| rows |");
+  for (const double over : kLastStepSets) fmt::print(" x{} |", over);
+  fmt::print("\n|---|---|---|---|---|\n");
+  const auto print = [&](const char* rows, const std::map<Key, Score>& scores) {
+    fmt::print("| {} |", rows);
+    for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
+      const Score sum = over_layers(scores, kRunnersUp, variant, over);
+      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+    }
+    fmt::print("\n");
+  };
+  print("that the step before did not take", fresh);
+  print("that two sets of hot rows miss", missed);
+}
+
+void print_table(const char* title, const std::map<Key, Score>& scores,
+                 const std::vector<Variant>& variants) {
+  fmt::print("\n{}: recall / precision in percent\n\n| FCs | order | depth |", title);
+  for (const double over : kOverFetch) fmt::print(" x{} |", over);
+  fmt::print("\n|---|---|---|---|---|---|---|\n");
+  for (size_t variant = 0; variant < variants.size(); ++variant) {
+    for (int depth = 0; depth <= kDepths; ++depth) {
+      fmt::print("| {} | {} | {} |", variants[variant].chunks,
+                 variants[variant].order == Order::kMap ? "map" : "natural", depth);
+      for (size_t over = 0; over < std::size(kOverFetch); ++over) {
+        const Score sum = over_layers(scores, depth, variant, over);
+        fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+      }
+      fmt::print("\n");
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  std::string model_dir;
+  std::vector<std::string> texts;
+  int steps = 64, budget = 128, tokens = 7400;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::atoi(argv[++i]) : 0; };
+    if (argument == "--steps") {
+      steps = value();
+    } else if (argument == "--fac-tokens") {
+      budget = value();
+    } else if (argument == "--tokens") {
+      tokens = value();
+    } else if (model_dir.empty()) {
+      model_dir = argument;
+    } else {
+      texts.push_back(argument);
+    }
+  }
+  if (texts.empty() || steps < 1 || budget <= kSinks + kRecent || tokens < 1) {
+    fmt::print(stderr,
+               "usage: prediction_study MODEL_DIR TEXT_FILE... [--steps N] "
+               "[--fac-tokens N] [--tokens N]\n");
+    return 2;
+  }
+  DeviceOptions options;
+  options.name = "cpu";
+  const auto device = open_device(options);
+  Model model = Model::load(model_dir, *device, std::nullopt);
+  const FcMap map = FcMap::load(model_dir + "/fc_map.json");
+  const auto tokenizer = Tokenizer::load(model_dir);
+  std::map<Key, Score> fresh, missed;
+  std::map<int, std::pair<int64_t, int64_t>> overlap, misses;
+  std::vector<Variant> variants;
+  for (const std::string& text : texts) {
+    std::vector<int32_t> prompt = tokenizer->encode(file_text(text));
+    if (static_cast<int>(prompt.size()) > tokens) prompt.resize(static_cast<size_t>(tokens));
+    Study study(model, map, budget, static_cast<int64_t>(prompt.size()) + steps);
+    generate(model, study, prompt, budget, steps);
+    fmt::print("{}: {} tokens, {} steps\n", text, prompt.size(), steps);
+    add(study.fresh, fresh);
+    add(study.missed, missed);
+    add(study.overlap, overlap);
+    add(study.misses, misses);
+    variants = study.variants();
+  }
+  fmt::print("\n| layer | kept from the step before | missed with two sets of hot rows |");
+  for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" recall, depth {} |", depth);
+  fmt::print("\n|---|---|---|---|---|---|\n");
+  for (const auto& [layer, pair] : overlap) {
+    fmt::print("| {} | {:.1f} % | {:.1f} % |", layer,
+               100.0 * double(pair.first) / double(pair.second),
+               100.0 * double(misses[layer].first) / double(misses[layer].second));
+    for (int depth = 1; depth <= kDepths; ++depth) {
+      // Of 8 FCs in the map's order, 1.5 sets.
+      const auto found = missed.find({depth, 2, 2, layer});
+      if (found == missed.end()) {
+        fmt::print(" |");
+      } else {
+        fmt::print(" {:.1f} % |", 100 * found->second.recall());
+      }
+    }
+    fmt::print("\n");
+  }
+  print_table("Rows that the step before did not take", fresh, variants);
+  print_table("Rows that two sets of hot rows miss", missed, variants);
+  print_runners_up(fresh, missed, variants.size() - 1);
+  return 0;
+}
+
+}  // namespace
+}  // namespace fasa::bench
+
+int main(int argc, char** argv) {
+  try {
+    return fasa::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "prediction_study: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,69 @@
+// The slices of one sequence apart from any Runtime, in host memory: which tokens a selection over
+// some slice format takes. For recordings and studies; works in the caller's oneTBB arena.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/layout.h"
+#include "kernels/params.h"
+#include "runtime/base/geometry.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+struct SliceIndexShape {
+  DType row_dtype = DType::kBF16;  // keys are rounded to it first, as a row's are
+  SliceDType slice_dtype = SliceDType::kInt2;
+  int chunks = 0;  // FCs of a head
+  int sinks = 0;
+  int recent = 1;
+  int64_t tokens = 0;       // of the longest sequence
+  int32_t largest_set = 0;  // that select() is asked for
+};
+
+// All memory is taken at first: append() and select() are safe to call where nothing may throw.
+class SliceIndex {
+ public:
+  // `ranked_dims`: key dimensions of a head's FCs, best first, [layers][kv_heads][any number of FCs
+  // >= shape.chunks, the same for all]; the first are taken.
+  SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
+             const std::vector<int16_t>& ranked_dims);
+
+  // k, v [tokens, kv_heads, dim], rotated, of positions start, start + 1, ...
+  void append(int layer, ConstTensorView k, ConstTensorView v, int64_t start);
+  // The set of at most `tokens` tokens for the query of the token at `position`, which sees itself
+  // and all before it: q [1, query_heads, key_dim], rotated. Ascending positions, one span per KV
+  // head, valid until the next call.
+  void select(int layer, ConstTensorView q, int64_t position, int32_t tokens);
+  std::span<const int32_t> set(int kv_head) const {
+    const auto head = static_cast<size_t>(kv_head);
+    return std::span(sets_).subspan(head * static_cast<size_t>(largest_set_),
+                                    static_cast<size_t>(set_sizes_[head]));
+  }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  using Memory = std::vector<Line>;
+  static Memory memory(int64_t bytes) { return Memory(static_cast<size_t>((bytes + 63) / 64)); }
+
+  StepParams step_params(int layer, const SequenceDesc& sequence) const;
+  SequenceDesc describe(int64_t start, int tokens) const;
+
+  CacheLayout layout_;
+  std::vector<int> windows_;
+  int32_t largest_set_;
+  std::vector<int16_t> dims_;
+  Memory slices_;
+  Memory tail_;
+  Memory row_block_;  // of every page: a row is only passed through
+  std::vector<std::byte*> slice_blocks_;
+  std::vector<std::byte*> row_blocks_;
+  std::vector<int32_t> sets_;
+  std::vector<int32_t> set_sizes_;
+};
+
+}  // namespace fasa

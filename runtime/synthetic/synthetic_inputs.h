@@ -1,0 +1,39 @@
+// Queries, keys and values that nobody computed: noise where they are computed with, untouched
+// memory elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/base/geometry.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+class SyntheticInputs {
+ public:
+  // Room for `tokens` tokens; `noisy`: filled with bf16 noise, other bits after each shift().
+  SyntheticInputs(Device& device, const Geometry& geometry, int64_t tokens, bool noisy,
+                  uint64_t seed, StreamView stream);
+
+  // Enqueues other noise for the first `tokens` tokens.
+  void shift(int64_t tokens, StreamView stream);
+  ConstTensorView q(int64_t tokens) const;
+  ConstTensorView k(int64_t tokens) const;
+  ConstTensorView v(int64_t tokens) const;
+  TensorView out(int64_t tokens) const;
+
+ private:
+  size_t q_bytes(int64_t tokens) const;
+  Device& device_;
+  const Geometry& geometry_;
+  std::vector<uint16_t> pool_;  // outlives what is enqueued from it
+  uint64_t round_ = 0;
+  Buffer q_;
+  Buffer k_;
+  Buffer v_;
+  Buffer out_;
+};
+
+}  // namespace fasa

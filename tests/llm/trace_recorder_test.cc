@@ -1,0 +1,133 @@
+#include "runtime/llm/trace_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/generator.h"
+#include "tests/llm/llm_fixture.h"
+
+namespace fasa::llm_test {
+namespace {
+
+constexpr int kSteps = 6;
+
+std::vector<int32_t> prompt(size_t tokens) {
+  const std::string text = read_file(source_path("models/texts/ruth.txt"));
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < tokens; ++i) ids.push_back(static_cast<uint8_t>(text[i]));
+  return ids;
+}
+
+Config small_config(int64_t tokens) {
+  Config config;
+  config.selection.fac_tokens = {{.tokens = tokens, .share = 0}};
+  return config;
+}
+
+TraceOptions small_options() {
+  TraceOptions options;
+  options.steps = kSteps;
+  options.prefill_chunk = 100;
+  options.model_name = "needle-3m";
+  return options;
+}
+
+SelectionTrace record(const std::string& device_name, const Config& config,
+                      const TraceOptions& options, size_t tokens = 330) {
+  const auto device = open_test_device(device_name);
+  Model model = Model::load(bundled_dir(), *device, std::nullopt);
+  return record_selection_trace(model, config, prompt(tokens), options);
+}
+
+TEST(TraceRecorder, RecordsEveryStepLayerAndHead) {
+  const SelectionTrace trace = record("cpu", small_config(48), small_options());
+  EXPECT_EQ(trace.steps(), kSteps);
+  EXPECT_EQ(trace.context(0), 331);
+  EXPECT_EQ(trace.context(kSteps - 1), 330 + kSteps);
+  EXPECT_EQ(trace.shape().layers, 4);
+  EXPECT_EQ(trace.shape().predictions.size(), 9u);  // 3 depths, 8, 16 and 32 FCs
+  for (int layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(trace.true_set(3, layer, 1).size(), 48u);
+    for (size_t i = 0; i < 9; ++i) {
+      const bool recorded = layer >= trace.shape().predictions[i].depth;
+      EXPECT_EQ(trace.predicted_set(3, layer, 1, i).size(), recorded ? 72u : 0u);
+    }
+  }
+}
+
+TEST(TraceRecorder, IsTheSameOnAnyDeviceAndInAnyChunks) {
+  const SelectionTrace trace = record("cpu", small_config(48), small_options());
+  EXPECT_EQ(record("emulated", small_config(48), small_options()), trace);
+  TraceOptions options = small_options();
+  options.prefill_chunk = 64;
+  EXPECT_EQ(record("cpu", small_config(48), options), trace);
+  options.ranked_dims = FcMap::load(bundled_dir() + "/fc_map.json").slice_dims(32);
+  EXPECT_NE(record("cpu", small_config(48), options), trace);
+}
+
+// With room for all rows each is fetched once: the runtime's misses count the true sets' members.
+TEST(TraceRecorder, TrueSetsAreWhatTheRuntimeAttendsTo) {
+  Config config = small_config(48);
+  config.placement.hot_rows = 400;
+  const SelectionTrace trace = record("emulated", config, small_options());
+  uint64_t expected = 0;
+  for (int layer = 0; layer < 4; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      std::set<int32_t> fetched;
+      for (int step = 0; step < kSteps; ++step) {
+        for (const int32_t position : trace.true_set(step, layer, head)) {
+          if (position >= 4 && position < trace.context(step) - 16) fetched.insert(position);
+        }
+      }
+      expected += fetched.size();
+    }
+  }
+  const auto device = open_test_device("emulated");
+  Model model = Model::load(bundled_dir(), *device, std::nullopt);
+  const Geometry geometry = model.config().geometry();
+  Runtime runtime(*device, config, geometry, model.config().row_dtype(), all_slice_dims(geometry),
+                  400);
+  const auto result =
+      generate(model, runtime, prompt(330), {.max_tokens = kSteps + 1, .prefill_chunk = 100}, {});
+  ASSERT_EQ(result.decode_steps, kSteps);
+  EXPECT_EQ(runtime.metrics().rows.misses, expected);
+}
+
+TEST(TraceRecorder, ASetOfEverythingIsEverything) {
+  const SelectionTrace trace = record("cpu", small_config(5000), small_options(), 90);
+  for (int layer = 0; layer < 4; ++layer) {
+    const auto set = trace.true_set(2, layer, 0);
+    ASSERT_EQ(set.size(), 93u);
+    EXPECT_EQ(set.back(), 92);
+  }
+}
+
+TEST(TraceRecorder, SaysWhatItDoesNotTake) {
+  TraceOptions options = small_options();
+  EXPECT_THROW(record("cpu", small_config(48), options, 0), UsageError);
+  options.steps = 0;
+  EXPECT_THROW(record("cpu", small_config(48), options), UsageError);
+  options = small_options();
+  options.guess_chunks = {33};
+  EXPECT_THROW(record("cpu", small_config(48), options), UsageError);
+  options = small_options();
+  options.steps = 8192;
+  EXPECT_THROW(record("cpu", small_config(48), options), UsageError);
+  Config config = small_config(0);
+  config.selection.fac_tokens = {{.tokens = 0, .share = 0.5}};
+  EXPECT_THROW(record("cpu", config, small_options()), UsageError);
+}
+
+TEST(TraceRecorder, TheShippedTraceIsWhole) {
+  const SelectionTrace trace =
+      SelectionTrace::load(source_path("models/traces/needle-3m-7k.fasatrace"));
+  EXPECT_GE(trace.steps(), 64);
+  EXPECT_EQ(trace.shape().budget, 128);
+  EXPECT_EQ(trace.shape().model, "needle-3m");
+  EXPECT_EQ(SelectionTrace::load(default_selection_trace()), trace);
+}
+
+}  // namespace
+}  // namespace fasa::llm_test

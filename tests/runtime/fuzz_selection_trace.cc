@@ -1,0 +1,41 @@
+// A libFuzzer target of the selection trace's reader: with clang, -fsanitize=fuzzer and this file.
+// selection_trace_fuzz_test.cc runs it over the seed corpus and over mutations of it.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/selection_trace.h"
+
+namespace {
+
+void read(const std::string& bytes) {
+  try {
+    const auto trace = fasa::SelectionTrace::parse(bytes, "fuzz.fasatrace");
+    // What was read can be written and read again.
+    const std::string written = trace.to_bytes();
+    if (!(fasa::SelectionTrace::parse(written, "again.fasatrace") == trace)) std::abort();
+  } catch (const fasa::InputError&) {
+    // The only error that a trace file may give.
+  }
+}
+
+// The checksum keeps changed files from the checks behind it: they get one that fits.
+std::string with_checksum(std::string bytes) {
+  if (bytes.size() < 8) return bytes;
+  bytes.resize(bytes.size() - 8);
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3ull;
+  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(hash >> (8 * i)));
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  read(bytes);
+  read(with_checksum(bytes));
+  return 0;
+}

@@ -1,0 +1,154 @@
+#include "runtime/synthetic/synthetic_decode.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "offload/topology.h"
+#include "runtime/base/error.h"
+#include "tests/support/traces.h"
+
+namespace fasa::testing {
+namespace {
+
+SyntheticSettings small_settings() {
+  SyntheticSettings settings;
+  settings.geometry = {.layers = 5,
+                       .kv_heads = 3,
+                       .query_heads = 6,
+                       .key_dim = 32,
+                       .value_dim = 24,
+                       .rotary_dims = 32,
+                       .rotary_layout = RotaryLayout::kHalf,
+                       .scale = 0.2f,
+                       .windows = {}};
+  settings.tokens = 1500;
+  settings.max_steps = 40;
+  settings.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
+  settings.config.device.threads = 2;
+  return settings;
+}
+
+SyntheticSettings llama_8b() {
+  SyntheticSettings settings;
+  settings.geometry = {.layers = 32,
+                       .kv_heads = 8,
+                       .query_heads = 32,
+                       .key_dim = 128,
+                       .value_dim = 128,
+                       .rotary_dims = 128,
+                       .rotary_layout = RotaryLayout::kHalf,
+                       .scale = 0.08838835f,
+                       .windows = {}};
+  settings.max_steps = 16;
+  return settings;
+}
+
+TEST(SyntheticDecode, IsTheSameTwice) {
+  SyntheticDecode first(small_settings(), make_trace());
+  SyntheticDecode second(small_settings(), make_trace());
+  const SyntheticResult a = first.run(2, 6);
+  const SyntheticResult b = second.run(2, 6);
+  ASSERT_EQ(a.steps.size(), 6u);
+  EXPECT_GT(a.tpot_seconds, 0);
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_EQ(a.steps[i].fetch.rows.misses, b.steps[i].fetch.rows.misses);
+    EXPECT_EQ(a.steps[i].transfers.h2d_bytes, b.steps[i].transfers.h2d_bytes);
+    EXPECT_NEAR(a.steps[i].seconds, b.steps[i].seconds, 1e-12);
+  }
+}
+
+TEST(SyntheticDecode, MissesAreWhatTheTraceBringsAnew) {
+  SyntheticSettings settings = small_settings();
+  settings.config.placement.hot_rows = 100;  // no more than the last set
+  SyntheticDecode decode(settings, make_trace({.steps = 12, .keeps = 14}));
+  for (int i = 0; i < 3; ++i) decode.step();
+  const SyntheticStep step = decode.step();
+  const StepCounters& rows = step.fetch.rows;
+  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 5u * 3u * 100u);
+  EXPECT_EQ(rows.resident, 5u * 3u * 20u);
+  // 4 of 18 competing tokens are new in every step.
+  EXPECT_NEAR(static_cast<double>(rows.misses), 5 * 3 * 80 * 4.0 / 18, 5 * 3 * 8);
+  const uint64_t row_bytes = 128;  // (32 + 24) x 2, padded
+  EXPECT_GE(step.transfers.h2d_bytes, rows.misses * row_bytes);
+  EXPECT_EQ(step.transfers.d2h_bytes, 5u * 3u * row_bytes);
+}
+
+TEST(SyntheticDecode, ModelledTimesAreThoseOfRealKernels) {
+  SyntheticSettings settings = small_settings();
+  SyntheticDecode modelled(settings, make_trace());
+  settings.compute = SyntheticCompute::kReal;
+  SyntheticDecode real(settings, make_trace());
+  for (int i = 0; i < 4; ++i) {
+    const SyntheticStep a = modelled.step();
+    const SyntheticStep b = real.step();
+    EXPECT_EQ(a.fetch.rows.misses, b.fetch.rows.misses);
+    EXPECT_EQ(a.fetch.rows.hits, b.fetch.rows.hits);
+    EXPECT_EQ(a.transfers.d2h_bytes, b.transfers.d2h_bytes);
+    EXPECT_NEAR(a.seconds, b.seconds, 0.02 * b.seconds) << i;  // selections may look twice
+  }
+}
+
+TEST(SyntheticDecode, RowsOnTheDeviceAlwaysHit) {
+  SyntheticSettings settings = small_settings();
+  settings.config.preset = "fasa-c";
+  settings.config.apply_preset();
+  SyntheticDecode decode(settings, make_trace());
+  const SyntheticStep step = decode.step();
+  EXPECT_EQ(step.fetch.rows.misses, 0u);
+  EXPECT_EQ(step.transfers.d2h_bytes, 0u);
+}
+
+TEST(SyntheticDecode, FullAttentionStreamsAllRows) {
+  SyntheticSettings settings = small_settings();
+  settings.config.preset = "full";
+  settings.config.apply_preset();
+  settings.config.placement.rows = RowPlacement::kHost;
+  SyntheticDecode decode(settings, make_trace());
+  const uint64_t rows = 5 * 3 * 1501;
+  EXPECT_GE(decode.step().transfers.h2d_bytes, rows * 128);
+}
+
+TEST(SyntheticDecode, TakesWeightsAndSequences) {
+  SyntheticSettings settings = small_settings();
+  SyntheticDecode alone(settings, make_trace());
+  settings.layer_bytes = 288'000'000;  // a millisecond
+  SyntheticDecode weighted(settings, make_trace());
+  EXPECT_NEAR(weighted.step().seconds - alone.step().seconds, 5 * 1e-3, 0.5e-3);
+  settings.layer_bytes = 0;
+  settings.sequences = 3;
+  SyntheticDecode many(settings, make_trace());
+  const StepCounters rows = many.step().fetch.rows;
+  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 3u * 5u * 3u * 100u);
+}
+
+TEST(SyntheticDecode, SaysWhatIsImpossible) {
+  SyntheticSettings settings = small_settings();
+  settings.tokens = 0;
+  EXPECT_THROW(SyntheticDecode(settings, make_trace()), UsageError);
+  settings = small_settings();
+  EXPECT_THROW(SyntheticDecode(settings, SelectionTrace(shape_of({}))), UsageError);
+  settings.config.memory.device_memory = 1 << 20;
+  EXPECT_THROW(SyntheticDecode(settings, make_trace()), BudgetError);
+  settings = small_settings();
+  settings.max_steps = 1;
+  SyntheticDecode decode(settings, make_trace());
+  decode.step();
+  EXPECT_THROW(decode.step(), UsageError);
+}
+
+// 128k tokens of an 8B geometry are 17 GB of rows and 1.2 GB of slices: neither is touched.
+TEST(SyntheticDecode, ALargeGeometryTakesLittleMemory) {
+  if (Topology::machine().memory_bytes() < uint64_t{4} << 30) GTEST_SKIP() << "a small machine";
+  SyntheticDecode decode(llama_8b(), make_trace({.steps = 8, .keeps = 14}));
+  const SyntheticResult result = decode.run(1, 4);
+  EXPECT_EQ(result.memory.host_rows, uint64_t{131072 + 64} * 32 * 8 * 512);
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  EXPECT_LT(usage.ru_maxrss, 1 << 20) << "KiB";
+  // Scoring alone: 37.7 MB a layer at 288 GB/s.
+  EXPECT_GT(result.tpot_seconds, 32 * 131e-6);
+  EXPECT_LT(result.tpot_seconds, 32 * 400e-6);
+}
+
+}  // namespace
+}  // namespace fasa::testing

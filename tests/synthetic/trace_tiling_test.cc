@@ -1,0 +1,174 @@
+#include "runtime/synthetic/trace_tiling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/support/traces.h"
+
+namespace fasa::testing {
+namespace {
+
+SelectPlan plan_of(int end, int budget, int sinks = 4, int recent = 16, int first = 0) {
+  SelectPlan plan;
+  plan.first = first;
+  plan.end = end;
+  plan.sinks_end = std::clamp(sinks, first, end);
+  plan.recent_begin = std::max(plan.sinks_end, end - recent);
+  plan.budget = std::min(budget, plan.visible());
+  plan.need = plan.budget - (plan.sinks_end - plan.first) - (plan.end - plan.recent_begin);
+  return plan;
+}
+
+std::vector<int32_t> true_set(const TraceTiling& tiling, const TracePlace& place,
+                              const SelectPlan& plan) {
+  std::vector<int32_t> set(static_cast<size_t>(plan.budget) + 1, -7);
+  tiling.true_set(place, plan, set.data());
+  EXPECT_EQ(set.back(), -7) << "written beyond the set";
+  set.pop_back();
+  return set;
+}
+
+size_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  std::vector<int32_t> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both.size();
+}
+
+void expect_a_set(const std::vector<int32_t>& set, const SelectPlan& plan) {
+  ASSERT_EQ(static_cast<int>(set.size()), plan.budget);
+  EXPECT_TRUE(std::is_sorted(set.begin(), set.end(), std::less_equal<>()));
+  EXPECT_GE(set.front(), plan.first);
+  EXPECT_LT(set.back(), plan.end);
+  for (int at = plan.first; at < plan.sinks_end; ++at) {
+    EXPECT_TRUE(std::binary_search(set.begin(), set.end(), at)) << at;
+  }
+  for (int at = plan.recent_begin; at < plan.end; ++at) {
+    EXPECT_TRUE(std::binary_search(set.begin(), set.end(), at)) << at;
+  }
+}
+
+TEST(TraceTiling, SetsAreSetsOfTheRightSizeForAnyTarget) {
+  const SelectionTrace trace = make_trace();
+  for (const int tokens : {24, 100, 305, 1000, 5000, 131072}) {
+    const TraceTiling tiling(trace, tokens, 0);
+    for (const int budget : {21, 64, 256, 2048}) {
+      for (const int step : {0, 1, 77}) {
+        const SelectPlan plan = plan_of(tokens + step, budget);
+        for (int layer = 0; layer < 9; ++layer) {
+          SCOPED_TRACE(::testing::Message() << tokens << " " << budget << " " << layer);
+          expect_a_set(true_set(tiling, {step, 0, layer, layer % 5}, plan), plan);
+          std::vector<int32_t> guess(static_cast<size_t>(plan.budget));
+          tiling.guessed_set({step, 0, layer, layer % 5}, 1 + layer % 4, 8, plan, guess.data());
+          expect_a_set(guess, plan);
+        }
+      }
+    }
+  }
+}
+
+TEST(TraceTiling, StretchesPositions) {
+  const SelectionTrace trace = make_trace();
+  const int32_t last = trace.context(trace.steps() - 1);
+  const TraceTiling tiling(trace, 100 * last, 0);
+  // As many positions as the trace's set has competing ones: one of each stretch.
+  const SelectPlan plan = plan_of(100 * last, 18 + 20);
+  const auto set = true_set(tiling, {}, plan);
+  for (const int32_t position : trace.true_set(0, 0, 0)) {
+    if (position < 2 || position >= 296) continue;  // its sinks and recent
+    const auto in_stretch = std::count_if(set.begin(), set.end(), [&](int32_t at) {
+      return at >= 4 && at < plan.recent_begin && at / 100 == position;
+    });
+    EXPECT_EQ(in_stretch, 1) << position;
+  }
+}
+
+TEST(TraceTiling, KeepsTheOverlapOfNeighbouringSteps) {
+  const SelectionTrace trace = make_trace({.steps = 12, .keeps = 14});
+  const TraceTiling tiling(trace, 20000, 0);
+  // 18 compete in the trace, 14 stay; the target has 10 times as many.
+  for (int step = 0; step < 40; ++step) {  // over the trace's end and back
+    const auto first = true_set(tiling, {step, 0, 1, 0}, plan_of(20000 + step, 200));
+    const auto second = true_set(tiling, {step + 1, 0, 1, 0}, plan_of(20001 + step, 200));
+    const auto both = static_cast<double>(shared(first, second)) / 200;
+    EXPECT_NEAR(both, 14.0 / 18, 0.08) << step;
+  }
+}
+
+TEST(TraceTiling, KeepsTheQualityOfGuesses) {
+  const SelectionTrace trace = make_trace({.steps = 8, .right = 12});
+  const TraceTiling tiling(trace, 20000, 0);
+  for (int step = 0; step < 8; ++step) {
+    const TracePlace place{step, 0, 2, 1};
+    const auto truth = true_set(tiling, place, plan_of(20000 + step, 240));
+    const SelectPlan plan = plan_of(20000 + step, 360);
+    std::vector<int32_t> guess(360);
+    EXPECT_TRUE(tiling.guessed_set(place, 2, 8, plan, guess.data()));
+    // 12 of 18 competing ones are in the guess, sinks and recent always.
+    const double found = static_cast<double>(shared(truth, guess) - 20) / 220;
+    EXPECT_NEAR(found, 12.0 / 18, 0.12) << step;
+  }
+}
+
+TEST(TraceTiling, GroupsRepeatAtOtherSteps) {
+  const SelectionTrace trace = make_trace();
+  const TraceTiling tiling(trace, 1000, 0);
+  EXPECT_EQ(tiling.trace_layer(0), 0);
+  EXPECT_EQ(tiling.trace_layer(2), 2);
+  EXPECT_EQ(tiling.trace_layer(3), 1);  // later groups have no first layer
+  EXPECT_EQ(tiling.trace_layer(4), 2);
+  EXPECT_EQ(tiling.trace_layer(5), 1);
+  EXPECT_EQ(tiling.trace_step({0, 0, 0, 0}), 0);
+  std::set<int> steps;
+  for (int layer = 0; layer < 11; layer += 2) steps.insert(tiling.trace_step({0, 0, layer, 0}));
+  EXPECT_GT(steps.size(), 2u);
+  EXPECT_NE(tiling.trace_step({0, 0, 0, 0}), tiling.trace_step({0, 0, 0, 2}));
+  // To and fro.
+  for (int step = 0; step < 30; ++step) {
+    EXPECT_EQ(std::abs(tiling.trace_step({step, 0, 0, 0}) - tiling.trace_step({step + 1, 0, 0, 0})),
+              1);
+  }
+}
+
+TEST(TraceTiling, GuessesThatAreNotRecordedAreTheStepBefore) {
+  const SelectionTrace trace = make_trace();  // 3 layers, guesses 1 and 2 layers ahead
+  const TraceTiling tiling(trace, 1000, 0);
+  const SelectPlan plan = plan_of(1005, 60);
+  std::vector<int32_t> guess(60);
+  EXPECT_TRUE(tiling.guessed_set({5, 0, 1, 0}, 1, 8, plan, guess.data()));
+  EXPECT_TRUE(tiling.guessed_set({5, 0, 2, 0}, 2, 8, plan, guess.data()));
+  for (const auto& [layer, ahead] : {std::pair(1, 2), std::pair(2, 3), std::pair(0, 1)}) {
+    EXPECT_FALSE(tiling.guessed_set({5, 0, layer, 0}, ahead, 8, plan, guess.data()));
+    EXPECT_EQ(guess, true_set(tiling, {4, 0, layer, 0}, plan));
+  }
+}
+
+TEST(TraceTiling, TakesTheGuessWithEnoughChunks) {
+  TraceShape shape = shape_of({.layers = 2, .kv_heads = 1, .depths = 1});
+  for (const int chunks : {16, 32}) {
+    shape.predictions.push_back(shape.predictions[0]);
+    shape.predictions.back().chunks = chunks;
+  }
+  SelectionTrace trace(shape);
+  std::vector<std::vector<int32_t>> sets(trace.slots());
+  sets[0] = sets[4] = {0, 1, 50, 298, 299};
+  for (int which = 0; which < 3; ++which) sets[5 + static_cast<size_t>(which)] = {100 * which + 60};
+  trace.add_step(300, sets);
+  const TraceTiling tiling(trace, 300, 0);
+  const SelectPlan plan = plan_of(300, 21);
+  const auto guessed = [&](int chunks) {
+    std::vector<int32_t> guess(21);
+    EXPECT_TRUE(tiling.guessed_set({0, 0, 1, 0}, 1, chunks, plan, guess.data()));
+    return guess[4];
+  };
+  EXPECT_EQ(guessed(4), 60);
+  EXPECT_EQ(guessed(8), 60);
+  EXPECT_EQ(guessed(9), 160);
+  EXPECT_EQ(guessed(32), 260);
+  EXPECT_EQ(guessed(64), 260);
+  EXPECT_EQ(guessed(0), 260);
+}
+
+}  // namespace
+}  // namespace fasa::testing

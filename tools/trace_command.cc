@@ -1,0 +1,102 @@
+// fasa trace: records which tokens a model's selections take while it generates.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "runtime/llm/trace_recorder.h"
+#include "runtime/machine.h"
+#include "runtime/output_file.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/progress.h"
+#include "tools/prompt.h"
+
+namespace fasa {
+namespace {
+
+// Of a small model: as large a share of its context as a large model's set has of its own.
+constexpr int64_t kTraceTokens = 128;
+
+// The map's order of FCs where the model has a map.
+std::vector<int16_t> ranked_dims(const Model& model, const Config& config,
+                                 const std::string& model_dir) {
+  const std::string usual = (std::filesystem::path(model_dir) / "fc_map.json").string();
+  const std::string path = config.selection.map.empty() ? usual : config.selection.map;
+  if (config.selection.map.empty() && !std::filesystem::exists(path)) return {};
+  const FcMap map = FcMap::load(path);
+  map.require_fits(model.fingerprint(), path);
+  return map.slice_dims(model.config().geometry().chunks());
+}
+
+std::string folder_name(const std::string& dir) {
+  const auto path = std::filesystem::absolute(dir).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+class TraceCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("trace", "Record which tokens a model's selections take");
+    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+        ->type_name("DIR")
+        ->required();
+    command_->add_option("--prompt", prompt_.text, "The prompt")->type_name("TEXT");
+    command_->add_option("--prompt-file", prompt_.file, "File that is the prompt, byte for byte")
+        ->type_name("FILE");
+    command_
+        ->add_option("--prompt-ids", prompt_.ids_file,
+                     "File of token ids: a JSON array, or numbers between blanks")
+        ->type_name("FILE");
+    command_->add_option("-o,--output", output_, "The trace to write")
+        ->type_name("FILE")
+        ->required();
+    command_->add_option("--steps", options_.steps, "Steps to record")
+        ->type_name("N")
+        ->capture_default_str();
+    flags_.add_to(*command_);
+    return command_;
+  }
+
+  int run() override {
+    reject_unknown_arguments(*command_);
+    Config defaults;
+    defaults.selection.fac_tokens = {{.tokens = kTraceTokens, .share = 0}};
+    const Config config = flags_.load(defaults);
+    require_usable_target();
+    check_writable(output_);
+    const ModelConfig model_config = ModelConfig::load(model_dir_);
+    options_.validate(config, model_config.geometry());
+    const auto tokenizer = Tokenizer::load(model_dir_);
+    const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
+    const auto device = open_device(config.device_options());
+    Model model = Model::load(model_dir_, *device, std::nullopt);
+    options_.ranked_dims = ranked_dims(model, config, model_dir_);
+    options_.model_name = folder_name(model_dir_);
+    if (prompt_.file) {
+      options_.text_name = std::filesystem::path(*prompt_.file).filename().string();
+    }
+    Progress progress("recording");
+    options_.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };
+    const SelectionTrace trace = record_selection_trace(model, config, prompt, options_);
+    progress.clear();
+    trace.save(output_);
+    fmt::print("{} steps after {} tokens, {} tokens selected, {} guesses a layer; written to {}\n",
+               trace.steps(), prompt.size(), trace.shape().budget, trace.shape().predictions.size(),
+               output_);
+    return 0;
+  }
+
+ private:
+  CLI::App* command_ = nullptr;
+  ConfigFlags flags_;
+  std::string model_dir_;
+  std::string output_;
+  PromptSource prompt_;
+  TraceOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_trace_command() { return std::make_unique<TraceCommand>(); }
+
+}  // namespace fasa
