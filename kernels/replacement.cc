@@ -1,0 +1,89 @@
+#include "kernels/replacement.h"
+
+#include <algorithm>
+
+namespace fasa {
+namespace {
+
+bool may_go(const HotSlots& slots, int slot, int32_t step, const uint8_t* keep) {
+  if (keep != nullptr && keep[slot] != 0) return false;
+  return slots.positions[slot] < 0 || step_of(slots.stamps[slot]) != step;
+}
+
+// Empty slots, then by `sooner(stamp, stamp)`, then by slot.
+template <typename Sooner>
+int choose_ordered(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
+                   int32_t* victims, const Sooner& sooner) {
+  int count = 0;
+  for (int32_t slot = 0; slot < slots.count; ++slot) {
+    if (may_go(slots, slot, step, keep)) victims[count++] = slot;
+  }
+  const auto before = [&](int32_t a, int32_t b) {
+    const bool empty_a = slots.positions[a] < 0;
+    const bool empty_b = slots.positions[b] < 0;
+    if (empty_a != empty_b) return empty_a;
+    if (!empty_a && sooner(slots.stamps[a], slots.stamps[b])) return true;
+    if (!empty_a && sooner(slots.stamps[b], slots.stamps[a])) return false;
+    return a < b;
+  };
+  const int chosen = std::min(wanted, count);
+  std::nth_element(victims, victims + chosen, victims + count, before);
+  std::sort(victims, victims + chosen, before);
+  return chosen;
+}
+
+}  // namespace
+
+int LruReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
+                           int32_t* victims) {
+  return choose_ordered(slots, step, keep, wanted, victims,
+                        [](int32_t a, int32_t b) { return step_of(a) < step_of(b); });
+}
+
+int ScoreReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
+                             int32_t* victims) {
+  return choose_ordered(slots, step, keep, wanted, victims, [step](int32_t a, int32_t b) {
+    const auto idle = [step](int32_t stamp) { return int64_t{step} - step_of(stamp); };
+    return idle(a) * (uses_of(b) + 1) > idle(b) * (uses_of(a) + 1);
+  });
+}
+
+int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
+                             int32_t* victims) {
+  int chosen = 0;
+  for (int32_t slot = 0; slot < slots.count && chosen < wanted; ++slot) {
+    if (slots.positions[slot] < 0 && may_go(slots, slot, step, keep)) victims[chosen++] = slot;
+  }
+  if (slots.count == 0) return chosen;
+  int32_t& hand = *slots.hand;
+  if (hand < 0 || hand >= slots.count) hand = 0;
+  // Twice around at most: the first time takes every chance away.
+  for (int seen = 0; seen < 2 * slots.count && chosen < wanted; ++seen) {
+    const int32_t slot = hand;
+    hand = hand + 1 < slots.count ? hand + 1 : 0;
+    if (slots.positions[slot] < 0 || !may_go(slots, slot, step, keep)) continue;
+    int32_t& stamp = slots.stamps[slot];
+    if (uses_of(stamp) > 0) {
+      stamp = slot_stamp(step_of(stamp), 0);
+      continue;
+    }
+    victims[chosen++] = slot;
+    stamp = slot_stamp(step, 0);  // taken: not a second time
+  }
+  return chosen;
+}
+
+int choose_victims(Replacement policy, const HotSlots& slots, int32_t step, const uint8_t* keep,
+                   int wanted, int32_t* victims) {
+  switch (policy) {
+    case Replacement::kLru:
+      return LruReplacement::choose(slots, step, keep, wanted, victims);
+    case Replacement::kClock:
+      return ClockReplacement::choose(slots, step, keep, wanted, victims);
+    case Replacement::kScore:
+      return ScoreReplacement::choose(slots, step, keep, wanted, victims);
+  }
+  return 0;
+}
+
+}  // namespace fasa
