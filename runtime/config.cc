@@ -143,6 +143,7 @@ void Config::validate() const {
   if (placement.hot_rows) {
     require_range("placement.hot_rows", *placement.hot_rows, 0, kMostHotRows);
   }
+  if (prefetch.depth) require_range("prefetch.depth", *prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");
@@ -159,6 +160,9 @@ void Config::validate_for(const Geometry& geometry) const {
     require(layer < geometry.layers, "selection.dense_layers", fmt::to_string(layer),
             fmt::format("layers of this model, 0 to {}", geometry.layers - 1));
   }
+  require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
+          fmt::to_string(prefetch.depth.value_or(0)),
+          fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

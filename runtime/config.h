@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/replacement.h"
 #include "kernels/slice_format.h"
 #include "offload/open_device.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
+#include "scheduler/prefetch_settings.h"
 
 namespace fasa {
 
@@ -68,10 +70,14 @@ struct Config {
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
     std::optional<DType> row_dtype;  // none: that of the model's files
-    std::optional<int> hot_rows;     // per sequence, layer and KV head; none: 2 x fac_tokens
+    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
+    std::optional<int> hot_rows;
+    Replacement replacement = Replacement::kLru;
   } placement;
 
   struct Prefetch {
+    std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
+    PredictorKind predictor = PredictorKind::kAuto;
     int streams = 2;
   } prefetch;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/runtime_impl.h"
@@ -59,6 +60,7 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                     "more a step",
                     tokens, step_tokens, INT32_MAX));
   }
+  fit_hot_rows(tokens, step_tokens, 1, false);
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (sequences_.size() == 1 && sequence.reserved().row_pages == 0 && scratch_.bytes() == 0) {
     require_room(tokens, step_tokens);
@@ -67,6 +69,56 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
   sequence.reserve(tokens);
+}
+
+uint64_t Runtime::Impl::needed_with(int hot_rows, int64_t tokens, int step_tokens) {
+  const int before = std::exchange(settings_.layout.hot_rows, hot_rows);
+  const uint64_t bytes = predict(tokens, step_tokens).device_total();
+  settings_.layout.hot_rows = before;
+  return bytes;
+}
+
+void Runtime::Impl::set_hot_rows(int hot_rows) {
+  if (hot_rows == settings_.layout.hot_rows) return;
+  drain();
+  scratch_.drop_decode();  // was made for as many hot rows as there were
+  settings_.layout.hot_rows = hot_rows;
+  prefetch_.refresh();
+}
+
+// Where the length is not known (`may_grow`), the hot rows take no more than half of what is free.
+void Runtime::Impl::fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow) {
+  constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
+  if (!hot_rows_wanted_) return;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->hot_bytes() > 0) return;
+  }
+  const MemoryUse use = device_.memory(MemorySpace::kDevice);
+  const uint64_t used = use.used_bytes - std::min(use.used_bytes, scratch_.bytes());
+  const uint64_t room = (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) /
+                        static_cast<uint64_t>(count);
+  const auto fits = [&](int hot_rows) {
+    const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
+    const uint64_t spare = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
+    return need <= room && spare <= room - need;
+  };
+  // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
+  // which fewer rows need less. A range that does not begin with a fit has none.
+  const int set = std::min(*hot_rows_wanted_, decode_shape(tokens, 1).set_capacity);
+  const auto largest = [&](int low, int high) {
+    while (low < high) {
+      const int middle = low + (high - low + 1) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  };
+  int best = *hot_rows_wanted_;
+  if (!fits(best)) best = fits(set) ? largest(set, best) : largest(0, std::max(set - 1, 0));
+  set_hot_rows(best);
 }
 
 DecodeShape Runtime::Impl::decode_shape(int64_t context, int count) const {
@@ -81,7 +133,24 @@ DecodeShape Runtime::Impl::decode_shape(int64_t context, int count) const {
     }
     if (!layer.dense) shape.set_capacity = std::max(shape.set_capacity, budget);
   }
+  if (prefetch_.most_ahead() > 0) add_guesses(shape, context);
   return shape;
+}
+
+void Runtime::Impl::add_guesses(DecodeShape& shape, int64_t context) const {
+  shape.guess_rows = std::max(0, settings_.layout.hot_rows - shape.set_capacity);
+  if (!settings_.prefetches() || shape.guess_rows == 0 || !prefetch_.predictor().writes_sets()) {
+    return;
+  }
+  for (const LayerSettings& layer : settings_.layers) {
+    if (layer.dense) continue;
+    const auto visible =
+        static_cast<int32_t>(layer.window > 0 ? std::min<int64_t>(context, layer.window) : context);
+    shape.guess_capacity =
+        std::max(shape.guess_capacity, layer.guess_budget().of(visible, settings_.budget_floor()));
+  }
+  shape.guess_rows = std::min(shape.guess_rows, shape.guess_capacity);
+  shape.guess_buffers = prefetch_.most_ahead() + 1;
 }
 
 PrefillShape Runtime::Impl::prefill_shape(int64_t start, int tokens) const {
@@ -100,6 +169,13 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
 }
 
 void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
+  int64_t tokens = 0;
+  int new_tokens = 1;
+  for (const StepSequence& part : sequences) {
+    tokens = std::max(tokens, find(part.sequence).length() + part.tokens);
+    new_tokens = std::max(new_tokens, part.tokens);
+  }
+  fit_hot_rows(tokens, new_tokens, static_cast<int>(sequences.size()), true);
   int decodes = 0;
   DecodeShape decode;
   PrefillShape prefill;

@@ -250,7 +250,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_THAT(message_of([] {
                 load_config({.file = "", .environment = {{"FASA_HOT_ROWS", "many"}}, .flags = {}});
               }),
-              StartsWith("FASA_HOT_ROWS: placement.hot_rows = \"many\": allowed: 0 to"));
+              StartsWith("FASA_HOT_ROWS: placement.hot_rows = \"many\": allowed: auto, or 0 to"));
 }
 
 TEST(ConfigSources, AVariableThatIsNoOptionIsAWarning) {
