@@ -95,8 +95,8 @@ void Runtime::Impl::fit_hot_rows(int64_t tokens, int step_tokens, int count, boo
   }
   const MemoryUse use = device_.memory(MemorySpace::kDevice);
   const uint64_t used = use.used_bytes - std::min(use.used_bytes, scratch_.bytes());
-  const uint64_t room = (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) /
-                        static_cast<uint64_t>(count);
+  const uint64_t room =
+      (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) / static_cast<uint64_t>(count);
   const auto fits = [&](int hot_rows) {
     const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
     const uint64_t spare = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;

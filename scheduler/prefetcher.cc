@@ -36,7 +36,7 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
 
 void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, int layer,
                             std::span<const Event> written, StreamView compute) {
-  if (!plan_.on() || lanes_.empty()) return;
+  if (!plan_.on() || lanes_.empty() || most_rows(scratch.decode()) <= 0) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
@@ -46,6 +46,11 @@ void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, 
     fetch(target, written);
     looked_at_[static_cast<size_t>(next)] = true;
   }
+}
+
+int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
+  return std::min(
+      {plan_.rows, scratch.guess_rows, settings_.layout.hot_rows - scratch.set_capacity});
 }
 
 void Prefetcher::guess(const Target& target) {
@@ -74,16 +79,13 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   const auto lane = layer % lanes_.size();
   const StreamView stream = lanes_[lane].view();
   const bool sets = predictor_->writes_sets();
-  // Never so many that the true set would not find a slot for each of its misses.
-  const int32_t rows =
-      std::min({plan_.rows, scratch.guess_rows, settings_.layout.hot_rows - scratch.set_capacity});
   FetchItem* fetches = scratch.guess_fetches_of(lane);
   int32_t* counts = scratch.guess_counts_of(lane);
   device_.wait(stream, guessed_.view());
   SpeculateParams params{.step = layer_params(settings_, target.step, target.layer),
                          .stamp = target.step.stamp,
                          .replacement = settings_.replacement,
-                         .max_rows = std::max(rows, 0),
+                         .max_rows = most_rows(scratch),
                          .set_capacity = scratch.guess_capacity,
                          .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
                          .set_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
