@@ -10,7 +10,13 @@ bool may_go(const HotSlots& slots, int slot, int32_t step, const uint8_t* keep) 
   return slots.positions[slot] < 0 || step_of(slots.stamps[slot]) != step;
 }
 
-// Empty slots, then by `sooner(stamp, stamp)`, then by slot.
+// 0: empty; 1: holds a guess that nobody used; 2: by the policy.
+int rank_of(const HotSlots& slots, int32_t slot) {
+  if (slots.positions[slot] < 0) return 0;
+  return is_guess(slots.stamps[slot]) ? 1 : 2;
+}
+
+// By rank, then by `sooner(stamp, stamp)`, then by slot.
 template <typename Sooner>
 int choose_ordered(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                    int32_t* victims, const Sooner& sooner) {
@@ -19,11 +25,10 @@ int choose_ordered(const HotSlots& slots, int32_t step, const uint8_t* keep, int
     if (may_go(slots, slot, step, keep)) victims[count++] = slot;
   }
   const auto before = [&](int32_t a, int32_t b) {
-    const bool empty_a = slots.positions[a] < 0;
-    const bool empty_b = slots.positions[b] < 0;
-    if (empty_a != empty_b) return empty_a;
-    if (!empty_a && sooner(slots.stamps[a], slots.stamps[b])) return true;
-    if (!empty_a && sooner(slots.stamps[b], slots.stamps[a])) return false;
+    const int rank = rank_of(slots, a);
+    if (rank != rank_of(slots, b)) return rank < rank_of(slots, b);
+    if (rank > 0 && sooner(slots.stamps[a], slots.stamps[b])) return true;
+    if (rank > 0 && sooner(slots.stamps[b], slots.stamps[a])) return false;
     return a < b;
   };
   const int chosen = std::min(wanted, count);
@@ -51,8 +56,10 @@ int ScoreReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t*
 int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                              int32_t* victims) {
   int chosen = 0;
-  for (int32_t slot = 0; slot < slots.count && chosen < wanted; ++slot) {
-    if (slots.positions[slot] < 0 && may_go(slots, slot, step, keep)) victims[chosen++] = slot;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int32_t slot = 0; slot < slots.count && chosen < wanted; ++slot) {
+      if (rank_of(slots, slot) == rank && may_go(slots, slot, step, keep)) victims[chosen++] = slot;
+    }
   }
   if (slots.count == 0) return chosen;
   int32_t& hand = *slots.hand;
@@ -61,7 +68,7 @@ int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t*
   for (int seen = 0; seen < 2 * slots.count && chosen < wanted; ++seen) {
     const int32_t slot = hand;
     hand = hand + 1 < slots.count ? hand + 1 : 0;
-    if (slots.positions[slot] < 0 || !may_go(slots, slot, step, keep)) continue;
+    if (rank_of(slots, slot) < 2 || !may_go(slots, slot, step, keep)) continue;
     int32_t& stamp = slots.stamps[slot];
     if (uses_of(stamp) > 0) {
       stamp = slot_stamp(step_of(stamp), 0);

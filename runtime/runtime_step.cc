@@ -113,7 +113,7 @@ void Runtime::Impl::plan_prefetch(const OpenStep& step) {
                     [this](const StepSequence& part) { return find(part.sequence).remembers(); });
     plan = prefetch_.plan(static_cast<int>(step.sequences.size()), remembered);
     if (prefetch_.measures(step.tables.stamp)) {
-      probes_[step.slot_index].start(prefetch_.measured_layer(step.tables.stamp));
+      probes_[step.slot_index].start(prefetch_.measured_layer());
       probed_depths_[step.slot_index] = plan.depth;
     }
   }

@@ -7,31 +7,62 @@ namespace fasa {
 
 void DepthController::measured(int depth, const LayerTimes& times) {
   if (most_ == 0 || depth != depth_ || !(times.compute > 0)) return;
-  const double weight = known_ ? kSmoothing : 1;
+  if (samples_++ == 0) return;  // still sees the last depth's hot rows
+  const double weight = samples_ == 2 ? 1 : kSmoothing;
   mean_.compute += weight * (times.compute - mean_.compute);
   mean_.transfer += weight * (times.transfer - mean_.transfer);
   mean_.stall += weight * (times.stall - mean_.stall);
-  known_ = true;
-  const int want = wanted();
-  agreed_ = want == candidate_ ? agreed_ + 1 : 1;
-  candidate_ = want;
-  if (want == depth_ || agreed_ < kPatience) return;
-  depth_ = want;
-  known_ = false;  // another depth, other times
-  agreed_ = 0;
+  if (samples_ < kTrial) return;
+  judge();
 }
 
-int DepthController::wanted() const {
-  // Without guesses the rows are asked for when they are needed: what they cost is the wait. With
-  // guesses it is what the wait would be, about their transfer.
-  const double hidden = depth_ == 0 ? mean_.stall : mean_.transfer;
-  // On the way back to no guesses the gain must be clearly too small.
-  const double worth = (depth_ == 0 ? 1 : kMargin) * kWorthHiding * mean_.compute;
-  if (hidden <= worth) return 0;
-  const double layers = mean_.transfer / mean_.compute;
-  const int least = std::clamp(static_cast<int>(std::ceil(std::min(layers, 1e6))), 1, most_);
-  if (least >= depth_) return least;
-  return layers <= kMargin * (depth_ - 1) ? least : depth_;
+void DepthController::judge() {
+  if (known_ && left_ > 0) --left_;
+  if (depth_ == 0) {
+    judge_without();
+  } else {
+    judge_with();
+  }
+}
+
+void DepthController::judge_without() {
+  without_ = mean_.compute + mean_.stall;
+  if (known_ && left_ > 0) return;  // guesses failed lately
+  known_ = true;
+  if (mean_.stall > kWorthHiding * without_) go_to(least_depth());
+}
+
+void DepthController::judge_with() {
+  const bool first = !known_;
+  known_ = true;
+  if (mean_.compute + mean_.stall > (1 - kWorthHiding / 2) * without_) {
+    go_to(0);
+    known_ = true;
+    left_ = kStay * pauses_;
+    pauses_ = std::min(2 * pauses_, kMostPauses);
+    return;
+  }
+  pauses_ = 1;
+  if (first) left_ = kStay;
+  const int least = least_depth();
+  const bool too_deep = mean_.transfer <= kMargin * (depth_ - 1) * mean_.compute;
+  if (least > depth_ || (least < depth_ && too_deep)) {
+    go_to(least);
+  } else if (left_ == 0) {
+    go_to(0);
+  }
+}
+
+void DepthController::go_to(int depth) {
+  depth_ = depth;
+  samples_ = 0;
+  known_ = false;
+  left_ = 0;
+}
+
+int DepthController::least_depth() const {
+  const double layers = std::min(mean_.transfer / mean_.compute, 1e6);
+  return std::clamp(static_cast<int>(std::ceil(layers)), 1, most_);
 }
 
 }  // namespace fasa

@@ -82,15 +82,15 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
 
 bool PrefetchControl::measures(int32_t stamp) const {
   if (most_ahead_ == 0 || !predictor().writes_sets()) return false;
-  return measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
+  const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
+  return unsettled || measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
 }
 
 // Layers take turns; the first is never guessed.
-int PrefetchControl::measured_layer(int32_t stamp) const {
+int PrefetchControl::measured_layer() const {
   const int guessed = settings_.layer_count() - 1;
-  const int turn = stamp / (measurements_ < kFirstMeasurements ? 1 : kMeasureEvery);
   for (int i = 0; i < guessed; ++i) {
-    const int layer = 1 + (turn + i) % guessed;
+    const int layer = 1 + (measurements_ + i) % guessed;
     if (!settings_.layer(layer).dense) return layer;
   }
   return 0;

@@ -38,7 +38,7 @@ class PrefetchControl {
 
   // Whether step `stamp` should be measured, and which layer of it.
   bool measures(int32_t stamp) const;
-  int measured_layer(int32_t stamp) const;
+  int measured_layer() const;
   // A measured step of that depth, and all transfers so far.
   void measured(int depth, const LayerTimes& times, const TransferTotals& transfers);
 

@@ -28,7 +28,8 @@ LayerTimes StepProbe::read(int layers) const {
   if (layer_ < 0 || layers <= 0) return {};
   LayerTimes times;
   times.stall = between(kBubble, kArrived);
-  times.transfer = between(kFetchBegin, kFetchEnd) + between(kGuessBegin, kGuessEnd);
+  times.transfer =
+      marked_[kGuessEnd] ? between(kGuessBegin, kGuessEnd) : between(kFetchBegin, kFetchEnd);
   times.compute = std::max(0.0, between(kBegin, kEnd) / layers - times.stall);
   return times;
 }

@@ -13,7 +13,7 @@ namespace fasa {
 // Seconds of one layer.
 struct LayerTimes {
   double compute = 0;   // without waiting for rows
-  double transfer = 0;  // of its rows, asked for and guessed
+  double transfer = 0;  // of the rows that were guessed for it, or asked for where none were
   double stall = 0;     // compute waited for rows
 };
 
