@@ -21,7 +21,7 @@ struct RunSetup {
   std::string device = "cpu";
   int threads = 2;
   RowPlacement rows = RowPlacement::kHost;
-  int hot_rows = 64;
+  std::optional<int> hot_rows = 64;  // none = auto
   int streams = 2;
   int64_t fac_tokens = 48;
   SliceDType slice = SliceDType::kInt2;
