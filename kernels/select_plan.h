@@ -23,7 +23,7 @@ inline SelectPlan plan_selection(const SelectParams& params, const SequenceDesc&
   const CacheLayout& layout = params.step.layout;
   SelectPlan plan;
   plan.end = params.ahead > 0 ? sequence.start : sequence.end();
-  plan.first = params.window > 0 ? std::max(0, plan.end - params.window) : 0;
+  plan.first = params.window > 0 ? std::max(0, sequence.end() - params.window) : 0;
   plan.sinks_end = std::clamp(layout.sinks, plan.first, plan.end);
   plan.recent_begin = std::clamp(sequence.end() - layout.recent, plan.sinks_end,
                                  std::max(plan.sinks_end, plan.end));
