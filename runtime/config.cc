@@ -152,6 +152,16 @@ void Config::validate() const {
 }
 
 void Config::validate_for(const Geometry& geometry) const {
+  try {
+    check_for(geometry);
+  } catch (const ConfigError& error) {
+    const auto place = places.find(error.key());
+    if (place == places.end()) throw;
+    throw UsageError(place->second + error.what());
+  }
+}
+
+void Config::check_for(const Geometry& geometry) const {
   const auto counts = selection.fac_tokens.size();
   require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
           fmt::format("an array of {}", counts),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,6 +87,9 @@ struct Config {
     double latency = 10e-6;   // seconds
   } link;
 
+  // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.
+  std::map<std::string, std::string> places;
+
   SliceDType effective_slice_dtype() const;
   int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
   const TokenCount& fac_tokens_of(int layer) const;
@@ -99,8 +103,12 @@ struct Config {
   // What can be checked without a model. Throws ConfigError naming the key, the value and what is
   // allowed.
   void validate() const;
-  // What can be checked once the model is known: layers, FCs.
+  // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
+  // nobody knows the place.
   void validate_for(const Geometry& geometry) const;
+
+ private:
+  void check_for(const Geometry& geometry) const;
 };
 
 }  // namespace fasa

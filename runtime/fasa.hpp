@@ -96,7 +96,7 @@ class Runtime {
   int64_t length(SequenceId sequence) const;  // committed tokens
 
   // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
-  // Outside of a step.
+  // Outside of a step, and before reserve(), which counts what guesses need.
   void set_query_source(QuerySource* source);
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
   // Its guesses may be anything: they change times, never results. As above.
