@@ -35,7 +35,8 @@ inline double in_cache_page_seconds(SliceFormat format) {
     std::vector<Line> page(static_cast<size_t>(format.page_bytes()) / sizeof(Line));
     const cpu::PageQuery page_query{
         query.front().values, weights.front().values,   reinterpret_cast<int8_t*>(codes.data()),
-        cpu::kScoreHeads,     static_cast<int>(stride), format.padded_dims()};
+        cpu::kScoreHeads,     static_cast<int>(stride), format.padded_dims(),
+        format.code_bytes()};
     for (int i = 0; i < kPages; ++i) {
       score(page_query, reinterpret_cast<const std::byte*>(page.data()), 1.0f, nullptr,
             scores.front().values);

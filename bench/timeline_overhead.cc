@@ -60,8 +60,9 @@ void run_bare(const Params& params, StreamView) {
 constexpr KernelTable kBareTable = {
     run_bare<AppendParams, cpu::append>,   run_bare<WriteBackParams, cpu::write_back>,
     run_bare<RestoreParams, cpu::restore>, run_bare<SelectParams, cpu::select>,
-    run_bare<ResolveParams, cpu::resolve>, run_bare<GatherParams, cpu::gather>,
-    run_bare<AttendParams, cpu::attend>,   run_bare<PrefillParams, cpu::prefill>};
+    run_bare<ResolveParams, cpu::resolve>, run_bare<SpeculateParams, cpu::speculate>,
+    run_bare<GatherParams, cpu::gather>,   run_bare<AttendParams, cpu::attend>,
+    run_bare<PrefillParams, cpu::prefill>};
 
 // The cpu device, with or without its timeline code.
 class SwitchedDevice final : public WrappedDevice {

@@ -10,7 +10,8 @@
 //   residents   rows of the first `sinks` and the newest `recent` tokens of a sequence:
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
-//               and their table [layer][kv_head]{position[hot_rows], stamp[hot_rows]}
+//               and their table [layer][kv_head]{position[hot_rows], stamp[hot_rows], hand}, see
+//               hot_slots.h
 #pragma once
 
 #include <cstddef>
@@ -84,12 +85,14 @@ struct CacheLayout {
     return (head_index(layer, kv_head) * hot_rows + slot) * row.bytes();
   }
   int64_t hot_bytes() const { return heads() * hot_rows * row.bytes(); }
-  // Index of the first int32 of a head's hot table: hot_rows positions (-1 = empty), then as many
-  // stamps (the step that last used the slot).
+  // Index of the first int32 of a head's hot table.
   int64_t hot_table_index(int layer, int kv_head) const {
-    return head_index(layer, kv_head) * 2 * hot_rows;
+    return head_index(layer, kv_head) * hot_table_stride();
   }
-  int64_t hot_table_bytes() const { return heads() * 2 * hot_rows * int64_t{sizeof(int32_t)}; }
+  int64_t hot_table_stride() const { return hot_rows == 0 ? 0 : 2 * int64_t{hot_rows} + 1; }
+  int64_t hot_table_bytes() const {
+    return heads() * hot_table_stride() * int64_t{sizeof(int32_t)};
+  }
 };
 
 }  // namespace fasa

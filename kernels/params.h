@@ -3,10 +3,12 @@
 // the stream has passed the call. One layer, all sequences of the step, per call.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/layout.h"
+#include "kernels/replacement.h"
 #include "runtime/base/tensor_view.h"
 
 namespace fasa {
@@ -74,8 +76,9 @@ struct WriteBackParams {
 
 // Rebuilds tail and residents of each sequence at length `start` (tokens = 0) from its row blocks,
 // for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
-// slice_dims is [layers][kv_heads][dims]. Hot rows at positions >= `start` are forgotten: those
-// positions will be written anew.
+// slice_dims is [layers][kv_heads][dims]. No hot row is trusted any more: those at positions
+// >= `start` are forgotten, for those positions will be written anew; the others are remembered as
+// what was there (hot_slots.h).
 struct RestoreParams {
   StepParams step;
   bool rows_on_device = true;
@@ -99,12 +102,36 @@ struct TokenBudget {
   }
 };
 
-// Counters in device memory, added to atomically.
+// Counters of one layer in device memory, added to atomically.
 struct StepCounters {
-  uint64_t resident = 0;    // set entries that were sinks or recent
-  uint64_t hits = 0;        // found among the hot rows
-  uint64_t misses = 0;      // fetched
-  uint64_t nan_scores = 0;  // taken as -inf
+  uint64_t resident = 0;         // set entries that were sinks or recent
+  uint64_t hits = 0;             // found among the hot rows
+  uint64_t misses = 0;           // fetched when they were asked for
+  uint64_t nan_scores = 0;       // taken as -inf
+  uint64_t speculated = 0;       // rows fetched ahead, on a guess
+  uint64_t speculated_used = 0;  // of them, those that a set then had; each once, among the hits
+
+  // Each 1 where there was nothing to be right or wrong about.
+  double hit_rate() const { return share(resident + hits, misses); }
+  double precision() const {  // of the guesses
+    return share(speculated_used, speculated - std::min(speculated_used, speculated));
+  }
+  double recall() const { return share(speculated_used, misses); }  // of what was not there
+
+  StepCounters& operator+=(const StepCounters& other) {
+    resident += other.resident;
+    hits += other.hits;
+    misses += other.misses;
+    nan_scores += other.nan_scores;
+    speculated += other.speculated;
+    speculated_used += other.speculated_used;
+    return *this;
+  }
+
+ private:
+  static double share(uint64_t part, uint64_t rest) {
+    return part + rest == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(part + rest);
+  }
 };
 
 // TIP: scores every visible token of each decode sequence on the slices and writes the set of the
@@ -113,11 +140,16 @@ struct StepCounters {
 // NaN counts as -inf. Exact: the best by (score, lower position) of the scores that this kernel
 // computes. Sinks and recent are always in the set and count towards the budget. Visible are the
 // last `window` tokens (0 = all), sinks included only there.
+//
+// A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone. With
+// `score_dims` it reads a part of every page.
 struct SelectParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
   TokenBudget budget;
   int window = 0;
+  int score_dims = 0;  // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
+  int ahead = 0;       // 0 = the true set; n = a guess made n layers before
   int32_t set_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
@@ -131,14 +163,16 @@ struct FetchItem {
 
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
 // their address in the row blocks. On the host: a resident, a hot row, or a fetch into a hot slot
-// (least recently stamped first, never one that this step uses; `begin` = 0 stamps the hits of the
-// whole set) or, with no slot left, into the staging buffer.
+// (chosen by `replacement`, never one that this step uses or guessed; `begin` = 0 stamps the hits
+// of the whole set) or, with no slot left, into the staging buffer. A row that was guessed in this
+// step is a hit, but its tile is not ready: the caller waits for the guesses' fetches too.
 struct ResolveParams {
   StepParams step;
   bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
-  int32_t stamp = 0;  // of this step, rising
+  int32_t stamp = 0;  // of this step, rising, at most kMostSteps
+  Replacement replacement = Replacement::kLru;
   int32_t set_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* set_sizes = nullptr;
@@ -150,13 +184,35 @@ struct ResolveParams {
   StepCounters* counters = nullptr;
 };
 
-// The fetches of a wave, rows from host to device. Link traffic.
+// Guesses of what a later attend of this layer will ask for -> hot slots and fetches. Before the
+// layer's append. A guess is skipped where its row is no committed token's, resident or hot
+// already; hot rows that are guessed stay. Slots are chosen as by resolve: none that this step
+// uses. No position ever has two slots. Of more new guesses than there is room for, every so
+// manieth is taken: deterministic, whatever the order in which heads are worked through.
+struct SpeculateParams {
+  StepParams step;
+  int32_t stamp = 0;
+  Replacement replacement = Replacement::kLru;
+  int32_t max_rows = 0;  // per head, what this step guessed before included; >= 0
+  int32_t set_capacity = 0;
+  // [count, kv_heads, set_capacity], anything in any order; null: the remembered rows.
+  const int32_t* sets = nullptr;
+  const int32_t* set_sizes = nullptr;  // [count, kv_heads]
+  FetchItem* fetches = nullptr;        // [count, kv_heads, max_rows]
+  int32_t* fetch_counts = nullptr;     // [count, kv_heads]
+  StepCounters* counters = nullptr;
+};
+
+// The fetches of a wave, rows from host to device: of heads first, first + stride, ... of the
+// count x kv_heads, so that several lanes share the work evenly. Link traffic.
 struct GatherParams {
   CacheLayout layout;
   int count = 0;
   int32_t wave = 0;  // entries per (sequence, kv_head) in `fetches`
   const FetchItem* fetches = nullptr;
   const int32_t* fetch_counts = nullptr;
+  int first = 0;
+  int stride = 1;
 };
 
 // Pages [first_page, ...) of one layer that were copied beside each other:

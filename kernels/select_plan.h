@@ -22,10 +22,11 @@ struct SelectPlan {
 inline SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {
   const CacheLayout& layout = params.step.layout;
   SelectPlan plan;
-  plan.end = sequence.end();
-  plan.first = params.window > 0 ? std::max(0, plan.end - params.window) : 0;
+  plan.end = params.ahead > 0 ? sequence.start : sequence.end();
+  plan.first = params.window > 0 ? std::max(0, sequence.end() - params.window) : 0;
   plan.sinks_end = std::clamp(layout.sinks, plan.first, plan.end);
-  plan.recent_begin = std::max(plan.sinks_end, plan.end - layout.recent);
+  plan.recent_begin = std::clamp(sequence.end() - layout.recent, plan.sinks_end,
+                                 std::max(plan.sinks_end, plan.end));
   plan.budget = params.budget.of(plan.visible(), layout.sinks + layout.recent + 1);
   plan.need = plan.budget - (plan.sinks_end - plan.first) - (plan.end - plan.recent_begin);
   return plan;

@@ -86,6 +86,12 @@ struct SliceFormat {
     const int64_t bytes = code_bytes() + (is_coded(dtype) ? int64_t{padded_dims()} * 2 : 0);
     return (bytes + 63) / 64 * 64;
   }
+  // The part of a page that the first `wanted` dimensions take, rounded up to whole lanes; 0 = all.
+  SliceFormat prefix(int wanted) const {
+    const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
+    const int rounded = (wanted + unit - 1) / unit * unit;
+    return {dtype, wanted == 0 || rounded > dims ? dims : rounded};
+  }
   // The format of the newest, unsealed page: what codes are made from.
   SliceFormat tail() const {
     return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims};

@@ -13,6 +13,7 @@ struct KernelTable {
   void (*restore)(const RestoreParams&, StreamView);
   void (*select)(const SelectParams&, StreamView);
   void (*resolve)(const ResolveParams&, StreamView);
+  void (*speculate)(const SpeculateParams&, StreamView);
   void (*gather)(const GatherParams&, StreamView);
   void (*attend)(const AttendParams&, StreamView);
   void (*prefill)(const PrefillParams&, StreamView);

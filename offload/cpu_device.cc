@@ -47,8 +47,9 @@ void launch_now(const Params& params, StreamView stream) {
 constexpr KernelTable kTable = {
     launch_now<AppendParams, cpu::append>,   launch_now<WriteBackParams, cpu::write_back>,
     launch_now<RestoreParams, cpu::restore>, launch_now<SelectParams, cpu::select>,
-    launch_now<ResolveParams, cpu::resolve>, launch_now<GatherParams, cpu::gather>,
-    launch_now<AttendParams, cpu::attend>,   launch_now<PrefillParams, cpu::prefill>};
+    launch_now<ResolveParams, cpu::resolve>, launch_now<SpeculateParams, cpu::speculate>,
+    launch_now<GatherParams, cpu::gather>,   launch_now<AttendParams, cpu::attend>,
+    launch_now<PrefillParams, cpu::prefill>};
 
 }  // namespace
 

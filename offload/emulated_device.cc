@@ -45,8 +45,9 @@ void enqueue_kernel(const Params& params, StreamView stream) {
 constexpr KernelTable kTable = {
     enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
     enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
-    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<GatherParams, cpu::gather>,
-    enqueue_kernel<AttendParams, cpu::attend>,   enqueue_kernel<PrefillParams, cpu::prefill>};
+    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
+    enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
+    enqueue_kernel<PrefillParams, cpu::prefill>};
 
 void throw_failure(const std::shared_ptr<const std::string>& failure) {
   if (failure != nullptr) throw DeviceError(*failure);

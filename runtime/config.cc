@@ -160,6 +160,7 @@ void Config::validate() const {
   if (placement.hot_rows) {
     require_range("placement.hot_rows", *placement.hot_rows, 0, kMostHotRows);
   }
+  if (prefetch.depth) require_range("prefetch.depth", *prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");
@@ -168,6 +169,16 @@ void Config::validate() const {
 }
 
 void Config::validate_for(const Geometry& geometry) const {
+  try {
+    check_for(geometry);
+  } catch (const ConfigError& error) {
+    const auto place = places.find(error.key());
+    if (place == places.end()) throw;
+    throw UsageError(place->second + error.what());
+  }
+}
+
+void Config::check_for(const Geometry& geometry) const {
   const auto counts = selection.fac_tokens.size();
   require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
           fmt::format("an array of {}", counts),
@@ -176,6 +187,9 @@ void Config::validate_for(const Geometry& geometry) const {
     require(layer < geometry.layers, "selection.dense_layers", fmt::to_string(layer),
             fmt::format("layers of this model, 0 to {}", geometry.layers - 1));
   }
+  require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
+          fmt::to_string(prefetch.depth.value_or(0)),
+          fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

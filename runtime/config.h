@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/replacement.h"
 #include "kernels/slice_format.h"
 #include "offload/open_device.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
+#include "scheduler/prefetch_settings.h"
 
 namespace fasa {
 
@@ -69,10 +72,14 @@ struct Config {
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
     std::optional<DType> row_dtype;  // none: that of the model's files
-    std::optional<int> hot_rows;     // per sequence, layer and KV head; none: 2 x fac_tokens
+    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
+    std::optional<int> hot_rows;
+    Replacement replacement = Replacement::kLru;
   } placement;
 
   struct Prefetch {
+    std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
+    PredictorKind predictor = PredictorKind::kAuto;
     int streams = 2;
   } prefetch;
 
@@ -85,6 +92,9 @@ struct Config {
   struct Trace {
     std::string file;  // empty: none is written
   } trace;
+
+  // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.
+  std::map<std::string, std::string> places;
 
   SliceDType effective_slice_dtype() const;
   int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
@@ -99,8 +109,12 @@ struct Config {
   // What can be checked without a model. Throws ConfigError naming the key, the value and what is
   // allowed.
   void validate() const;
-  // What can be checked once the model is known: layers, FCs.
+  // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
+  // nobody knows the place.
   void validate_for(const Geometry& geometry) const;
+
+ private:
+  void check_for(const Geometry& geometry) const;
 };
 
 }  // namespace fasa

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <utility>
 
 #include "runtime/base/log.h"
 #include "runtime/input_file.h"
@@ -234,6 +235,7 @@ Config build(const std::vector<Given>& all, const Config& defaults) {
   } catch (const ConfigError& error) {
     throw UsageError(places[error.key()] + error.what());
   }
+  config.places = std::move(places);
   return config;
 }
 

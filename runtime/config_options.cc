@@ -27,6 +27,14 @@ constexpr std::array<Named<SlicePreset>, 3> kSlices{{{"default", SlicePreset::kD
 constexpr std::array<Named<RowPlacement>, 2> kPlacements{
     {{"host", RowPlacement::kHost}, {"device", RowPlacement::kDevice}}};
 
+constexpr std::array<Named<Replacement>, 3> kReplacements{
+    {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
+constexpr std::array<Named<PredictorKind>, 4> kPredictors{
+    {{"auto", PredictorKind::kAuto},
+     {"none", PredictorKind::kNone},
+     {"previous-step", PredictorKind::kPreviousStep},
+     {"next-query", PredictorKind::kNextQuery}}};
+
 template <typename E, size_t N>
 bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
   if (!value.is_string()) return false;
@@ -51,6 +59,8 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json or_auto(const std::optional<int>& value) { return value ? Json(*value) : Json("auto"); }
+
 Json get_counts(const Config& config) {
   Json array = Json::array();
   for (const TokenCount& count : config.selection.fac_tokens) {
@@ -62,7 +72,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 24> kOptions{{
+const std::array<ConfigOption, 27> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -271,13 +281,45 @@ const std::array<ConfigOption, 24> kOptions{{
     {.table = "placement",
      .key = "hot_rows",
      .flag = "",
-     .type = "N",
-     .allowed = "0 to 16777216",
-     .help = "Fetched rows that stay on the device, per sequence, layer and KV head. Results do "
+     .type = "N|auto",
+     .allowed = "auto, or 0 to 16777216",
+     .help = "Fetched rows that stay on the device, per sequence, layer and KV head; auto = "
+             "2 x fac_tokens, or as many as fit where the device's memory is short. Results do "
              "not depend on it.",
-     .default_text = "2 x fac_tokens",
-     .set = [](Config& c, const Json& v) { return take_int(v, c.placement.hot_rows); },
-     .get = [](const Config& c) { return or_null(c.placement.hot_rows); }},
+     .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
+     .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
+    {.table = "placement",
+     .key = "replacement",
+     .flag = "",
+     .type = "POLICY",
+     .allowed = "lru, clock, score",
+     .help = "Which hot rows give way: lru = least recently used; clock = second chance; score = "
+             "longest unused for how often they were selected. Results do not depend on it.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kReplacements, c.placement.replacement); },
+     .get = [](const Config& c) { return name_of(c.placement.replacement, kReplacements); }},
+    {.table = "prefetch",
+     .key = "depth",
+     .flag = "",
+     .type = "N|auto",
+     .allowed = "auto, or 0 to the number of layers",
+     .help = "How many layers ahead rows are fetched on a guess; 0 = never, auto = from measured "
+             "compute and transfer times. Results do not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
+     .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
+    {.table = "prefetch",
+     .key = "predictor",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "auto, none, previous-step, next-query",
+     .help = "Who guesses: next-query = what the estimated query of the later layer selects; "
+             "previous-step = what the layer's hot rows held and lost; auto = next-query where "
+             "queries can be estimated, else previous-step.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kPredictors, c.prefetch.predictor); },
+     .get = [](const Config& c) { return name_of(c.prefetch.predictor, kPredictors); }},
     {.table = "prefetch",
      .key = "streams",
      .flag = "",

@@ -46,6 +46,14 @@ bool take_int(const Json& value, std::optional<int>& out) {
   return true;
 }
 
+bool take_auto_int(const Json& value, std::optional<int>& out) {
+  if (value.is_string() && value.get<std::string>() == "auto") {
+    out.reset();
+    return true;
+  }
+  return take_int(value, out);
+}
+
 bool take_bytes(const Json& value, std::optional<uint64_t>& out) {
   if (value.is_number_integer() && value.get<int64_t>() > 0) {
     out = static_cast<uint64_t>(value.get<int64_t>());

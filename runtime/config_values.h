@@ -16,6 +16,8 @@ namespace fasa {
 bool take_string(const nlohmann::json& value, std::string& out);
 bool take_int(const nlohmann::json& value, int& out);
 bool take_int(const nlohmann::json& value, std::optional<int>& out);
+// An integer from 0, or "auto": none.
+bool take_auto_int(const nlohmann::json& value, std::optional<int>& out);
 // Bytes, or a string as "6GiB"; above 0.
 bool take_bytes(const nlohmann::json& value, std::optional<uint64_t>& out);
 // A string that `parse` (parse_rate, parse_seconds) takes.

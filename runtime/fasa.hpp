@@ -26,6 +26,9 @@
 
 namespace fasa {
 
+class Predictor;    // scheduler/predictor.h
+class QuerySource;  // scheduler/query_source.h
+
 struct StepSequence {
   SequenceId sequence;
   int tokens = 1;  // new tokens; 1 for kDecode
@@ -44,12 +47,24 @@ struct KvMemory {
   }
 };
 
-// Since the last reset_metrics().
+// Bytes of rows that went over the link, by what moved them.
+struct FetchBytes {
+  uint64_t miss = 0;         // fetched when asked for
+  uint64_t speculation = 0;  // fetched ahead
+  uint64_t write_back = 0;   // new rows to the host
+};
+
+// Since the last reset_metrics(), over all KV heads and sequences.
 struct FetchMetrics {
   uint64_t decode_steps = 0;
-  StepCounters rows;           // over all layers, KV heads and sequences
-  uint64_t fetched_bytes = 0;  // of rows, misses only
-  double hit_rate() const;     // (resident + hits) / all; 1 where nothing was asked for
+  StepCounters rows;                 // over all layers
+  std::vector<StepCounters> layers;  // of each
+  FetchBytes bytes;
+  std::vector<FetchBytes> layer_bytes;
+  uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
+  double hit_rate() const { return rows.hit_rate(); }
+  double speculation_precision() const { return rows.precision(); }
+  double speculation_recall() const { return rows.recall(); }
 };
 
 class Runtime {
@@ -80,8 +95,16 @@ class Runtime {
   void free(SequenceId sequence);
   int64_t length(SequenceId sequence) const;  // committed tokens
 
+  // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
+  // Outside of a step, and before reserve(), which counts what guesses need.
+  void set_query_source(QuerySource* source);
+  // A predictor of the caller's own in place of the configured one; null: the configured one again.
+  // Its guesses may be anything: they change times, never results. As above.
+  void set_predictor(Predictor* predictor);
+
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
-  // a step already open, a decode of more than one token) or BudgetError; nothing changes then.
+  // a step already open, a decode of more than one token, next-query without a query source) or
+  // BudgetError; nothing changes then.
   void begin_step(std::span<const StepSequence> sequences);
   // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only.
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);

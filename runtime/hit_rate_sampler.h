@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "kernels/params.h"
 #include "offload/device.h"
@@ -18,13 +19,14 @@ class HitRateSampler {
         stream_(device.create_stream(StreamPriority::kNormal, "hit rate")),
         sampled_(device.create_event()) {}
 
-  // Of the step that `done` stands for. The next one must not count before `sampled`.
-  void sample(EventView done, StepCounters* counters) {
+  // Of the step that `done` stands for; a counter a layer. The next one must not count before
+  // `sampled`.
+  void sample(EventView done, std::span<const StepCounters> counters) {
     device_.set_tag(tag_of(-1, Cause::kControl));
     device_.wait(stream_.view(), done);
     device_.launch(stream_.view(), kHitRateCounter,
                    [counters, last = last_, timeline = device_.timeline()] {
-                     tell(*timeline, *counters, *last);
+                     tell(*timeline, counters, *last);
                      return KernelWork{};
                    });
     device_.record(sampled_.view(), stream_.view());
@@ -38,8 +40,12 @@ class HitRateSampler {
   };
 
   // Counters that went down were reset since.
-  static void tell(Timeline& timeline, const StepCounters& counters, Totals& last) {
-    const Totals now{counters.resident + counters.hits, counters.misses};
+  static void tell(Timeline& timeline, std::span<const StepCounters> counters, Totals& last) {
+    Totals now;
+    for (const StepCounters& layer : counters) {
+      now.found += layer.resident + layer.hits;
+      now.missed += layer.misses;
+    }
     const Totals before = now.found < last.found || now.missed < last.missed ? Totals{} : last;
     last = now;
     const auto found = static_cast<double>(now.found - before.found);

@@ -12,14 +12,16 @@
 namespace fasa {
 
 // Scratch that a decode step of `count` sequences needs, the longest `context` tokens long.
-DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count);
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+                         GuessScratch guesses = {});
 // ... and a prefill of `tokens` new tokens behind `start` others.
 PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens);
 // Both for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
-                                                     int step_tokens);
+                                                     int step_tokens, GuessScratch guesses = {});
 
 // What reserve() of an empty sequence takes.
-KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens);
+KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                        GuessScratch guesses = {});
 
 }  // namespace fasa

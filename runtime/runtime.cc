@@ -7,24 +7,23 @@
 
 namespace fasa {
 
-double FetchMetrics::hit_rate() const {
-  const uint64_t found = rows.resident + rows.hits;
-  const uint64_t all = found + rows.misses;
-  return all == 0 ? 1.0 : static_cast<double>(found) / static_cast<double>(all);
-}
-
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
                     const std::vector<int16_t>& slice_dims, int64_t max_context)
     : device_(device),
       geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, device.kind(), max_context)),
+      hot_rows_wanted_(config.placement.hot_rows || settings_.rows_on_device
+                           ? std::optional<int>()
+                           : settings_.layout.hot_rows),
       pools_{BlockPool(device, settings_.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
                        static_cast<size_t>(settings_.layout.row_block_bytes()), "rows"),
              BlockPool(device, MemorySpace::kDevice,
                        static_cast<size_t>(settings_.layout.slice_block_bytes()), "slices")},
       scratch_(device, settings_),
+      prefetch_(device.kernels(), settings_),
       tables_ready_(device.create_event()),
-      slots_{StepSlot(device), StepSlot(device)} {
+      slots_{StepSlot(device), StepSlot(device)},
+      probes_{StepProbe(device), StepProbe(device)} {
   const CacheLayout& layout = settings_.layout;
   const auto expected = static_cast<size_t>(layout.heads() * layout.slice.dims);
   if (layout.slice.dims > 0) {
@@ -42,7 +41,8 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
   start_streams();
   const size_t bytes = expected * sizeof(int16_t);
   slice_dims_ = device.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
-  counters_ = device.allocate(MemorySpace::kDevice, sizeof(StepCounters), "counters");
+  counters_ = device.allocate(
+      MemorySpace::kDevice, static_cast<size_t>(layout.layers) * sizeof(StepCounters), "counters");
   device.copy(slice_dims_.data(), slice_dims.data(), bytes, CopyKind::kHostToDevice,
               control_.view());
   device.synchronize(control_.view());
@@ -143,21 +143,47 @@ void Runtime::Impl::free(SequenceId id) {
 FetchMetrics Runtime::Impl::metrics() {
   drain();
   FetchMetrics metrics;
+  metrics.layers.resize(static_cast<size_t>(geometry_.layers));
   device_.set_tag(tag_of(-1, Cause::kControl));
-  device_.copy(&metrics.rows, counters_.data(), sizeof(StepCounters), CopyKind::kDeviceToHost,
+  device_.copy(metrics.layers.data(), counters_.data(), counters_.bytes(), CopyKind::kDeviceToHost,
                control_.view());
   device_.synchronize(control_.view());
   metrics.decode_steps = decode_steps_;
-  metrics.fetched_bytes = metrics.rows.misses * static_cast<uint64_t>(settings_.layout.row.bytes());
+  const auto row_bytes = static_cast<uint64_t>(settings_.layout.row.bytes());
+  const auto token_bytes = row_bytes * static_cast<uint64_t>(settings_.layout.kv_heads);
+  for (size_t layer = 0; layer < metrics.layers.size(); ++layer) {
+    const StepCounters& rows = metrics.layers[layer];
+    metrics.rows += rows;
+    metrics.layer_bytes.push_back({.miss = rows.misses * row_bytes,
+                                   .speculation = rows.speculated * row_bytes,
+                                   .write_back = written_back_[layer] * token_bytes});
+    metrics.bytes.miss += metrics.layer_bytes.back().miss;
+    metrics.bytes.speculation += metrics.layer_bytes.back().speculation;
+    metrics.bytes.write_back += metrics.layer_bytes.back().write_back;
+  }
+  metrics.fetched_bytes = metrics.bytes.miss;
   return metrics;
 }
 
 void Runtime::Impl::reset_metrics() {
   drain();
   device_.set_tag(tag_of(-1, Cause::kControl));
-  device_.fill(counters_.data(), 0, sizeof(StepCounters), control_.view());
+  device_.fill(counters_.data(), 0, counters_.bytes(), control_.view());
   device_.synchronize(control_.view());
   decode_steps_ = 0;
+  written_back_.assign(static_cast<size_t>(geometry_.layers), 0);
+}
+
+void Runtime::Impl::set_query_source(QuerySource* source) {
+  require_no_step("set_query_source");
+  drain();
+  prefetch_.set_query_source(source);
+}
+
+void Runtime::Impl::set_predictor(Predictor* predictor) {
+  require_no_step("set_predictor");
+  drain();
+  prefetch_.set_predictor(predictor);
 }
 
 Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
@@ -178,6 +204,8 @@ SequenceId Runtime::fork(SequenceId sequence, int64_t tokens) {
 void Runtime::truncate(SequenceId sequence, int64_t tokens) { impl_->truncate(sequence, tokens); }
 void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
 int64_t Runtime::length(SequenceId sequence) const { return impl_->length(sequence); }
+void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
+void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   impl_->append(layer, k, v, stream);

@@ -11,8 +11,10 @@
 
 #include "runtime/fasa.hpp"
 #include "runtime/hit_rate_sampler.h"
+#include "runtime/memory_prediction.h"
 #include "runtime/settings.h"
 #include "scheduler/kv_sequence.h"
+#include "scheduler/prefetch_control.h"
 #include "scheduler/step_pipeline.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_slot.h"
@@ -34,6 +36,8 @@ class Runtime::Impl {
   void free(SequenceId id);
   int64_t length(SequenceId id) const { return find(id).length(); }
 
+  void set_query_source(QuerySource* source);
+  void set_predictor(Predictor* predictor);
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
@@ -49,6 +53,7 @@ class Runtime::Impl {
     std::vector<StepSequence> sequences;
     StepTables tables;
     StepSlot* slot = nullptr;
+    size_t slot_index = 0;
     int64_t tokens = 0;
     int appended = 0;  // layers
     int attended = 0;
@@ -68,21 +73,33 @@ class Runtime::Impl {
   void drain();
   void start_streams();
   void require_room(int64_t tokens, int step_tokens) const;
+  // hot_rows = auto: as many as `count` sequences of `tokens` tokens leave room for, while no
+  // sequence has any.
+  void fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow);
+  uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
+  void set_hot_rows(int hot_rows);
   void prepare_memory(std::span<const StepSequence> sequences);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
+  void restart_stamps();
+  void plan_prefetch(const OpenStep& step);
+  void read_probe(size_t slot);
   void describe(OpenStep& step);
   void enqueue_tables(OpenStep& step);
   void sample_hit_rate(EventView step_done);
 
   Device& device_;
   const Geometry geometry_;
-  const StepSettings settings_;
+  StepSettings settings_;                     // but for the hot rows as the constructor made them
+  const std::optional<int> hot_rows_wanted_;  // none: not ours to choose
   KvPools pools_;
   StepScratch scratch_;
+  PrefetchControl prefetch_;
   Stream control_;  // uploads and repairs before a step
   Event tables_ready_;
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<StepSlot, 2> slots_;
+  std::array<StepProbe, 2> probes_;  // of the slots' steps
+  std::array<int, 2> probed_depths_{};
   Buffer slice_dims_;
   Buffer counters_;
   std::optional<HitRateSampler> sampler_;  // once a step was recorded
@@ -90,6 +107,7 @@ class Runtime::Impl {
   uint64_t next_id_ = 1;
   int32_t stamp_ = 0;
   uint64_t decode_steps_ = 0;
+  std::vector<uint64_t> written_back_;  // tokens, per layer
   std::optional<OpenStep> step_;
 };
 

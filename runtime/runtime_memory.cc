@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/memory_prediction.h"
@@ -9,7 +10,7 @@
 
 namespace fasa {
 KvMemory Runtime::Impl::predict(int64_t tokens, int step_tokens) const {
-  return predict_memory(settings_, tokens, step_tokens);
+  return predict_memory(settings_, tokens, step_tokens, prefetch_.scratch());
 }
 
 void Runtime::Impl::require_room(int64_t tokens, int step_tokens) const {
@@ -34,14 +35,66 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                     "more a step",
                     tokens, step_tokens, INT32_MAX));
   }
+  fit_hot_rows(tokens, step_tokens, 1, false);
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (sequences_.size() == 1 && sequence.reserved().row_pages == 0 && scratch_.bytes() == 0) {
     require_room(tokens, step_tokens);
   }
-  const auto [decode, prefill] = reserved_shapes(settings_, tokens, step_tokens);
+  const auto [decode, prefill] =
+      reserved_shapes(settings_, tokens, step_tokens, prefetch_.scratch());
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
   sequence.reserve(tokens);
+}
+
+uint64_t Runtime::Impl::needed_with(int hot_rows, int64_t tokens, int step_tokens) {
+  const int before = std::exchange(settings_.layout.hot_rows, hot_rows);
+  const uint64_t bytes = predict(tokens, step_tokens).device_total();
+  settings_.layout.hot_rows = before;
+  return bytes;
+}
+
+void Runtime::Impl::set_hot_rows(int hot_rows) {
+  if (hot_rows == settings_.layout.hot_rows) return;
+  drain();
+  scratch_.drop_decode();  // was made for as many hot rows as there were
+  settings_.layout.hot_rows = hot_rows;
+  prefetch_.refresh();
+}
+
+// Where the length is not known (`may_grow`), the hot rows take no more than half of what is free.
+void Runtime::Impl::fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow) {
+  constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
+  if (!hot_rows_wanted_) return;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->hot_bytes() > 0) return;
+  }
+  const MemoryUse use = device_.memory(MemorySpace::kDevice);
+  const uint64_t used = use.used_bytes - std::min(use.used_bytes, scratch_.bytes());
+  const uint64_t room =
+      (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) / static_cast<uint64_t>(count);
+  const auto fits = [&](int hot_rows) {
+    const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
+    const uint64_t spare = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
+    return need <= room && spare <= room - need;
+  };
+  // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
+  // which fewer rows need less. A range that does not begin with a fit has none.
+  const int set = std::min(*hot_rows_wanted_, decode_shape(settings_, tokens, 1).set_capacity);
+  const auto largest = [&](int low, int high) {
+    while (low < high) {
+      const int middle = low + (high - low + 1) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  };
+  int best = *hot_rows_wanted_;
+  if (!fits(best)) best = fits(set) ? largest(set, best) : largest(0, std::max(set - 1, 0));
+  set_hot_rows(best);
 }
 
 void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
@@ -53,6 +106,13 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
 }
 
 void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
+  int64_t tokens = 0;
+  int new_tokens = 1;
+  for (const StepSequence& part : sequences) {
+    tokens = std::max(tokens, find(part.sequence).length() + part.tokens);
+    new_tokens = std::max(new_tokens, part.tokens);
+  }
+  fit_hot_rows(tokens, new_tokens, static_cast<int>(sequences.size()), true);
   int decodes = 0;
   DecodeShape decode;
   PrefillShape prefill;
@@ -60,7 +120,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
     const int64_t length = find(part.sequence).length();
     if (part.mode == StepMode::kDecode) {
       ++decodes;
-      decode = decode.joined(decode_shape(settings_, length + 1, 0));
+      decode = decode.joined(decode_shape(settings_, length + 1, 0, prefetch_.scratch()));
     } else {
       const PrefillShape one = prefill_shape(settings_, length, part.tokens);
       prefill.pages += one.pages;

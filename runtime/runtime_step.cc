@@ -11,6 +11,9 @@
 namespace fasa {
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
   require_no_step("begin_step");
+  const bool decodes = std::any_of(sequences.begin(), sequences.end(),
+                                   [](const auto& part) { return part.mode == StepMode::kDecode; });
+  if (decodes) prefetch_.require_query_source();
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
   std::unordered_set<uint64_t> seen;
   for (const StepSequence& part : sequences) {
@@ -91,18 +94,58 @@ void Runtime::Impl::enqueue_tables(OpenStep& step) {
   device_.record(tables_ready_.view(), control);
 }
 
+// Steps that guess and steps that were measured take turns with the host by themselves: what a slot
+// measured is read when its next step begins, which has to wait for that step anyway.
+void Runtime::Impl::read_probe(size_t slot) {
+  StepProbe& probe = probes_[slot];
+  if (probe.layer() < 0) return;
+  prefetch_.measured(probed_depths_[slot], probe.read(geometry_.layers), device_.transfers());
+  probe.stop();
+}
+
+void Runtime::Impl::plan_prefetch(const OpenStep& step) {
+  const auto all_decode =
+      std::all_of(step.sequences.begin(), step.sequences.end(),
+                  [](const StepSequence& part) { return part.mode == StepMode::kDecode; });
+  PrefetchPlan plan;
+  if (all_decode) {
+    const bool remembered =
+        std::any_of(step.sequences.begin(), step.sequences.end(),
+                    [this](const StepSequence& part) { return find(part.sequence).remembers(); });
+    plan = prefetch_.plan(static_cast<int>(step.sequences.size()), remembered);
+    if (prefetch_.measures(step.tables.stamp)) {
+      probes_[step.slot_index].start(prefetch_.measured_layer());
+      probed_depths_[step.slot_index] = plan.depth;
+    }
+  }
+  pipeline_->begin(plan, prefetch_.predictor());
+}
+
+// Stamps have run out of bits: hot rows start empty again.
+void Runtime::Impl::restart_stamps() {
+  drain();
+  for (const auto& [id, sequence] : sequences_) sequence->forget_hot_rows();
+  stamp_ = 0;
+}
+
 void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
+  if (stamp_ >= kMostSteps) restart_stamps();
   prepare_memory(sequences);
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
-  step.slot = &slots_[static_cast<size_t>(stamp_) % slots_.size()];
+  step.slot_index = static_cast<size_t>(stamp_) % slots_.size();
+  step.slot = &slots_[step.slot_index];
   step.slot->wait_until_free();
+  read_probe(step.slot_index);
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.counters = counters_.as<StepCounters>();
   step.tables.stamp = ++stamp_;
   step.tables.tables_ready = tables_ready_.view();
+  plan_prefetch(step);
+  StepProbe& probe = probes_[step.slot_index];
+  step.tables.probe = probe.layer() >= 0 ? &probe : nullptr;
   step_ = std::move(step);
 }
 
@@ -131,6 +174,9 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   step_->compute = stream;
   if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
+  if (!settings_.rows_on_device) {
+    written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(step_->tokens);
+  }
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);
 }
 
@@ -149,7 +195,8 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
   if (device_.timeline() == nullptr) return;
   if (!sampler_) sampler_.emplace(device_);
-  sampler_->sample(step_done, counters_.as<StepCounters>());
+  sampler_->sample(step_done,
+                   {counters_.as<StepCounters>(), static_cast<size_t>(geometry_.layers)});
 }
 
 void Runtime::Impl::end_step() {
@@ -161,9 +208,14 @@ void Runtime::Impl::end_step() {
                     "through all of them or call abort_step",
                     step_->appended, step_->attended, layers));
   }
+  if (step_->tables.probe != nullptr) step_->tables.probe->mark(StepProbe::kEnd, step_->compute);
   step_->slot->mark_done(step_->compute);
   pipeline_->record_written_back(step_->slot->written_back());
-  for (const StepSequence& part : step_->sequences) find(part.sequence).commit(part.tokens);
+  for (const StepSequence& part : step_->sequences) {
+    KvSequence& sequence = find(part.sequence);
+    sequence.commit(part.tokens);
+    if (part.mode == StepMode::kDecode) sequence.recalled();
+  }
   if (step_->decodes) {
     ++decode_steps_;
     sample_hit_rate(step_->slot->done());

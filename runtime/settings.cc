@@ -40,6 +40,8 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   settings.rows_on_device =
       device == DeviceKind::kCpu || config.placement.rows == RowPlacement::kDevice;
   settings.copy_streams = config.prefetch.streams;
+  settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
+  settings.replacement = config.placement.replacement;
 
   CacheLayout& layout = settings.layout;
   layout.layers = geometry.layers;

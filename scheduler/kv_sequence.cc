@@ -26,6 +26,13 @@ void KvSequence::truncate(int64_t tokens) {
 void KvSequence::distrust() {
   stale_ = length_ > 0;
   hot_rows_cold_ = true;
+  remembers_ = stale_ && hot_table_made_;
+}
+
+void KvSequence::forget_hot_rows() {
+  hot_rows_cold_ = true;
+  hot_table_made_ = false;
+  remembers_ = false;
 }
 
 void KvSequence::reserve(int64_t tokens) {
@@ -72,7 +79,12 @@ void KvSequence::upload_tables(StreamView control) {
 
 void KvSequence::empty_hot_rows(StreamView control) {
   if (!hot_rows_cold_) return;
-  if (hot_table_) device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+  // Of a stale sequence with a table, restore sees to it.
+  const bool restored_later = stale_ && hot_table_made_;
+  if (hot_table_ && !restored_later) {
+    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+    hot_table_made_ = true;
+  }
   hot_rows_cold_ = false;
 }
 

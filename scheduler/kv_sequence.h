@@ -33,6 +33,11 @@ class KvSequence {
   void commit(int64_t tokens) { length_ += tokens; }
   // What a step wrote beyond the committed length is not to be trusted.
   void distrust();
+  // Stamps begin anew: what the table of hot rows says no longer counts.
+  void forget_hot_rows();
+  // The table of hot rows remembers rows that it lost, until the next step that decodes.
+  bool remembers() const { return remembers_; }
+  void recalled() { remembers_ = false; }
 
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
@@ -77,6 +82,8 @@ class KvSequence {
   int64_t length_ = 0;
   bool stale_ = false;
   bool hot_rows_cold_ = true;
+  bool hot_table_made_ = false;
+  bool remembers_ = false;
 };
 
 }  // namespace fasa

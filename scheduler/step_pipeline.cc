@@ -30,13 +30,8 @@ StepParams only(StepParams params, size_t sequence) {
 
 }  // namespace
 
-bool StepTables::any(StepMode mode) const {
-  return std::any_of(on_host.begin(), on_host.end(),
-                     [mode](const SequenceDesc& s) { return s.mode == mode; });
-}
-
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings), kernels_(device.kernels()) {
+    : device_(device), settings_(settings), kernels_(device.kernels()), ahead_(device, settings) {
   if (settings.rows_on_device) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
     lanes_.push_back(device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
@@ -59,16 +54,8 @@ void StepPipeline::record_written_back(EventView event) {
 
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
+  ahead_.synchronize();
   if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
-}
-
-StepParams StepPipeline::step_params(const StepTables& step, int layer) const {
-  const CacheLayout& layout = settings_.layout;
-  return {.layout = layout,
-          .sequences = step.on_device[layer % 2],
-          .count = static_cast<int>(step.on_host.size()),
-          .layer = layer,
-          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims};
 }
 
 StreamView StepPipeline::lane(int layer, int index) const {
@@ -79,7 +66,10 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Call call{step, scratch, layer, compute};
   device_.set_tag(tag_of(layer, step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute));
-  if (layer == 0) device_.wait(compute, step.tables_ready);
+  if (layer == 0) {
+    device_.wait(compute, step.tables_ready);
+    if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
+  }
   const bool on_host = !settings_.rows_on_device;
   if (on_host) {
     // The residents' slots and the stage are written again: their last rows must be on the host.
@@ -89,8 +79,10 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
     for (const Stream& copy : lanes_) device_.wait(copy.view(), written);
     if (step.any(StepMode::kPrefill)) fill_stage(call);
   }
-  AppendParams params{
-      .step = step_params(step, layer), .k = k, .v = v, .rows_on_device = settings_.rows_on_device};
+  AppendParams params{.step = layer_params(settings_, step, layer),
+                      .k = k,
+                      .v = v,
+                      .rows_on_device = settings_.rows_on_device};
   kernels_.append(params, compute);
   if (!on_host) return;
   device_.record(appended_.view(), compute);
@@ -129,6 +121,7 @@ void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, in
   device_.set_tag(tag_of(layer, Cause::kCompute));
   if (step.any(StepMode::kDecode)) {
     if (attends_to_all(call)) {
+      ahead_.look_ahead(step, scratch, layer, written_, compute);
       decode_all(call, q, out, lse);
     } else {
       decode_selected(call, q, out, lse);
@@ -156,7 +149,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   const LayerSettings& layer = call.settings(settings_);
   const DecodeScratch& scratch = call.scratch.decode();
   const int32_t capacity = scratch.set_capacity;
-  const StepParams step = step_params(call.step, call.layer);
+  const StepParams step = layer_params(settings_, call.step, call.layer);
   kernels_.select({.step = step,
                    .q = q,
                    .budget = layer.budget,
@@ -164,8 +157,9 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                    .set_capacity = capacity,
                    .sets = scratch.sets,
                    .set_sizes = scratch.set_sizes,
-                   .counters = call.step.counters},
+                   .counters = call.step.counters + call.layer},
                   call.compute);
+  ahead_.wait_for_claims(call.layer, call.compute);
   for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
     const int32_t end = begin + scratch.wave;
     kernels_.resolve({.step = step,
@@ -173,6 +167,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                       .begin = begin,
                       .end = end,
                       .stamp = call.step.stamp,
+                      .replacement = settings_.replacement,
                       .set_capacity = capacity,
                       .sets = scratch.sets,
                       .set_sizes = scratch.set_sizes,
@@ -181,7 +176,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                       .tile_ready = scratch.tile_ready,
                       .fetches = scratch.fetches,
                       .fetch_counts = scratch.fetch_counts,
-                      .counters = call.step.counters},
+                      .counters = call.step.counters + call.layer},
                      call.compute);
     AttendParams params{.step = step,
                         .q = q,
@@ -204,35 +199,48 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
       fetch_wave(call, scratch.wave);
       params.phase = AttendPhase::kReadyTiles;
       kernels_.attend(params, call.compute);
-      for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view());
+      wait_for_rows(call, begin == 0);
       params.phase = AttendPhase::kRemainingTiles;
     }
     kernels_.attend(params, call.compute);
   }
 }
 
-// The sequences of the step are dealt out over the lanes.
+// The heads of all sequences are dealt out over the lanes in turn: every lane has a part of each
+// sequence, so that one with many misses keeps no lane for itself.
 void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   const DecodeScratch& scratch = call.scratch.decode();
-  const int count = static_cast<int>(call.step.on_host.size());
-  const int groups = std::min(count, static_cast<int>(lanes_.size()));
+  const int count = call.step.count();
+  const int lanes = std::min(count * settings_.layout.kv_heads, static_cast<int>(lanes_.size()));
   device_.record(resolved_.view(), call.compute);
   device_.set_tag(tag_of(call.layer, Cause::kMiss));
-  for (int group = 0; group < groups; ++group) {
-    const int first = count * group / groups;
-    const int last = count * (group + 1) / groups;
-    const int64_t head = int64_t{first} * settings_.layout.kv_heads;
-    const StreamView copy = lane(call.layer, group);
+  for (int i = 0; i < lanes; ++i) {
+    const StreamView copy = lane(call.layer, i);
     device_.wait(copy, resolved_.view());
+    if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
     kernels_.gather({.layout = settings_.layout,
-                     .count = last - first,
+                     .count = count,
                      .wave = wave,
-                     .fetches = scratch.fetches + head * wave,
-                     .fetch_counts = scratch.fetch_counts + head},
+                     .fetches = scratch.fetches,
+                     .fetch_counts = scratch.fetch_counts,
+                     .first = i,
+                     .stride = lanes},
                     copy);
-    device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
+    if (i == 0) call.step.mark(StepProbe::kFetchEnd, call.layer, copy);
+    device_.record(fetched_[static_cast<size_t>(i)].view(), copy);
   }
   device_.set_tag(tag_of(call.layer, Cause::kCompute));
+}
+
+// While misses fly, later layers are looked ahead at: by then nothing else is left to compute.
+void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
+  if (first_wave) {
+    ahead_.look_ahead(call.step, call.scratch, call.layer, written_, call.compute);
+  }
+  call.step.mark(StepProbe::kBubble, call.layer, call.compute);
+  for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view());
+  ahead_.wait_for_rows(call.layer, call.compute);
+  call.step.mark(StepProbe::kArrived, call.layer, call.compute);
 }
 
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
@@ -253,7 +261,7 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
 void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings(settings_);
   const DecodeScratch& scratch = call.scratch.decode();
-  AttendParams params{.step = step_params(call.step, call.layer),
+  AttendParams params{.step = layer_params(settings_, call.step, call.layer),
                       .q = q,
                       .scale = settings_.scale,
                       .window = layer.window,
@@ -318,7 +326,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
   const LayerSettings& layer = call.settings(settings_);
   const PrefillScratch& scratch = call.scratch.prefill();
   device_.set_tag(tag_of(call.layer, Cause::kPrefill));
-  PrefillParams params{.step = step_params(call.step, call.layer),
+  PrefillParams params{.step = layer_params(settings_, call.step, call.layer),
                        .q = q,
                        .scale = settings_.scale,
                        .window = layer.window,

@@ -3,39 +3,28 @@
 //
 //   compute   append -> select -> resolve -> FAC of ready tiles -----> FAC of the others, fold
 //   copy                              \-> gather of the misses --/
+//   ahead     see prefetcher.h
 //   write-back     \-> new rows to the host
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/tensor_view.h"
+#include "scheduler/prefetcher.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
+#include "scheduler/step_tables.h"
 
 namespace fasa {
-
-// A begun step, as the pipeline needs it. Everything outlives the step.
-struct StepTables {
-  // By layer parity: they differ in the stage, of which there are two.
-  const SequenceDesc* on_device[2] = {};
-  std::span<const SequenceDesc> on_host;  // as for the even layers, for the host to read
-  // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
-  std::vector<std::span<std::byte* const>> row_blocks;
-  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
-  StepCounters* counters = nullptr;     // device
-  int32_t stamp = 0;                    // rising from step to step
-  EventView tables_ready;               // the tables are on the device
-
-  bool any(StepMode mode) const;
-};
 
 class StepPipeline {
  public:
   StepPipeline(Device& device, const StepSettings& settings);
 
+  // Before the first layer of a step.
+  void begin(const PrefetchPlan& plan, Predictor& predictor) { ahead_.begin(plan, predictor); }
   void append(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView k,
               ConstTensorView v, StreamView compute);
   void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
@@ -48,10 +37,10 @@ class StepPipeline {
 
  private:
   struct Call;  // what append and attend pass on
-  StepParams step_params(const StepTables& step, int layer) const;
   void fill_stage(const Call& call);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_wave(const Call& call, int32_t wave);
+  void wait_for_rows(const Call& call, bool first_wave);
   void decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
@@ -71,8 +60,9 @@ class StepPipeline {
   Event staged_;
   std::vector<Event> fetched_;  // per lane
   std::vector<Event> written_;  // per layer: its rows are on the host
-  Event stage_free_[2];         // by layer parity: the stage is written back
-  Event pages_free_[2];         // by half: compute has read the pages
+  Prefetcher ahead_;
+  Event stage_free_[2];  // by layer parity: the stage is written back
+  Event pages_free_[2];  // by half: compute has read the pages
 };
 
 }  // namespace fasa

@@ -20,6 +20,23 @@ bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.set_capacity;
 }
 
+void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+                   DecodeScratch* scratch) {
+  scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
+  scratch->guess_rows = shape.guess_rows;
+  scratch->guess_capacity = shape.guess_capacity;
+  scratch->guess_buffers = shape.guess_buffers;
+  if (shape.guess_rows == 0) return;
+  const int64_t sets = shape.guess_buffers * scratch->heads;
+  const int64_t lanes = settings.guess_lanes() * scratch->heads;
+  if (sets > 0) {
+    scratch->guess_sets = carver.take<int32_t>(sets * shape.guess_capacity);
+    scratch->guess_sizes = carver.take<int32_t>(sets);
+  }
+  scratch->guess_fetches = carver.take<FetchItem>(lanes * shape.guess_rows);
+  scratch->guess_counts = carver.take<int32_t>(lanes);
+}
+
 DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * layout.kv_heads;
@@ -53,6 +70,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
           carver.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
     }
   }
+  carve_guesses(settings, shape, carver, &scratch);
   return scratch;
 }
 
@@ -78,12 +96,17 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && set_capacity >= other.set_capacity &&
-         dense_tokens >= other.dense_tokens;
+         dense_tokens >= other.dense_tokens && guess_rows >= other.guess_rows &&
+         guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
 }
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
-  return {std::max(count, other.count), std::max(set_capacity, other.set_capacity),
-          std::max(dense_tokens, other.dense_tokens)};
+  return {std::max(count, other.count),
+          std::max(set_capacity, other.set_capacity),
+          std::max(dense_tokens, other.dense_tokens),
+          std::max(guess_rows, other.guess_rows),
+          std::max(guess_capacity, other.guess_capacity),
+          std::max(guess_buffers, other.guess_buffers)};
 }
 
 bool PrefillShape::covers(const PrefillShape& other) const {

@@ -15,6 +15,11 @@ struct DecodeShape {
   int count = 0;         // sequences
   int set_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
   int dense_tokens = 0;  // the longest context that a layer attends to whole; 0 = none does
+  // Guesses: rows of a head that a layer may fetch ahead, tokens of the largest guessed set and how
+  // many of those sets are under way at a time (0 where the guesses are no sets).
+  int guess_rows = 0;
+  int guess_capacity = 0;
+  int guess_buffers = 0;
 
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
@@ -46,6 +51,25 @@ struct DecodeScratch {
   std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
   std::byte* pages[2] = {};
+  int guess_rows = 0;
+  int guess_capacity = 0;
+  int guess_buffers = 0;
+  int64_t heads = 0;                   // count * kv_heads, the stride of what follows
+  int32_t* guess_sets = nullptr;       // [guess_buffers, count, kv_heads, guess_capacity]
+  int32_t* guess_sizes = nullptr;      // [guess_buffers, count, kv_heads]
+  FetchItem* guess_fetches = nullptr;  // [lanes, count, kv_heads, guess_rows]
+  int32_t* guess_counts = nullptr;     // [lanes, count, kv_heads]
+
+  int32_t* guess_sets_of(int layer) const {
+    return guess_sets + layer % guess_buffers * heads * guess_capacity;
+  }
+  int32_t* guess_sizes_of(int layer) const { return guess_sizes + layer % guess_buffers * heads; }
+  FetchItem* guess_fetches_of(size_t lane) const {
+    return guess_fetches + static_cast<int64_t>(lane) * heads * guess_rows;
+  }
+  int32_t* guess_counts_of(size_t lane) const {
+    return guess_counts + static_cast<int64_t>(lane) * heads;
+  }
 };
 
 struct PrefillScratch {
@@ -63,6 +87,7 @@ class StepScratch {
   bool covers(const DecodeShape& decode, const PrefillShape& prefill) const;
   void ensure(const DecodeShape& decode, const PrefillShape& prefill);
   void drop_prefill();  // gives the prefill's part back; streams must be idle
+  void drop_decode();   // as well
 
   // What ensure() would allocate for these shapes alone. The sizes in `waves` (set_capacity, wave,
   // dense_wave) are those that the step works with; its pointers mean nothing.
@@ -76,8 +101,6 @@ class StepScratch {
   uint64_t bytes() const { return decode_memory_.bytes() + prefill_memory_.bytes(); }
 
  private:
-  void drop_decode();
-
   Device& device_;
   const StepSettings& settings_;
   DecodeShape decode_shape_;

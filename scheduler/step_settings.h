@@ -7,6 +7,7 @@
 
 #include "kernels/layout.h"
 #include "kernels/params.h"
+#include "scheduler/prefetch_settings.h"
 
 namespace fasa {
 
@@ -14,6 +15,14 @@ struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
   int window = 0;  // tokens, 0 = none
+
+  // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
+  // and one that is missing costs time.
+  TokenBudget guess_budget() const {
+    const int64_t tokens = int64_t{budget.tokens} * 5 / 4;
+    return {.tokens = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX)),
+            .share = std::min(budget.share * 1.25f, 1.0f)};
+  }
 };
 
 struct StepSettings {
@@ -21,10 +30,17 @@ struct StepSettings {
   float scale = 1;  // of q·k before the softmax
   bool rows_on_device = true;
   int copy_streams = 2;
+  PrefetchSettings prefetch;
+  Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
+  // Whether rows may be fetched ahead: they are away, and hot rows hold more than nothing.
+  bool prefetches() const {
+    return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
+  }
+  int guess_lanes() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }
   bool any_dense() const {

@@ -30,11 +30,12 @@ void copy_rows(const FetchItem* items, int count, int64_t row_bytes) {
 
 KernelWork gather(const GatherParams& params) {
   const CacheLayout& layout = params.layout;
-  const int heads = params.count * layout.kv_heads;
+  const int all = params.count * layout.kv_heads;
+  const int heads = params.first < all ? (all - params.first - 1) / params.stride + 1 : 0;
   const int chunks = (params.wave + kTaskRows - 1) / kTaskRows;
   std::atomic<int64_t> rows{0};
   tbb::parallel_for(0, heads * chunks, [&](int task) {
-    const int head = task / chunks;
+    const int head = params.first + task / chunks * params.stride;
     const int begin = task % chunks * kTaskRows;
     const int count = std::min(kTaskRows, params.fetch_counts[head] - begin);
     if (count <= 0) return;

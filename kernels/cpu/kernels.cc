@@ -9,6 +9,7 @@ const KernelTable& kernels() {
       .restore = [](const RestoreParams& params, StreamView) { restore(params); },
       .select = [](const SelectParams& params, StreamView) { select(params); },
       .resolve = [](const ResolveParams& params, StreamView) { resolve(params); },
+      .speculate = [](const SpeculateParams& params, StreamView) { speculate(params); },
       .gather = [](const GatherParams& params, StreamView) { gather(params); },
       .attend = [](const AttendParams& params, StreamView) { attend(params); },
       .prefill = [](const PrefillParams& params, StreamView) { prefill(params); },

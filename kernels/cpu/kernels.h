@@ -13,6 +13,7 @@ KernelWork write_back(const WriteBackParams& params);
 KernelWork restore(const RestoreParams& params);
 KernelWork select(const SelectParams& params);
 KernelWork resolve(const ResolveParams& params);
+KernelWork speculate(const SpeculateParams& params);
 KernelWork gather(const GatherParams& params);
 KernelWork attend(const AttendParams& params);
 KernelWork prefill(const PrefillParams& params);

@@ -38,7 +38,8 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   heads_ = layout.group;
   stride_ = query_stride(format_);
   first_visible_ = first_visible;
-  end_ = sequence_->end();
+  end_ = params.ahead > 0 ? sequence_->start : sequence_->end();
+  scored_dims_ = format_.prefix(params.score_dims).dims;
   bytes_read_ = 0;
   nan_scores_ = 0;
 
@@ -49,7 +50,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
     const int64_t at = params.q.offset(sequence_->first_token, kv_head * heads_ + h);
     for (int d = 0; d < stride_; ++d) {
       query[d] =
-          d < format_.dims ? load_element(params.q.dtype, params.q.data, at + dims[d]) : 0.0f;
+          d < scored_dims_ ? load_element(params.q.dtype, params.q.data, at + dims[d]) : 0.0f;
     }
   }
 }
@@ -81,8 +82,9 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
   const Source source = source_of(page);
   const auto format_index = static_cast<size_t>(source.format.dtype);
   bool finite = true;
-  PageQuery query{nullptr, scratch->weights(),         scratch->codes(), 0,
-                  stride_, source.format.padded_dims()};
+  const SliceFormat part{source.format.dtype, scored_dims_};
+  PageQuery query{nullptr, scratch->weights(), scratch->codes(),          0,
+                  stride_, part.padded_dims(), source.format.code_bytes()};
   for (int h = 0; h < heads_; h += kScoreHeads) {
     query.q = query_.data() + h * stride_;
     query.heads = std::min(heads_ - h, kScoreHeads);
@@ -93,7 +95,7 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
       kScorePortable.score[format_index](query, source.data, source.base, nullptr, out);
     }
   }
-  bytes_read_ += scored_page_bytes(source.format);
+  bytes_read_ += scored_page_bytes(part);
   const uint64_t visible = visible_tokens(page);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;

@@ -78,6 +78,7 @@ class PageScorer {
   const ScoreBodies* bodies_ = nullptr;
   const SequenceDesc* sequence_ = nullptr;
   SliceFormat format_;
+  int scored_dims_ = 0;
   int64_t slice_offset_ = 0;
   int64_t base_offset_ = 0;
   int64_t tail_offset_ = 0;

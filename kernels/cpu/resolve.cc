@@ -4,49 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 
+#include "kernels/cpu/hot_index.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/kernel_work.h"
+#include "kernels/replacement.h"
 
 namespace fasa::cpu {
 namespace {
-
-// Position -> slot of the hot rows, open addressing, at most half full.
-class HotIndex {
- public:
-  HotIndex(const int32_t* positions, int hot_rows, int32_t* buckets)
-      : positions_(positions), buckets_(buckets), mask_(bucket_count(hot_rows) - 1) {
-    std::fill_n(buckets_, mask_ + 1, -1);
-    for (int32_t slot = 0; slot < hot_rows; ++slot) {
-      if (positions_[slot] < 0) continue;
-      uint32_t at = hash(positions_[slot]);
-      while (buckets_[at] >= 0) at = (at + 1) & mask_;
-      buckets_[at] = slot;
-    }
-  }
-  static uint32_t bucket_count(int hot_rows) {
-    return std::bit_ceil(2 * static_cast<uint32_t>(hot_rows) + 1);
-  }
-  // -1: not there.
-  int32_t find(int32_t position) const {
-    for (uint32_t at = hash(position);; at = (at + 1) & mask_) {
-      const int32_t slot = buckets_[at];
-      if (slot < 0 || positions_[slot] == position) return slot;
-    }
-  }
-
- private:
-  uint32_t hash(int32_t position) const {
-    const uint32_t mixed = static_cast<uint32_t>(position) * 2654435769u;  // 2^32 / golden ratio
-    return (mixed ^ mixed >> 15) & mask_;
-  }
-
-  const int32_t* positions_;
-  int32_t* buckets_;
-  uint32_t mask_;
-};
 
 class ResolveHead {
  public:
@@ -77,6 +43,7 @@ class ResolveHead {
     add(totals->resident, resident_);
     add(totals->hits, hits_);
     add(totals->misses, fetched_);
+    if (used_guesses_ > 0) add(totals->speculated_used, used_guesses_);
   }
 
  private:
@@ -102,20 +69,16 @@ class ResolveHead {
   }
 
   void resolve_on_host() {
-    const bool hot = sequence_.hot != nullptr && layout_.hot_rows > 0;
-    const int hot_rows = hot ? layout_.hot_rows : 0;
-    positions_ =
-        hot ? sequence_.hot_table + layout_.hot_table_index(params_.step.layer, head_) : nullptr;
-    stamps_ = hot ? positions_ + hot_rows : nullptr;
-    const int64_t buckets = HotIndex::bucket_count(hot_rows);
+    slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_);
+    const int64_t buckets = HotIndex::bucket_count(slots_.count);
     int32_t* scratch = reinterpret_cast<int32_t*>(
-        thread_scratch((buckets + hot_rows + wave_) * int64_t{sizeof(int32_t)}));
+        thread_scratch((buckets + slots_.count + wave_) * int64_t{sizeof(int32_t)}));
     victims_ = scratch + buckets;
-    int32_t* misses = victims_ + hot_rows;
+    int32_t* misses = victims_ + slots_.count;
 
-    const HotIndex index(positions_, hot_rows, scratch);
+    const HotIndex index(slots_, 0, scratch);
     if (params_.begin == 0) {
-      for (int i = 0; i < size_; ++i) stamp_hit(index, set_[i]);
+      for (int i = 0; i < size_; ++i) stamp_hit(index, i);
     }
     int count = 0;
     for (int i = 0; i < entries_; ++i) {
@@ -131,44 +94,33 @@ class ResolveHead {
         misses[count++] = i;
         continue;
       }
-      stamps_[slot] = params_.stamp;
       rows_[i] = hot_row(slot);
       ++hits_;
     }
-    if (count > 0) fetch(misses, count, hot_rows);
+    if (count > 0) fetch(misses, count);
   }
 
-  void stamp_hit(const HotIndex& index, int position) {
-    if (is_resident(position)) return;
-    const int32_t slot = index.find(position);
-    if (slot >= 0) stamps_[slot] = params_.stamp;
+  // Entry `i` of the whole set. A guess of this step is still on its way, one of an earlier step
+  // has been waited for.
+  void stamp_hit(const HotIndex& index, int i) {
+    if (is_resident(set_[i])) return;
+    const int32_t slot = index.find(set_[i]);
+    if (slot < 0) return;
+    int32_t& stamp = slots_.stamps[slot];
+    if (is_guess(stamp)) {
+      ++used_guesses_;
+      if (step_of(stamp) == params_.stamp && i < entries_) ready_[i / kTileTokens] = 0;
+    }
+    stamp = used_stamp(stamp, params_.stamp);
   }
 
   std::byte* hot_row(int32_t slot) const {
     return sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot);
   }
 
-  // Empty slots first, then the least recently stamped; ties by slot. Returns how many of `wanted`.
-  int choose_victims(int wanted, int hot_rows) {
-    int count = 0;
-    for (int32_t slot = 0; slot < hot_rows; ++slot) {
-      if (positions_[slot] < 0 || stamps_[slot] != params_.stamp) victims_[count++] = slot;
-    }
-    const auto older = [this](int32_t a, int32_t b) {
-      const bool empty_a = positions_[a] < 0;
-      const bool empty_b = positions_[b] < 0;
-      if (empty_a != empty_b) return empty_a;
-      if (!empty_a && stamps_[a] != stamps_[b]) return stamps_[a] < stamps_[b];
-      return a < b;
-    };
-    const int chosen = std::min(wanted, count);
-    std::nth_element(victims_, victims_ + chosen, victims_ + count, older);
-    std::sort(victims_, victims_ + chosen, older);
-    return chosen;
-  }
-
-  void fetch(const int32_t* misses, int count, int hot_rows) {
-    const int slots = choose_victims(count, hot_rows);
+  void fetch(const int32_t* misses, int count) {
+    const int slots =
+        choose_victims(params_.replacement, slots_, params_.stamp, nullptr, count, victims_);
     std::byte* staging = params_.staging;  // null where every miss finds a hot slot
     if (staging != nullptr) staging += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
@@ -177,8 +129,8 @@ class ResolveHead {
       std::byte* destination = nullptr;
       if (m < slots) {
         const int32_t slot = victims_[m];
-        positions_[slot] = position;
-        stamps_[slot] = params_.stamp;
+        slots_.positions[slot] = position;
+        slots_.stamps[slot] = slot_stamp(params_.stamp, 1);
         destination = hot_row(slot);
       } else {
         destination = staging + i * layout_.row.bytes();
@@ -202,12 +154,12 @@ class ResolveHead {
   uint8_t* ready_ = nullptr;
   int size_ = 0;     // of the set
   int entries_ = 0;  // of this wave
-  int32_t* positions_ = nullptr;
-  int32_t* stamps_ = nullptr;
+  HotSlots slots_;
   int32_t* victims_ = nullptr;
   int resident_ = 0;
   int hits_ = 0;
   int fetched_ = 0;
+  int used_guesses_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What a sequence holds beside its pages is a function of its rows: the tail, the residents. Hot
-// rows beyond its length are forgotten, for those positions will be written anew.
+// rows are remembered at most, not trusted.
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/slice_pack.h"
+#include "kernels/hot_slots.h"
 
 namespace fasa::cpu {
 namespace {
@@ -54,11 +55,14 @@ int restore_residents(const CacheLayout& layout, const SequenceDesc& sequence, i
   return rows;
 }
 
-void forget_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer, int head) {
+void distrust_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
+                       int head) {
   if (sequence.hot_table == nullptr) return;
   int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head);
   for (int slot = 0; slot < layout.hot_rows; ++slot) {
-    if (positions[slot] >= sequence.start) positions[slot] = -1;
+    int32_t& position = positions[slot];
+    if (position >= 0) position = position < sequence.start ? remembered(position) : -1;
+    if (position < -1 && remembered(position) >= sequence.start) position = -1;
   }
 }
 
@@ -74,7 +78,7 @@ KernelWork restore(const RestoreParams& params) {
     const int head = task % layout.kv_heads;
     const int read = restore_tail(params.step, sequence, layer, head) +
                      restore_residents(layout, sequence, layer, head);
-    forget_hot_rows(layout, sequence, layer, head);
+    distrust_hot_rows(layout, sequence, layer, head);
     rows += static_cast<uint64_t>(read);
   });
   const uint64_t bytes = rows * static_cast<uint64_t>(layout.row.bytes());

@@ -17,8 +17,9 @@ struct PageQuery {
   float* weights;  // scratch [kScoreHeads][stride], zeroed once, 64-byte aligned
   int8_t* codes;   // scratch [2][kScoreHeads][stride], 64-byte aligned
   int heads;
-  int stride;  // a multiple of 64
-  int dims;    // SliceFormat::padded_dims()
+  int stride;          // a multiple of 64
+  int dims;            // SliceFormat::padded_dims() of what is scored
+  int64_t code_bytes;  // of the whole page: where its parameters begin
 };
 
 // Scores of the 64 tokens of `page` to scores[heads][64], 64-byte aligned. `next`: what will be

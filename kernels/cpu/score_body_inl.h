@@ -144,7 +144,8 @@ static inline void run_pass(const PageQuery& query, const uint8_t* page, const c
     if (next != nullptr) {
 #pragma GCC unroll 4
       for (int line = 0; line < kLines; ++line) {
-        __builtin_prefetch(next + (static_cast<int64_t>(kPass * groups + g) * kLines + line) * 64, 0, 2);
+        __builtin_prefetch(next + (static_cast<int64_t>(kPass * groups + g) * kLines + line) * 64,
+                           0, 2);
       }
     }
     typename V::I weights[kHeads];
@@ -166,7 +167,7 @@ static inline void run_pass(const PageQuery& query, const uint8_t* page, const c
 template <class V, int kBits, int kHeads>
 static bool score_codes(const PageQuery& query, const std::byte* page, float base,
                         const std::byte* next, float* scores) {
-  const int64_t code_bytes = static_cast<int64_t>(query.dims) * kPage * kBits / 8;
+  const int64_t code_bytes = query.code_bytes;
   const uint16_t* parameters = reinterpret_cast<const uint16_t*>(page + code_bytes);
   Prepared prepared;
   if (!prepare<V, kBits, kHeads>(query, parameters, base, &prepared)) return false;

@@ -46,7 +46,7 @@ bool score_coded(const PageQuery& query, const std::byte* page, float base, cons
                  float* scores) {
   constexpr int kUnit = 32 / kBits;
   std::memset(scores, 0, sizeof(float) * static_cast<size_t>(query.heads) * kPageTokens);
-  const std::byte* parameters = page + int64_t{query.dims} * kPageTokens * kBits / 8;
+  const std::byte* parameters = page + query.code_bytes;
   for (int dim = 0; dim < query.dims; ++dim) {
     uint32_t lanes[kPageTokens];
     std::memcpy(lanes, page + dim / kUnit * kPageTokens * 4, sizeof(lanes));

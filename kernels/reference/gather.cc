@@ -5,7 +5,8 @@
 namespace fasa::reference {
 
 void gather(const GatherParams& params) {
-  for (int head = 0; head < params.count * params.layout.kv_heads; ++head) {
+  const int heads = params.count * params.layout.kv_heads;
+  for (int head = params.first; head < heads; head += params.stride) {
     for (int i = 0; i < params.fetch_counts[head]; ++i) {
       const FetchItem& item = params.fetches[int64_t{head} * params.wave + i];
       std::memcpy(item.destination, item.source, static_cast<size_t>(params.layout.row.bytes()));

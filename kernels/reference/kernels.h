@@ -11,6 +11,7 @@ void write_back(const WriteBackParams& params);
 void restore(const RestoreParams& params);
 void select(const SelectParams& params);
 void resolve(const ResolveParams& params);
+void speculate(const SpeculateParams& params);
 void gather(const GatherParams& params);
 void attend(const AttendParams& params);
 void prefill(const PrefillParams& params);

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <vector>
 
+#include "kernels/hot_slots.h"
 #include "kernels/reference/kernels.h"
+#include "kernels/replacement.h"
 
 namespace fasa::reference {
 namespace {
@@ -11,30 +14,19 @@ struct Head {
   const SequenceDesc& desc;
   int kv_head;
   int64_t index;  // sequence * kv_heads + kv_head
-  int32_t* positions;
-  int32_t* stamps;
-  int hot_rows;
+  HotSlots slots;
 
   bool resident(int position) const {
     const CacheLayout& layout = params.step.layout;
     return position < layout.sinks || position >= desc.end() - layout.recent;
   }
   int find(int position) const {
-    for (int slot = 0; slot < hot_rows; ++slot) {
-      if (positions[slot] == position) return slot;
+    for (int slot = 0; slot < slots.count; ++slot) {
+      if (slots.positions[slot] == position) return slot;
     }
     return -1;
   }
-  // The next slot to give away, or -1.
-  int victim() const {
-    int best = -1;
-    for (int slot = 0; slot < hot_rows; ++slot) {
-      if (positions[slot] < 0) return slot;
-      if (stamps[slot] == params.stamp) continue;
-      if (best < 0 || stamps[slot] < stamps[best]) best = slot;
-    }
-    return best;
-  }
+  int64_t tiles() const { return (params.end - params.begin + kTileTokens - 1) / kTileTokens; }
   std::byte* hot_row(int slot) const {
     return desc.hot + params.step.layout.hot_offset(params.step.layer, kv_head, slot);
   }
@@ -44,22 +36,51 @@ struct Head {
   }
 };
 
-void fetch(const Head& head, int position, int entry, std::byte* staging) {
+// The hits of set entries from `begin` on: whatever is fetched, they stay.
+void stamp_hits(const Head& head, int size) {
+  const ResolveParams& params = head.params;
+  const int32_t* set = params.sets + head.index * params.set_capacity;
+  for (int i = params.begin; i < size; ++i) {
+    const int slot = head.resident(set[i]) ? -1 : head.find(set[i]);
+    if (slot < 0) continue;
+    int32_t& stamp = head.slots.stamps[slot];
+    if (is_guess(stamp)) {
+      ++params.counters->speculated_used;
+      const bool in_flight = step_of(stamp) == params.stamp && i < params.end;
+      const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
+      if (in_flight) params.tile_ready[tile] = 0;
+    }
+    stamp = used_stamp(stamp, params.stamp);
+  }
+}
+
+// `misses`: entries of the wave.
+void fetch(const Head& head, const std::vector<int>& misses) {
   const ResolveParams& params = head.params;
   const int64_t wave = params.end - params.begin;
-  std::byte* destination = staging;
-  const int slot = head.victim();
-  if (slot >= 0) {
-    head.positions[slot] = position;
-    head.stamps[slot] = params.stamp;
-    destination = head.hot_row(slot);
+  const int64_t row_bytes = params.step.layout.row.bytes();
+  std::vector<int32_t> victims(static_cast<size_t>(head.slots.count));
+  const int chosen = choose_victims(params.replacement, head.slots, params.stamp, nullptr,
+                                    static_cast<int>(misses.size()), victims.data());
+  for (size_t m = 0; m < misses.size(); ++m) {
+    const int entry = misses[m];
+    const int position = params.sets[head.index * params.set_capacity + params.begin + entry];
+    std::byte* destination = nullptr;
+    if (static_cast<int>(m) < chosen) {
+      const int32_t slot = victims[m];
+      head.slots.positions[slot] = position;
+      head.slots.stamps[slot] = slot_stamp(params.stamp, 1);
+      destination = head.hot_row(slot);
+    } else {
+      destination = params.staging + (head.index * wave + entry) * row_bytes;
+    }
+    params.fetches[head.index * wave + static_cast<int64_t>(m)] = {head.block_row(position),
+                                                                   destination};
+    params.rows[head.index * wave + entry] = destination;
+    params.tile_ready[head.index * head.tiles() + entry / kTileTokens] = 0;
   }
-  params.fetches[head.index * wave + params.fetch_counts[head.index]++] = {head.block_row(position),
-                                                                           destination};
-  params.rows[head.index * wave + entry] = destination;
-  const int64_t tiles = (wave + kTileTokens - 1) / kTileTokens;
-  params.tile_ready[head.index * tiles + entry / kTileTokens] = 0;
-  ++params.counters->misses;
+  params.fetch_counts[head.index] = static_cast<int32_t>(misses.size());
+  params.counters->misses += misses.size();
 }
 
 void resolve_head(const Head& head, int size) {
@@ -67,10 +88,8 @@ void resolve_head(const Head& head, int size) {
   const CacheLayout& layout = params.step.layout;
   const int64_t wave = params.end - params.begin;
   const int32_t* set = params.sets + head.index * params.set_capacity;
-  for (int i = params.begin; i < size; ++i) {  // hits of the whole rest are safe from here on
-    const int slot = head.resident(set[i]) ? -1 : head.find(set[i]);
-    if (slot >= 0) head.stamps[slot] = params.stamp;
-  }
+  stamp_hits(head, size);
+  std::vector<int> misses;
   for (int i = params.begin; i < std::min(size, params.end); ++i) {
     const int entry = i - params.begin;
     const std::byte*& row = params.rows[head.index * wave + entry];
@@ -86,9 +105,10 @@ void resolve_head(const Head& head, int size) {
       ++params.counters->hits;
       row = head.hot_row(slot);
     } else {
-      fetch(head, set[i], entry, params.staging + (head.index * wave + entry) * layout.row.bytes());
+      misses.push_back(entry);
     }
   }
+  if (!misses.empty()) fetch(head, misses);
 }
 
 }  // namespace
@@ -100,16 +120,9 @@ void resolve(const ResolveParams& params) {
     const SequenceDesc& desc = params.step.sequences[sequence];
     for (int kv_head = 0; kv_head < layout.kv_heads; ++kv_head) {
       const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
-      const bool hot = !params.rows_on_device && desc.hot != nullptr && layout.hot_rows > 0;
-      int32_t* table =
-          hot ? desc.hot_table + layout.hot_table_index(params.step.layer, kv_head) : nullptr;
-      const Head head = {params,
-                         desc,
-                         kv_head,
-                         index,
-                         table,
-                         hot ? table + layout.hot_rows : nullptr,
-                         hot ? layout.hot_rows : 0};
+      int32_t* table = params.rows_on_device ? nullptr : desc.hot_table;
+      const Head head = {params, desc, kv_head, index,
+                         HotSlots::of(layout, table, params.step.layer, kv_head)};
       params.fetch_counts[index] = 0;
       std::fill_n(params.tile_ready + index * tiles, tiles, uint8_t{1});
       const bool decode = desc.mode == StepMode::kDecode;

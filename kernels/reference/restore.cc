@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "kernels/hot_slots.h"
 #include "kernels/reference/kernels.h"
 #include "kernels/reference/slices.h"
 
@@ -36,7 +37,9 @@ void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, i
   if (desc.hot_table == nullptr) return;
   int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head);
   for (int slot = 0; slot < layout.hot_rows; ++slot) {
-    if (positions[slot] >= desc.start) positions[slot] = -1;
+    int32_t& position = positions[slot];
+    if (position >= 0) position = position < desc.start ? remembered(position) : -1;
+    if (position < -1 && remembered(position) >= desc.start) position = -1;
   }
 }
 

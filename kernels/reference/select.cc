@@ -66,6 +66,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
   const SequenceDesc& sequence = params.step.sequences[index];
   const SelectPlan plan = plan_selection(params, sequence);
   const int16_t* dims = params.step.slice_dims + kv_head * layout.slice.dims;
+  const int scored = layout.slice.prefix(params.score_dims).dims;
   GroupScores scores;
   scores.heads = layout.group;
   for (int h = 0; h < layout.group; ++h) {
@@ -73,7 +74,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
     for (int p = plan.first; p < plan.end; ++p) {
       const SlicePage page = page_at(params, sequence, kv_head, p);
       double sum = 0;
-      for (int d = 0; d < layout.slice.dims; ++d) {
+      for (int d = 0; d < scored; ++d) {
         sum += static_cast<double>(load_element(params.q.dtype, params.q.data, q + dims[d])) *
                slice_value(page.format, page.data, page.base, d, p % kPageTokens);
       }

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/memory_prediction.h"
 #include "runtime/settings.h"
+#include "scheduler/prefetch_control.h"
 
 namespace fasa {
 namespace {
@@ -55,8 +56,11 @@ class Planner {
     return plan_.weight_bytes + plan_.activation_bytes + kv.device_total();
   }
   bool fits(const Config& config, int64_t tokens) const {
-    const KvMemory kv = predict_memory(settings_of(config, tokens), tokens, step_tokens(tokens));
-    return fits(kv);
+    return fits(memory_of(settings_of(config, tokens), tokens));
+  }
+  KvMemory memory_of(const StepSettings& settings, int64_t tokens) const {
+    return predict_memory(settings, tokens, step_tokens(tokens),
+                          PrefetchControl::scratch_for(settings, 0));
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
@@ -118,7 +122,7 @@ class Planner {
     option.slice_dtype = settings.layout.slice.dtype;
     option.configured = configured;
     option.hot_rows = settings.layout.hot_rows;
-    option.kv = predict_memory(settings, request_.tokens, step_tokens(request_.tokens));
+    option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
     option.host_bytes = option.kv.host_rows;
     option.fits = fits(option.kv);

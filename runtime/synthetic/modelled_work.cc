@@ -4,7 +4,6 @@
 
 #include "kernels/kernel_work.h"
 #include "kernels/select_plan.h"
-#include "runtime/synthetic/param_fields.h"
 
 namespace fasa {
 namespace {
@@ -67,7 +66,7 @@ KernelWork modelled_work(const RestoreParams& params) {
 
 KernelWork modelled_work(const SelectParams& params) {
   const CacheLayout& layout = params.step.layout;
-  const SliceFormat format = scored_format(params);
+  const SliceFormat format = layout.slice.prefix(params.score_dims);
   uint64_t bytes = 0;
   for_each_sequence(params.step, StepMode::kDecode, [&](int, const SequenceDesc& sequence) {
     const SelectPlan plan = plan_selection(params, sequence);
@@ -79,7 +78,9 @@ KernelWork modelled_work(const SelectParams& params) {
 KernelWork modelled_work(const GatherParams& params) {
   const int heads = params.count * params.layout.kv_heads;
   int64_t rows = 0;
-  for_each_gathered_head(params, heads, [&](int head) { rows += params.fetch_counts[head]; });
+  for (int head = params.first; head < heads; head += params.stride) {
+    rows += params.fetch_counts[head];
+  }
   KernelWork work;
   work.h2d_bytes = rows_bytes(params.layout, rows);
   return work;

@@ -130,11 +130,7 @@ SyntheticDecode::Impl::Impl(const SyntheticSettings& settings, SelectionTrace tr
   inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry, settings_.sequences,
                                               computes(), settings_.seed + 2, stream_.view());
   queries_ = std::make_unique<SyntheticQueries>(device_, *inputs_, settings_);
-  [this](auto& runtime) {
-    if constexpr (requires { runtime.set_query_source(queries_.get()); }) {
-      runtime.set_query_source(queries_.get());
-    }
-  }(runtime_);
+  runtime_.set_query_source(queries_.get());
 }
 
 void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {

@@ -6,7 +6,6 @@
 #include "offload/operation_names.h"
 #include "runtime/base/error.h"
 #include "runtime/synthetic/modelled_work.h"
-#include "runtime/synthetic/param_fields.h"
 
 namespace fasa {
 namespace {
@@ -65,7 +64,7 @@ struct SyntheticDevice::Launchers {
     table.gather = modelled<&Table::gather, GatherParams>;
     table.attend = modelled<&Table::attend, AttendParams>;
     table.prefill = modelled<&Table::prefill, PrefillParams>;
-    if constexpr (requires { table.speculate; }) table.speculate = real<&Table::speculate>;
+    table.speculate = real<&Table::speculate, SpeculateParams>;
     return table;
   }
 };
@@ -83,8 +82,8 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
   const KernelWork work =
       compute_ == SyntheticCompute::kReal ? cpu::select(params) : modelled_work(params);
   const int kv_heads = params.step.layout.kv_heads;
-  const int ahead = ahead_of(params);
-  const int chunks = scored_format(params).dims / 2;
+  const int ahead = params.ahead;
+  const int chunks = params.step.layout.slice.prefix(params.score_dims).dims / 2;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     const SequenceDesc& desc = params.step.sequences[sequence];
     const SelectPlan plan = plan_selection(params, desc);

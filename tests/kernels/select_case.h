@@ -24,6 +24,8 @@ struct SelectShape {
   int recent = 16;
   int window = 0;
   int budget = 32;
+  int score_dims = 0;
+  int ahead = 0;
 };
 
 class SelectCase {
@@ -73,6 +75,8 @@ class SelectCase {
                                       layout_.query_heads(), shape_.dims);
     params.budget.tokens = shape_.budget;
     params.window = shape_.window;
+    params.score_dims = shape_.score_dims;
+    params.ahead = shape_.ahead;
     params.set_capacity = set_capacity_;
     params.sets = sets_.data();
     params.set_sizes = sizes_.data();

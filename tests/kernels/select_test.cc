@@ -205,6 +205,56 @@ TEST_P(SelectOf, GroupsAndWindows) {
   }
 }
 
+// A guess over a part of the slice: the set of the part alone, whatever the rest holds, and without
+// the token that has not been appended yet.
+TEST_P(SelectOf, PartsOfTheSliceAndGuesses) {
+  const SliceFormat format{GetParam(), 40};
+  for (const int score_dims : {1, 4, 16, 17, 39, 40, 100}) {
+    for (const int ahead : {0, 2}) {
+      const int read = format.prefix(score_dims).dims;
+      EXPECT_GE(read, std::min(score_dims, 40));
+      EXPECT_LT(read, score_dims + 16);
+      for (const int tokens : {1, 64, 65, 129, 1500}) {
+        SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");
+        SelectShape shape{GetParam(), 40, 2, 3, 4, 16, tokens == 1500 ? 700 : 0, 50};
+        SelectShape whole = shape;
+        shape.score_dims = score_dims;
+        shape.ahead = whole.ahead = ahead;
+        SelectCase part(shape, {tokens}, gaussian_keys(7), gaussian_queries(7));
+        expect_own_sort(part);
+        // The whole slice with a query that is zero beyond the part.
+        const auto query = gaussian_queries(7);
+        SelectCase zeros(whole, {tokens}, gaussian_keys(7),
+                         [&](int s, int h, int d) { return query(s, h, d) * (d < read ? 1 : 0); });
+        for (int head = 0; head < 2; ++head) {
+          const auto a = reference::group_scores(part.params(), 0, head).raw;
+          const auto b = reference::group_scores(zeros.params(), 0, head).raw;
+          EXPECT_EQ(a, b);
+          EXPECT_EQ(a.size(),
+                    3 * static_cast<size_t>(std::min(tokens, shape.window > 0 ? 700 : tokens) -
+                                            (ahead > 0 ? 1 : 0)));
+          for (const Target target : cpu::supported_targets()) {
+            const auto own = own_scores(part.params(), 0, head, target).raw;
+            const auto all = own_scores(zeros.params(), 0, head, target).raw;
+            ASSERT_EQ(own.size(), all.size());
+            for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], all[i], 1e-3f);
+          }
+        }
+      }
+    }
+  }
+}
+
+// What the emulated device is charged shrinks with what is read.
+TEST_P(SelectOf, APartCostsAPart) {
+  SelectShape shape{GetParam(), 128, 1, 4, 4, 16, 0, 64};
+  SelectCase whole(shape, {5000}, gaussian_keys(7), gaussian_queries(7));
+  shape.score_dims = 16;
+  SelectCase part(shape, {5000}, gaussian_keys(7), gaussian_queries(7));
+  const auto all = static_cast<double>(cpu::select(whole.params()).device_bytes);
+  EXPECT_NEAR(static_cast<double>(cpu::select(part.params()).device_bytes) / all, 0.13, 0.02);
+}
+
 // Codes of full range and scales of 1 (or 2): all sums are small integers and halves. The largest
 // weight is the requantisation's limit, which makes its step 1.
 TEST_P(SelectOf, ExactSumsGiveTheReferencesSet) {

@@ -240,6 +240,15 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_TRUE(with("selection.dense_layers", "[]").selection.dense_layers.empty());
   EXPECT_EQ(with("selection.map", "12").selection.map, "12");
   EXPECT_EQ(with("device.numa", "1").device.numa, "1");
+  EXPECT_EQ(with("prefetch.depth", "2").prefetch.depth, 2);
+  EXPECT_FALSE(with("prefetch.depth", "auto").prefetch.depth.has_value());
+  EXPECT_EQ(with("prefetch.predictor", "next-query").prefetch.predictor, PredictorKind::kNextQuery);
+  EXPECT_EQ(with("placement.hot_rows", "7").placement.hot_rows, 7);
+  EXPECT_FALSE(with("placement.hot_rows", "auto").placement.hot_rows.has_value());
+  EXPECT_EQ(with("placement.replacement", "clock").placement.replacement, Replacement::kClock);
+  EXPECT_THAT(message_of([&] { with("placement.replacement", "mru"); }),
+              HasSubstr("lru, clock, score"));
+  EXPECT_THAT(message_of([&] { with("prefetch.depth", "deep"); }), HasSubstr("auto, or 0 to"));
   EXPECT_EQ(with("memory.host_memory", "64MB").memory.host_memory, 64000000u);
   EXPECT_EQ(with("memory.host_memory", "4096").memory.host_memory, 4096u);
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", "-1"); }),
@@ -250,7 +259,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_THAT(message_of([] {
                 load_config({.file = "", .environment = {{"FASA_HOT_ROWS", "many"}}, .flags = {}});
               }),
-              StartsWith("FASA_HOT_ROWS: placement.hot_rows = \"many\": allowed: 0 to"));
+              StartsWith("FASA_HOT_ROWS: placement.hot_rows = \"many\": allowed: auto, or 0 to"));
 }
 
 TEST(ConfigSources, AVariableThatIsNoOptionIsAWarning) {

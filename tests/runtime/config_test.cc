@@ -116,6 +116,7 @@ TEST(Config, RangesAreChecked) {
   rejects("selection.tip_chunks", [](Config& c) { c.selection.tip_chunks = 0; });
   rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
   rejects("placement.hot_rows", [](Config& c) { c.placement.hot_rows = -1; });
+  rejects("prefetch.depth", [](Config& c) { c.prefetch.depth = -1; });
   rejects("prefetch.streams", [](Config& c) { c.prefetch.streams = 0; });
   rejects("link.bandwidth", [](Config& c) { c.link.bandwidth = 0; });
   rejects("link.latency", [](Config& c) { c.link.latency = -1; });
@@ -137,6 +138,12 @@ TEST(Config, WhatTheModelDoesNotHaveIsAnError) {
   config.selection.dense_layers = {3};
   EXPECT_EQ(message_of([&] { config.validate_for(geometry); }),
             "selection.dense_layers = 3: allowed: layers of this model, 0 to 2");
+  config = Config{};
+  config.prefetch.depth = 3;
+  config.validate_for(geometry);
+  config.prefetch.depth = 4;
+  EXPECT_EQ(message_of([&] { config.validate_for(geometry); }),
+            "prefetch.depth = 4: allowed: auto, or layers ahead within this model, 0 to 3");
   config = Config{};
   config.selection.fac_tokens.assign(3, {.tokens = 256, .share = 0});
   config.validate_for(geometry);

@@ -104,10 +104,108 @@ TEST(Exactness, DenseLayersAndWindows) {
   }
 }
 
+Geometry five_layers() {
+  Geometry geometry = small_geometry();
+  geometry.layers = 5;
+  return geometry;
+}
+
+// A few steps, an aborted one, a few more.
+Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr) {
+  RuntimeRun run(setup, five_layers());
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, 190, 190);
+  Outputs outputs = run.decode(id, 1, 3);
+  const Part part{id, 99, run.runtime().length(id), 1, StepMode::kDecode};
+  run.tape().begin({&part, 1});
+  run.tape().layers({&part, 1}, true, 3);
+  run.runtime().abort_step();
+  for (auto& step : run.decode(id, 1, 3)) outputs.push_back(std::move(step));
+  if (rows != nullptr) *rows = run.runtime().metrics().rows;
+  return outputs;
+}
+
+struct GuesserCase {
+  Guesser guesser;
+  PredictorKind predictor;
+};
+constexpr GuesserCase kGuessers[] = {{Guesser::kNobody, PredictorKind::kNone},
+                                     {Guesser::kNobody, PredictorKind::kPreviousStep},
+                                     {Guesser::kGoodQueries, PredictorKind::kNextQuery},
+                                     {Guesser::kPoorQueries, PredictorKind::kAuto},
+                                     {Guesser::kRandom, PredictorKind::kAuto}};
+
+class PrefetchExactness : public ::testing::TestWithParam<GuesserCase> {};
+
+TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
+  const GuesserCase& who = GetParam();
+  const Outputs base = prefetched({.depth = 0});
+  for (const std::optional<int> depth : {std::optional<int>(), {0}, {1}, {2}, {3}, {4}}) {
+    for (const int hot_rows : {0, 30, 51, 300}) {
+      for (const auto replacement : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
+        for (const int streams : {1, 4}) {
+          StepCounters rows;
+          const std::string what = "depth " + std::to_string(depth.value_or(-1)) + " hot rows " +
+                                   std::to_string(hot_rows) + " replacement " +
+                                   std::to_string(static_cast<int>(replacement)) + " streams " +
+                                   std::to_string(streams);
+          expect_same(base,
+                      prefetched({.device = "emulated",
+                                  .hot_rows = hot_rows,
+                                  .streams = streams,
+                                  .depth = depth,
+                                  .predictor = who.predictor,
+                                  .replacement = replacement,
+                                  .guesser = who.guesser},
+                                 &rows),
+                      what);
+          const bool guesses = depth != 0 && hot_rows > 48 && who.predictor != PredictorKind::kNone;
+          EXPECT_EQ(rows.speculated > 0, guesses) << what;
+          EXPECT_LE(rows.speculated_used, rows.speculated) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
+  const GuesserCase& who = GetParam();
+  StepCounters rows;
+  expect_same(prefetched({.depth = 0}),
+              prefetched({.depth = 2, .predictor = who.predictor, .guesser = who.guesser}, &rows),
+              "cpu");
+  EXPECT_EQ(rows.speculated, 0u);
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<GuesserCase>& info) {
+  constexpr const char* kNames[] = {"None", "PreviousStep", "GoodQueries", "PoorQueries", "Random"};
+  return kNames[info.index];
+}
+INSTANTIATE_TEST_SUITE_P(Guessers, PrefetchExactness, ::testing::ValuesIn(kGuessers), name_of_case);
+
+TEST(Exactness, PrefetchWithWindowsAndDenseLayers) {
+  Geometry geometry = five_layers();
+  geometry.windows = {0, 90, 37, 0, 64};
+  const auto run_one = [&](const RunSetup& setup) {
+    RuntimeRun run(setup, geometry);
+    const SequenceId id = run.runtime().create();
+    run.prefill(id, 5, 20, 20);
+    return run.decode(id, 5, 60);  // from fewer tokens than a set to more
+  };
+  const Outputs base = run_one({.dense_layers = {3}, .depth = 0});
+  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
+    expect_same(
+        base, run_one({.device = "emulated", .dense_layers = {3}, .depth = 2, .guesser = guesser}),
+        "windows");
+  }
+}
+
 TEST(Exactness, SixteenSequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const RunSetup& setup :
-       {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 50, .streams = 4}}) {
+       {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 50, .streams = 4},
+        RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
+        RunSetup{.device = "emulated", .streams = 1, .depth = 2, .guesser = Guesser::kRandom}}) {
     std::vector<Outputs> alone;
     for (int i = 0; i < 16; ++i) {
       RuntimeRun run(setup);
@@ -165,10 +263,20 @@ TEST(Exactness, PrefillAndDecodeInOneStep) {
 TEST(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
-        RunSetup{
-            .device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16}}) {
+        RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
+        RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
+        RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kPoorQueries},
+        RunSetup{.device = "emulated",
+        .streams = 4,
+        .depth = 1,
+        .replacement = Replacement::kClock,
+        .guesser = Guesser::kRandom}}) {
     RuntimeRun run(setup);
-    RuntimeRun fresh(setup);
+    RunSetup plain = setup;
+    plain.depth = 0;
+    plain.predictor = PredictorKind::kAuto;
+    plain.guesser = Guesser::kNobody;
+    RuntimeRun fresh(plain);
     std::mt19937 random(7);
     const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
     std::vector<SequenceId> live;
@@ -190,6 +298,11 @@ TEST(Exactness, RandomSchedules) {
         } else if (what == 3) {
           run.runtime().free(id);
           live.erase(live.begin() + static_cast<int64_t>(at));
+        } else if (what == 4 && length > 0 && pick(2) == 0) {
+          const Part part{id, 98, length, 1, StepMode::kDecode};
+          run.tape().begin({&part, 1});
+          run.tape().layers({&part, 1}, true, pick(4));
+          run.runtime().abort_step();
         } else if (what == 4) {
           const Part part{id, 99, length, 1 + pick(80), StepMode::kPrefill};
           run.tape().begin({&part, 1});

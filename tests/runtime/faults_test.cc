@@ -89,6 +89,8 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
 
 const RunSetup kSetups[] = {
     {.device = "emulated", .hot_rows = 30},
+    {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
+    {.device = "emulated", .predictor = PredictorKind::kPreviousStep},
     {.device = "emulated", .rows = RowPlacement::kDevice},
     {.device = "emulated", .hot_rows = 0, .slice = SliceDType::kBF16, .dense_layers = {1}}};
 

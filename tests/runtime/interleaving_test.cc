@@ -112,7 +112,7 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
     for (auto& order : random_orders(50)) orders.push_back(std::move(order));
     for (const auto& [name, policy] : orders) {
       EXPECT_TRUE(same(expected, run_pumped(setup, policy, 4, 3)))
-          << name << ", hot rows " << setup.hot_rows;
+          << name << ", hot rows " << setup.hot_rows.value_or(-1);
     }
   }
 }

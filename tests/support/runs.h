@@ -8,15 +8,20 @@
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
 #include "tests/support/faulty_device.h"
+#include "tests/support/guessers.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
+
+// Who guesses: the configured predictor without or with a source of queries (of that error), or
+// somebody who proposes anything.
+enum class Guesser : uint8_t { kNobody, kGoodQueries, kPoorQueries, kRandom };
 
 struct RunSetup {
   std::string device = "cpu";
   int threads = 2;
   RowPlacement rows = RowPlacement::kHost;
-  int hot_rows = 64;
+  std::optional<int> hot_rows = 64;  // none = auto
   int streams = 2;
   int64_t fac_tokens = 48;
   SliceDType slice = SliceDType::kInt2;
@@ -24,6 +29,11 @@ struct RunSetup {
   SelectionKind kind = SelectionKind::kFasa;
   DType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
+  std::optional<int> depth = std::nullopt;  // none = auto
+  PredictorKind predictor = PredictorKind::kAuto;
+  Replacement replacement = Replacement::kLru;
+  Guesser guesser = Guesser::kNobody;
+  std::optional<double> link_bandwidth = std::nullopt;
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
 };
@@ -50,7 +60,17 @@ class RuntimeRun {
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry)),
-        tape_(*device_, runtime_, DType::kF32) {}
+        tape_(*device_, runtime_, DType::kF32) {
+    if (setup.guesser == Guesser::kRandom) {
+      random_ = std::make_unique<RandomPredictor>(*device_, 5);
+      runtime_.set_predictor(random_.get());
+    } else if (setup.guesser != Guesser::kNobody) {
+      const float error = setup.guesser == Guesser::kGoodQueries ? 0.3f : 8.0f;
+      queries_ = std::make_unique<TapeQuerySource>(*device_, geometry, 4, error);
+      runtime_.set_query_source(queries_.get());
+      tape_.on_begin = [this](std::span<const Part> parts) { queries_->expect(parts); };
+    }
+  }
 
   Runtime& runtime() { return runtime_; }
   FaultyDevice& device() { return *device_; }
@@ -102,6 +122,7 @@ class RuntimeRun {
     options.threads = setup.threads;
     options.device_memory = setup.device_memory;
     options.host_memory = setup.host_memory;
+    if (setup.link_bandwidth) options.link_bandwidth = *setup.link_bandwidth;
     return open_device(options);
   }
   static Config config(const RunSetup& setup) {
@@ -115,6 +136,9 @@ class RuntimeRun {
     config.selection.dense_layers = setup.dense_layers;
     config.placement.rows = setup.rows;
     config.placement.hot_rows = setup.hot_rows;
+    config.placement.replacement = setup.replacement;
+    config.prefetch.depth = setup.depth;
+    config.prefetch.predictor = setup.predictor;
     config.prefetch.streams = setup.streams;
     return config;
   }
@@ -133,6 +157,8 @@ class RuntimeRun {
 
   std::unique_ptr<Device> inner_;
   std::unique_ptr<FaultyDevice> device_;  // fails when told to
+  std::unique_ptr<TapeQuerySource> queries_;
+  std::unique_ptr<RandomPredictor> random_;
   Runtime runtime_;
   Tape tape_;
 };

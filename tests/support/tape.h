@@ -2,8 +2,10 @@
 // same bits, so that runs of different shapes can be compared.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,6 +22,17 @@ inline float noise(uint64_t seed) {
   z ^= z >> 31;
   return static_cast<float>(static_cast<int64_t>(z >> 40) - (1 << 23)) /
          static_cast<float>(1 << 23);
+}
+
+enum class TapeKind : uint64_t { kKey = 1, kValue = 2, kQuery = 3 };
+
+// Element `i` of a token's [heads, dim].
+inline float tape_value(uint64_t seed, int layer, int64_t position, TapeKind kind, int i) {
+  const uint64_t place =
+      ((seed * 1000003 + static_cast<uint64_t>(position)) * 131 + static_cast<uint64_t>(layer)) *
+          7 +
+      static_cast<uint64_t>(kind);
+  return 2.0f * noise(place * 65537 + static_cast<uint64_t>(i));
 }
 
 // One sequence of a step.
@@ -57,16 +70,18 @@ class Tape {
   void begin(std::span<const Part> parts) {
     std::vector<StepSequence> step;
     for (const Part& part : parts) step.push_back({part.sequence, part.tokens, part.mode});
+    if (on_begin) on_begin(parts);
     runtime_.begin_step(step);
   }
 
   void append_only(std::span<const Part> parts) { layers(parts, false); }
 
-  std::vector<float> layers(std::span<const Part> parts, bool attend = true) {
+  // `most`: layers, of a step that is then aborted.
+  std::vector<float> layers(std::span<const Part> parts, bool attend = true, int most = INT32_MAX) {
     const Geometry& g = runtime_.geometry();
     const int64_t tokens = tokens_of(parts);
     std::vector<float> all;
-    for (int layer = 0; layer < g.layers; ++layer) {
+    for (int layer = 0; layer < std::min(most, g.layers); ++layer) {
       Buffer k = keys(parts, layer);
       Buffer v = values(parts, layer);
       Buffer q = queries(parts, layer);
@@ -96,34 +111,30 @@ class Tape {
   // Uploaded when they return.
   Buffer keys(std::span<const Part> parts, int layer) {
     const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, 1, g.kv_heads, g.key_dim);
+    return tensor(parts, layer, TapeKind::kKey, g.kv_heads, g.key_dim);
   }
   Buffer values(std::span<const Part> parts, int layer) {
     const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, 2, g.kv_heads, g.value_dim);
+    return tensor(parts, layer, TapeKind::kValue, g.kv_heads, g.value_dim);
   }
   Buffer queries(std::span<const Part> parts, int layer) {
     const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, 3, g.query_heads, g.key_dim);
+    return tensor(parts, layer, TapeKind::kQuery, g.query_heads, g.key_dim);
   }
   DType dtype() const { return dtype_; }
   StreamView stream() const { return stream_.view(); }
+  std::function<void(std::span<const Part>)> on_begin;  // before every step
 
  private:
-  Buffer tensor(std::span<const Part> parts, int layer, int kind, int heads, int dim) {
+  Buffer tensor(std::span<const Part> parts, int layer, TapeKind kind, int heads, int dim) {
     const int64_t tokens = tokens_of(parts);
     std::vector<std::byte> host(static_cast<size_t>(tokens * heads * dim * dtype_bytes(dtype_)));
     int64_t at = 0;
     for (const Part& part : parts) {
       for (int64_t t = 0; t < part.tokens; ++t) {
-        const uint64_t place =
-            ((part.seed * 1000003 + static_cast<uint64_t>(part.start + t)) * 131 +
-             static_cast<uint64_t>(layer)) *
-                7 +
-            static_cast<uint64_t>(kind);
         for (int i = 0; i < heads * dim; ++i) {
-          const float value = 2.0f * noise(place * 65537 + static_cast<uint64_t>(i));
-          store_element(dtype_, host.data(), at++, value);
+          store_element(dtype_, host.data(), at++,
+                        tape_value(part.seed, layer, part.start + t, kind, i));
         }
       }
     }

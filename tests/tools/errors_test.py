@@ -87,7 +87,7 @@ class UsageErrors(CommandTest):
                 ("[selection]\nfac_tokens = -1\n", ["c.toml:2: selection.fac_tokens = -1: allowed"]),
                 ("[memory]\ndevice_memory = \"6 Gigs\"\n", ["c.toml:2", "6 Gigs", "6GiB"]),
                 ("\n[selection]\nfac_token = 3\n", ["c.toml:3", "fac_token", "nearest: fac_tokens"]),
-                ("[prefetch]\ndepth = 99\n", ["c.toml:2", "depth"]),
+                ("[prefetch]\ndepth = 99\n", ["c.toml:2: prefetch.depth = 99", "0 to 4"]),
                 ("[device]\nthreads = \"two\"\n", ["c.toml:2", "\"two\"", "0 to 1024"]),
                 ("preset = [", ["c.toml:1", "not TOML"])):
             with self.subTest(text=text):

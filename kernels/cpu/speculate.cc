@@ -1,0 +1,123 @@
+// Guesses to hot slots and fetches. Per (sequence, kv_head), O(guesses + hot rows).
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/cpu/hot_index.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_scratch.h"
+#include "kernels/replacement.h"
+
+namespace fasa::cpu {
+namespace {
+
+class SpeculateHead {
+ public:
+  SpeculateHead(const SpeculateParams& params, int sequence, int head)
+      : params_(params),
+        layout_(params.step.layout),
+        sequence_(params.step.sequences[sequence]),
+        head_(head),
+        index_(int64_t{sequence} * layout_.kv_heads + head),
+        slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head)) {}
+
+  // Returns the rows to fetch.
+  int run() {
+    if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
+    const int room = params_.max_rows - guessed_in_this_step();
+    if (room <= 0) return 0;
+    const int guesses = params_.sets != nullptr
+                            ? std::clamp(params_.set_sizes[index_], 0, params_.set_capacity)
+                            : slots_.count;
+    const int64_t buckets = HotIndex::bucket_count(slots_.count + guesses);
+    // Buckets, candidates, victims; a byte for every slot that stays.
+    auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(
+        (buckets + guesses + slots_.count) * int64_t{sizeof(int32_t)} + slots_.count));
+    candidates_ = scratch + buckets;
+    int32_t* victims = candidates_ + guesses;
+    keep_ = reinterpret_cast<uint8_t*>(victims + slots_.count);
+    std::fill_n(keep_, slots_.count, uint8_t{0});
+
+    HotIndex index(slots_, guesses, scratch);
+    for (int i = 0; i < guesses; ++i) consider(index, guess(i));
+    const int wanted = std::min(room, count_);
+    const int chosen =
+        choose_victims(params_.replacement, slots_, params_.stamp, keep_, wanted, victims);
+    for (int i = 0; i < chosen; ++i) claim(victims[i], i, chosen);
+    return chosen;
+  }
+
+ private:
+  int guessed_in_this_step() const {
+    const int32_t stamp = guessed_stamp(params_.stamp);
+    int guessed = 0;
+    for (int slot = 0; slot < slots_.count; ++slot) {
+      guessed += slots_.positions[slot] >= 0 && slots_.stamps[slot] == stamp ? 1 : 0;
+    }
+    return guessed;
+  }
+
+  // -1: none.
+  int32_t guess(int i) const {
+    if (params_.sets != nullptr) return params_.sets[index_ * params_.set_capacity + i];
+    return slots_.positions[i] <= remembered(0) ? remembered(slots_.positions[i]) : -1;
+  }
+
+  void consider(HotIndex& index, int32_t position) {
+    if (position < layout_.sinks || position < 0 || position >= sequence_.start ||
+        position >= sequence_.end() - layout_.recent) {
+      return;
+    }
+    const int32_t found = index.find(position);
+    if (found < 0) {
+      candidates_[count_] = position;
+      index.add(candidates_, count_++);
+    } else if (found < slots_.count) {
+      keep_[found] = 1;
+    }
+  }
+
+  // Where not all candidates find room, those that do are spread over all of them.
+  void claim(int32_t slot, int i, int chosen) {
+    const int32_t position = candidates_[int64_t{i} * count_ / chosen];
+    slots_.positions[slot] = position;
+    slots_.stamps[slot] = guessed_stamp(params_.stamp);
+    params_.fetches[index_ * params_.max_rows + i] = {
+        sequence_.row_blocks[position / kPageTokens] +
+            layout_.row_offset(params_.step.layer, head_, position % kPageTokens),
+        sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot)};
+  }
+
+  const SpeculateParams& params_;
+  const CacheLayout& layout_;
+  const SequenceDesc& sequence_;
+  const int head_;
+  const int64_t index_;
+  const HotSlots slots_;
+  int32_t* candidates_ = nullptr;
+  uint8_t* keep_ = nullptr;
+  int count_ = 0;  // candidates
+};
+
+}  // namespace
+
+KernelWork speculate(const SpeculateParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  const int heads = params.step.count * layout.kv_heads;
+  std::atomic<uint64_t> total{0};
+  tbb::parallel_for(0, heads, [&](int task) {
+    const int fetched = SpeculateHead(params, task / layout.kv_heads, task % layout.kv_heads).run();
+    params.fetch_counts[task] = fetched;
+    total.fetch_add(static_cast<uint64_t>(fetched), std::memory_order_relaxed);
+  });
+  const uint64_t rows = total.load(std::memory_order_relaxed);
+  std::atomic_ref(params.counters->speculated).fetch_add(rows, std::memory_order_relaxed);
+  const int64_t guesses = params.sets != nullptr ? params.set_capacity : 0;
+  return {.device_bytes =
+              static_cast<uint64_t>(heads) * static_cast<uint64_t>((guesses + 2 * layout.hot_rows) *
+                                                                   int64_t{sizeof(int32_t)}) +
+              rows * sizeof(FetchItem)};
+}
+
+}  // namespace fasa::cpu

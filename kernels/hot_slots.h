@@ -1,0 +1,51 @@
+// The table of one head's hot rows: what a slot holds and when it was last of use.
+//
+//   position  >= 0: of the row that the slot holds, or will once its fetch has arrived
+//             -1: empty
+//             below: empty, but held that row until the table was distrusted (remembered())
+//   stamp     the step that last used the slot, how often it was used, and whether its row was
+//             fetched on a guess that no step has used yet
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/layout.h"
+
+namespace fasa {
+
+// One sequence, layer and KV head. `hand` belongs to the clock replacement.
+struct HotSlots {
+  int32_t* positions = nullptr;
+  int32_t* stamps = nullptr;
+  int32_t* hand = nullptr;
+  int count = 0;
+
+  static HotSlots of(const CacheLayout& layout, int32_t* hot_table, int layer, int kv_head) {
+    if (hot_table == nullptr || layout.hot_rows == 0) return {};
+    int32_t* table = hot_table + layout.hot_table_index(layer, kv_head);
+    return {table, table + layout.hot_rows, table + 2 * layout.hot_rows, layout.hot_rows};
+  }
+};
+
+// Maps a position to the entry that remembers it, and back.
+constexpr int32_t remembered(int32_t position) { return -2 - position; }
+
+// A stamp's word: step (27 bits), uses (3 bits), guessed (1 bit).
+inline constexpr int32_t kMostSteps = (1 << 27) - 1;
+inline constexpr int32_t kMostUses = 7;
+constexpr int32_t slot_stamp(int32_t step, int32_t uses) { return step << 4 | uses << 1; }
+constexpr int32_t guessed_stamp(int32_t step) { return step << 4 | 1; }
+constexpr int32_t step_of(int32_t stamp) { return stamp >> 4; }
+constexpr int32_t uses_of(int32_t stamp) { return stamp >> 1 & kMostUses; }
+constexpr bool is_guess(int32_t stamp) { return (stamp & 1) != 0; }
+
+// The stamp of a slot once `step` has used its row. A count of uses that decays: halved for every
+// 16 steps that the row was not used, three times at most.
+constexpr int32_t used_stamp(int32_t stamp, int32_t step) {
+  if (step_of(stamp) == step && !is_guess(stamp)) return stamp;
+  const int32_t idle = std::min((step - step_of(stamp)) / 16, 3);
+  return slot_stamp(step, std::min((uses_of(stamp) >> idle) + 1, kMostUses));
+}
+
+}  // namespace fasa

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/hot_slots.h"
+#include "kernels/reference/kernels.h"
+#include "kernels/replacement.h"
+
+namespace fasa::reference {
+namespace {
+
+std::vector<int32_t> guesses_of(const SpeculateParams& params, const HotSlots& slots,
+                                int64_t index) {
+  std::vector<int32_t> guesses;
+  if (params.sets != nullptr) {
+    const int32_t* set = params.sets + index * params.set_capacity;
+    guesses.assign(set, set + std::clamp(params.set_sizes[index], 0, params.set_capacity));
+    return guesses;
+  }
+  for (int slot = 0; slot < slots.count; ++slot) {
+    if (slots.positions[slot] < -1) guesses.push_back(remembered(slots.positions[slot]));
+  }
+  return guesses;
+}
+
+int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
+  const CacheLayout& layout = params.step.layout;
+  const SequenceDesc& desc = params.step.sequences[sequence];
+  const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
+  const HotSlots slots = HotSlots::of(layout, desc.hot_table, params.step.layer, kv_head);
+  if (desc.mode != StepMode::kDecode || slots.count == 0) return 0;
+  int room = params.max_rows;
+  for (int slot = 0; slot < slots.count; ++slot) {
+    if (slots.positions[slot] >= 0 && slots.stamps[slot] == guessed_stamp(params.stamp)) --room;
+  }
+  if (room <= 0) return 0;
+
+  std::vector<uint8_t> keep(static_cast<size_t>(slots.count), 0);
+  std::vector<int32_t> candidates;
+  for (const int32_t position : guesses_of(params, slots, index)) {
+    const bool resident = position < layout.sinks || position >= desc.end() - layout.recent;
+    if (position < 0 || position >= desc.start || resident) continue;
+    const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
+    if (found != slots.positions + slots.count) {
+      keep[static_cast<size_t>(found - slots.positions)] = 1;
+    } else if (std::find(candidates.begin(), candidates.end(), position) == candidates.end()) {
+      candidates.push_back(position);
+    }
+  }
+  std::vector<int32_t> victims(static_cast<size_t>(slots.count));
+  const int wanted = std::min(room, static_cast<int>(candidates.size()));
+  const int chosen =
+      choose_victims(params.replacement, slots, params.stamp, keep.data(), wanted, victims.data());
+  for (int i = 0; i < chosen; ++i) {
+    const int32_t slot = victims[static_cast<size_t>(i)];
+    const int32_t position =
+        candidates[static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
+    slots.positions[slot] = position;
+    slots.stamps[slot] = guessed_stamp(params.stamp);
+    params.fetches[index * params.max_rows + i] = {
+        desc.row_blocks[position / kPageTokens] +
+            layout.row_offset(params.step.layer, kv_head, position % kPageTokens),
+        desc.hot + layout.hot_offset(params.step.layer, kv_head, slot)};
+  }
+  return chosen;
+}
+
+}  // namespace
+
+void speculate(const SpeculateParams& params) {
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    for (int kv_head = 0; kv_head < params.step.layout.kv_heads; ++kv_head) {
+      const int fetched = speculate_head(params, sequence, kv_head);
+      params.fetch_counts[int64_t{sequence} * params.step.layout.kv_heads + kv_head] = fetched;
+      params.counters->speculated += static_cast<uint64_t>(fetched);
+    }
+  }
+}
+
+}  // namespace fasa::reference

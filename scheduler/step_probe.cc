@@ -1,0 +1,37 @@
+#include "scheduler/step_probe.h"
+
+#include <algorithm>
+
+namespace fasa {
+
+StepProbe::StepProbe(Device& device) : device_(device) {
+  for (Event& event : events_) event = device.create_event();
+}
+
+void StepProbe::start(int layer) {
+  layer_ = layer;
+  marked_.fill(false);
+}
+
+void StepProbe::mark(Point point, StreamView stream) {
+  device_.record(events_[point].view(), stream);
+  marked_[point] = true;
+}
+
+double StepProbe::between(Point from, Point to) const {
+  if (!marked_[from] || !marked_[to]) return 0;
+  return std::max(
+      0.0, device_.seconds_at(events_[to].view()) - device_.seconds_at(events_[from].view()));
+}
+
+LayerTimes StepProbe::read(int layers) const {
+  if (layer_ < 0 || layers <= 0) return {};
+  LayerTimes times;
+  times.stall = between(kBubble, kArrived);
+  times.transfer =
+      marked_[kGuessEnd] ? between(kGuessBegin, kGuessEnd) : between(kFetchBegin, kFetchEnd);
+  times.compute = std::max(0.0, between(kBegin, kEnd) / layers - times.stall);
+  return times;
+}
+
+}  // namespace fasa

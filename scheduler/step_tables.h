@@ -1,0 +1,46 @@
+// A begun step, as the pipeline and the prefetcher need it. Everything outlives the step.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "scheduler/step_probe.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+struct StepTables {
+  // By layer parity: they differ in the stage, of which there are two.
+  const SequenceDesc* on_device[2] = {};
+  std::span<const SequenceDesc> on_host;  // as for the even layers, for the host to read
+  // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
+  std::vector<std::span<std::byte* const>> row_blocks;
+  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
+  StepCounters* counters = nullptr;     // device, [layers]
+  int32_t stamp = 0;                    // rising from step to step
+  EventView tables_ready;               // the tables are on the device
+  StepProbe* probe = nullptr;           // null: this step is not measured
+
+  bool any(StepMode mode) const {
+    return std::any_of(on_host.begin(), on_host.end(),
+                       [mode](const SequenceDesc& s) { return s.mode == mode; });
+  }
+  int count() const { return static_cast<int>(on_host.size()); }
+  void mark(StepProbe::Point point, int layer, StreamView stream) const {
+    if (probe != nullptr && probe->layer() == layer) probe->mark(point, stream);
+  }
+};
+
+inline StepParams layer_params(const StepSettings& settings, const StepTables& step, int layer) {
+  const CacheLayout& layout = settings.layout;
+  return {.layout = layout,
+          .sequences = step.on_device[layer % 2],
+          .count = step.count(),
+          .layer = layer,
+          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims};
+}
+
+}  // namespace fasa

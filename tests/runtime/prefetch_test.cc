@@ -1,0 +1,332 @@
+// What fetching ahead is for, on the emulated device's clock: rows that were guessed are there when
+// they are asked for.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "bench/filled_runtime.h"
+#include "runtime/base/error.h"
+#include "scheduler/query_source.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr int kSteps = 36;
+constexpr int kWarm = 18;  // steps before anything is measured: until the depth has settled
+
+struct DecodeCase {
+  double link_bandwidth = 25e9;
+  std::optional<int> depth = std::nullopt;
+  float error = 0.2f;  // of the estimated queries
+  bool random = false;
+  int layers = 2;
+  int64_t tokens = 16384;
+  std::optional<int> hot_rows = std::nullopt;
+};
+
+struct DecodeResult {
+  double seconds_per_step = 0;
+  FetchMetrics metrics;
+};
+
+// Queries of all steps and layers in device memory: each keeps 0.9 of the last step's.
+class DriftingQueries final : public QuerySource {
+ public:
+  DriftingQueries(Device& device, const Geometry& geometry, float error)
+      : device_(device), geometry_(geometry) {
+    const auto width = static_cast<size_t>(geometry.query_heads * geometry.key_dim);
+    std::vector<float> truth(width * kSteps * static_cast<size_t>(geometry.layers));
+    std::vector<float> guess(truth.size());
+    for (size_t layer = 0; layer < static_cast<size_t>(geometry.layers); ++layer) {
+      for (size_t i = 0; i < width; ++i) {
+        float value = 0;
+        for (size_t step = 0; step < kSteps; ++step) {
+          const size_t at = (step * static_cast<size_t>(geometry.layers) + layer) * width + i;
+          const float fresh = 2 * noise(at * 2 + 1);
+          value = step == 0 ? fresh : 0.9f * value + std::sqrt(1 - 0.81f) * fresh;
+          const size_t dim =
+              i % static_cast<size_t>(geometry.key_dim) % static_cast<size_t>(geometry.key_dim / 2);
+          const float weight = dim < 8 ? 1.0f : 0.15f;  // of the frequency chunk
+          truth[at] = weight * value;
+          guess[at] = weight * (value + error * 2 * noise(at * 2));
+        }
+      }
+    }
+    truth_ = upload(truth);
+    guess_ = upload(guess);
+  }
+  void begin_step(int step) { step_ = step; }
+  ConstTensorView query(int layer) const { return view(truth_, layer); }
+
+  int max_ahead() const override { return geometry_.layers - 1; }
+  ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
+    device_.launch(stream, "estimate", [] { return KernelWork{}; });
+    return view(guess_, layer + ahead);
+  }
+
+ private:
+  Buffer upload(const std::vector<float>& values) {
+    const size_t bytes = values.size() * sizeof(float);
+    Buffer buffer = device_.allocate(MemorySpace::kDevice, bytes, "queries");
+    Stream stream = device_.create_stream(StreamPriority::kNormal, "upload");
+    device_.copy(buffer.data(), values.data(), bytes, CopyKind::kHostToDevice, stream.view());
+    device_.synchronize(stream.view());
+    return buffer;
+  }
+  ConstTensorView view(const Buffer& buffer, int layer) const {
+    const int64_t width = int64_t{geometry_.query_heads} * geometry_.key_dim;
+    return ConstTensorView::dense(
+        buffer.as<float>() + (int64_t{step_} * geometry_.layers + layer) * width, DType::kF32, 1,
+        geometry_.query_heads, geometry_.key_dim);
+  }
+
+  Device& device_;
+  const Geometry geometry_;
+  Buffer truth_;
+  Buffer guess_;
+  int step_ = 0;
+};
+
+class Decode {
+ public:
+  explicit Decode(const DecodeCase& setup)
+      : geometry_(bench::llama_8b(setup.layers)),
+        filled_(options(setup), config(setup), geometry_, bench::first_chunk_dims(geometry_, 64),
+                setup.tokens),
+        queries_(filled_.device(), geometry_, setup.error),
+        random_(filled_.device(), 3) {
+    filled_.runtime().set_query_source(&queries_);
+    if (setup.random) filled_.runtime().set_predictor(&random_);
+    const auto kv = static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim) * sizeof(float);
+    const auto out = static_cast<size_t>(geometry_.query_heads * geometry_.key_dim) * sizeof(float);
+    kv_ = filled_.device().allocate(MemorySpace::kDevice, kv, "key and value");
+    out_ = filled_.device().allocate(MemorySpace::kDevice, out, "output");
+    filled_.device().fill(kv_.data(), 0, kv, filled_.stream());
+  }
+
+  DecodeResult run() {
+    Device& device = filled_.device();
+    Event begin = device.create_event();
+    Event end = device.create_event();
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == kWarm) {
+        filled_.runtime().reset_metrics();
+        device.record(begin.view(), filled_.stream());
+      }
+      run_step(step);
+    }
+    device.record(end.view(), filled_.stream());
+    device.synchronize(filled_.stream());
+    return {(device.seconds_at(end.view()) - device.seconds_at(begin.view())) / (kSteps - kWarm),
+            filled_.runtime().metrics()};
+  }
+
+  // The first step: the seconds that the attend of each layer took.
+  std::vector<double> layer_seconds() {
+    Device& device = filled_.device();
+    std::vector<Event> events;
+    for (int i = 0; i < 2 * geometry_.layers; ++i) events.push_back(device.create_event());
+    run_step(0, &events);
+    std::vector<double> seconds;
+    for (size_t i = 0; i < events.size(); i += 2) {
+      seconds.push_back(device.seconds_at(events[i + 1].view()) -
+                        device.seconds_at(events[i].view()));
+    }
+    return seconds;
+  }
+  Runtime& runtime() { return filled_.runtime(); }
+
+ private:
+  static DeviceOptions options(const DecodeCase& setup) {
+    DeviceOptions options;
+    options.name = "emulated";
+    options.link_bandwidth = setup.link_bandwidth;
+    return options;
+  }
+  static Config config(const DecodeCase& setup) {
+    Config config;
+    config.selection.slice_dtype = SliceDType::kInt2;
+    config.prefetch.depth = setup.depth;
+    config.placement.hot_rows = setup.hot_rows;
+    return config;
+  }
+  void run_step(int step, std::vector<Event>* events = nullptr) {
+    Runtime& runtime = filled_.runtime();
+    queries_.begin_step(step);
+    const StepSequence part{filled_.sequence(), 1, StepMode::kDecode};
+    runtime.begin_step({&part, 1});
+    const auto kv =
+        ConstTensorView::dense(kv_.data(), DType::kF32, 1, geometry_.kv_heads, geometry_.key_dim);
+    const auto record = [&](int index) {
+      if (events == nullptr) return;
+      filled_.device().record(events->at(static_cast<size_t>(index)).view(), filled_.stream());
+    };
+    for (int layer = 0; layer < geometry_.layers; ++layer) {
+      runtime.append(layer, kv, kv, filled_.stream());
+      record(2 * layer);
+      runtime.attend(layer, queries_.query(layer),
+                     TensorView::dense(out_.data(), DType::kF32, 1, geometry_.query_heads,
+                                       geometry_.value_dim),
+                     nullptr, filled_.stream());
+      record(2 * layer + 1);
+    }
+    runtime.end_step();
+  }
+
+  Geometry geometry_;
+  bench::FilledRuntime filled_;
+  DriftingQueries queries_;
+  RandomPredictor random_;
+  Buffer kv_;
+  Buffer out_;
+};
+
+DecodeResult measure(const char* what, const DecodeCase& setup) {
+  const DecodeResult result = Decode(setup).run();
+  const StepCounters& rows = result.metrics.rows;
+  ::testing::Test::RecordProperty(what,
+                                  fmt::format("{:.1f} us a step", result.seconds_per_step * 1e6));
+  fmt::print("{}: {:.1f} us a step, hit rate {:.3f}, precision {:.3f}, recall {:.3f}\n", what,
+             result.seconds_per_step * 1e6, rows.hit_rate(), rows.precision(), rows.recall());
+  return result;
+}
+
+TEST(Prefetch, GuessedRowsAreThere) {
+  const DecodeResult off = measure("off", {.depth = 0});
+  const DecodeResult one = measure("depth 1", {.depth = 1});
+  EXPECT_EQ(off.metrics.rows.speculated, 0u);
+  EXPECT_LT(one.seconds_per_step, 0.98 * off.seconds_per_step);
+  EXPECT_GT(one.metrics.hit_rate(), off.metrics.hit_rate() + 0.03);
+  EXPECT_EQ(one.metrics.layers[0].speculated, 0u);  // nobody can guess it
+  EXPECT_GT(one.metrics.layers[1].recall(), 0.25);
+  EXPECT_GT(one.metrics.layers[1].precision(), 0.2);
+  EXPECT_EQ(one.metrics.bytes.speculation, one.metrics.rows.speculated * 512);
+  EXPECT_EQ(one.metrics.bytes.miss, one.metrics.fetched_bytes);
+  EXPECT_EQ(one.metrics.bytes.write_back, uint64_t{kSteps - kWarm} * 2 * 8 * 512);
+}
+
+TEST(Prefetch, AutomaticDepthTakesTheBetter) {
+  const double off = measure("off", {.depth = 0}).seconds_per_step;
+  EXPECT_LT(measure("automatic", {}).seconds_per_step, 0.99 * off);
+  // Guesses that are all wrong are given up.
+  const DecodeResult wrong = measure("wrong guesses", {.error = 30});
+  EXPECT_LT(wrong.seconds_per_step, 1.02 * off);
+  EXPECT_EQ(wrong.metrics.rows.speculated, 0u);
+}
+
+// A layer waits for its own rows, not for those that were guessed for layers behind it.
+TEST(Prefetch, MissesOvertakeGuesses) {
+  constexpr double kLink = 1e9;
+  const DecodeCase near{
+      .link_bandwidth = kLink, .depth = 1, .random = true, .layers = 4, .tokens = 4096};
+  DecodeCase far = near;
+  far.depth = 3;  // while layer 1 fetches its misses, the guesses for 2 and 3 are on the link
+  Decode one(near);
+  Decode three(far);
+  const double alone = one.layer_seconds()[1];
+  const double crowded = three.layer_seconds()[1];
+  const StepCounters& guessed = three.runtime().metrics().layers[2];
+  EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
+  const double crowd = 2 * static_cast<double>(guessed.speculated) * 512 / kLink;
+  constexpr double kChunk = 65536 / kLink;  // what is under way goes first
+  ASSERT_GT(crowd, 10 * kChunk);
+  EXPECT_LT(crowded, alone + 2 * kChunk);
+}
+
+TEST(Prefetch, NextQueryNeedsASource) {
+  RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kNextQuery});
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, 100, 100);  // nothing is guessed there
+  try {
+    run.decode(id, 1, 1);
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("set_query_source"));
+  }
+  EXPECT_EQ(run.runtime().length(id), 100);
+  RuntimeRun on_device({.device = "emulated",
+                        .rows = RowPlacement::kDevice,
+                        .predictor = PredictorKind::kNextQuery});
+  const SequenceId there = on_device.runtime().create();
+  on_device.prefill(there, 1, 100, 100);
+  EXPECT_NO_THROW(on_device.decode(there, 1, 1));  // there is nothing to fetch
+}
+
+// What an aborted step cost the hot rows is fetched ahead of the next one.
+TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
+  RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kPreviousStep});
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, 200, 200);
+  run.decode(id, 1, 2);
+  EXPECT_EQ(run.runtime().metrics().rows.speculated, 0u);
+  const Part part{id, 1, run.runtime().length(id), 1, StepMode::kDecode};
+  run.tape().begin({&part, 1});
+  run.runtime().abort_step();
+  run.decode(id, 1, 1);
+  const uint64_t fetched = run.runtime().metrics().rows.speculated;
+  EXPECT_GT(fetched, 0u);
+  EXPECT_GT(run.runtime().metrics().rows.speculated_used, 0u);
+  run.decode(id, 1, 2);
+  EXPECT_EQ(run.runtime().metrics().rows.speculated, fetched);  // once
+}
+
+// Scratch for guesses is counted: what reserve took is enough for all that follows.
+TEST(Prefetch, ReservedMemorySuffices) {
+  RuntimeRun run({.device = "emulated", .hot_rows = 200, .depth = 2, .guesser = Guesser::kRandom});
+  const SequenceId id = run.runtime().create();
+  run.runtime().reserve(id, 400, 64);
+  const uint64_t held = run.runtime().memory().device_total();
+  run.prefill(id, 1, 380, 64);
+  run.decode(id, 1, 20);
+  EXPECT_LE(run.runtime().memory().device_total(), held);
+  EXPECT_GT(run.runtime().metrics().rows.speculated, 0u);
+  RuntimeRun plain({.device = "emulated", .hot_rows = 200, .depth = 0});
+  EXPECT_GT(run.runtime().predict(400, 1).device_scratch,
+            plain.runtime().predict(400, 1).device_scratch);
+}
+
+class HotRows : public ::testing::Test {
+ protected:
+  // Bytes of hot rows that a sequence of `tokens` gets on a device of so much memory; 0 where the
+  // sequence does not fit.
+  static uint64_t held(std::optional<uint64_t> device_memory, int64_t tokens = 3000) {
+    RuntimeRun run(
+        {.device = "emulated", .hot_rows = std::nullopt, .device_memory = device_memory});
+    const SequenceId id = run.runtime().create();
+    // Room for the tape's tensors.
+    Buffer inputs = run.device().allocate(MemorySpace::kDevice, 96 << 10, "test inputs");
+    try {
+      run.runtime().reserve(id, tokens, 50);
+    } catch (const BudgetError&) {
+      return 0;
+    }
+    inputs = Buffer();
+    if (device_memory) {
+      EXPECT_LE(run.device().memory(MemorySpace::kDevice).peak_bytes, *device_memory);
+    }
+    run.prefill(id, 1, 200, 50);
+    run.decode(id, 1, 3);
+    return run.runtime().memory().device_hot_rows;
+  }
+};
+
+TEST_F(HotRows, AsManyAsFit) {
+  const uint64_t all = held(std::nullopt);
+  uint64_t last = 0;
+  int between = 0;
+  for (uint64_t memory = 100'000; memory < 700'000; memory += 8'000) {
+    const uint64_t now = held(memory);
+    EXPECT_GE(now, last) << memory;  // more memory, more hot rows
+    EXPECT_LE(now, all);
+    between += now > 0 && now < all ? 1 : 0;
+    last = now;
+  }
+  EXPECT_EQ(last, all);
+  EXPECT_GT(between, 2);
+}
+
+}  // namespace
+}  // namespace fasa::testing
