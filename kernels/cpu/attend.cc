@@ -32,7 +32,10 @@ class AttendCall {
         wave_(params.end - params.begin),
         tiles_((wave_ + kTileTokens - 1) / kTileTokens),
         width_(kSoftmaxHeader + layout_.row.value_dim),
-        q_stride_(align_up(layout_.row.key_dim, kPadFloats)) {}
+        q_stride_(align_up(layout_.row.key_dim, kPadFloats)),
+        bf16_stride_(align_up(layout_.row.key_dim, kPadBf16)),
+        uses_bf16_(bodies.wants_bf16_queries && params.q.dtype == DType::kBF16 &&
+                   layout_.row.dtype == DType::kBF16) {}
 
   KernelWork run() {
     const int heads = params_.step.count * layout_.kv_heads;
@@ -109,8 +112,17 @@ class AttendCall {
            layout_.row_offset(params_.step.layer, head.kv_head, slot);
   }
 
-  // The group's queries in f32, zero-padded for whole registers.
+  // Floats of scratch for the group's queries, in f32 and perhaps in bf16.
+  int64_t query_floats() const {
+    return layout_.group * (q_stride_ + (uses_bf16_ ? bf16_stride_ / 2 : 0));
+  }
+  uint16_t* bf16_queries(float* q) const {
+    return uses_bf16_ ? reinterpret_cast<uint16_t*>(q + layout_.group * q_stride_) : nullptr;
+  }
+
+  // The group's queries, zero-padded for whole registers.
   void load_queries(const Head& head, float* q) const {
+    uint16_t* narrow = bf16_queries(q);
     const int token = params_.step.sequences[head.sequence].first_token;
     for (int i = 0; i < layout_.group; ++i, q += q_stride_) {
       const int64_t at = params_.q.offset(token, head.kv_head * layout_.group + i);
@@ -118,12 +130,17 @@ class AttendCall {
           static_cast<const std::byte*>(params_.q.data) + at * dtype_bytes(params_.q.dtype),
           layout_.row.key_dim, q);
       std::fill(q + layout_.row.key_dim, q + q_stride_, 0.0f);
+      if (narrow == nullptr) continue;
+      std::copy_n(static_cast<const uint16_t*>(params_.q.data) + at, layout_.row.key_dim, narrow);
+      std::fill(narrow + layout_.row.key_dim, narrow + bf16_stride_, uint16_t{0});
+      narrow += bf16_stride_;
     }
   }
 
-  TileTask task_for(const float* q) const {
+  TileTask task_for(float* q) const {
     TileTask task;
     task.q = q;
+    task.q_bf16 = bf16_queries(q);
     task.q_stride = q_stride_;
     task.group = layout_.group;
     task.key_dim = layout_.row.key_dim;
@@ -144,8 +161,8 @@ class AttendCall {
   // `done(tile)` takes them. While a tile is computed, the next one's rows are prefetched: random
   // rows then arrive 32 ahead of their use, beyond what the hardware would guess.
   template <typename Place, typename Done>
-  void compute_tiles(const Head& head, int index, const float* q, int begin, int end,
-                     const Place& place, const Done& done) {
+  void compute_tiles(const Head& head, int index, float* q, int begin, int end, const Place& place,
+                     const Done& done) {
     TileTask task = task_for(q);
     RowPointer buffers[2][kTileTokens];
     const auto next_wanted = [&](int tile) {
@@ -189,8 +206,7 @@ class AttendCall {
     const Head head = head_at(index);
     const int end = std::min(first_tile + kTaskTiles, tiles_of(head));
     if (first_tile >= end) return;
-    float* q = reinterpret_cast<float*>(
-        thread_scratch(layout_.group * q_stride_ * int64_t{sizeof(float)}));
+    float* q = reinterpret_cast<float*>(thread_scratch(query_floats() * int64_t{sizeof(float)}));
     load_queries(head, q);
     compute_tiles(
         head, index, q, first_tile, end,
@@ -232,9 +248,9 @@ class AttendCall {
     if (skipped(index)) return;
     const Head head = head_at(index);
     const int64_t group_floats = layout_.group * int64_t{width_};
-    const int64_t floats = layout_.group * q_stride_ + 2 * group_floats;
+    const int64_t floats = query_floats() + 2 * group_floats;
     float* q = reinterpret_cast<float*>(thread_scratch(floats * int64_t{sizeof(float)}));
-    float* partials = q + layout_.group * q_stride_;
+    float* partials = q + query_floats();
     float* state = open_state(head, partials + group_floats);
     load_queries(head, q);
     compute_tiles(
@@ -274,6 +290,8 @@ class AttendCall {
   const int tiles_;
   const int width_;  // floats of a partial or state
   const int64_t q_stride_;
+  const int64_t bf16_stride_;
+  const bool uses_bf16_;
   std::atomic<uint64_t> device_bytes_{0};
 };
 

@@ -11,6 +11,7 @@ const RowBodies kRowBodiesAvx2 = {
     {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>},
     {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>},
     merge,
+    false,
 };
 
 }  // namespace fasa::cpu

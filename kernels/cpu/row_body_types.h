@@ -10,6 +10,7 @@ namespace fasa::cpu {
 
 // Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
 inline constexpr int kPadFloats = 16;
+inline constexpr int kPadBf16 = 32;  // of queries in bf16
 inline constexpr int kMaxTileTokens = 32;
 inline constexpr int kMaxPageTokens = 64;
 
@@ -17,6 +18,8 @@ inline constexpr int kMaxPageTokens = 64;
 struct TileTask {
   const float* q = nullptr;  // [group][q_stride], zero beyond key_dim
   int64_t q_stride = 0;
+  // The same queries in bf16 where that is what they are and the bodies want it, else null.
+  const uint16_t* q_bf16 = nullptr;
   int group = 0;
   int key_dim = 0;
   int value_dim = 0;
@@ -65,10 +68,12 @@ struct RowBodies {
   void (*prefill_page[3])(const PageTask&);
   void (*expand[3])(const void* in, int64_t count, float* out);  // to f32, exactly
   void (*merge)(float* state, const float* partial, int value_dim);
+  bool wants_bf16_queries;  // bf16 keys are scored by dot products of bf16
 };
 
 extern const RowBodies kRowBodiesPortable;
 extern const RowBodies kRowBodiesAvx2;
 extern const RowBodies kRowBodiesAvx512;
+extern const RowBodies kRowBodiesVnni;
 
 }  // namespace fasa::cpu

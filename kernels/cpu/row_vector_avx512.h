@@ -42,5 +42,18 @@ inline Vec load_f16(const unsigned char* p) {
   return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p)));
 }
 
+#ifdef FASA_BF16_DOT
+typedef __m512bh Bf16Vec;
+constexpr int kBf16Lanes = 32;
+inline Bf16Vec load_bf16_pairs(const void* p) { return (Bf16Vec)_mm512_loadu_si512(p); }
+// The first `count` elements, then zeros; reads nothing beyond them.
+inline Bf16Vec load_bf16_pairs_part(const void* p, int count) {
+  return (Bf16Vec)_mm512_maskz_loadu_epi16((__mmask32{1} << count) - 1, p);
+}
+inline Vec dot_bf16(Vec sum, Bf16Vec a, Bf16Vec b) {
+  return (Vec)_mm512_dpbf16_ps((__m512)sum, a, b);
+}
+#endif
+
 }  // namespace
 }  // namespace fasa::cpu

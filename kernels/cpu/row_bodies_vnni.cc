@@ -1,0 +1,19 @@
+// AVX-512 with dot products of bf16, for processors on which they are faster than f32 FMA.
+#define FASA_BF16_DOT 1
+// clang-format off
+#include "kernels/cpu/row_vector_avx512.h"
+// clang-format on
+#include "kernels/cpu/row_attend_inl.h"
+#include "kernels/cpu/row_prefill_inl.h"
+
+namespace fasa::cpu {
+
+const RowBodies kRowBodiesVnni = {
+    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>},
+    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>},
+    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>},
+    merge,
+    true,
+};
+
+}  // namespace fasa::cpu
