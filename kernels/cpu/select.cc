@@ -1,12 +1,12 @@
 // TIP over all sequences of a step. Each sequence's pages are split into ranges for the threads;
 // the set is exact, so it depends on neither.
-#include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/phases.h"
 #include "kernels/cpu/select_range.h"
 #include "kernels/cpu/target.h"
 
@@ -46,21 +46,10 @@ class SelectCall {
   void add_task(int sequence, const SelectPlan& plan);
   void run_tasks();
 
-  // Parallel where there is enough to do.
+  const SequenceTask& task_of_range(size_t range) const;
+  // work(the parts of head i of the tasks, sequence, kv_head)
   template <typename Work>
-  void for_each(size_t count, const Work& work) const {
-    if (threads_ == 1 || ranges_ == 1) {
-      for (size_t i = 0; i < count; ++i) work(i);
-    } else {
-      tbb::parallel_for(size_t{0}, count, work);
-    }
-  }
-  // work(range, task, index within the task) for every range.
-  template <typename Work>
-  void for_each_range(const Work& work) const;
-  // work(the head's parts, sequence, kv_head) for every head.
-  template <typename Work>
-  void for_each_head(SelectRange* ranges, const Work& work) const;
+  void with_head(SelectRange* ranges, size_t i, const Work& work) const;
 
   const SelectParams& params_;
   const ScoreBodies& bodies_;
@@ -72,30 +61,25 @@ class SelectCall {
   uint64_t nans_ = 0;
 };
 
-template <typename Work>
-void SelectCall::for_each_range(const Work& work) const {
-  for_each(ranges_, [&](size_t range) {
-    size_t t = 0;
-    while (range >= tasks_[t].first_range + tasks_[t].ranges) ++t;
-    work(range, tasks_[t], range - tasks_[t].first_range);
-  });
+const SequenceTask& SelectCall::task_of_range(size_t range) const {
+  size_t t = 0;
+  while (range >= tasks_[t].first_range + tasks_[t].ranges) ++t;
+  return tasks_[t];
 }
 
 template <typename Work>
-void SelectCall::for_each_head(SelectRange* ranges, const Work& work) const {
+void SelectCall::with_head(SelectRange* ranges, size_t i, const Work& work) const {
   const auto heads = static_cast<size_t>(kv_heads_);
-  for_each(tasks_.size() * heads, [&](size_t i) {
-    const SequenceTask& task = tasks_[i / heads];
-    const int kv_head = static_cast<int>(i % heads);
-    // Grows only: after the first steps nothing is allocated (but by a rescan). No work waits for
-    // other tasks, so no second task of this thread can find it in use.
-    thread_local std::vector<HeadPart*> parts;
-    parts.clear();
-    for (size_t r = 0; r < task.ranges; ++r) {
-      parts.push_back(&ranges[task.first_range + r].head(kv_head));
-    }
-    work(HeadSelection(parts), task.sequence, kv_head);
-  });
+  const SequenceTask& task = tasks_[i / heads];
+  const int kv_head = static_cast<int>(i % heads);
+  // Grows only: after the first steps nothing is allocated (but by a rescan). No work waits for
+  // other tasks, so no second task of this thread can find it in use.
+  thread_local std::vector<HeadPart*> parts;
+  parts.clear();
+  for (size_t r = 0; r < task.ranges; ++r) {
+    parts.push_back(&ranges[task.first_range + r].head(kv_head));
+  }
+  work(HeadSelection(parts), task.sequence, kv_head);
 }
 
 void SelectCall::take_all(int sequence, const SelectPlan& plan) {
@@ -119,19 +103,28 @@ void SelectCall::run_tasks() {
   thread_local std::vector<SelectRange> shared_ranges;  // grows only; run() isolates us
   if (shared_ranges.size() < ranges_) shared_ranges.resize(ranges_);
   SelectRange* const all = shared_ranges.data();
-  for_each_range([&](size_t range, const SequenceTask& task, size_t i) {
+  const auto sample = [&](size_t range) {
+    const SequenceTask& task = task_of_range(range);
     const auto pages = static_cast<size_t>(task.pages());
+    const size_t i = range - task.first_range;
     all[range].begin(params_, task.sequence, task.plan, bodies_,
                      task.first_page() + static_cast<int>(pages * i / task.ranges),
                      task.first_page() + static_cast<int>(pages * (i + 1) / task.ranges));
     all[range].sample();
-  });
-  for_each_head(all, [](HeadSelection head, int, int) { head.set_bounds(); });
-  for_each_range([&](size_t range, const SequenceTask&, size_t) { all[range].scan(); });
-  for_each_head(all, [&](HeadSelection head, int sequence, int kv_head) {
-    const int64_t index = index_of(sequence, kv_head);
-    params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity);
-  });
+  };
+  const auto set_bounds = [&](size_t i) {
+    with_head(all, i, [](HeadSelection head, int, int) { head.set_bounds(); });
+  };
+  const auto scan = [&](size_t range) { all[range].scan(); };
+  const auto finish = [&](size_t i) {
+    with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
+      const int64_t index = index_of(sequence, kv_head);
+      params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity);
+    });
+  };
+  const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
+  const Phase phases[] = {{ranges_, sample}, {heads, set_bounds}, {ranges_, scan}, {heads, finish}};
+  run_phases(phases, ranges_ == 1 ? 1 : threads_);
   for (size_t range = 0; range < ranges_; ++range) {
     bytes_ += all[range].bytes_read();
     nans_ += all[range].nan_scores();
