@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/trace_file.h"
+
 namespace fasa {
 
 ProfiledDecode::~ProfiledDecode() = default;
@@ -22,6 +24,10 @@ void ProfiledDecode::step() {
                 .entries = last_step_,
                 .fetch = std::move(taken.fetch),
                 .overlap = std::move(taken.overlap)});
+}
+
+std::string ProfiledDecode::last_step_trace() {
+  return trace_json(timeline_, {device().name(), device().virtual_clock()});
 }
 
 void ProfiledDecode::stop_recording() {

@@ -29,6 +29,8 @@ class ProfiledDecode {
   // Of the last step; streams by name.
   const std::vector<TimelineEntry>& last_step() const { return last_step_; }
   std::map<TimelineStream, std::string> streams() const { return timeline_.streams(); }
+  // Of the last step, as runtime/trace_file.h writes it.
+  std::string last_step_trace();
   uint64_t dropped() const { return dropped_; }  // entries of steps too long to be kept whole
 
   virtual Device& device() = 0;
