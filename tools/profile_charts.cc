@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
 #include <vector>
 
 namespace fasa {
@@ -167,8 +166,13 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
     text += line_at(x, 0, x, height - 18) +
             text_at(x, height - 5, fmt::format("{:g} us", us), "middle");
   }
+  std::vector<TimelineStream> order;
+  for (const auto& [stream, entries] : lanes) order.push_back(stream);
+  std::stable_partition(order.begin(), order.end(),
+                        [&](TimelineStream stream) { return stream == compute; });
   double y = 4;
-  for (const auto& [stream, entries] : lanes) {
+  for (const TimelineStream stream : order) {
+    const auto& entries = lanes[stream];
     const auto name = names.find(stream);
     text += text_at(kLeft - 8, y + 13, name == names.end() ? "stream" : name->second, "end");
     for (const TimelineEntry* entry : entries) {

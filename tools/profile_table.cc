@@ -57,10 +57,11 @@ class ProfileTable {
     row("transfer of rows used", fmt::format("{:.3f} ms, {} of it hidden",
                                              ms(profile_.total_transfer()),
                                              percent(profile_.total_hidden())));
-    row("bytes a step", fmt::format("{} missed, {} ahead ({} for nothing), {} written back",
-                                    bytes(total_.miss.bytes), bytes(total_.speculation.bytes),
-                                    bytes(profile_.total_wasted_bytes()),
-                                    bytes(total_.write_back_bytes)));
+    row("fetched when asked for", fmt::format("{} a step", bytes(total_.miss.bytes)));
+    row("fetched ahead",
+        fmt::format("{} a step, {} of it for nothing", bytes(total_.speculation.bytes),
+                    bytes(profile_.total_wasted_bytes())));
+    row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
     row("hit rate", percent(total_.rows.hit_rate()));
     row("speculation", speculation());
     row("kept from step to step",
