@@ -41,11 +41,14 @@ void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, 
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
     const Target target{step, scratch.decode(), layer, next, compute};
+    device_.set_tag(tag_of(layer, Cause::kSpeculation));  // in the time of this layer
     if (predictor_->writes_sets()) guess(target);
     device_.record(guessed_.view(), compute);
+    device_.set_tag(tag_of(next, Cause::kSpeculation));
     fetch(target, written);
     looked_at_[static_cast<size_t>(next)] = true;
   }
+  device_.set_tag(tag_of(layer, Cause::kCompute));
 }
 
 int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {

@@ -24,9 +24,9 @@ void ConfigFlags::add_to(CLI::App& command) {
   }
 }
 
-Config ConfigFlags::load(const Config& defaults) const {
+Config ConfigFlags::load_file(const std::string& file, const Config& defaults) const {
   ConfigSources sources{
-      .file = file_, .environment = fasa_environment(), .flags = {}, .defaults = defaults};
+      .file = file, .environment = fasa_environment(), .flags = {}, .defaults = defaults};
   for (size_t i = 0; i < options_.size(); ++i) {
     if (options_[i]->count() > 0) sources.flags.push_back({&config_options()[i], texts_[i]});
   }

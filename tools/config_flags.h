@@ -17,7 +17,10 @@ class ConfigFlags {
   // --config and one flag per option, grouped by table.
   void add_to(CLI::App& command);
   // After parsing: file, environment and flags together, over `defaults`. Throws UsageError.
-  Config load(const Config& defaults = {}) const;
+  Config load(const Config& defaults = {}) const { return load_file(file_, defaults); }
+  // The same with another file in place of --config.
+  Config load_file(const std::string& file, const Config& defaults) const;
+  bool has_file() const { return !file_.empty(); }
 
  private:
   std::string file_;

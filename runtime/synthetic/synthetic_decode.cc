@@ -169,6 +169,7 @@ void SyntheticDecode::Impl::enqueue_layers() {
   const int tokens = settings_.sequences;
   for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
     if (settings_.layer_bytes > 0) {
+      device_.set_tag(tag_of(layer, Cause::kCompute));
       device_.launch(stream_.view(), "projections", [bytes = settings_.layer_bytes] {
         return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
       });
@@ -211,6 +212,9 @@ SyntheticStep SyntheticDecode::step() { return impl_->step(); }
 Runtime& SyntheticDecode::runtime() { return impl_->runtime(); }
 Device& SyntheticDecode::device() { return impl_->device(); }
 SyntheticDevice::Guesses SyntheticDecode::guesses() const { return impl_->device().guesses(); }
+std::vector<OverlapCount> SyntheticDecode::take_overlap() {
+  return impl_->device().overlap().take();
+}
 
 SyntheticResult SyntheticDecode::run(int warmup, int steps) {
   require(warmup >= 0, "warmup", warmup, "0 or more");

@@ -65,6 +65,8 @@ class SyntheticDecode {
   Runtime& runtime();
   Device& device();
   SyntheticDevice::Guesses guesses() const;
+  // How much of each set was in that of the step before, by layer, since the last call.
+  std::vector<OverlapCount> take_overlap();
 
  private:
   class Impl;

@@ -108,6 +108,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       }
     }
   }
+  overlap_.observe(params);
   return work;
 }
 

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "offload/emulated_device.h"
+#include "runtime/set_overlap.h"
 #include "runtime/synthetic/trace_tiling.h"
 
 namespace fasa {
@@ -31,6 +32,8 @@ class SyntheticDevice final : public Device {
     uint64_t not_recorded = 0;
   };
   Guesses guesses() const { return {guesses_asked_, guesses_missing_}; }
+  // Of the true sets that were handed out.
+  SetOverlap& overlap() { return overlap_; }
 
   DeviceKind kind() const override { return inner_.kind(); }
   std::string name() const override { return inner_.name(); }
@@ -77,6 +80,7 @@ class SyntheticDevice final : public Device {
   std::map<const std::byte*, Buffer> buffers_;
   std::atomic<uint64_t> guesses_asked_{0};
   std::atomic<uint64_t> guesses_missing_{0};
+  SetOverlap overlap_;
 };
 
 }  // namespace fasa

@@ -1,0 +1,81 @@
+// How much of a token set was in the set of the step before.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "kernels/select_plan.h"
+
+namespace fasa {
+
+// Entries beside sinks and recent tokens, which are always there.
+struct OverlapCount {
+  uint64_t kept = 0;     // in the set of the step before too
+  uint64_t entries = 0;  // of sets that had one before
+  double share() const {
+    return entries == 0 ? 1.0 : static_cast<double>(kept) / static_cast<double>(entries);
+  }
+  OverlapCount& operator+=(const OverlapCount& other) {
+    kept += other.kept;
+    entries += other.entries;
+    return *this;
+  }
+};
+
+// Remembers each head's last set. Thread-safe: sets are seen on a stream, counts read by the host.
+class SetOverlap {
+ public:
+  // After a selection: its sets, on memory that the caller can read.
+  void observe(const SelectParams& params) {
+    if (params.ahead > 0) return;
+    const std::lock_guard lock(mutex_);
+    const auto layer = static_cast<size_t>(params.step.layer);
+    if (counts_.size() <= layer) counts_.resize(layer + 1);
+    if (last_.size() <= layer) last_.resize(layer + 1);
+    const int kv_heads = params.step.layout.kv_heads;
+    for (int i = 0; i < params.step.count; ++i) {
+      const SequenceDesc& sequence = params.step.sequences[i];
+      if (sequence.mode != StepMode::kDecode) continue;
+      const SelectPlan plan = plan_selection(params, sequence);
+      for (int head = 0; head < kv_heads; ++head) {
+        const int64_t at = int64_t{i} * kv_heads + head;
+        const std::span set(params.sets + at * params.set_capacity,
+                            static_cast<size_t>(params.set_sizes[at]));
+        add(layer, static_cast<size_t>(at), set, plan);
+      }
+    }
+  }
+
+  // Since the last call, by layer.
+  std::vector<OverlapCount> take() {
+    const std::lock_guard lock(mutex_);
+    std::vector<OverlapCount> taken(counts_.size());
+    taken.swap(counts_);
+    return taken;
+  }
+
+ private:
+  void add(size_t layer, size_t head, std::span<const int32_t> set, const SelectPlan& plan) {
+    auto& heads = last_[layer];
+    if (heads.size() <= head) heads.resize(head + 1);
+    std::vector<int32_t>& last = heads[head];
+    if (!last.empty()) {
+      for (const int32_t position : set) {
+        if (position < plan.sinks_end || position >= plan.recent_begin) continue;
+        ++counts_[layer].entries;
+        counts_[layer].kept += std::binary_search(last.begin(), last.end(), position) ? 1 : 0;
+      }
+    }
+    last.assign(set.begin(), set.end());
+  }
+
+  std::mutex mutex_;
+  std::vector<OverlapCount> counts_;
+  std::vector<std::vector<std::vector<int32_t>>> last_;  // [layer][sequence x kv_head]
+};
+
+}  // namespace fasa

@@ -1,0 +1,219 @@
+"""fasa profile, as a user runs it."""
+import html.parser
+import json
+import unittest
+
+from support import MODEL, SOURCE, CommandTest, facts, main
+
+SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup", 3)
+SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "guesses"),
+        ("wait_ms", "tables"), ("bytes", "miss"), ("bytes", "speculation"), ("bytes", "write_back"),
+        ("speculation", "wasted"), ("speculation", "rows"), ("speculation", "rows_used"),
+        ("rows", "resident"), ("rows", "hits"), ("rows", "misses"))
+
+
+def value(part, path):
+    for key in path:
+        part = part[key]
+    return part
+
+
+class PageCheck(html.parser.HTMLParser):
+    """Elements that are opened are closed, and nothing is fetched."""
+    VOID = {"meta", "line", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.count = {}
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        assert not {"src", "href"} & {name for name, _ in attrs}, attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+class Profile(CommandTest):
+    def profile(self, *arguments, **options):
+        done = self.assert_done("profile", "--json", *arguments, **options)
+        return json.loads(done.stdout)
+
+    def check_identities(self, profile):
+        layers = profile["layers"]
+        self.assertEqual([layer["layer"] for layer in layers], list(range(len(layers))))
+        for path in SUMS:
+            parts = [value(part, path) for part in [*layers, profile["outside_layers"]]]
+            self.assertAlmostEqual(sum(parts), value(profile, path), places=6, msg=path)
+        spent = profile["compute_ms"] + sum(profile["wait_ms"].values()) + profile["idle_ms"]
+        self.assertAlmostEqual(spent, profile["tpot_ms"], places=4)
+        for part in [profile, *layers]:
+            for share in ("transfer_hidden", "hit_rate"):
+                self.assertTrue(0 <= part[share] <= 1, part[share])
+            moved = part["transfer_ms"]
+            if moved > 0 and part["wait_ms"]["rows"] < moved:
+                self.assertAlmostEqual(part["transfer_hidden"],
+                                       1 - part["wait_ms"]["rows"] / moved, places=9)
+            rows = part["rows"]
+            seen = sum(rows.values())
+            if seen:
+                self.assertAlmostEqual(part["hit_rate"], 1 - rows["misses"] / seen, places=9)
+        self.assertAlmostEqual(sum(step["ms"] for step in profile["steps"]) / len(profile["steps"]),
+                               profile["tpot_ms"], places=9)
+
+    def test_a_synthetic_decode(self):
+        profile = self.profile(*SMALL, "--predictor", "next-query", "--depth", 1)
+        self.check_identities(profile)
+        self.assertEqual(len(profile["layers"]), 16)
+        self.assertEqual(profile["clock"], "virtual")
+        self.assertEqual(profile["profiled_steps"], 4)
+        self.assertEqual(profile["config"]["device"]["gpu"], "RTX 4060 Ti 16GB")
+        self.assertEqual(profile["config"]["selection"]["fac_tokens"], 256)
+        self.assertEqual(profile["bytes"]["miss"], profile["rows"]["misses"] * 256)  # 2 x 64 bf16
+        self.assertEqual(profile["bytes"]["write_back"], 16 * 8 * 256)
+        speculation = profile["speculation"]
+        self.assertAlmostEqual(speculation["precision"],
+                               speculation["rows_used"] / speculation["rows"], places=9)
+        self.assertTrue(0 < profile["overlap"] < 1)
+        self.assertAlmostEqual(profile["link_measured"]["latency_us"], 10, places=3)
+
+    def test_the_same_twice(self):
+        first, second = (self.profile(*SMALL, "--depth", 0) for _ in range(2))
+        self.assertEqual(first["rows"], second["rows"])
+        self.assertAlmostEqual(first["tpot_ms"], second["tpot_ms"], places=9)
+
+    def test_presets_and_weights(self):
+        fasa_m = self.profile(*SMALL, "--predictor", "none")
+        fasa_c = self.profile(*SMALL, "--preset", "fasa-c")
+        self.check_identities(fasa_c)
+        self.assertEqual(fasa_c["bytes"], {"miss": 0, "speculation": 0, "write_back": 0})
+        self.assertEqual(fasa_c["transfer_hidden"], 1)
+        self.assertLess(fasa_c["tpot_ms"], fasa_m["tpot_ms"])
+        self.assertIn("not limited", " ".join(fasa_c["notes"]))
+        weighted = self.profile(*SMALL, "--predictor", "none", "--weight-bits", 4)
+        self.check_identities(weighted)
+        self.assertGreater(weighted["tpot_ms"], fasa_m["tpot_ms"])
+        self.assertEqual(weighted["bytes"], fasa_m["bytes"])
+        full = self.profile("--geometry", "llama-3.2-1b", "--tokens", 1024, "--steps", 2,
+                            "--preset", "full", "--rows", "host")
+        self.check_identities(full)
+        self.assertGreater(full["bytes"]["miss"], 16 * 8 * 256 * 1024)
+
+    def test_deep_guesses_fall_back_and_say_so(self):
+        profile = self.profile(*SMALL, "--predictor", "next-query", "--depth", 5)
+        self.assertGreater(profile["guesses"]["not_recorded"], 0)
+        self.assertIn("step before", " ".join(profile["notes"]))
+
+    def test_real_kernels_take_the_same_time(self):
+        small = ("--geometry", "Llama-3.2-1B", "--tokens", 600, "--steps", 2, "--warmup", 1,
+                 "--predictor", "none", "--fac-tokens", 64)
+        modelled, real = self.profile(*small), self.profile(*small, "--compute", "real")
+        self.assertEqual(modelled["rows"], real["rows"])
+        self.assertAlmostEqual(real["tpot_ms"] / modelled["tpot_ms"], 1, places=1)
+
+    def test_a_model(self):
+        text = facts("1k")
+        prompt = self.write("prompt.txt", text["text"] + text["questions"][0]["prompt_suffix"])
+        arguments = ("--model", MODEL, "--prompt-file", prompt, "--steps", 4, "--warmup", 2,
+                     "--fac-tokens", 64, "--depth", 1)
+        profile = self.profile(*arguments)
+        self.check_identities(profile)
+        self.assertEqual(len(profile["layers"]), 4)
+        self.assertGreater(profile["outside_layers"]["compute_ms"], 0)
+        self.assertGreater(profile["speculation"]["rows"], 0)
+        self.assertTrue(0 < profile["overlap"] < 1)
+        cpu = self.profile(*arguments, "--device", "cpu")
+        self.assertEqual(cpu["clock"], "wall")
+        self.assertEqual(cpu["bytes"], {"miss": 0, "speculation": 0, "write_back": 0})
+
+    def test_two_configs_in_turns(self):
+        slow = self.write("slow.toml", '[link]\nbandwidth = "2GB/s"\n')
+        fast = self.write("fast.toml", 'preset = "fasa-c"\n')
+        both = self.profile(*SMALL, "--predictor", "none", "--compare", slow, fast)
+        self.assertEqual([one["file"] for one in both["compare"]], [str(slow), str(fast)])
+        for one in both["compare"]:
+            self.check_identities(one)
+        ratio = both["tpot_ratio"]
+        self.assertLess(ratio["mean"], 1)
+        self.assertLessEqual(ratio["lowest"], ratio["mean"])
+        self.assertLessEqual(ratio["mean"], ratio["highest"])
+        alone = self.profile(*SMALL, "--predictor", "none", "--config", slow)
+        self.assertAlmostEqual(alone["tpot_ms"], both["compare"][0]["tpot_ms"], places=6)
+
+    def test_tables_fit_100_columns(self):
+        slow = self.write("a-very-long-name-of-a-config-file-that-goes-on-and-on.toml",
+                          '[link]\nbandwidth = "2GB/s"\n')
+        for arguments in ((), ("--predictor", "next-query", "--depth", 5, "--weight-bits", 16),
+                          ("--preset", "fasa-c"), ("--compare", slow, slow, "--preset", "fasa-c")):
+            with self.subTest(arguments=arguments):
+                text = self.assert_done("profile", *SMALL, *arguments).stdout.decode()
+                self.assertLessEqual(max(len(line) for line in text.splitlines()), 100)
+                self.assertNotIn("nan", text)
+
+    def test_files(self):
+        page, trace = self.folder / "p.html", self.folder / "t.json"
+        self.assert_done("profile", *SMALL, "--html", page, "--trace-file", trace)
+        check = PageCheck()
+        check.feed(page.read_text())
+        self.assertEqual(check.open, [])
+        self.assertEqual(check.count["svg"], 4)
+        self.assertNotIn("nan", page.read_text())
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertEqual({e["args"]["layer"] for e in events if e["name"] == "select"},
+                         set(range(16)))
+
+
+class BadInput(CommandTest):
+    def fails(self, parts, *arguments, code=2):
+        return self.assert_fails(code, parts, "profile", *arguments)
+
+    def test_what_to_profile(self):
+        self.fails(["--model", "--geometry"])
+        self.fails(["one of them"], "--geometry", "Llama-3.1-8B", "--model", MODEL)
+        self.fails(["Lama-3.1-8B", "nearest", "Llama-3.1-8B"], "--geometry", "Lama-3.1-8B")
+        self.fails(["--prompt-file"], "--model", MODEL)
+        self.fails(["--tokens", "--geometry"], "--model", MODEL, "--prompt", "x", "--tokens", 5)
+        self.fails(["--weight-bits", "--geometry"], "--model", MODEL, "--prompt", "x",
+                   "--weight-bits", 4)
+        self.fails(["prompt"], *SMALL, "--prompt", "x")
+        self.fails(["/nonexistent"], *SMALL, "--selection-trace", "/nonexistent", code=3)
+        self.fails(["/nonexistent"], *SMALL, "--trace-from", "/nonexistent", code=3)
+
+    def test_values(self):
+        for flag, given in (("--steps", 0), ("--steps", -1), ("--warmup", -1), ("--tokens", 0),
+                            ("--weight-bits", 3), ("--compute", "fast"), ("--bandwidth", "0GB/s"),
+                            ("--hot-rows", -1), ("--depth", -1), ("--depth", 17)):
+            with self.subTest(flag=flag, given=given):
+                message = self.fails(["allowed"], "--geometry", "Llama-3.2-1B", f"{flag}={given}")
+                self.assertIn(str(given), message)
+        self.fails(["RTX 4061", "nearest"], *SMALL, "--gpu", "RTX 4061")
+        self.fails(["cpu", "emulated"], *SMALL, "--device", "cpu")
+
+    def test_files_are_checked_first(self):
+        missing = self.folder / "none" / "p.html"
+        self.fails([str(missing)], *SMALL, "--html", missing)
+        self.fails([str(missing)], *SMALL, "--trace-file", missing)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_compare(self):
+        good = self.write("good.toml", 'preset = "fasa-m"\n')
+        bad = self.write("bad.toml", "[prefetch]\ndepht = 1\n")
+        self.fails(["bad.toml:2", "depth"], *SMALL, "--compare", good, bad)
+        self.fails(["--compare", "--config"], *SMALL, "--compare", good, good, "--config", good)
+        self.fails(["--trace-file"], *SMALL, "--compare", good, good, "--trace-file",
+                   self.folder / "t.json")
+
+    def test_a_broken_trace(self):
+        whole = (SOURCE / "models/traces/needle-3m-7k.fasatrace").read_bytes()
+        broken = self.write("t.fasatrace", whole[:5000])
+        self.fails(["t.fasatrace"], *SMALL, "--selection-trace", broken, code=3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+// fasa profile: what the steps of a decode spend their time on.
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/machine.h"
+#include "runtime/output_file.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/profile_subject.h"
+#include "tools/progress.h"
+
+namespace fasa {
+namespace {
+
+class ProfileCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override;
+  int run() override;
+
+ private:
+  void add_subject_flags();
+  std::vector<std::pair<std::string, Config>> read_configs(const ProfileSubject& subject) const;
+  void take_steps(ProfileReport& report) const;
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags config_flags_;
+  ProfileFlags flags_;
+  CLI::Option* tokens_ = nullptr;
+  std::vector<std::string> compare_;
+  std::string html_;
+  bool json_ = false;
+};
+
+void ProfileCommand::add_subject_flags() {
+  command_->add_option("--model", flags_.model_dir, "Folder of a model: its own generation")
+      ->type_name("DIR");
+  command_->add_option("--prompt", flags_.prompt.text, "The prompt")->type_name("TEXT");
+  command_
+      ->add_option("--prompt-file", flags_.prompt.file, "File that is the prompt, byte for byte")
+      ->type_name("FILE");
+  command_
+      ->add_option("--prompt-ids", flags_.prompt.ids_file,
+                   "File of token ids: a JSON array, or numbers between blanks")
+      ->type_name("FILE");
+  command_
+      ->add_option("--geometry", flags_.geometry,
+                   "A synthetic decode of a model by name (fasa plan --list), without weights")
+      ->type_name("NAME");
+  tokens_ = command_->add_option("--tokens", flags_.tokens, "Its context before the first step")
+                ->type_name("N")
+                ->capture_default_str();
+  command_
+      ->add_option("--trace-from", flags_.trace_from,
+                   "Selections that this model's generation takes now, after the bundled text or "
+                   "the prompt")
+      ->type_name("DIR");
+  command_
+      ->add_option("--selection-trace", flags_.trace_file,
+                   "Selections of a file from fasa trace; default: the one that ships")
+      ->type_name("FILE");
+  command_
+      ->add_option("--compute", flags_.compute,
+                   "modelled = times only, real = the kernels compute as well")
+      ->type_name("HOW")
+      ->capture_default_str();
+  command_
+      ->add_option("--weight-bits", flags_.weight_bits,
+                   "Time of weights in 4, 8, 16 bits between attentions; 0 = attention alone")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+CLI::App* ProfileCommand::add_to(CLI::App& app) {
+  command_ = app.add_subcommand("profile", "What a decode spends its time on, layer by layer");
+  add_subject_flags();
+  command_->add_option("--steps", flags_.steps, "Decode steps to look at")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--warmup", flags_.warmup, "Steps before them that fill the hot rows")
+      ->type_name("N")
+      ->capture_default_str();
+  command_
+      ->add_option("--compare", compare_,
+                   "Two config files side by side, their steps in turns; flags go over both")
+      ->type_name("A.toml B.toml")
+      ->expected(2);
+  command_->add_option("--html", html_, "Write a report that a browser shows")->type_name("FILE");
+  command_->add_flag("--json", json_, "Print one JSON object instead of the tables");
+  config_flags_.add_to(*command_);
+  return command_;
+}
+
+std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
+    const ProfileSubject& subject) const {
+  if (!compare_.empty() && config_flags_.has_file()) {
+    throw UsageError("--compare and --config: allowed: one of them");
+  }
+  std::vector<std::pair<std::string, Config>> configs;
+  if (compare_.empty()) configs.emplace_back("", config_flags_.load(subject.defaults()));
+  for (const std::string& file : compare_) {
+    configs.emplace_back(file, config_flags_.load_file(file, subject.defaults()));
+  }
+  for (const auto& [name, config] : configs) {
+    subject.check(config);
+    if (config.trace.file.empty()) continue;
+    if (!compare_.empty()) {
+      throw UsageError("--trace-file with --compare: allowed: without; a trace is of one config");
+    }
+    check_writable(config.trace.file);
+  }
+  return configs;
+}
+
+void ProfileCommand::take_steps(ProfileReport& report) const {
+  Progress progress("profiling");
+  const int64_t all = int64_t{flags_.warmup} + flags_.steps;
+  for (int64_t done = 0; done < all; ++done) {
+    for (ProfileRun& run : report.runs) {
+      if (done < flags_.warmup) {
+        run.decode->warm_up();
+      } else {
+        run.decode->step();
+      }
+    }
+    progress.update(done + 1, all);
+  }
+  progress.clear();
+  for (ProfileRun& run : report.runs) add_late_notes(run);
+}
+
+int ProfileCommand::run() {
+  reject_unknown_arguments(*command_);
+  if (tokens_->count() > 0 && !flags_.synthetic() && !flags_.model_dir.empty()) {
+    throw UsageError("--tokens goes with --geometry; a model's context is its prompt");
+  }
+  flags_.validate();
+  if (!html_.empty()) check_writable(html_);
+  ProfileSubject subject(flags_);
+  const auto configs = read_configs(subject);
+  require_usable_target();
+  subject.prepare();
+  ProfileReport report;
+  subject.describe(report);
+  for (const auto& [name, config] : configs) report.runs.push_back(subject.open(name, config));
+  take_steps(report);
+  if (!html_.empty()) write_file_atomically(html_, to_html(report));
+  const ProfileRun& first = report.runs.front();
+  const std::string& trace = first.config.trace.file;
+  if (!trace.empty()) write_file_atomically(trace, first.decode->last_step_trace());
+  fmt::print("{}", json_ ? to_json(report).dump(2) + "\n" : to_table(report));
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_profile_command() { return std::make_unique<ProfileCommand>(); }
+
+}  // namespace fasa

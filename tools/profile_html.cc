@@ -1,0 +1,174 @@
+// One page that needs nothing beside itself: styles inline, pictures as SVG.
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "runtime/config_options.h"
+#include "tools/profile_charts.h"
+#include "tools/profile_report.h"
+
+namespace fasa {
+namespace {
+
+constexpr std::string_view kHead = R"(<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>fasa profile</title>
+<style>
+body{font:14px/1.45 system-ui,sans-serif;color:#1c2733;background:#fff;margin:24px auto;
+max-width:1180px;padding:0 16px}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 6px}h3{font-size:14px;margin:16px 0 4px}
+p{margin:4px 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:6px 0}
+td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e8ee}
+td:first-child,th:first-child{text-align:left}
+.wide{overflow-x:auto}svg{display:block;font:11px system-ui,sans-serif}
+.key{display:inline-block;margin-right:14px}.key i{display:inline-block;width:12px;height:12px;
+margin-right:5px;vertical-align:-2px;border-radius:2px}
+pre{background:#f5f7f9;padding:10px;overflow-x:auto;font-size:12px}.note{color:#6b4b00}
+</style></head><body>
+)";
+
+std::string row(std::string_view name, const std::string& value) {
+  return fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name, value);
+}
+
+class RunSection {
+ public:
+  explicit RunSection(const ProfileRun& run)
+      : run_(run),
+        profile_(run.profile()),
+        total_(profile_.total()),
+        steps_(static_cast<double>(std::max<size_t>(1, profile_.steps()))) {}
+
+  std::string html() const {
+    std::string text;
+    if (!run_.name.empty()) text += fmt::format("<h2>{}</h2>\n", html_escaped(run_.name));
+    text += totals();
+    for (const std::string& note : run_.notes) {
+      text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
+    }
+    const double end = step_end(*run_.decode);
+    text += "<h3>The last step: what each stream did</h3>\n" + cause_key();
+    text += lanes_svg(*run_.decode, {0, end});
+    const TimeSpan middle = middle_of_step(*run_.decode, 4);
+    text += "<h3>Four layers of it</h3>\n" + lanes_svg(*run_.decode, middle);
+    text += "<h3>Hit rate, step by step</h3>\n" + hit_rate_svg(profile_);
+    text += "<h3>Where each layer's time went</h3>\n" + bar_key() + layer_bars_svg(profile_);
+    text += layers_table();
+    text += fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
+                        html_escaped(config_to_json(run_.config).dump(2)));
+    return text;
+  }
+
+ private:
+  double ms(double seconds) const { return seconds * 1e3 / steps_; }
+  double mb(double bytes) const { return bytes / 1e6 / steps_; }
+
+  std::string totals() const {
+    std::string text = "<table>\n";
+    text += row("time per output token", fmt::format("{:.3f} ms", ms(profile_.seconds())));
+    text += row("computing", fmt::format("{:.3f} ms", ms(total_.compute)));
+    for (size_t i = 0; i < kWaitReasons; ++i) {
+      if (i > 0 && total_.waits[i] <= 0) continue;
+      text += row(fmt::format("waiting for {}", wait_reason_name(static_cast<WaitReason>(i))),
+                  fmt::format("{:.3f} ms", ms(total_.waits[i])));
+    }
+    text += row("transfer of rows used", fmt::format("{:.3f} ms, {:.1f} % hidden",
+                                                     ms(profile_.total_transfer()),
+                                                     100 * profile_.total_hidden()));
+    text += row("hit rate", fmt::format("{:.1f} %", 100 * total_.rows.hit_rate()));
+    if (total_.rows.speculated > 0) {
+      text += row("speculation",
+                  fmt::format("precision {:.1f} %, recall {:.1f} %", 100 * total_.rows.precision(),
+                              100 * total_.rows.recall()));
+    }
+    text += row("missed", fmt::format("{:.3f} MB", mb(static_cast<double>(total_.miss.bytes))));
+    text += row("fetched ahead",
+                fmt::format("{:.3f} MB, {:.3f} MB for nothing",
+                            mb(static_cast<double>(total_.speculation.bytes)),
+                            mb(static_cast<double>(profile_.total_wasted_bytes()))));
+    text += row("written back",
+                fmt::format("{:.3f} MB", mb(static_cast<double>(total_.write_back_bytes))));
+    if (profile_.knows_overlap() && total_.overlap.entries > 0) {
+      text += row("kept from step to step", fmt::format("{:.1f} %", 100 * total_.overlap.share()));
+    }
+    return text + "</table>\n";
+  }
+
+  std::string layers_table() const {
+    std::string text =
+        "<details><summary>Numbers of each layer</summary><div class=\"wide\"><table>\n"
+        "<tr><th>layer</th><th>compute us</th><th>wait for rows us</th><th>other waits us</th>"
+        "<th>transfer us</th><th>hidden %</th><th>hit %</th><th>precision %</th><th>recall %</th>"
+        "<th>missed MB</th><th>ahead MB</th><th>wasted MB</th><th>kept %</th></tr>\n";
+    for (size_t i = 0; i < profile_.layers().size(); ++i) {
+      const LayerProfile& part = profile_.layers()[i];
+      const double rows = part.wait(WaitReason::kRows);
+      text += fmt::format("<tr><td>{}</td>", i);
+      for (const double us : {part.compute, rows, part.waiting() - rows, profile_.transfer(part)}) {
+        text += fmt::format("<td>{:.1f}</td>", 1e3 * ms(us));
+      }
+      for (const double share : {profile_.hidden(part), part.rows.hit_rate(),
+                                 part.rows.precision(), part.rows.recall()}) {
+        text += fmt::format("<td>{:.1f}</td>", 100 * share);
+      }
+      for (const uint64_t bytes :
+           {part.miss.bytes, part.speculation.bytes, part.wasted_bytes()}) {
+        text += fmt::format("<td>{:.3f}</td>", mb(static_cast<double>(bytes)));
+      }
+      text += fmt::format("<td>{:.1f}</td></tr>\n", 100 * part.overlap.share());
+    }
+    return text + "</table></div></details>\n";
+  }
+
+  const ProfileRun& run_;
+  const Profile& profile_;
+  const LayerProfile total_;
+  const double steps_;
+};
+
+}  // namespace
+
+std::string html_escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string to_html(const ProfileReport& report) {
+  const ProfileRun& first = report.runs.front();
+  std::string text(kHead);
+  text += fmt::format("<h1>{}, {} tokens</h1>\n", html_escaped(report.subject), report.tokens);
+  text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n",
+                      first.profile().steps(), report.warmup,
+                      html_escaped(first.decode->device().name()),
+                      first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
+                      report.compute == "modelled" ? ", kernels' times are modelled" : "");
+  if (report.runs.size() > 1) {
+    const ProfileRatio ratio = ratio_of(first.profile(), report.runs[1].profile());
+    text += fmt::format(
+        "<p>{} takes {:.3f} times as long a step as {} ({:.3f} to {:.3f} in pairs of steps taken "
+        "in turns).</p>\n",
+        html_escaped(report.runs[1].name), ratio.ratio, html_escaped(first.name), ratio.low,
+        ratio.high);
+  }
+  for (const ProfileRun& run : report.runs) text += RunSection(run).html();
+  return text + "</body></html>\n";
+}
+
+}  // namespace fasa

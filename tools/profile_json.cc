@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "runtime/config_options.h"
+#include "tools/profile_report.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+// Everything per step: means over the profiled steps.
+class ProfileJson {
+ public:
+  explicit ProfileJson(const Profile& profile)
+      : profile_(profile), steps_(static_cast<double>(std::max<size_t>(1, profile.steps()))) {}
+
+  Json whole() const {
+    const LayerProfile total = profile_.total();
+    Json json = part(total, profile_.total_transfer(), profile_.total_hidden(),
+                     profile_.total_wasted_bytes());
+    json["tpot_ms"] = per_step_ms(profile_.seconds());
+    json["idle_ms"] = per_step_ms(profile_.idle());
+    json["outside_layers"] = of(profile_.outside());
+    json["layers"] = Json::array();
+    for (size_t i = 0; i < profile_.layers().size(); ++i) {
+      Json layer = of(profile_.layers()[i]);
+      layer["layer"] = i;
+      json["layers"].push_back(std::move(layer));
+    }
+    json["steps"] = Json::array();
+    for (const StepPoint& point : profile_.points()) {
+      json["steps"].push_back({{"ms", point.seconds * 1e3},
+                               {"hit_rate", point.hit_rate},
+                               {"wait_rows_ms", point.wait_rows * 1e3},
+                               {"miss_bytes", point.miss_bytes},
+                               {"speculation_bytes", point.speculation_bytes}});
+    }
+    const LinkSpeed link = profile_.link();
+    const bool moved = link.seconds_per_byte > 0;
+    json["link_measured"] = {
+        {"bytes_per_second", moved ? Json(1 / link.seconds_per_byte) : Json(nullptr)},
+        {"latency_us", moved ? Json(link.latency * 1e6) : Json(nullptr)}};
+    return json;
+  }
+
+ private:
+  double per_step_ms(double seconds) const { return seconds * 1e3 / steps_; }
+  double per_step(uint64_t amount) const { return static_cast<double>(amount) / steps_; }
+
+  Json of(const LayerProfile& layer) const {
+    return part(layer, profile_.transfer(layer), profile_.hidden(layer), layer.wasted_bytes());
+  }
+  Json part(const LayerProfile& part, double transfer, double hidden, uint64_t wasted) const {
+    Json waits = Json::object();
+    for (size_t i = 0; i < kWaitReasons; ++i) {
+      waits[wait_reason_name(static_cast<WaitReason>(i))] = per_step_ms(part.waits[i]);
+    }
+    const bool overlap = profile_.knows_overlap() && part.overlap.entries > 0;
+    return {{"tpot_ms", per_step_ms(part.compute + part.waiting())},
+            {"compute_ms", per_step_ms(part.compute)},
+            {"wait_ms", waits},
+            {"transfer_ms", per_step_ms(transfer)},
+            {"transfer_hidden", hidden},
+            {"hit_rate", part.rows.hit_rate()},
+            {"speculation",
+             {{"precision", part.rows.precision()},
+              {"recall", part.rows.recall()},
+              {"wasted", per_step(wasted)},
+              {"rows", per_step(part.rows.speculated)},
+              {"rows_used", per_step(part.rows.speculated_used)}}},
+            {"rows",
+             {{"resident", per_step(part.rows.resident)},
+              {"hits", per_step(part.rows.hits)},
+              {"misses", per_step(part.rows.misses)}}},
+            {"bytes",
+             {{"miss", per_step(part.miss.bytes)},
+              {"speculation", per_step(part.speculation.bytes)},
+              {"write_back", per_step(part.write_back_bytes)}}},
+            {"overlap", overlap ? Json(part.overlap.share()) : Json(nullptr)}};
+  }
+
+  const Profile& profile_;
+  const double steps_;
+};
+
+Json geometry_json(const Geometry& g) {
+  return {{"layers", g.layers},   {"query_heads", g.query_heads}, {"kv_heads", g.kv_heads},
+          {"key_dim", g.key_dim}, {"value_dim", g.value_dim},     {"rotary_dims", g.rotary_dims}};
+}
+
+Json run_json(const ProfileRun& run) {
+  Json json = ProfileJson(run.profile()).whole();
+  const KvMemory memory = run.decode->memory();
+  json["memory"] = {{"device_kv_bytes", memory.device_total()},
+                    {"device_slice_bytes", memory.device_slices},
+                    {"device_row_bytes", memory.device_rows},
+                    {"device_hot_row_bytes", memory.device_hot_rows},
+                    {"host_kv_bytes", memory.host_rows}};
+  if (const auto guesses = run.decode->guesses()) {
+    json["guesses"] = {{"asked", guesses->asked}, {"not_recorded", guesses->not_recorded}};
+  }
+  json["notes"] = run.notes;
+  json["config"] = config_to_json(run.config);
+  return json;
+}
+
+}  // namespace
+
+ProfileRatio ratio_of(const Profile& first, const Profile& second) {
+  ProfileRatio result;
+  if (first.seconds() <= 0 || second.steps() == 0) return result;
+  result.ratio = (second.seconds() / static_cast<double>(second.steps())) /
+                 (first.seconds() / static_cast<double>(first.steps()));
+  result.low = result.high = result.ratio;
+  const size_t pairs = std::min(first.steps(), second.steps());
+  for (size_t i = 0; i < pairs; ++i) {
+    if (first.points()[i].seconds <= 0) continue;
+    const double ratio = second.points()[i].seconds / first.points()[i].seconds;
+    result.low = std::min(result.low, ratio);
+    result.high = std::max(result.high, ratio);
+  }
+  return result;
+}
+
+Json to_json(const ProfileReport& report) {
+  const ProfileRun& first = report.runs.front();
+  Json json = run_json(first);
+  json["subject"] = report.subject;
+  json["geometry"] = geometry_json(report.geometry);
+  json["tokens"] = report.tokens;
+  json["warmup_steps"] = report.warmup;
+  json["profiled_steps"] = first.profile().steps();
+  json["device"] = first.decode->device().name();
+  json["clock"] = first.decode->device().virtual_clock() ? "virtual" : "wall";
+  json["compute"] = report.compute;
+  json["weight_bits"] = report.weight_bits;
+  json["selection_trace"] = report.trace.empty() ? Json(nullptr) : Json(report.trace);
+  if (report.runs.size() < 2) return json;
+  json["compare"] = Json::array();
+  for (const ProfileRun& run : report.runs) {
+    Json one = run_json(run);
+    one["file"] = run.name;
+    json["compare"].push_back(std::move(one));
+  }
+  const ProfileRatio ratio = ratio_of(first.profile(), report.runs[1].profile());
+  json["tpot_ratio"] = {{"mean", ratio.ratio}, {"lowest", ratio.low}, {"highest", ratio.high}};
+  return json;
+}
+
+}  // namespace fasa

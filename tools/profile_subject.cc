@@ -1,0 +1,228 @@
+#include "tools/profile_subject.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "runtime/json_fields.h"
+#include "runtime/kv_cost.h"
+#include "runtime/llm/tokenizer.h"
+#include "runtime/llm/trace_recorder.h"
+#include "runtime/plan/geometry_catalog.h"
+#include "runtime/plan/gpu_catalog.h"
+#include "runtime/plan/plan_machine.h"
+#include "runtime/profile/profiled_model.h"
+#include "tools/progress.h"
+#include "tools/slice_choice.h"
+
+namespace fasa {
+namespace {
+
+constexpr const char* kUsualGpu = "RTX 4060 Ti 16GB";
+constexpr int kTraceSteps = 48;       // recorded by --trace-from
+constexpr int64_t kTraceSet = 128;    // as large a share of a small model's context
+constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as the shipped trace has it
+
+void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
+  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
+}
+
+// The text behind the shipped trace, found as that is.
+std::string bundled_text() {
+  const std::filesystem::path trace = default_selection_trace();
+  const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
+  const nlohmann::json json = parse_json(read_text_file(path.string()), path.string());
+  return json.at("text").get<std::string>() +
+         json.at("questions").at(0).at("prompt_suffix").get<std::string>();
+}
+
+// Rows that are to lie on the device are given room for: that is what they are compared with.
+bool lifts_budget(const Config& config) {
+  return config.placement.rows == RowPlacement::kDevice && !config.memory.device_memory;
+}
+
+std::string gpu_name(const Config& config) {
+  return config.device.gpu.empty() ? "the emulated device" : find_gpu(config.device.gpu).name;
+}
+
+}  // namespace
+
+void ProfileFlags::validate() const {
+  if (model_dir.empty() == geometry.empty()) {
+    throw UsageError(model_dir.empty() ? "a profile needs --model DIR or --geometry NAME"
+                                       : "--model and --geometry: allowed: one of them");
+  }
+  require(steps >= 1 && steps <= 100000, "--steps", steps, "1 to 100000");
+  require(warmup >= 0 && warmup <= 100000, "--warmup", warmup, "0 to 100000");
+  require(compute == "modelled" || compute == "real", "--compute", compute, "modelled, real");
+  require(weight_bits == 0 || weight_bits == 4 || weight_bits == 8 || weight_bits == 16,
+          "--weight-bits", weight_bits, "0, 4, 8, 16");
+  const bool prompted = prompt.text || prompt.file || prompt.ids_file;
+  if (synthetic()) {
+    require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
+    if (!trace_from.empty() && !trace_file.empty()) {
+      throw UsageError("--trace-from and --selection-trace: allowed: one of them");
+    }
+    if (prompted && trace_from.empty()) {
+      throw UsageError("a prompt goes with --model or --trace-from; a trace has its own");
+    }
+    return;
+  }
+  if (!trace_from.empty() || !trace_file.empty() || weight_bits != 0 || compute != "modelled") {
+    throw UsageError(
+        "--trace-from, --selection-trace, --compute and --weight-bits go with --geometry; a model "
+        "selects and computes by itself");
+  }
+  if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
+}
+
+ProfileSubject::ProfileSubject(const ProfileFlags& flags) : flags_(flags) {
+  if (flags.synthetic()) {
+    shape_ = find_model_shape(flags.geometry);
+    geometry_ = shape_->geometry;
+    if (flags.trace_from.empty()) {
+      trace_name_ = flags.trace_file.empty() ? default_selection_trace() : flags.trace_file;
+      trace_ = SelectionTrace::load(trace_name_);
+    } else {
+      trace_name_ = "made by " + flags.trace_from;
+      ModelConfig::load(flags.trace_from);
+    }
+    return;
+  }
+  model_ = ModelConfig::load(flags.model_dir);
+  geometry_ = model_->geometry();
+}
+
+Config ProfileSubject::defaults() const {
+  Config config;
+  config.device.name = "emulated";
+  if (flags_.synthetic()) config.device.gpu = kUsualGpu;
+  return config;
+}
+
+void ProfileSubject::check(const Config& config) const {
+  config.validate_for(geometry_);
+  if (flags_.synthetic() && config.device.name != "emulated" && config.device.name != "auto") {
+    throw UsageError(fmt::format("device.name = \"{}\": allowed with --geometry: emulated",
+                                 config.device.name));
+  }
+}
+
+void ProfileSubject::prepare() {
+  if (flags_.synthetic()) {
+    if (!trace_) trace_ = record_trace();
+    return;
+  }
+  const auto tokenizer = Tokenizer::load(flags_.model_dir);
+  prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
+}
+
+SelectionTrace ProfileSubject::record_trace() const {
+  const ModelConfig config = ModelConfig::load(flags_.trace_from);
+  const auto tokenizer = Tokenizer::load(flags_.trace_from);
+  PromptSource source = flags_.prompt;
+  const bool given = source.text || source.file || source.ids_file;
+  if (!given) source.text = bundled_text();
+  std::vector<int32_t> prompt = read_prompt(source, tokenizer.get(), config.vocab_size);
+  TraceOptions options;
+  options.steps = kTraceSteps;
+  options.model_name = flags_.trace_from;
+  if (!given) {
+    const int64_t most = std::min(kTracePrompt, config.max_positions - kTraceSteps);
+    prompt.resize(std::min(prompt.size(), static_cast<size_t>(std::max<int64_t>(1, most))));
+  }
+  Config settings;
+  settings.selection.fac_tokens = {{.tokens = kTraceSet, .share = 0}};
+  options.validate(settings, config.geometry());
+  const auto device = open_device(settings.device_options());
+  Model model = Model::load(flags_.trace_from, *device, std::nullopt);
+  Progress progress("recording");
+  options.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  return record_selection_trace(model, settings, prompt, options);
+}
+
+void ProfileSubject::describe(ProfileReport& report) const {
+  report.geometry = geometry_;
+  report.subject = shape_ ? shape_->name : flags_.model_dir;
+  report.warmup = flags_.warmup;
+  report.weight_bits = flags_.weight_bits;
+  report.trace = trace_name_;
+  report.compute = flags_.synthetic() ? flags_.compute : "real";
+  report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
+}
+
+ProfileRun ProfileSubject::open(const std::string& name, Config config) const {
+  return flags_.synthetic() ? open_synthetic(name, std::move(config))
+                            : open_model(name, std::move(config));
+}
+
+ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config) const {
+  ProfileRun run;
+  run.name = name;
+  config.device.name = "emulated";
+  const int bits = flags_.weight_bits;
+  SyntheticSettings settings;
+  settings.geometry = geometry_;
+  settings.tokens = flags_.tokens;
+  settings.max_steps = int64_t{flags_.warmup} + flags_.steps;
+  settings.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
+  const DeviceOptions options = config.device_options();
+  settings.memory_bandwidth = options.memory_bandwidth;
+  settings.launch_seconds = options.launch_seconds;
+  if (bits > 0) {
+    settings.layer_bytes = weight_bytes(shape_->layer_parameters(), bits);
+    settings.estimate_bytes = weight_bytes(shape_->query_parameters(), bits);
+  }
+  settings.compute =
+      flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled;
+  if (lifts_budget(config)) {
+    run.notes.push_back(fmt::format(
+        "The device's memory is not limited: rows on the device take {}, whatever {} has.",
+        format_bytes(full_kv_bytes_per_token(geometry_) * static_cast<uint64_t>(flags_.tokens)),
+        gpu_name(config)));
+  } else if (!config.memory.device_memory && !config.device.gpu.empty()) {
+    const uint64_t weights = bits > 0 ? weight_bytes(shape_->device_parameters(), bits) : 0;
+    const uint64_t usable = make_plan_machine(config, {}).usable_device_bytes();
+    if (usable > weights) config.memory.device_memory = usable - weights;
+  }
+  settings.config = config;
+  run.config = config;
+  run.decode = std::make_unique<ProfiledSynthetic>(settings, *trace_);
+  return run;
+}
+
+ProfileRun ProfileSubject::open_model(const std::string& name, Config config) const {
+  ProfileRun run;
+  run.name = name;
+  run.config = config;
+  ProfiledModelSettings settings;
+  settings.dir = flags_.model_dir;
+  settings.config = config;
+  settings.prompt = prompt_;
+  settings.max_steps = int64_t{flags_.warmup} + flags_.steps;
+  settings.slice_dims = [&](Model& model) {
+    return choose_slices(model, config, flags_.model_dir, prompt_).dims;
+  };
+  Progress progress("prefill");
+  settings.on_prefill = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  run.decode = std::make_unique<ProfiledModel>(settings, *model_);
+  return run;
+}
+
+void add_late_notes(ProfileRun& run) {
+  if (const auto guesses = run.decode->guesses(); guesses && guesses->not_recorded > 0) {
+    run.notes.push_back(fmt::format(
+        "{} of {} guesses were deeper than the trace has recorded and fell back to the set of the "
+        "step before.",
+        guesses->not_recorded, guesses->asked));
+  }
+  if (run.decode->dropped() > 0) {
+    run.notes.push_back(fmt::format("{} operations beyond what is kept of a step were left out.",
+                                    run.decode->dropped()));
+  }
+}
+
+}  // namespace fasa
