@@ -33,6 +33,13 @@ class Answers(CommandTest):
                       ("--device", "emulated", "--hot-rows", 4096),
                       ("--device", "emulated", "--streams", 1),
                       ("--device", "emulated", "--streams", 4),
+                      ("--device", "emulated", "--depth", 0),
+                      ("--device", "emulated", "--depth", 1),
+                      ("--device", "emulated", "--depth", 2, "--hot-rows", 100),
+                      ("--device", "emulated", "--predictor", "none"),
+                      ("--device", "emulated", "--predictor", "previous-step", "--depth", 1),
+                      ("--device", "emulated", "--predictor", "next-query", "--depth", 3),
+                      ("--device", "cpu", "--predictor", "next-query", "--depth", 2),
                       ("--device", "emulated", "--preset", "fasa-c"),
                       ("--device", "emulated", "--prefill-chunk", 100),
                       ("--device", "emulated", "--bandwidth", "1GB/s", "--latency", "50us")):
