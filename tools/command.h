@@ -21,5 +21,6 @@ std::unique_ptr<Command> make_info_command();
 std::unique_ptr<Command> make_config_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_trace_command();
+std::unique_ptr<Command> make_tune_command();
 
 }  // namespace fasa
