@@ -77,6 +77,19 @@ class HotRows {
   std::map<int32_t, int> stamps_;
 };
 
+// Chunks come by falling frequency, and what is not rotated last.
+std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry) {
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = geometry.chunks() - 1; chunk >= 0; --chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
 struct Key {
   int depth;
   size_t variant;

@@ -93,15 +93,4 @@ std::vector<int16_t> all_slice_dims(const Geometry& geometry) {
   return dims;
 }
 
-// Chunks come by falling frequency, and what is not rotated last.
-std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry) {
-  std::vector<int16_t> dims = all_slice_dims(geometry);
-  const auto head = static_cast<std::ptrdiff_t>(geometry.key_dim);
-  for (auto begin = dims.begin(); begin != dims.end(); begin += head) {
-    std::reverse(begin, begin + head);
-    for (auto pair = begin; pair != begin + head; pair += 2) std::swap(pair[0], pair[1]);
-  }
-  return dims;
-}
-
 }  // namespace fasa

@@ -54,10 +54,7 @@ struct FcMap {
   std::string to_json() const;
 };
 
-// All chunks of every head in their natural order: a slice over all FCs, no map needed.
+// All chunks of every head in their natural order: what a slice over all FCs takes; no map needed.
 std::vector<int16_t> all_slice_dims(const Geometry& geometry);
-// The same, what rotates slowest first: for guesses, which read the first dimensions of a slice
-// alone, where no map knows a better order.
-std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry);
 
 }  // namespace fasa

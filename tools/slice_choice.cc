@@ -42,7 +42,7 @@ SliceChoice all_ranked(const Model& model, const std::string& usual) {
       log_warning(fmt::format("{}; slices over all frequency chunks go without", error.what()));
     }
   }
-  return {.dims = slow_first_slice_dims(geometry), .map = "", .seconds = 0};
+  return {.dims = all_slice_dims(geometry), .map = "", .seconds = 0};
 }
 
 SliceChoice from_prompt(Model& model, const Config& config, std::span<const int32_t> prompt,

@@ -153,6 +153,25 @@ std::string TuneCommand::machine_words(const Config& config) const {
                                    : fmt::format(", weights in {} bits", weight_bits_));
 }
 
+// None where it does not fit; the first reason why stays in `unfit`.
+std::optional<TuneMeasurement> measure(TuneObjective& objective, const Config& config,
+                                       const Deadline& deadline, std::exception_ptr& unfit) {
+  try {
+    deadline.check();
+    return objective.measure(config, deadline);
+  } catch (const BudgetError&) {
+    if (!unfit) unfit = std::current_exception();
+    return std::nullopt;
+  }
+}
+
+std::string best_words(const TuneReport& report, const Deadline& deadline) {
+  const TuneTrial& best = report.best_trial();
+  return fmt::format("{} trials, {:.0f} of {:.0f} s; best {:.3f} ms a token: {}",
+                     report.trials.size(), deadline.elapsed(), deadline.seconds(),
+                     best.measured->tpot_seconds * 1e3, tuned_words(best.config));
+}
+
 TuneReport TuneCommand::search(TuneObjective& objective, const TuneSpace& space,
                                const Deadline& deadline) const {
   TuneSearch search(space.sizes(), space.start(), seed_);
@@ -169,25 +188,19 @@ TuneReport TuneCommand::search(TuneObjective& objective, const TuneSpace& space,
     TuneTrial trial{.config = space.config(*point), .measured = {}};
     const double before = deadline.elapsed();
     try {
-      deadline.check();
-      trial.measured = objective.measure(trial.config, deadline);
-    } catch (const BudgetError&) {
-      if (!unfit) unfit = std::current_exception();
+      trial.measured = measure(objective, trial.config, deadline, unfit);
     } catch (const TimeUp&) {
       if (found) break;
       if (unfit) std::rethrow_exception(unfit);
       throw;
     }
     longest = std::max(longest, deadline.elapsed() - before);
-    const double seconds =
-        trial.measured ? trial.measured->tpot_seconds : std::numeric_limits<double>::infinity();
-    if (search.report(seconds)) report.best = report.trials.size();
     found = found || trial.measured;
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    const bool best = search.report(trial.measured ? trial.measured->tpot_seconds : kNever);
+    if (best) report.best = report.trials.size();
     report.trials.push_back(std::move(trial));
-    if (!found) continue;
-    progress.say(fmt::format("{} trials, {:.0f} of {:.0f} s; best {:.3f} ms a token: {}",
-                             report.trials.size(), deadline.elapsed(), deadline.seconds(),
-                             search.best_cost() * 1e3, tuned_words(space.config(search.best()))));
+    if (found) progress.say(best_words(report, deadline));
   }
   if (!found) std::rethrow_exception(unfit);
   report.seconds = deadline.elapsed();

@@ -95,8 +95,6 @@ TEST(FcMap, AllSliceDimensionsFollowTheLayout) {
   geometry.key_dim = 6;
   geometry.rotary_dims = 4;
   EXPECT_THAT(all_slice_dims(geometry), testing::ElementsAre(0, 2, 1, 3, 4, 5, 0, 2, 1, 3, 4, 5));
-  EXPECT_THAT(slow_first_slice_dims(geometry),
-              testing::ElementsAre(4, 5, 1, 3, 0, 2, 4, 5, 1, 3, 0, 2));
   geometry.rotary_layout = RotaryLayout::kInterleaved;
   EXPECT_THAT(all_slice_dims(geometry), testing::ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5));
 }

@@ -90,6 +90,22 @@ class Output(CommandTest):
         self.assertAlmostEqual(result["decode"]["tpot_ms"],
                                result["decode"]["seconds"] * 1e3 / steps)
 
+    def test_fetches_by_cause(self):
+        flags = ("--prompt", "In the beginning God created the heaven and the earth. " * 12,
+                 "--max-tokens", 12, "--device", "emulated", "--fac-tokens", 64)
+        ahead = self.generate_json(*flags, "--depth", 1)["fetch"]
+        self.assertGreater(ahead["bytes"]["speculation"], 0)
+        self.assertGreater(ahead["bytes"]["write_back"], 0)
+        for key in ("precision", "recall"):
+            self.assertGreater(ahead["speculation"][key], 0)
+            self.assertLess(ahead["speculation"][key], 1)
+        never = self.generate_json(*flags, "--depth", 0)["fetch"]
+        self.assertEqual(never["bytes"]["speculation"], 0)
+        self.assertEqual(never["speculation"]["recall"], 0)
+        self.assertLess(ahead["bytes"]["miss"], never["bytes"]["miss"])
+        text = self.assert_done("generate", "--model", MODEL, *flags, "--depth", 1, "--stats")
+        self.assertIn(b"fetched ahead per step", text.stdout)
+
     def test_the_cpu_device_keeps_one_tier_and_wall_time(self):
         result = self.generate_json("--prompt", "In the beginning", "--max-tokens", 4, "--device",
                                     "cpu")
