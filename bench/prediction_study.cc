@@ -31,7 +31,11 @@ constexpr double kOverFetch[] = {1.0, 1.25, 1.5, 2.0};
 constexpr int kRunnersUp = -1;
 constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
 
-enum class Order { kMap, kNatural };
+enum class Order { kMap, kNatural, kSlowFirst };
+
+const char* order_name(Order order) {
+  return order == Order::kMap ? "map" : order == Order::kNatural ? "natural" : "slow first";
+}
 
 struct Variant {
   Order order;
@@ -73,6 +77,19 @@ class HotRows {
   std::map<int32_t, int> stamps_;
 };
 
+// Chunks come by falling frequency, and what is not rotated last.
+std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry) {
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = geometry.chunks() - 1; chunk >= 0; --chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
 struct Key {
   int depth;
   size_t variant;
@@ -86,19 +103,20 @@ class Study final : public LayerObserver {
   Study(const Model& model, const FcMap& map, int budget, int64_t tokens)
       : geometry_(model.config().geometry()), budget_(budget) {
     for (const int chunks : {4, 8, 16, geometry_.chunks()}) {
-      for (const Order order : {Order::kMap, Order::kNatural}) {
-        if (order == Order::kNatural && chunks == geometry_.chunks()) continue;
+      for (const Order order : {Order::kMap, Order::kNatural, Order::kSlowFirst}) {
+        if (order != Order::kMap && chunks == geometry_.chunks()) continue;
         variants_.push_back({order, chunks});
-        indexes_.emplace_back(
-            geometry_,
-            SliceIndexShape{.row_dtype = model.config().row_dtype(),
-                            .slice_dtype = SliceDType::kInt2,
-                            .chunks = chunks,
-                            .sinks = kSinks,
-                            .recent = kRecent,
-                            .tokens = tokens,
-                            .largest_set = 4 * budget},
-            order == Order::kMap ? map.slice_dims(geometry_.chunks()) : all_slice_dims(geometry_));
+        indexes_.emplace_back(geometry_,
+                              SliceIndexShape{.row_dtype = model.config().row_dtype(),
+                                              .slice_dtype = SliceDType::kInt2,
+                                              .chunks = chunks,
+                                              .sinks = kSinks,
+                                              .recent = kRecent,
+                                              .tokens = tokens,
+                                              .largest_set = 4 * budget},
+                              order == Order::kMap       ? map.slice_dims(geometry_.chunks())
+                              : order == Order::kNatural ? all_slice_dims(geometry_)
+                                                         : slow_first_slice_dims(geometry_));
       }
     }
     const auto heads = static_cast<size_t>(geometry_.layers * geometry_.kv_heads);
@@ -295,8 +313,8 @@ void print_table(const char* title, const std::map<Key, Score>& scores,
   fmt::print("\n|---|---|---|---|---|---|---|\n");
   for (size_t variant = 0; variant < variants.size(); ++variant) {
     for (int depth = 0; depth <= kDepths; ++depth) {
-      fmt::print("| {} | {} | {} |", variants[variant].chunks,
-                 variants[variant].order == Order::kMap ? "map" : "natural", depth);
+      fmt::print("| {} | {} | {} |", variants[variant].chunks, order_name(variants[variant].order),
+                 depth);
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
         const Score sum = over_layers(scores, depth, variant, over);
         fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());

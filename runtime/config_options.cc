@@ -244,7 +244,8 @@ const std::array<ConfigOption, 27> kOptions{{
      .flag = "",
      .type = "FILE",
      .allowed = "the path of an FC map, from the working directory",
-     .help = "FC map; needed only by slices over less than all frequency chunks.",
+     .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
+             "one, guesses read the first chunks of its order.",
      .default_text = "fc_map.json in the model's folder; made from the prompt where there is none",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.selection.map); },

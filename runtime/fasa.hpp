@@ -98,6 +98,8 @@ class Runtime {
   // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
   // Outside of a step, and before reserve(), which counts what guesses need.
   void set_query_source(QuerySource* source);
+  // How many layers ahead the settings would have a query source look; 0: they have no use for one.
+  int query_ahead() const;
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
   // Its guesses may be anything: they change times, never results. As above.
   void set_predictor(Predictor* predictor);

@@ -180,6 +180,11 @@ void Runtime::Impl::set_query_source(QuerySource* source) {
   prefetch_.set_query_source(source);
 }
 
+int Runtime::Impl::query_ahead() const {
+  const GuessScratch guesses = PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
+  return guesses.writes_sets ? guesses.most_ahead : 0;
+}
+
 void Runtime::Impl::set_predictor(Predictor* predictor) {
   require_no_step("set_predictor");
   drain();
@@ -205,6 +210,7 @@ void Runtime::truncate(SequenceId sequence, int64_t tokens) { impl_->truncate(se
 void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
 int64_t Runtime::length(SequenceId sequence) const { return impl_->length(sequence); }
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
+int Runtime::query_ahead() const { return impl_->query_ahead(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {

@@ -37,6 +37,7 @@ class Runtime::Impl {
   int64_t length(SequenceId id) const { return find(id).length(); }
 
   void set_query_source(QuerySource* source);
+  int query_ahead() const;
   void set_predictor(Predictor* predictor);
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);

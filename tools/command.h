@@ -22,5 +22,6 @@ std::unique_ptr<Command> make_config_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_trace_command();
 std::unique_ptr<Command> make_profile_command();
+std::unique_ptr<Command> make_tune_command();
 
 }  // namespace fasa

@@ -54,6 +54,7 @@ int run_main(int argc, char** argv) {
   add(make_plan_command());
   add(make_trace_command());
   add(make_profile_command());
+  add(make_tune_command());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -28,6 +28,20 @@ Json decode_json(const GenerateReport& report) {
   return json;
 }
 
+Json fetch_json(const GenerateReport& report) {
+  const FetchMetrics& fetch = report.fetch;
+  return {{"rows_per_step", report.rows_per_step()},
+          {"bytes_per_step", report.bytes_per_step()},
+          {"hit_rate", fetch.hit_rate()},
+          {"speculation",
+           {{"precision", fetch.speculation_precision()}, {"recall", fetch.speculation_recall()}}},
+          {"bytes",
+           {{"miss", fetch.bytes.miss},
+            {"speculation", fetch.bytes.speculation},
+            {"write_back", fetch.bytes.write_back}}},
+          {"nan_scores", fetch.rows.nan_scores}};
+}
+
 Json memory_json(const GenerateReport& report) {
   const KvMemory& memory = report.result.memory;
   return {{"device_kv_bytes", memory.device_total()},
@@ -79,11 +93,7 @@ Json to_json(const GenerateReport& report) {
                {"prefill", prefill_json(report)},
                {"decode", decode_json(report)},
                {"memory", memory_json(report)},
-               {"fetch",
-                {{"rows_per_step", report.rows_per_step()},
-                 {"bytes_per_step", report.bytes_per_step()},
-                 {"hit_rate", report.fetch.hit_rate()},
-                 {"nan_scores", report.fetch.rows.nan_scores}}},
+               {"fetch", fetch_json(report)},
                {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
                {"map_seconds", report.map_seconds},
                {"config", config_to_json(report.config)}};
@@ -124,6 +134,12 @@ std::string to_table(const GenerateReport& report) {
       fmt::format("{:.1f} rows, {}", report.rows_per_step(),
                   format_bytes(static_cast<uint64_t>(report.bytes_per_step()))));
   row("hit rate", fmt::format("{:.1f} %", report.fetch.hit_rate() * 100));
+  if (report.fetch.rows.speculated > 0) {
+    row("fetched ahead per step",
+        fmt::format("{:.1f} rows, {:.1f} % of them used",
+                    per_step(report.fetch.rows.speculated, report.fetch.decode_steps),
+                    report.fetch.speculation_precision() * 100));
+  }
   return table;
 }
 

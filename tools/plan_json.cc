@@ -105,7 +105,7 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"supposed",
            {{"overlap", request.guess.overlap},
             {"recall", request.guess.recall},
-            {"overfetch", request.guess.overfetch}}},
+            {"fetched_ahead", request.guess.fetched_ahead()}}},
           {"options", options},
           {"recommended", recommended},
           {"config", config_to_json(request.config)}};

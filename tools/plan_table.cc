@@ -140,9 +140,9 @@ std::string notes(const PlanRequest& request, const Plan& plan) {
     if (!option.configured || option.config.preset != "fasa-m") continue;
     text += fmt::format(
         "Supposed: {:.0f} % of a set is on the device already ({} hot rows); prefetch "
-        "brings {:.0f} % of\nthe rest ahead, fetching {:g} rows for each used.\n",
+        "brings {:.0f} % of\nthe rest ahead, fetching {:.2f} rows for each row of the rest.\n",
         100 * option.hit_rate, option.hot_rows, 100 * request.guess.recall,
-        request.guess.overfetch);
+        request.guess.fetched_ahead());
   }
   text +=
       "Predictions are floors: bytes over bandwidth and launches, as the emulated device counts.\n";

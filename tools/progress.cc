@@ -23,6 +23,13 @@ void Progress::update(int64_t done, int64_t total) {
   shown_ = true;
 }
 
+void Progress::say(const std::string& text) {
+  if (!terminal_) return;
+  fmt::print(stderr, "\r\033[K{}: {}", label_, text);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
 void Progress::clear() {
   if (!shown_) return;
   fmt::print(stderr, "\r\033[K");

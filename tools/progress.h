@@ -13,6 +13,7 @@ class Progress {
   ~Progress();                         // clears the line
 
   void update(int64_t done, int64_t total);
+  void say(const std::string& text);  // in place of the bar
   void clear();
 
  private:

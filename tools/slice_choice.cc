@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/calibration.h"
 #include "tools/progress.h"
@@ -29,6 +30,19 @@ SliceChoice from_map(const Model& model, const std::string& path, int count) {
   const FcMap map = FcMap::load(path);
   map.require_fits(model.fingerprint(), path);
   return {.dims = map.slice_dims(count), .map = path, .seconds = 0};
+}
+
+// All FCs, in the order of the model's own map if it has one that can be used.
+SliceChoice all_ranked(const Model& model, const std::string& usual) {
+  const Geometry geometry = model.config().geometry();
+  if (std::filesystem::exists(usual)) {
+    try {
+      return from_map(model, usual, geometry.chunks());
+    } catch (const Error& error) {
+      log_warning(fmt::format("{}; slices over all frequency chunks go without", error.what()));
+    }
+  }
+  return {.dims = all_slice_dims(geometry), .map = "", .seconds = 0};
 }
 
 SliceChoice from_prompt(Model& model, const Config& config, std::span<const int32_t> prompt,
@@ -57,11 +71,12 @@ SliceChoice choose_slices(Model& model, const Config& config, const std::string&
   config.validate_for(geometry);
   const int count = config.effective_tip_chunks(geometry.chunks());
   // What attends to everything reads no slices: any dimensions do.
-  if (count == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
+  if (config.selection.kind == SelectionKind::kFull) {
     return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
   }
   if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
   const std::string usual = (std::filesystem::path(model_dir) / "fc_map.json").string();
+  if (count == geometry.chunks()) return all_ranked(model, usual);
   if (std::filesystem::exists(usual)) return from_map(model, usual, count);
   return from_prompt(model, config, prompt, usual, count);
 }

@@ -17,9 +17,11 @@ struct SliceChoice {
   double seconds = 0;         // of wall time, spent on making a map
 };
 
-// A slice over all FCs needs no map. Else: the config's map, else fc_map.json in the model's
-// folder, else one made from the first 4096 tokens of the prompt, with a notice. Throws InputError
-// for a map that cannot be read or belongs to another model.
+// The first FCs of the config's map, else of fc_map.json in the model's folder. A slice over all
+// FCs needs no map: one that is there only says which of them guesses read. Fewer FCs without one:
+// from a map made of the first 4096 tokens of the prompt, with a notice. Throws InputError for a
+// map that cannot be read or belongs to another model; where all FCs are taken, fc_map.json is then
+// left aside with a warning.
 SliceChoice choose_slices(Model& model, const Config& config, const std::string& model_dir,
                           std::span<const int32_t> prompt);
 

@@ -103,6 +103,7 @@ class Generation {
     const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, total));
     result_.prompt_tokens = total;
     model_.reserve(chunk);
+    estimate_queries();
     runtime_.reserve(sequence_.id(), total + options_.max_tokens, chunk);
     const Instant start(model_);
     const int32_t first = prefill(prompt, chunk);
@@ -119,6 +120,14 @@ class Generation {
   }
 
  private:
+  // Where the settings fetch ahead by query, the model says what later queries will be.
+  void estimate_queries() {
+    const int ahead = runtime_.query_ahead();
+    if (ahead == 0) return;
+    model_.reserve_estimates(1, ahead);
+    runtime_.set_query_source(model_.query_source());
+  }
+
   int32_t prefill(std::span<const int32_t> prompt, int chunk) {
     const auto total = static_cast<int64_t>(prompt.size());
     int32_t token = 0;

@@ -45,8 +45,10 @@ struct GenerateResult {
 
 // Reserves prompt + max_tokens before the first token, runs the prompt in chunks, decodes until
 // max_tokens or an end-of-sequence id, frees the sequence. `tokenizer` may be null: on_token gets
-// no bytes then. Metrics of `runtime` are reset before the first decode step. Throws UsageError
-// (empty prompt, ids, positions, options) and BudgetError (before the first token).
+// no bytes then. A runtime that fetches ahead by query asks `model` for queries from then on: a
+// later step of it needs the model. Metrics of `runtime` are reset before the first decode step.
+// Throws UsageError (empty prompt, ids, positions, options) and BudgetError (before the first
+// token).
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const Tokenizer* tokenizer);
 

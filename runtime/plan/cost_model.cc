@@ -38,6 +38,17 @@ CostTerms& CostTerms::operator+=(const CostTerms& other) {
   return *this;
 }
 
+PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t projection_bytes) {
+  constexpr int kLeastDims = 16;
+  const SliceFormat prefix = {
+      layout.slice.dtype, std::min(layout.slice.dims, std::max(kLeastDims, layout.slice.dims / 8))};
+  PrefetchLoad load;
+  load.predict_bytes =
+      static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, tokens) + projection_bytes;
+  load.predict_launches = 2;
+  return load;
+}
+
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
     : settings_(settings), machine_(machine) {
   DecodeShape shape = decode_shape(settings, context, 1);

@@ -38,6 +38,10 @@ struct PrefetchLoad {
   int predict_launches = 0;
 };
 
+// The cost of guesses by query: scoring over the first eighth of a slice of `tokens` tokens, with a
+// query whose projection reads `projection_bytes`. Recall and overfetch are the caller's to set.
+PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t projection_bytes);
+
 // Weights, 0 for attention alone.
 struct WeightLoad {
   uint64_t layer_bytes = 0;   // read per layer and token

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "kernels/kernel_work.h"
 #include "runtime/base/error.h"
 #include "runtime/memory_prediction.h"
 #include "runtime/settings.h"
@@ -59,8 +58,9 @@ class Planner {
     return fits(memory_of(settings_of(config, tokens), tokens));
   }
   KvMemory memory_of(const StepSettings& settings, int64_t tokens) const {
+    const int layers_ahead = settings.layer_count() - 1;  // that a model sees
     return predict_memory(settings, tokens, step_tokens(tokens),
-                          PrefetchControl::scratch_for(settings, 0));
+                          PrefetchControl::scratch_for(settings, layers_ahead));
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
@@ -116,8 +116,10 @@ class Planner {
     config.preset = preset;
     config.apply_preset();
     shrink_hot_rows(config);
-    const StepSettings settings = settings_of(config, request_.tokens);
     PlanOption option;
+    predict_steps(settings_of(config, request_.tokens), option);
+    choose_prefetch(option, config);
+    const StepSettings settings = settings_of(config, request_.tokens);
     option.chunks = settings.layout.slice.dims / 2;
     option.slice_dtype = settings.layout.slice.dtype;
     option.configured = configured;
@@ -127,7 +129,6 @@ class Planner {
     option.host_bytes = option.kv.host_rows;
     option.fits = fits(option.kv);
     option.longest_context = longest_context(config);
-    predict_steps(settings, option);
     option.config = std::move(config);
     plan_.options.push_back(std::move(option));
   }
@@ -146,6 +147,16 @@ class Planner {
         model.step(load, prefetch_load(settings.layout, request_.weight_bits), weights)};
   }
 
+  // What was asked for stays. One layer ahead: deeper guesses are worse.
+  void choose_prefetch(const PlanOption& option, Config& config) const {
+    Config::Prefetch& prefetch = config.prefetch;
+    if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
+    const bool pays =
+        option.prefetched && option.prefetched->whole.total() < option.step.whole.total();
+    prefetch.depth = pays ? 1 : 0;
+    prefetch.predictor = pays ? PredictorKind::kNextQuery : PredictorKind::kNone;
+  }
+
   WeightLoad weight_load() const {
     const ModelShape& model = request_.model;
     const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
@@ -155,22 +166,13 @@ class Planner {
             .logit_bytes = floats(model.vocab)};
   }
 
-  // A guess scores an eighth of the slice's dimensions, with a query that a later layer's
-  // projection makes (whose weights are read once more, if weights count).
+  // The projection's weights count where weights do.
   PrefetchLoad prefetch_load(const CacheLayout& layout, int weight_bits) const {
-    constexpr int kLeastDims = 16;
-    const SliceFormat prefix = {
-        layout.slice.dtype,
-        std::min(layout.slice.dims, std::max(kLeastDims, layout.slice.dims / 8))};
-    PrefetchLoad load;
+    const uint64_t projection =
+        weight_bits > 0 ? weight_bytes(request_.model.query_parameters(), weight_bits) : 0;
+    PrefetchLoad load = guess_by_query(layout, request_.tokens, projection);
     load.recall = request_.guess.recall;
-    load.overfetch = request_.guess.overfetch;
-    load.predict_bytes =
-        static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, request_.tokens);
-    if (weight_bits > 0) {
-      load.predict_bytes += weight_bytes(request_.model.query_parameters(), weight_bits);
-    }
-    load.predict_launches = 2;
+    if (load.recall > 0) load.overfetch = request_.guess.fetched_ahead() / load.recall;
     return load;
   }
 

@@ -132,6 +132,25 @@ TEST(Planner, TheRecommendationIsAConfig) {
   }
 }
 
+TEST(Planner, PrefetchIsRecommendedWhereItPays) {
+  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  request.weight_bits = 4;
+  request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
+  request.guess.recall = 1;
+  const PlanOption foreseen = make_plan(request).option("fasa-m");
+  EXPECT_EQ(foreseen.config.prefetch.depth, 1);
+  EXPECT_EQ(foreseen.config.prefetch.predictor, PredictorKind::kNextQuery);
+  request.guess.recall = 0.01;
+  const PlanOption blind = make_plan(request).option("fasa-m");
+  EXPECT_EQ(blind.config.prefetch.depth, 0);
+  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for guesses
+  request.config.prefetch.depth = 2;                               // asked for: kept
+  const PlanOption asked = make_plan(request).option("fasa-m");
+  EXPECT_EQ(asked.config.prefetch.depth, 2);
+  EXPECT_EQ(asked.config.prefetch.predictor, PredictorKind::kAuto);
+  EXPECT_GT(asked.kv.device_scratch, foreseen.kv.device_scratch);
+}
+
 TEST(Planner, AProcessorIsOneTier) {
   PlanRequest request;
   request.model = find_model_shape("Llama-3.2-1B");

@@ -33,6 +33,13 @@ class Answers(CommandTest):
                       ("--device", "emulated", "--hot-rows", 4096),
                       ("--device", "emulated", "--streams", 1),
                       ("--device", "emulated", "--streams", 4),
+                      ("--device", "emulated", "--depth", 0),
+                      ("--device", "emulated", "--depth", 1),
+                      ("--device", "emulated", "--depth", 2, "--hot-rows", 100),
+                      ("--device", "emulated", "--predictor", "none"),
+                      ("--device", "emulated", "--predictor", "previous-step", "--depth", 1),
+                      ("--device", "emulated", "--predictor", "next-query", "--depth", 3),
+                      ("--device", "cpu", "--predictor", "next-query", "--depth", 2),
                       ("--device", "emulated", "--preset", "fasa-c"),
                       ("--device", "emulated", "--prefill-chunk", 100),
                       ("--device", "emulated", "--bandwidth", "1GB/s", "--latency", "50us")):
@@ -82,6 +89,22 @@ class Output(CommandTest):
         steps = result["decode"]["tokens"]
         self.assertAlmostEqual(result["decode"]["tpot_ms"],
                                result["decode"]["seconds"] * 1e3 / steps)
+
+    def test_fetches_by_cause(self):
+        flags = ("--prompt", "In the beginning God created the heaven and the earth. " * 12,
+                 "--max-tokens", 12, "--device", "emulated", "--fac-tokens", 64)
+        ahead = self.generate_json(*flags, "--depth", 1)["fetch"]
+        self.assertGreater(ahead["bytes"]["speculation"], 0)
+        self.assertGreater(ahead["bytes"]["write_back"], 0)
+        for key in ("precision", "recall"):
+            self.assertGreater(ahead["speculation"][key], 0)
+            self.assertLess(ahead["speculation"][key], 1)
+        never = self.generate_json(*flags, "--depth", 0)["fetch"]
+        self.assertEqual(never["bytes"]["speculation"], 0)
+        self.assertEqual(never["speculation"]["recall"], 0)
+        self.assertLess(ahead["bytes"]["miss"], never["bytes"]["miss"])
+        text = self.assert_done("generate", "--model", MODEL, *flags, "--depth", 1, "--stats")
+        self.assertIn(b"fetched ahead per step", text.stdout)
 
     def test_the_cpu_device_keeps_one_tier_and_wall_time(self):
         result = self.generate_json("--prompt", "In the beginning", "--max-tokens", 4, "--device",

@@ -36,10 +36,6 @@ class Plan(CommandTest):
             self.assertAlmostEqual(sum(parts), terms["tpot_ms"], places=9)
         self.assertLess(fasa_c["predicted"]["attention"]["tpot_ms"],
                         full["predicted"]["attention"]["tpot_ms"])
-        self.assertLess(fasa_m["predicted_with_prefetch"]["attention"]["tpot_ms"],
-                        fasa_m["predicted"]["attention"]["tpot_ms"])
-        self.assertGreater(fasa_m["predicted_with_prefetch"]["attention"]["transfer_hidden"],
-                           fasa_m["predicted"]["attention"]["transfer_hidden"])
         slices = {(o["tip_chunks"], o["slice_dtype"]) for o in plan["options"]}
         self.assertLessEqual({(64, "int2"), (32, "int2"), (16, "bf16"), (64, "int4"), (64, "int8")},
                              slices)
@@ -51,6 +47,25 @@ class Plan(CommandTest):
         config = json.loads(self.assert_done("config", "--config", path).stdout)
         self.assertEqual(config["preset"], plan["recommended"]["preset"])
         self.assertEqual(config["selection"]["fac_tokens"], 512)
+
+    def test_prefetch_is_recommended_where_it_pays(self):
+        def recommended(*arguments):
+            plan = self.plan("--geometry", "llama-3.1-8b", *GPU, "--weight-bits", 4, *arguments)
+            path = self.write("plan.toml", plan["recommended"]["toml"])
+            config = json.loads(self.assert_done("config", "--config", path).stdout)
+            return self.option(plan, "fasa-m"), config["prefetch"]
+        foreseen = ("--recall", 1, "--fac-tokens", 2048)
+        option, prefetch = recommended(*foreseen)
+        self.assertEqual((prefetch["depth"], prefetch["predictor"]), (1, "next-query"))
+        for key in ("attention", "with_weights"):
+            self.assertLess(option["predicted_with_prefetch"][key]["tpot_ms"],
+                            option["predicted"][key]["tpot_ms"])
+            self.assertGreater(option["predicted_with_prefetch"][key]["transfer_hidden"],
+                               option["predicted"][key]["transfer_hidden"])
+        option, prefetch = recommended("--recall", 0.05)
+        self.assertEqual(prefetch["depth"], 0)
+        # What is asked for is kept.
+        self.assertEqual(recommended("--depth", 3, "--recall", 0.05)[1]["depth"], 3)
 
     def test_a_model_folder_needs_no_weights(self):
         folder = self.copy_model()

@@ -1,0 +1,108 @@
+"""fasa tune, as a user runs it."""
+import json
+
+from support import MODEL, CommandTest, facts, main, run
+
+GEOMETRY = ("--geometry", "Llama-3.2-1B", "--tokens", 4096)
+# Few steps: what is checked is not how good the settings are.
+QUICK = ("--steps", 2, "--time-limit", "60s")
+
+
+class Tune(CommandTest):
+    def tune(self, *arguments):
+        return json.loads(self.assert_done("tune", "--json", *arguments).stdout)
+
+    def check(self, report):
+        measured = [t["tpot_ms"] for t in report["trials"] if t["fits"]]
+        self.assertLessEqual(report["best"]["tpot_ms"], min(measured) * 1.002)
+        self.assertLessEqual(report["best"]["tpot_ms"], report["given"]["tpot_ms"])
+        self.assertGreater(report["best"]["predicted_tpot_ms"], 0)
+
+    def test_a_geometry(self):
+        path = self.folder / "tuned.toml"
+        report = self.tune(*GEOMETRY, *QUICK, "--trials", 9, "-o", path)
+        self.assertEqual(len(report["trials"]), 9)
+        self.check(report)
+        self.assertEqual(path.read_text(), report["toml"])
+        self.assertIn("# ", path.read_text())
+        config = json.loads(self.assert_done("config", "--config", path).stdout)
+        best = report["best"]
+        self.assertEqual(config["placement"]["hot_rows"], best["hot_rows"])
+        self.assertEqual(config["placement"]["replacement"], best["replacement"])
+        for key in ("depth", "predictor", "streams"):
+            self.assertEqual(config["prefetch"][key], best[key])
+        self.assertEqual(config["selection"]["fac_tokens"], 256)
+
+    def test_the_same_trials_twice(self):
+        def trials():
+            report = self.tune(*GEOMETRY, *QUICK, "--trials", 8, "--seed", 5)
+            return [[t[key] for key in ("hot_rows", "replacement", "depth", "predictor", "streams")]
+                    for t in report["trials"]]
+        self.assertEqual(trials(), trials())
+
+    def test_a_model(self):
+        prompt = self.write("prompt.txt", facts("1k")["text"])
+        path = self.folder / "tuned.toml"
+        done = self.assert_done("tune", "--model", MODEL, "--prompt-file", prompt, "--fac-tokens",
+                                64, *QUICK, "--trials", 4, "-o", path)
+        self.assertIn("predicted", done.stdout.decode())
+        result = self.generate_json("--prompt-file", prompt, "--device", "emulated", "--config",
+                                    path, "--max-tokens", 2)
+        self.assertEqual(result["config"]["selection"]["fac_tokens"], 64)
+
+    def test_fac_tokens_only_where_allowed(self):
+        report = self.tune(*GEOMETRY, *QUICK, "--trials", 30)
+        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {256})
+        report = self.tune(*GEOMETRY, *QUICK, "--trials", 30, "--allow-fac-tokens")
+        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {256, 128, 64})
+
+    def test_a_small_memory_leaves_out_what_does_not_fit(self):
+        report = self.tune(*GEOMETRY, *QUICK, "--trials", 8, "--weight-bits", 0,
+                           "--device-memory", "96MiB", "--fac-tokens", 512)
+        self.assertIn(False, [t["fits"] for t in report["trials"]])
+        self.check(report)
+
+
+class BadInput(CommandTest):
+    def fails(self, parts, *arguments, code=2):
+        path = self.folder / "out.toml"
+        self.assert_fails(code, parts, "tune", *arguments, "-o", path)
+        self.assertEqual(list(self.folder.glob("out.toml*")), [])
+
+    def test_what_to_tune(self):
+        self.fails(["--model", "--geometry"])
+        self.fails(["--model", "--geometry", "one of them"], "--model", MODEL, *GEOMETRY)
+        self.fails(["--prompt-file"], "--model", MODEL)
+        self.fails(["Llama-3.1-8C", "nearest"], "--geometry", "Llama-3.1-8C", "--tokens", 100)
+        self.fails(["--tokens", "0"], "--geometry", "Llama-3.2-1B")
+
+    def test_a_time_too_short_for_one_trial(self):
+        self.fails(["--time-limit", "1ms", "not one trial"], *GEOMETRY, "--time-limit", "1ms")
+        for text in ("0s", "soon", "-3s"):
+            self.fails(["--time-limit", text], *GEOMETRY, f"--time-limit={text}")
+
+    def test_values(self):
+        self.fails(["--steps", "0"], *GEOMETRY, "--steps", 0)
+        self.fails(["--weight-bits", "5"], *GEOMETRY, "--weight-bits", 5)
+        self.fails(["--trials", "-1"], *GEOMETRY, "--trials=-1")
+
+    def test_nothing_is_fetched(self):
+        self.fails(["placement.rows", "host"], *GEOMETRY, "--preset", "fasa-c")
+        self.fails(["selection.kind", "fasa"], *GEOMETRY, "--preset", "full")
+        prompt = self.write("prompt.txt", "In the beginning")
+        self.fails(["cpu", "emulated"], "--model", MODEL, "--prompt-file", prompt, "--device",
+                   "cpu")
+
+    def test_memory(self):
+        self.fails(["device_memory", "weights"], *GEOMETRY, "--device-memory", "1MiB", code=4)
+        self.fails(["device_memory"], *GEOMETRY, "--device-memory", "1MiB", "--weight-bits", 0,
+                   "--trials", 6, code=4)
+
+    def test_the_output_is_checked_before(self):
+        done = run("tune", *GEOMETRY, "-o", "/nowhere/at/all.toml")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"/nowhere/at/all.toml", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

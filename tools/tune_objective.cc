@@ -1,0 +1,179 @@
+#include "tools/tune_objective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "runtime/llm/generator.h"
+#include "runtime/llm/model_shape.h"
+#include "runtime/plan/plan_machine.h"
+#include "runtime/settings.h"
+#include "tools/prompt.h"
+#include "tools/slice_choice.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kPrefillChunk = 512;
+
+MachineRates rates_of(const Config& config) {
+  const DeviceOptions options = config.device_options();
+  return {.memory_bandwidth = options.memory_bandwidth,
+          .launch_seconds = options.launch_seconds,
+          .link_bandwidth = options.link_bandwidth,
+          .link_latency = options.link_latency,
+          .unified = false};
+}
+
+// The rows that were measured, as the cost model takes them.
+StepLoad load_of(const StepCounters& rows, int64_t tokens) {
+  StepCounters without = rows;  // guesses
+  without.hits -= std::min(without.hits, rows.speculated_used);
+  without.misses += rows.speculated_used;
+  return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};
+}
+
+std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLayout& layout,
+                                        int64_t tokens, uint64_t projection_bytes) {
+  if (rows.speculated == 0) return std::nullopt;
+  PrefetchLoad load = guess_by_query(layout, tokens, projection_bytes);
+  load.recall = rows.recall();
+  if (rows.speculated_used > 0) load.overfetch = 1 / rows.precision();
+  return load;
+}
+
+std::optional<uint64_t> limit_beside_weights(const ModelShape& shape, int weight_bits,
+                                             const Config& config) {
+  const uint64_t usable = make_plan_machine(config, {}).usable_device_bytes();
+  if (usable == UINT64_MAX) return std::nullopt;
+  if (weight_bits == 0) return usable;
+  const uint64_t weights =
+      weight_bytes(shape.device_parameters(), weight_bits) + activation_bytes(shape, kPrefillChunk);
+  if (weights >= usable) {
+    throw BudgetError("device_memory", weights, 0, usable,
+                      fmt::format("the weights of {} in {} bits", shape.name, weight_bits));
+  }
+  return usable - weights;
+}
+
+}  // namespace
+
+void Deadline::check() const {
+  if (left() > 0) return;
+  throw TimeUp(
+      fmt::format("--time-limit = {}: not one trial was done by then; allowed: more, or fewer "
+                  "--steps a trial",
+                  format_seconds(seconds_)));
+}
+
+SyntheticObjective::SyntheticObjective(Settings settings, const Config& config)
+    : settings_(std::move(settings)),
+      kv_limit_(limit_beside_weights(settings_.shape, settings_.weight_bits, config)),
+      trace_(SelectionTrace::load(default_selection_trace())) {}
+
+TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline& deadline) {
+  const DeviceOptions options = config.device_options();
+  SyntheticSettings synthetic;
+  synthetic.geometry = settings_.shape.geometry;
+  synthetic.tokens = settings_.tokens;
+  synthetic.max_steps = 2 * settings_.steps;
+  synthetic.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
+  synthetic.config = config;
+  synthetic.config.memory.device_memory = kv_limit_;
+  synthetic.memory_bandwidth = options.memory_bandwidth;
+  synthetic.launch_seconds = options.launch_seconds;
+  synthetic.layer_bytes = bytes_of(settings_.shape.layer_parameters());
+  synthetic.estimate_bytes = bytes_of(settings_.shape.query_parameters());
+  synthetic.seed = settings_.seed;
+  SyntheticDecode decode(synthetic, trace_);
+  TuneMeasurement measured;
+  for (int i = 0; i < 2 * settings_.steps; ++i) {
+    deadline.check();
+    const SyntheticStep step = decode.step();
+    if (i < settings_.steps) continue;
+    measured.tpot_seconds += step.seconds / settings_.steps;
+    measured.rows += step.fetch.rows;
+    ++measured.decode_steps;
+  }
+  measured.predicted_seconds = predict(config, measured);
+  return measured;
+}
+
+double SyntheticObjective::predict(const Config& config, const TuneMeasurement& measured) const {
+  const Geometry& geometry = settings_.shape.geometry;
+  const MachineRates rates = rates_of(config);
+  const StepSettings settings =
+      make_step_settings(config, geometry, config.placement.row_dtype.value_or(DType::kBF16),
+                         DeviceKind::kEmulated, settings_.tokens);
+  const auto prefetch = prefetch_of(measured.rows, settings.layout, settings_.tokens,
+                                    bytes_of(settings_.shape.query_parameters()));
+  const CostModel model(settings, rates, settings_.tokens);
+  const double attention = model.step(load_of(measured.rows, settings_.tokens), prefetch).total();
+  if (settings_.weight_bits == 0) return attention;
+  const auto layer_bytes = static_cast<double>(bytes_of(settings_.shape.layer_parameters()));
+  return attention +
+         geometry.layers * (layer_bytes / rates.memory_bandwidth + rates.launch_seconds);
+}
+
+GenerationObjective::GenerationObjective(const std::string& dir, const std::string& prompt_file,
+                                         int steps, const Config& config)
+    : dir_(dir),
+      steps_(steps),
+      device_(open_device(config.device_options())),
+      model_(Model::load(dir, *device_, std::nullopt)) {
+  if (device_->unified()) {
+    throw UsageError(fmt::format(
+        "tuning on the device {}: it has one memory, and nothing is fetched; allowed: emulated",
+        config.device.name));
+  }
+  const auto tokenizer = Tokenizer::load(dir);
+  prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}}, tokenizer.get(),
+                        model_.config().vocab_size);
+  dims_ = choose_slices(model_, config, dir, prompt_).dims;
+}
+
+TuneMeasurement GenerationObjective::measure(const Config& config, const Deadline& deadline) {
+  const DType row_dtype = config.placement.row_dtype.value_or(model_.config().row_dtype());
+  Runtime runtime(*device_, config, geometry(), row_dtype, dims_, tokens() + steps_ + 1);
+  GenerateOptions options;
+  options.max_tokens = steps_ + 1;
+  options.prefill_chunk = kPrefillChunk;
+  options.on_prefill = [&](int64_t, int64_t) { deadline.check(); };
+  const GenerateResult result = generate(model_, runtime, prompt_, options, nullptr);
+  if (result.error) throw DeviceError(*result.error);
+  deadline.check();
+  if (result.decode_steps == 0) {
+    throw UsageError(
+        "the model ends the text at once: there is no step to measure; allowed: a "
+        "prompt that it goes on from");
+  }
+  TuneMeasurement measured;
+  measured.decode_steps = static_cast<uint64_t>(result.decode_steps);
+  measured.tpot_seconds = result.decode_seconds / static_cast<double>(result.decode_steps);
+  measured.rows = runtime.metrics().rows;
+  measured.predicted_seconds = predict(config, measured);
+  return measured;
+}
+
+double GenerationObjective::predict(const Config& config, const TuneMeasurement& measured) const {
+  const ModelShape shape = model_shape(model_.config(), dir_);
+  const auto bytes = static_cast<uint64_t>(dtype_bytes(model_.dtype()));
+  const StepSettings settings = make_step_settings(
+      config, geometry(), config.placement.row_dtype.value_or(model_.config().row_dtype()),
+      DeviceKind::kEmulated, tokens());
+  const WeightLoad weights = {
+      .layer_bytes = bytes * static_cast<uint64_t>(shape.layer_parameters()),
+      .head_bytes = bytes * static_cast<uint64_t>(shape.head_parameters()),
+      .hidden_bytes = sizeof(float) * static_cast<uint64_t>(shape.hidden),
+      .logit_bytes = sizeof(float) * static_cast<uint64_t>(shape.vocab)};
+  const auto prefetch = prefetch_of(measured.rows, settings.layout, tokens(),
+                                    bytes * static_cast<uint64_t>(shape.query_parameters()));
+  return CostModel(settings, rates_of(config), tokens())
+      .step(load_of(measured.rows, tokens()), prefetch, weights)
+      .total();
+}
+
+}  // namespace fasa

@@ -1,0 +1,109 @@
+// What a tuner minimises: the time of a token under a config, measured.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/config.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/plan/cost_model.h"
+#include "runtime/plan/model_shape.h"
+#include "runtime/selection_trace.h"
+#include "runtime/synthetic/synthetic_decode.h"
+
+namespace fasa {
+
+// A trial was under way when the time was over.
+class TimeUp : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : seconds_(seconds) {}
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  double left() const { return seconds_ - elapsed(); }
+  double seconds() const { return seconds_; }
+  // Throws TimeUp.
+  void check() const;
+
+ private:
+  double seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+struct TuneMeasurement {
+  double tpot_seconds = 0;       // on the device's clock
+  double predicted_seconds = 0;  // by the plan's cost model, from the rows measured
+  uint64_t decode_steps = 0;
+  StepCounters rows;
+};
+
+class TuneObjective {
+ public:
+  virtual ~TuneObjective() = default;
+  // Throws BudgetError where the config does not fit, TimeUp.
+  virtual TuneMeasurement measure(const Config& config, const Deadline& deadline) = 0;
+  virtual std::string model() const = 0;
+  virtual int64_t tokens() const = 0;
+};
+
+// A geometry, its selections those of a trace.
+class SyntheticObjective final : public TuneObjective {
+ public:
+  struct Settings {
+    ModelShape shape;
+    int64_t tokens = 0;
+    int weight_bits = 4;  // 0: attention alone
+    int steps = 16;       // measured, after as many that fill the hot rows
+    uint64_t seed = 0;
+  };
+  // `config`: the machine, its memory's limit included. Throws BudgetError where not even the
+  // weights fit.
+  SyntheticObjective(Settings settings, const Config& config);
+  TuneMeasurement measure(const Config& config, const Deadline& deadline) override;
+  std::string model() const override { return settings_.shape.name; }
+  int64_t tokens() const override { return settings_.tokens; }
+
+ private:
+  double predict(const Config& config, const TuneMeasurement& measured) const;
+  uint64_t bytes_of(int64_t parameters) const {
+    return settings_.weight_bits == 0 ? 0 : weight_bytes(parameters, settings_.weight_bits);
+  }
+
+  Settings settings_;
+  std::optional<uint64_t> kv_limit_;  // of the device's memory, beside weights and activations
+  SelectionTrace trace_;
+};
+
+// A model that continues a prompt.
+class GenerationObjective final : public TuneObjective {
+ public:
+  // Throws UsageError, InputError, BudgetError.
+  GenerationObjective(const std::string& dir, const std::string& prompt_file, int steps,
+                      const Config& config);
+  TuneMeasurement measure(const Config& config, const Deadline& deadline) override;
+  std::string model() const override { return dir_; }
+  int64_t tokens() const override { return static_cast<int64_t>(prompt_.size()); }
+  Geometry geometry() const { return model_.config().geometry(); }
+
+ private:
+  double predict(const Config& config, const TuneMeasurement& measured) const;
+
+  std::string dir_;
+  int steps_;
+  std::unique_ptr<Device> device_;
+  Model model_;
+  std::vector<int32_t> prompt_;
+  std::vector<int16_t> dims_;
+};
+
+}  // namespace fasa
