@@ -29,7 +29,7 @@ std::string selection_table(const Config& config) {
 
 std::string placement_table(Config config, int hot_rows) {
   constexpr std::string_view kKeys[] = {"rows", "row_dtype", "hot_rows"};
-  if (config.placement.rows == RowPlacement::kHost) config.placement.hot_rows = hot_rows;
+  if (config.placement.rows != RowPlacement::kDevice) config.placement.hot_rows = hot_rows;
   return "\n[placement]\n" + lines_of(config, "placement", kKeys);
 }
 

@@ -92,6 +92,7 @@ const RunSetup kSetups[] = {
     {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
     {.device = "emulated", .predictor = PredictorKind::kPreviousStep},
     {.device = "emulated", .rows = RowPlacement::kDevice},
+    {.device = "emulated", .rows = RowPlacement::kAuto, .hot_rows = 30},
     {.device = "emulated", .hot_rows = 0, .slice = SliceDType::kBF16, .dense_layers = {1}}};
 
 TEST(Faults, EveryAllocation) {
