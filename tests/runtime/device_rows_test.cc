@@ -91,15 +91,17 @@ TEST_P(DeviceRowsOf, EveryBudgetGivesTheSameBits) {
   const Lived host = live(setup, RowPlacement::kHost, chunk);
   expect_same(host.outputs, live(setup, RowPlacement::kDevice, chunk).outputs, "on the device");
   uint64_t fewest = host.rows.misses + 1;
-  for (const uint64_t more : {uint64_t{0}, kBlock / 2, kBlock, 2 * kBlock, 3 * kBlock + 100,
-                              5 * kBlock, 8 * kBlock, 100 * kBlock}) {
+  for (const uint64_t more :
+       {uint64_t{0}, kBlock / 2, 2 * kBlock, 3 * kBlock + 100, 8 * kBlock, 100 * kBlock}) {
     const uint64_t limit = host.peak_bytes + more;
     const Lived got = live(setup, RowPlacement::kAuto, chunk, limit);
     expect_same(host.outputs, got.outputs, std::to_string(more) + " bytes more");
     EXPECT_LE(got.peak_bytes, limit);
     if (more == 8 * kBlock) fewest = got.rows.misses;
   }
-  if (host.rows.misses > 0) EXPECT_LT(fewest, host.rows.misses);
+  if (host.rows.misses > 0) {
+    EXPECT_LT(fewest, host.rows.misses);
+  }
   const Lived unlimited = live(setup, RowPlacement::kAuto, chunk);
   expect_same(host.outputs, unlimited.outputs, "unlimited");
 }
@@ -113,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"all_dense", {.kind = SelectionKind::kFull}, 45},
         Case{"guesses", {.hot_rows = 64, .depth = 2, .guesser = Guesser::kGoodQueries}, 100},
         Case{"anything_guessed", {.hot_rows = 70, .depth = 1, .guesser = Guesser::kRandom}, 300}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& one) { return one.param.name; });
 
 TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
   RuntimeRun run({.device = "emulated", .rows = RowPlacement::kAuto});
@@ -131,19 +133,27 @@ TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
 
 TEST(DeviceRows, TheOldestPagesGoFirst) {
   RunSetup setup{.device = "emulated", .rows = RowPlacement::kAuto, .hot_rows = 64};
-  const uint64_t least = live(setup, RowPlacement::kHost, 100).peak_bytes;
-  setup.device_memory = least + 2 * kBlock;
+  const auto grow = [&](RuntimeRun& run, SequenceId id) {
+    run.runtime().reserve(id, 700, 100);
+    Outputs all = run.prefill(id, 1, 300, 100);
+    add(all, run.decode(id, 1, 400));
+    return all;
+  };
+  setup.rows = RowPlacement::kHost;
+  RuntimeRun host(setup);
+  const Outputs expected = grow(host, host.runtime().create());
+  setup.rows = RowPlacement::kAuto;
+  setup.device_memory =
+      host.device().memory(MemorySpace::kDevice).peak_bytes + 2 * kBlock + kBlock / 2;
   RuntimeRun run(setup);
   const SequenceId id = run.runtime().create();
-  run.runtime().reserve(id, 1000, 100);
-  uint64_t most = 0;
-  run.prefill(id, 1, 300, 100);
-  for (int i = 0; i < 700; ++i) {
-    run.decode(id, 1, 1);
-    most = std::max(most, run.runtime().memory().device_rows);
-  }
-  EXPECT_GT(most, 0u);
-  EXPECT_GT(run.runtime().memory().device_rows, 0u);  // the newest
+  expect_same(expected, grow(run, id), "growing");
+  EXPECT_GE(run.runtime().memory().device_rows, 2 * kBlock);
+  // Cutting the old ones off leaves none, cutting into the newest keeps it.
+  run.runtime().truncate(id, 650);
+  EXPECT_GE(run.runtime().memory().device_rows, kBlock);
+  run.runtime().truncate(id, 100);
+  EXPECT_EQ(run.runtime().memory().device_rows, 0u);
   EXPECT_LE(run.device().memory(MemorySpace::kDevice).peak_bytes, *setup.device_memory);
 }
 
