@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "tests/support/pumped_device.h"
+#include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -214,6 +216,47 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
     return all;
   };
   expect_same(run_one(false), run_one(true), "disturbed");
+}
+
+// Steps that are all enqueued before any has to run, over two page borders: a copy goes only once
+// the steps that read it have passed.
+TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
+  constexpr int kPrompt = 185;
+  const auto run_one = [](RowPlacement rows, const PumpPolicy& policy, int depth,
+                          std::optional<uint64_t> limit, uint64_t* peak) {
+    DeviceOptions options;
+    options.device_memory = limit;
+    auto owned = std::make_unique<PumpedDevice>(fifo(), options);
+    PumpedDevice& device = *owned;
+    RuntimeRun run(std::move(owned),
+                   {.rows = rows, .depth = depth, .guesser = Guesser::kGoodQueries});
+    const SequenceId id = run.runtime().create();
+    run.prefill(id, 1, kPrompt, kPrompt);
+    QueuedSteps queued(run.device(), run.runtime(), run.tape());
+    for (int i = 0; i < 75; ++i) {
+      const Part part{id, 1, kPrompt + i, 1, StepMode::kDecode};
+      queued.prepare({&part, 1});
+    }
+    device.set_policy(policy);
+    queued.enqueue();
+    Outputs outputs = queued.finish();
+    if (peak != nullptr) *peak = device.memory(MemorySpace::kDevice).peak_bytes;
+    if (rows == RowPlacement::kAuto) {
+      EXPECT_GT(run.runtime().memory().device_rows, 0u);
+    }
+    return outputs;
+  };
+  for (const int depth : {0, 1}) {
+    uint64_t peak = 0;
+    const Outputs expected = run_one(RowPlacement::kHost, fifo(), depth, {}, &peak);
+    for (const PumpPolicy& policy :
+         {fifo(), lifo(), youngest_stream_first(), starve("write-back"), starve("copy"),
+          starve("test compute"), starve("ahead"), random_order(1), random_order(2)}) {
+      expect_same(expected,
+                  run_one(RowPlacement::kAuto, policy, depth, peak + 2 * kBlock + 512, nullptr),
+                  "queued");
+    }
+  }
 }
 
 TEST(DeviceRows, OnTheCpuAllIsOneTier) {

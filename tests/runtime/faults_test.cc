@@ -84,7 +84,8 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
     EXPECT_EQ(script.runtime.memory().device_slices, 0u);
     if (!run.device().fired()) break;
   }
-  EXPECT_GT(failures, 20);
+  // Copies of rows on the device make room for many an allocation that is refused.
+  EXPECT_GT(failures, setup.rows == RowPlacement::kAuto ? 5 : 20);
 }
 
 const RunSetup kSetups[] = {
