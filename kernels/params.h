@@ -26,15 +26,22 @@ struct SequenceDesc {
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
   std::byte* const* row_blocks = nullptr;    // one per page, host or device memory
-  std::byte* tail = nullptr;                 // CacheLayout: tail
-  std::byte* residents = nullptr;            // rows on the host only, else null
-  std::byte* hot = nullptr;                  // hot rows, null where there are none
+  // Pages with rows on the host that the device has a copy of, block for block: one entry for each
+  // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
+  std::byte* const* device_row_blocks = nullptr;
+  int32_t device_row_pages = 0;
+  std::byte* tail = nullptr;       // CacheLayout: tail
+  std::byte* residents = nullptr;  // rows on the host only, else null
+  std::byte* hot = nullptr;        // hot rows, null where there are none
   int32_t* hot_table = nullptr;
   // Prefill with rows on the host: the new rows' pages of one layer, first the page that holds
   // `start`: [page][kv_head][kPageTokens][row_bytes].
   std::byte* stage = nullptr;
 
   int32_t end() const { return start + tokens; }
+  std::byte* device_row_block(int32_t page) const {  // or null
+    return page < device_row_pages ? device_row_blocks[page] : nullptr;
+  }
   // Pages that TIP reads as codes while the last of these tokens is attended; the rest is tail.
   int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
 };
@@ -60,8 +67,9 @@ struct StepParams {
 // to the residents (decode) or to the stage, and to the residents where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
-// tokens. With slice.dims = 0 there are rows only (tail and slice_blocks are null). k and v are
-// rounded to the row's dtype first, to the tail's dtype after.
+// tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
+// 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
+// first, to the tail's dtype after.
 struct AppendParams {
   StepParams step;
   ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
@@ -162,7 +170,8 @@ struct FetchItem {
 };
 
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
-// their address in the row blocks. On the host: a resident, a hot row, or a fetch into a hot slot
+// their address in the row blocks. On the host: a resident, a row of a page that the device has a
+// copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
 // (chosen by `replacement`, never one that this step uses or guessed; `begin` = 0 stamps the hits
 // of the whole set) or, with no slot left, into the staging buffer. A row that was guessed in this
 // step is a hit, but its tile is not ready: the caller waits for the guesses' fetches too.
@@ -185,10 +194,11 @@ struct ResolveParams {
 };
 
 // Guesses of what a later attend of this layer will ask for -> hot slots and fetches. Before the
-// layer's append. A guess is skipped where its row is no committed token's, resident or hot
-// already; hot rows that are guessed stay. Slots are chosen as by resolve: none that this step
-// uses. No position ever has two slots. Of more new guesses than there is room for, every so
-// manieth is taken: deterministic, whatever the order in which heads are worked through.
+// layer's append. A guess is skipped where its row is no committed token's, resident, hot or
+// in a page's device copy already; hot rows that are guessed stay. Slots are chosen as by resolve:
+// none that this step uses. No position ever has two slots. Of more new guesses than there is room
+// for, every so manieth is taken: deterministic, whatever the order in which heads are worked
+// through.
 struct SpeculateParams {
   StepParams step;
   int32_t stamp = 0;
@@ -235,8 +245,9 @@ enum class AttendPhase : uint8_t {
 // Which rows: entries [begin, end) of the set through `rows`; or, where sets is null, all visible
 // positions of pages [begin / kPageTokens, ...) from `pages` (the same tiles: position p lies in
 // tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens of that count). A page
-// outside of `pages` is read from its row block. Without partials one thread does all tiles of a
-// (sequence, kv_head) in order; with them, few heads are split over all threads.
+// is read from its device copy where there is one, outside of `pages` from its row block. Without
+// partials one thread does all tiles of a (sequence, kv_head) in order; with them, few heads are
+// split over all threads.
 struct AttendParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]
@@ -262,7 +273,8 @@ struct AttendParams {
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
 // 0, folded in order; a query's bits depend on nothing but its own q and the rows. Key pages
 // [begin_page, end_page) per call, the state carried between calls. Pages from the sequence's
-// `stage` where staged there, else from `pages`, else from the row blocks.
+// `stage` where staged there, else from their device copies, else from `pages`, else from the row
+// blocks.
 struct PrefillParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]

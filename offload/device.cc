@@ -1,5 +1,9 @@
 #include "offload/device.h"
 
+#include <algorithm>
+
+#include "runtime/base/error.h"
+
 namespace fasa {
 
 Buffer::~Buffer() {
@@ -16,7 +20,16 @@ Event::~Event() {
 
 Buffer Device::allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   if (bytes == 0) return {};
-  return {this, space, do_allocate(space, bytes, purpose), bytes};
+  while (true) {
+    try {
+      return {this, space, do_allocate(space, bytes, purpose), bytes};
+    } catch (const BudgetError&) {
+      const bool reclaimed =
+          std::any_of(reclaimers_.begin(), reclaimers_.end(),
+                      [&](MemoryReclaimer* reclaimer) { return reclaimer->reclaim(space, bytes); });
+      if (!reclaimed) throw;
+    }
+  }
 }
 
 }  // namespace fasa

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels/params.h"
 #include "kernels/table.h"
@@ -121,6 +122,15 @@ class Event {
   EventView view_;
 };
 
+// Somebody who holds device memory that can be spared.
+class MemoryReclaimer {
+ public:
+  virtual ~MemoryReclaimer() = default;
+  // Asked for when an allocation of `bytes` was refused; true where something was given back. Its
+  // own allocations may be refused meanwhile: then it says false. May wait for streams.
+  virtual bool reclaim(MemorySpace space, size_t bytes) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -131,9 +141,13 @@ class Device {
   bool unified() const { return kind() == DeviceKind::kCpu; }
 
   // Zero bytes are legal. Aligned to 64 bytes (host arenas: to a page). Throws BudgetError naming
-  // the limit, the purpose and the bytes; nothing changes then. The contents are indeterminate.
+  // the limit, the purpose and the bytes, once no reclaimer has anything left to give back; nothing
+  // changes then. The contents are indeterminate.
   Buffer allocate(MemorySpace space, size_t bytes, std::string_view purpose);
   virtual MemoryUse memory(MemorySpace space) const = 0;
+  // Asked in turn before an allocation fails, on the thread that allocates.
+  void add_reclaimer(MemoryReclaimer& reclaimer) { reclaimers_.push_back(&reclaimer); }
+  void remove_reclaimer(MemoryReclaimer& reclaimer) { std::erase(reclaimers_, &reclaimer); }
 
   virtual Stream create_stream(StreamPriority priority, std::string_view name) = 0;
   virtual Event create_event() = 0;
@@ -182,6 +196,9 @@ class Device {
   virtual void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept = 0;
   virtual void destroy_stream(StreamView stream) noexcept = 0;
   virtual void destroy_event(EventView event) noexcept = 0;
+
+ private:
+  std::vector<MemoryReclaimer*> reclaimers_;
 };
 
 }  // namespace fasa

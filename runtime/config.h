@@ -39,7 +39,8 @@ struct TokenCount {
 
 enum class SelectionKind : uint8_t { kFasa, kFull };
 enum class SlicePreset : uint8_t { kDefault, kPaper, kLean };  // all FCs int2, 1/4 bf16, 1/2 int2
-enum class RowPlacement : uint8_t { kHost, kDevice };
+// kAuto: on the host, with copies on the device as far as its memory goes.
+enum class RowPlacement : uint8_t { kHost, kDevice, kAuto };
 
 struct Config {
   std::string preset = "fasa-m";  // fasa-m, fasa-c, full; sets selection.kind and placement.rows

@@ -24,8 +24,9 @@ constexpr std::array<Named<SelectionKind>, 2> kSelections{
 constexpr std::array<Named<SlicePreset>, 3> kSlices{{{"default", SlicePreset::kDefault},
                                                      {"paper", SlicePreset::kPaper},
                                                      {"lean", SlicePreset::kLean}}};
-constexpr std::array<Named<RowPlacement>, 2> kPlacements{
-    {{"host", RowPlacement::kHost}, {"device", RowPlacement::kDevice}}};
+constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement::kHost},
+                                                          {"device", RowPlacement::kDevice},
+                                                          {"auto", RowPlacement::kAuto}}};
 
 constexpr std::array<Named<Replacement>, 3> kReplacements{
     {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
@@ -254,8 +255,10 @@ const std::array<ConfigOption, 27> kOptions{{
      .key = "rows",
      .flag = "",
      .type = "PLACE",
-     .allowed = "host, device",
-     .help = "Where rows (whole keys and values) live. On the cpu device both are the same.",
+     .allowed = "host, device, auto",
+     .help = "Where rows (whole keys and values) live. auto: on the host, and on the device too "
+             "until its memory is short; then the oldest are given up there first. On the cpu "
+             "device all are the same.",
      .default_text = "the preset's",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kPlacements, c.placement.rows); },

@@ -47,9 +47,11 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
               control_.view());
   device.synchronize(control_.view());
   reset_metrics();
+  device.add_reclaimer(*this);
 }
 
 Runtime::Impl::~Impl() {
+  device_.remove_reclaimer(*this);
   try {
     if (step_) device_.record(step_->slot->done(), step_->compute);
     drain();

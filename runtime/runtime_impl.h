@@ -21,11 +21,13 @@
 
 namespace fasa {
 
-class Runtime::Impl {
+class Runtime::Impl : private MemoryReclaimer {
  public:
   Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
        const std::vector<int16_t>& slice_dims, int64_t max_context);
-  ~Impl();
+  ~Impl() override;
+  Impl(const Impl&) = delete;  // the device knows it
+  Impl& operator=(const Impl&) = delete;
 
   const Geometry& geometry() const { return geometry_; }
   SequenceId create();
@@ -80,6 +82,20 @@ class Runtime::Impl {
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
   void prepare_memory(std::span<const StepSequence> sequences);
+  KvMemory predict_least(int64_t tokens, int step_tokens) const;
+  class ReclaimPause;
+  DeviceRows* most_copies(DeviceRows* growing) const;
+  Buffer find_copy_block(DeviceRows& growing, bool& drained);
+  void copy_new_pages(std::span<const StepSequence> sequences);
+  bool reclaim(MemorySpace space, size_t bytes) override;
+  struct CopyBytes {
+    uint64_t rows = 0;
+    uint64_t tables = 0;
+  };
+  CopyBytes copy_bytes() const;
+  bool could_fit(size_t bytes) const;
+  void give_up_copies(size_t bytes);
+  void drop_copy_tables();
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void restart_stamps();
   void plan_prefetch(const OpenStep& step);
@@ -105,6 +121,7 @@ class Runtime::Impl {
   Buffer counters_;
   std::optional<HitRateSampler> sampler_;  // once a step was recorded
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
+  bool reclaim_paused_ = false;
   uint64_t next_id_ = 1;
   int32_t stamp_ = 0;
   uint64_t decode_steps_ = 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -9,12 +10,25 @@
 #include "runtime/runtime_impl.h"
 
 namespace fasa {
-KvMemory Runtime::Impl::predict(int64_t tokens, int step_tokens) const {
+KvMemory Runtime::Impl::predict_least(int64_t tokens, int step_tokens) const {
   return predict_memory(settings_, tokens, step_tokens, prefetch_.scratch());
 }
 
+// Copies of rows take what is left.
+KvMemory Runtime::Impl::predict(int64_t tokens, int step_tokens) const {
+  KvMemory memory = predict_least(tokens, step_tokens);
+  if (!settings_.device_copies) return memory;
+  const MemoryUse use = device_.memory(MemorySpace::kDevice);
+  const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
+  const uint64_t taken = use.used_bytes + memory.device_total() + table;
+  const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, taken);
+  const auto block = static_cast<uint64_t>(settings_.layout.row_block_bytes());
+  memory.device_rows = std::min(memory.host_rows, room / block * block);
+  return memory;
+}
+
 void Runtime::Impl::require_room(int64_t tokens, int step_tokens) const {
-  const KvMemory need = predict(tokens, step_tokens);
+  const KvMemory need = predict_least(tokens, step_tokens);
   const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
     const MemoryUse use = device_.memory(space);
     if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;
@@ -49,7 +63,7 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
 
 uint64_t Runtime::Impl::needed_with(int hot_rows, int64_t tokens, int step_tokens) {
   const int before = std::exchange(settings_.layout.hot_rows, hot_rows);
-  const uint64_t bytes = predict(tokens, step_tokens).device_total();
+  const uint64_t bytes = predict_least(tokens, step_tokens).device_total();
   settings_.layout.hot_rows = before;
   return bytes;
 }
@@ -148,6 +162,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
       }
       sequence.reserve(sequence.length() + part.tokens);
     }
+    copy_new_pages(sequences);
   } catch (...) {
     for (const auto& [sequence, reserved] : before) sequence->give_back_to(reserved);
     throw;
@@ -163,6 +178,7 @@ KvMemory Runtime::Impl::memory() const {
   for (const StepSlot& slot : slots_) memory.device_scratch += slot.bytes();
   for (const auto& [id, sequence] : sequences_) {
     memory.device_slices += sequence->tail_bytes();
+    memory.device_rows += sequence->device_rows().copy_bytes();
     memory.device_hot_rows += sequence->hot_bytes();
     memory.device_scratch += sequence->table_bytes();
   }

@@ -44,6 +44,7 @@ void Runtime::Impl::describe(OpenStep& step) {
   odd.clear();
   restore.clear();
   step.tables.row_blocks.clear();
+  step.tables.device_row_blocks.clear();
   int64_t stage_pages = 0;
   for (const StepSequence& part : step.sequences) {
     const KvSequence& sequence = find(part.sequence);
@@ -64,6 +65,7 @@ void Runtime::Impl::describe(OpenStep& step) {
     even.push_back(desc);
     odd.push_back(odd_desc);
     step.tables.row_blocks.push_back(sequence.row_blocks());
+    step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
   step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
   step.tables.on_device[1] = step.slot->device(StepSlot::kOdd);

@@ -39,6 +39,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   settings.scale = geometry.scale;
   settings.rows_on_device =
       device == DeviceKind::kCpu || config.placement.rows == RowPlacement::kDevice;
+  settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
   settings.copy_streams = config.prefetch.streams;
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
   settings.replacement = config.placement.replacement;

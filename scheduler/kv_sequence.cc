@@ -4,7 +4,11 @@
 
 namespace fasa {
 KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
-    : device_(device), settings_(settings), rows_(pools.rows), slices_(pools.slices) {}
+    : device_(device),
+      settings_(settings),
+      rows_(pools.rows),
+      slices_(pools.slices),
+      device_rows_(device) {}
 
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
@@ -16,6 +20,7 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
 void KvSequence::truncate(int64_t tokens) {
   if (tokens >= length_) return;
   rows_.truncate(pages_of(tokens));
+  device_rows_.truncate(rows_.pages());
   // A sealed page that is cut is packed again from its rows, into a block of its own: others may
   // share the old one.
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
@@ -61,6 +66,7 @@ void KvSequence::reserve(int64_t tokens) {
 
 void KvSequence::give_back_to(const Reserved& before) {
   rows_.truncate(before.row_pages);
+  device_rows_.truncate(rows_.pages());
   slices_.truncate(before.slice_pages);
 }
 
@@ -75,6 +81,7 @@ void KvSequence::make_last_page_private(StreamView control) {
 void KvSequence::upload_tables(StreamView control) {
   rows_.upload(control);
   slices_.upload(control);
+  device_rows_.upload(control);
 }
 
 void KvSequence::empty_hot_rows(StreamView control) {
@@ -95,6 +102,8 @@ SequenceDesc KvSequence::describe() const {
           .start = static_cast<int32_t>(length_),
           .slice_blocks = slices_.device_data(),
           .row_blocks = rows_.device_data(),
+          .device_row_blocks = device_rows_.device_data(),
+          .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
           .tail = tail_.data(),
           .residents = residents_.data(),
           .hot = hot_.data(),

@@ -11,6 +11,7 @@
 #include "offload/block_pool.h"
 #include "offload/device.h"
 #include "offload/page_table.h"
+#include "scheduler/device_rows.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -62,9 +63,16 @@ class KvSequence {
   SequenceDesc describe() const;
   std::span<std::byte* const> row_blocks() const { return rows_.blocks(); }
 
+  // What the device has copies of, where settings ask for any: the runtime deals them out. A fork
+  // begins without.
+  DeviceRows& device_rows() { return device_rows_; }
+  const DeviceRows& device_rows() const { return device_rows_; }
+
   uint64_t tail_bytes() const { return tail_.bytes(); }
   uint64_t hot_bytes() const;  // hot rows, their table, residents
-  uint64_t table_bytes() const { return rows_.device_bytes() + slices_.device_bytes(); }
+  uint64_t table_bytes() const {
+    return rows_.device_bytes() + slices_.device_bytes() + device_rows_.table_bytes();
+  }
 
   std::optional<std::string> failure;  // the first error of a device failure while it was at work
 
@@ -75,6 +83,7 @@ class KvSequence {
   const StepSettings& settings_;
   PageTable rows_;
   PageTable slices_;
+  DeviceRows device_rows_;
   Buffer tail_;
   Buffer residents_;
   Buffer hot_;

@@ -249,6 +249,7 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
   const StreamView copy = lane(call.layer, 0);
   device_.wait(copy, pages_free_[half].view());
   for (int page = 0; page < pages; ++page) {
+    if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
     device_.copy(destination + page * layout.row_layer_bytes(),
                  call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
                      layout.row_offset(call.layer, 0, 0),

@@ -29,6 +29,7 @@ struct StepSettings {
   CacheLayout layout;
   float scale = 1;  // of q·k before the softmax
   bool rows_on_device = true;
+  bool device_copies = false;  // of rows on the host, as far as device memory goes
   int copy_streams = 2;
   PrefetchSettings prefetch;
   Replacement replacement = Replacement::kLru;

@@ -18,12 +18,19 @@ struct StepTables {
   std::span<const SequenceDesc> on_host;  // as for the even layers, for the host to read
   // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
   std::vector<std::span<std::byte* const>> row_blocks;
+  // Their copies on the device, null where there is none; may be shorter.
+  std::vector<std::span<std::byte* const>> device_row_blocks;
   const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
   StepCounters* counters = nullptr;     // device, [layers]
   int32_t stamp = 0;                    // rising from step to step
   EventView tables_ready;               // the tables are on the device
   StepProbe* probe = nullptr;           // null: this step is not measured
 
+  bool has_device_copy(size_t sequence, int page) const {
+    const std::span<std::byte* const> blocks = device_row_blocks[sequence];
+    const auto at = static_cast<size_t>(page);
+    return at < blocks.size() && blocks[at] != nullptr;
+  }
   bool any(StepMode mode) const {
     return std::any_of(on_host.begin(), on_host.end(),
                        [mode](const SequenceDesc& s) { return s.mode == mode; });

@@ -108,6 +108,11 @@ class AppendCall {
     const int64_t used = int64_t{format.key_dim + format.value_dim} * dtype_bytes(format.dtype);
     std::memset(row + used, 0, static_cast<size_t>(row_bytes - used));
     if (home != nullptr && home != row) std::memcpy(home, row, static_cast<size_t>(row_bytes));
+    std::byte* device = sequence.device_row_block(position / kPageTokens);
+    if (device != nullptr) {
+      device += layout_.row_offset(params_.step.layer, head, position % kPageTokens);
+      std::memcpy(device, row, static_cast<size_t>(row_bytes));
+    }
     return row;
   }
 

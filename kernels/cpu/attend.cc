@@ -101,6 +101,10 @@ class AttendCall {
   const std::byte* page_row(const Head& head, int position) const {
     const int page = position / kPageTokens;
     const int slot = position % kPageTokens;
+    const SequenceDesc& sequence = params_.step.sequences[head.sequence];
+    const int64_t offset = layout_.row_offset(params_.step.layer, head.kv_head, slot);
+    const std::byte* device = sequence.device_row_block(page);
+    if (device != nullptr) return device + offset;
     const StagedPages& staged = params_.pages;
     const int at = page - staged.first_page;
     if (staged.data != nullptr && at >= 0 && at < staged.pages) {
@@ -108,8 +112,7 @@ class AttendCall {
       return staged.data + (block + head.kv_head) * layout_.row_head_bytes() +
              slot * layout_.row.bytes();
     }
-    return params_.step.sequences[head.sequence].row_blocks[page] +
-           layout_.row_offset(params_.step.layer, head.kv_head, slot);
+    return sequence.row_blocks[page] + offset;
   }
 
   // Floats of scratch for the group's queries, in f32 and perhaps in bf16.

@@ -148,8 +148,8 @@ class PrefillCall {
     }
   }
 
-  // New rows from the stage where there is one; older ones from the pages staged for this wave,
-  // else from the row blocks.
+  // New rows from the stage where there is one; older ones from their page's device copy, the pages
+  // staged for this wave, or the row blocks.
   const std::byte* row_at(const Block& block, int position) const {
     const SequenceDesc& sequence = *block.sequence;
     const int page = position / kPageTokens;
@@ -159,6 +159,9 @@ class PrefillCall {
       return sequence.stage + (at * layout_.kv_heads + block.kv_head) * layout_.row_head_bytes() +
              slot_bytes;
     }
+    const int64_t offset = layout_.row_offset(params_.step.layer, block.kv_head, 0) + slot_bytes;
+    const std::byte* device = sequence.device_row_block(page);
+    if (device != nullptr) return device + offset;
     const StagedPages& staged = params_.pages;
     const int64_t at = page - staged.first_page;
     if (staged.data != nullptr && at >= 0 && at < staged.pages) {
@@ -166,8 +169,7 @@ class PrefillCall {
           (int64_t{block.sequence_index} * staged.pages + at) * layout_.kv_heads + block.kv_head;
       return staged.data + head * layout_.row_head_bytes() + slot_bytes;
     }
-    return sequence.row_blocks[page] + layout_.row_offset(params_.step.layer, block.kv_head, 0) +
-           slot_bytes;
+    return sequence.row_blocks[page] + offset;
   }
 
   // Index of a row's (token, query head) in [tokens, query_heads].

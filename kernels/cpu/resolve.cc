@@ -60,6 +60,13 @@ class ResolveHead {
            layout_.row_offset(params_.step.layer, head_, position % kPageTokens);
   }
 
+  // In its page's device copy, or null.
+  const std::byte* device_row(int position) const {
+    const std::byte* block = sequence_.device_row_block(position / kPageTokens);
+    if (block == nullptr) return nullptr;
+    return block + layout_.row_offset(params_.step.layer, head_, position % kPageTokens);
+  }
+
   void resolve_on_device() {
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
@@ -89,6 +96,11 @@ class ResolveHead {
         ++resident_;
         continue;
       }
+      if (const std::byte* device = device_row(position); device != nullptr) {
+        rows_[i] = device;
+        ++hits_;
+        continue;
+      }
       const int32_t slot = index.find(position);
       if (slot < 0) {
         misses[count++] = i;
@@ -103,7 +115,7 @@ class ResolveHead {
   // Entry `i` of the whole set. A guess of this step is still on its way, one of an earlier step
   // has been waited for.
   void stamp_hit(const HotIndex& index, int i) {
-    if (is_resident(set_[i])) return;
+    if (is_resident(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
     int32_t& stamp = slots_.stamps[slot];

@@ -66,7 +66,8 @@ class SpeculateHead {
 
   void consider(HotIndex& index, int32_t position) {
     if (position < layout_.sinks || position < 0 || position >= sequence_.start ||
-        position >= sequence_.end() - layout_.recent) {
+        position >= sequence_.end() - layout_.recent ||
+        sequence_.device_row_block(position / kPageTokens) != nullptr) {
       return;
     }
     const int32_t found = index.find(position);

@@ -55,6 +55,10 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   if (homes.copy != nullptr) {
     std::memcpy(homes.copy, homes.row, static_cast<size_t>(layout.row.bytes()));
   }
+  if (std::byte* device = desc.device_row_block(position / kPageTokens); device != nullptr) {
+    std::memcpy(device + layout.row_offset(layer, head, slot), homes.row,
+                static_cast<size_t>(layout.row.bytes()));
+  }
 
   if (layout.slice.dims == 0) return;
   const SliceFormat format = layout.slice.tail();

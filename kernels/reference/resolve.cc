@@ -30,6 +30,13 @@ struct Head {
   std::byte* hot_row(int slot) const {
     return desc.hot + params.step.layout.hot_offset(params.step.layer, kv_head, slot);
   }
+  // In its page's device copy, or null.
+  const std::byte* device_row(int position) const {
+    const std::byte* block = desc.device_row_block(position / kPageTokens);
+    if (block == nullptr) return nullptr;
+    return block +
+           params.step.layout.row_offset(params.step.layer, kv_head, position % kPageTokens);
+  }
   const std::byte* block_row(int position) const {
     return desc.row_blocks[position / kPageTokens] +
            params.step.layout.row_offset(params.step.layer, kv_head, position % kPageTokens);
@@ -41,7 +48,8 @@ void stamp_hits(const Head& head, int size) {
   const ResolveParams& params = head.params;
   const int32_t* set = params.sets + head.index * params.set_capacity;
   for (int i = params.begin; i < size; ++i) {
-    const int slot = head.resident(set[i]) ? -1 : head.find(set[i]);
+    const bool here = head.resident(set[i]) || head.device_row(set[i]) != nullptr;
+    const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
     int32_t& stamp = head.slots.stamps[slot];
     if (is_guess(stamp)) {
@@ -101,6 +109,9 @@ void resolve_head(const Head& head, int size) {
     } else if (resident) {
       row = head.desc.residents +
             layout.resident_offset(params.step.layer, head.kv_head, layout.resident_slot(set[i]));
+    } else if (const std::byte* device = head.device_row(set[i]); device != nullptr) {
+      ++params.counters->hits;
+      row = device;
     } else if (const int slot = head.find(set[i]); slot >= 0) {
       ++params.counters->hits;
       row = head.hot_row(slot);

@@ -15,6 +15,9 @@ const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int
     const int64_t staged = page - desc.start / kPageTokens;
     return desc.stage + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
   }
+  if (const std::byte* device = desc.device_row_block(page); device != nullptr) {
+    return device + layout.row_offset(step.layer, kv_head, 0) + in_head;
+  }
   if (pages.data != nullptr && page >= pages.first_page && page < pages.first_page + pages.pages) {
     const int64_t staged = int64_t{sequence} * pages.pages + page - pages.first_page;
     return pages.data + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;

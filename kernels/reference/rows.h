@@ -10,8 +10,8 @@
 
 namespace fasa::reference {
 
-// Where a position's row is: the stage for new tokens of a prefill, the pages staged for this call,
-// the row blocks.
+// Where a position's row is: the stage for new tokens of a prefill, the page's device copy, the
+// pages staged for this call, the row blocks.
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
                           const StagedPages& pages, bool use_stage);
 

@@ -39,6 +39,7 @@ int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
   for (const int32_t position : guesses_of(params, slots, index)) {
     const bool resident = position < layout.sinks || position >= desc.end() - layout.recent;
     if (position < 0 || position >= desc.start || resident) continue;
+    if (desc.device_row_block(position / kPageTokens) != nullptr) continue;
     const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
     if (found != slots.positions + slots.count) {
       keep[static_cast<size_t>(found - slots.positions)] = 1;

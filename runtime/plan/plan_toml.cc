@@ -16,7 +16,7 @@ std::string recommended_toml(const PlanRequest& request, const Plan& plan) {
     text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
   }
   Config config = option.config;
-  if (config.placement.rows == RowPlacement::kHost) config.placement.hot_rows = option.hot_rows;
+  if (config.placement.rows != RowPlacement::kDevice) config.placement.hot_rows = option.hot_rows;
   return text + settings_toml(config);
 }
 

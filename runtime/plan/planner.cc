@@ -70,7 +70,7 @@ class Planner {
   // Memory only grows with the context: bisection.
   // With no hot rows where their number is free: that is what is given up last.
   std::optional<int64_t> longest_context(Config config) const {
-    if (config.placement.rows == RowPlacement::kHost && !request_.config.placement.hot_rows) {
+    if (config.placement.rows != RowPlacement::kDevice && !request_.config.placement.hot_rows) {
       config.placement.hot_rows = 0;
     }
     if (fits(config, kMostTokens)) return std::nullopt;

@@ -74,6 +74,11 @@ std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std::byte*
     RowSequence& sequence = cache.sequence(s);
     if (within(sequence.residents)) return {s * 1000, address - sequence.residents.data()};
     if (within(sequence.hot)) return {s * 1000 + 1, address - sequence.hot.data()};
+    for (size_t page = 0; page < sequence.copies.size(); ++page) {
+      if (within(sequence.copies[page])) {
+        return {s * 1000 + 500 + static_cast<int>(page), address - sequence.copies[page].data()};
+      }
+    }
     for (size_t page = 0; page < sequence.rows.size(); ++page) {
       if (within(sequence.rows[page])) {
         return {s * 1000 + 2 + static_cast<int>(page), address - sequence.rows[page].data()};
@@ -87,6 +92,7 @@ struct Setting {
   int hot_rows;
   int wave;
   bool on_device;
+  bool device_copies = false;
 };
 
 class ResolveTest : public testing::TestWithParam<Setting> {};
@@ -96,17 +102,21 @@ TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
   RowShape shape;
   shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
   shape.hot_rows = setting.hot_rows, shape.on_device = setting.on_device;
+  shape.device_copies = setting.device_copies;
   RowCase fast(shape, {1, 2}, kLength + 40);
   RowCase slow(shape, {1, 2}, kLength + 40);
   std::mt19937 random(4);
   constexpr int kSet = 120;
-  for (RowCase* cache : {&fast, &slow}) cache->advance({{0, kLength}, {1, kLength - 13}});
+  int from_copies = 0;
+  for (RowCase* cache : {&fast, &slow}) {
+    cache->advance({{0, kLength}, {1, kLength - 13}}, cache == &slow);
+  }
 
   for (int stamp = 1; stamp <= 12; ++stamp) {
     const std::vector<Advance> advances = {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}};
     RowStep steps[] = {fast.begin(advances), slow.begin(advances)};
     fast.append(steps[0]);
-    slow.append(steps[1]);
+    slow.append(steps[1], true);
     const int length = fast.sequence(1).length;
     Sets sets = random_sets(fast.layout(), 2, length, kSet, random);
     for (int begin = 0; begin < kSet; begin += setting.wave) {
@@ -144,8 +154,12 @@ TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
         const int size = sets.sizes[static_cast<size_t>(head)];
         for (int i = begin; i < std::min(size, params.end); ++i) {
           const size_t at = static_cast<size_t>(head * setting.wave + i - begin);
-          ASSERT_EQ(place(fast, waves[0], waves[0].rows[at]),
-                    place(slow, waves[1], waves[1].rows[at]));
+          const auto where = place(fast, waves[0], waves[0].rows[at]);
+          ASSERT_EQ(where, place(slow, waves[1], waves[1].rows[at]));
+          from_copies += where.first % 1000 >= 500 ? 1 : 0;
+          ASSERT_EQ(std::memcmp(waves[0].rows[at], waves[1].rows[at],
+                                static_cast<size_t>(fast.layout().row.bytes())),
+                    0);
           const int position = sets.positions[static_cast<size_t>(head * kSet + i)];
           RowSequence& sequence = fast.sequence(head / 2);
           const std::byte* truth =
@@ -165,17 +179,20 @@ TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
     fast.commit(advances);
     slow.commit(advances);
   }
+  EXPECT_EQ(from_copies > 0, setting.device_copies);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, ResolveTest,
                          testing::Values(Setting{0, 128, false}, Setting{7, 128, false},
                                          Setting{64, 32, false}, Setting{240, 64, false},
                                          Setting{600, 128, false}, Setting{0, 32, true},
-                                         Setting{64, 96, true}),
+                                         Setting{0, 128, false, true}, Setting{64, 32, false, true},
+                                         Setting{240, 64, false, true}, Setting{64, 96, true}),
                          [](const auto& test) {
                            return "hot" + std::to_string(test.param.hot_rows) + "_wave" +
                                   std::to_string(test.param.wave) +
-                                  (test.param.on_device ? "_device" : "_host");
+                                  (test.param.on_device ? "_device" : "_host") +
+                                  (test.param.device_copies ? "_copies" : "");
                          });
 
 TEST(ResolveTest, PrefillSequencesHaveNoSet) {

@@ -31,6 +31,7 @@ struct RowShape {
   int recent = 16;
   int hot_rows = 0;
   bool on_device = true;
+  bool device_copies = false;  // of every other page of rows on the host
 };
 
 enum class InputKind : uint32_t { kKey, kValue, kQuery };
@@ -65,10 +66,18 @@ struct RowSequence {
     hot = bytes(layout.hot_bytes());
     hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
   }
+  // The last page has no entry.
+  void copy_every_other_page() {
+    copies.resize(rows.size());
+    for (size_t page = 0; page + 1 < rows.size(); ++page) {
+      if (page % 2 == 1) copies[page] = rows[page];
+      device_row_blocks.push_back(page % 2 == 1 ? copies[page].data() : nullptr);
+    }
+  }
   int id;
   int length = 0;
-  std::vector<std::vector<std::byte>> rows, slices;
-  std::vector<std::byte*> row_blocks, slice_blocks;
+  std::vector<std::vector<std::byte>> rows, slices, copies;
+  std::vector<std::byte*> row_blocks, slice_blocks, device_row_blocks;
   std::vector<std::byte> tail, residents, hot;
   std::vector<int32_t> hot_table;
 };
@@ -101,6 +110,7 @@ class RowCase {
     layout_.hot_rows = shape.hot_rows;
     for (const int id : ids) {
       sequences_.push_back(std::make_unique<RowSequence>(layout_, id, capacity));
+      if (shape.device_copies) sequences_.back()->copy_every_other_page();
     }
     for (int64_t head = 0; head < layout_.heads(); ++head) {
       for (int d = 0; d < shape.key_dim; ++d) {  // another order in every head
@@ -126,6 +136,8 @@ class RowCase {
       desc.start = owner.length;
       if (shape_.slices) desc.slice_blocks = owner.slice_blocks.data();
       desc.row_blocks = owner.row_blocks.data();
+      desc.device_row_blocks = owner.device_row_blocks.data();
+      desc.device_row_pages = static_cast<int32_t>(owner.device_row_blocks.size());
       if (shape_.slices) desc.tail = owner.tail.data();
       if (!shape_.on_device) {
         desc.residents = owner.residents.data();

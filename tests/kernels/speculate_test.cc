@@ -15,10 +15,11 @@ namespace {
 constexpr int kLength = 300;
 constexpr int kSet = 60;
 
-RowShape shape_of(int hot_rows) {
+RowShape shape_of(int hot_rows, bool device_copies) {
   RowShape shape;
   shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
   shape.hot_rows = hot_rows, shape.on_device = false;
+  shape.device_copies = device_copies;
   return shape;
 }
 
@@ -39,8 +40,8 @@ struct Buffers {
 
 class Side {
  public:
-  Side(int hot_rows, bool with_reference)
-      : cache(shape_of(hot_rows), {1, 2}, kLength + 40),
+  Side(int hot_rows, bool with_reference, bool device_copies = false)
+      : cache(shape_of(hot_rows, device_copies), {1, 2}, kLength + 40),
         buffers(cache.layout()),
         with_reference_(with_reference) {
     cache.advance({{0, kLength}, {1, kLength - 13}});
@@ -134,6 +135,10 @@ void expect_sound(Side& side) {
         if (position < 0) continue;
         ASSERT_TRUE(seen.insert(position).second) << "position " << position << " has two slots";
         ASSERT_LT(position, owner.length + 1);
+        const auto page = static_cast<size_t>(position / kPageTokens);
+        if (page < owner.device_row_blocks.size()) {
+          ASSERT_EQ(owner.device_row_blocks[page], nullptr) << "position " << position;
+        }
         const CacheLayout& layout = side.cache.layout();
         ASSERT_EQ(std::memcmp(owner.hot.data() + layout.hot_offset(1, head, slot),
                               owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
@@ -149,14 +154,15 @@ struct Setting {
   int hot_rows;
   int max_rows;
   Replacement replacement;
+  bool device_copies = false;
 };
 
 class SpeculateTest : public testing::TestWithParam<Setting> {};
 
 TEST_P(SpeculateTest, SameAsReference) {
   const Setting setting = GetParam();
-  Side fast(setting.hot_rows, false);
-  Side slow(setting.hot_rows, true);
+  Side fast(setting.hot_rows, false, setting.device_copies);
+  Side slow(setting.hot_rows, true, setting.device_copies);
   std::mt19937 random(9);
   for (int stamp = 1; stamp <= 14; ++stamp) {
     const int capacity = 1 + static_cast<int>(random() % 90);
@@ -214,11 +220,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{61, 0, Replacement::kLru}, Setting{61, 1, Replacement::kClock},
                     Setting{77, 17, Replacement::kLru}, Setting{77, 17, Replacement::kClock},
                     Setting{77, 17, Replacement::kScore}, Setting{200, 140, Replacement::kScore},
-                    Setting{511, 451, Replacement::kLru}),
+                    Setting{511, 451, Replacement::kLru}, Setting{77, 17, Replacement::kLru, true},
+                    Setting{200, 140, Replacement::kScore, true}),
     [](const auto& test) {
       return "hot" + std::to_string(test.param.hot_rows) + "_rows" +
              std::to_string(test.param.max_rows) + "_policy" +
-             std::to_string(static_cast<int>(test.param.replacement));
+             std::to_string(static_cast<int>(test.param.replacement)) +
+             (test.param.device_copies ? "_copies" : "");
     });
 
 // A guess that comes true is a hit whose tile waits; one that does not is nobody's.

@@ -161,7 +161,7 @@ TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(toml_error("[selection]\nslice = \"thin\"\n"),
               HasSubstr("selection.slice = \"thin\": allowed: default, paper, lean"));
   EXPECT_THAT(toml_error("[selection]\nslice_dtype = \"int3\"\n"), HasSubstr("int8, int4, int2"));
-  EXPECT_THAT(toml_error("[placement]\nrows = \"auto\"\n"), HasSubstr("allowed: host, device"));
+  EXPECT_THAT(toml_error("[placement]\nrows = \"disk\"\n"), HasSubstr("host, device, auto"));
   EXPECT_THAT(toml_error("[link]\nbandwidth = \"16GB\"\n"), HasSubstr("\"16GB\": allowed: a rate"));
   EXPECT_THAT(toml_error("[link]\nlatency = 10\n"),
               HasSubstr("link.latency = 10: allowed: a time"));

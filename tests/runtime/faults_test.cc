@@ -84,7 +84,8 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
     EXPECT_EQ(script.runtime.memory().device_slices, 0u);
     if (!run.device().fired()) break;
   }
-  EXPECT_GT(failures, 20);
+  // Copies of rows on the device make room for many an allocation that is refused.
+  EXPECT_GT(failures, setup.rows == RowPlacement::kAuto ? 5 : 20);
 }
 
 const RunSetup kSetups[] = {
@@ -92,6 +93,7 @@ const RunSetup kSetups[] = {
     {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
     {.device = "emulated", .predictor = PredictorKind::kPreviousStep},
     {.device = "emulated", .rows = RowPlacement::kDevice},
+    {.device = "emulated", .rows = RowPlacement::kAuto, .hot_rows = 30},
     {.device = "emulated", .hot_rows = 0, .slice = SliceDType::kBF16, .dense_layers = {1}}};
 
 TEST(Faults, EveryAllocation) {

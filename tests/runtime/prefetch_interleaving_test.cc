@@ -1,0 +1,135 @@
+// Fetching ahead under every order of the streams that events allow: the same bits as without, and
+// without a wait for guessed rows or gathered ones some order gives others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/queued_steps.h"
+#include "tests/support/runs.h"
+#include "tests/support/wait_dropper.h"
+
+namespace fasa::testing {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+using NamedPolicy = std::pair<std::string, PumpPolicy>;
+
+constexpr int kPrefilled = 190;  // decode crosses into a new page after two steps
+constexpr int kSynchronized = 2;
+constexpr int kQueued = 3;
+
+Geometry deep_geometry() {
+  Geometry geometry = small_geometry();
+  geometry.layers = 5;  // more than the greatest depth
+  return geometry;
+}
+
+std::vector<NamedPolicy> forced_orders() {
+  return {{"as enqueued", fifo()},
+          {"last enqueued first", lifo()},
+          {"youngest stream first", youngest_stream_first()},
+          {"oldest stream first", oldest_stream_first()},
+          {"guesses starved", starve("ahead")},
+          {"copies starved", starve("copy")},
+          {"write-back starved", starve("write-back")},
+          {"compute starved", starve("test compute")},
+          {"guesses starved, the others last enqueued first", starve("ahead", lifo())}};
+}
+
+struct Result {
+  Outputs outputs;
+  std::vector<std::string> waits;
+  StepCounters rows;
+};
+
+// A run whose last steps are all enqueued before any of them has to run; without the wait of that
+// number, 0 = with all.
+Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t dropped = 0) {
+  auto owned = std::make_unique<WaitDropper>(std::make_unique<PumpedDevice>());
+  WaitDropper& device = *owned;
+  RuntimeRun run(std::move(owned), setup, deep_geometry());
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, kPrefilled, kPrefilled);
+  run.decode(id, 1, kSynchronized);
+  QueuedSteps queued(run.device(), run.runtime(), run.tape());
+  for (int i = 0; i < kQueued; ++i) {
+    const Part part{id, 1, kPrefilled + kSynchronized + i, 1, StepMode::kDecode};
+    queued.prepare({&part, 1});
+  }
+  device.drop(dropped);
+  device.pumped().set_policy(policy);
+  queued.enqueue();
+  Result result{.outputs = queued.finish(), .waits = device.waits(), .rows = {}};
+  device.drop(0);
+  result.rows = run.runtime().metrics().rows;
+  return result;
+}
+
+Outputs run_without_guesses() { return run_queued({.depth = 0}, fifo()).outputs; }
+
+bool same(const Outputs& a, const Outputs& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_bits);
+}
+
+class PrefetchInterleaving : public ::testing::TestWithParam<int> {};  // depth
+
+TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
+  const Outputs expected = run_without_guesses();
+  uint64_t seed = static_cast<uint64_t>(GetParam()) << 32u;
+  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
+    for (const int streams : {1, 2, 4}) {
+      // Less than a set with its over-fetch, about one, and more.
+      for (const int hot_rows : {51, 64, 100}) {
+        const RunSetup setup{
+            .hot_rows = hot_rows, .streams = streams, .depth = GetParam(), .guesser = guesser};
+        std::vector<NamedPolicy> orders = forced_orders();
+        for (int i = 0; i < 2; ++i) {
+          orders.emplace_back("random " + std::to_string(seed), random_order(seed));
+          ++seed;
+        }
+        for (const auto& [name, policy] : orders) {
+          const Result result = run_queued(setup, policy);
+          EXPECT_TRUE(same(expected, result.outputs))
+              << name << ", streams " << streams << ", hot rows " << hot_rows;
+          EXPECT_GT(result.rows.speculated, 0u) << name;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Depths, PrefetchInterleaving, ::testing::Values(1, 2, 4));
+
+// What compute waits for before it attends to rows that came over the link.
+TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
+  const Outputs expected = run_without_guesses();
+  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
+    const RunSetup setup{.hot_rows = 60, .depth = 2, .guesser = guesser};
+    const Result complete = run_queued(setup, fifo());
+    ASSERT_TRUE(same(expected, complete.outputs));
+    std::map<std::string, int> dropped;
+    for (size_t nth = 1; nth <= complete.waits.size(); ++nth) {
+      const std::string& name = complete.waits[nth - 1];
+      if (!name.starts_with("test compute for gather of ")) continue;
+      ++dropped[name];
+      std::vector<NamedPolicy> orders = forced_orders();
+      const std::string lane = name.substr(name.rfind(" of ") + 4);
+      orders.insert(orders.begin(), {"the lane starved", starve(lane)});
+      for (uint64_t seed = 0; seed < 12; ++seed) orders.emplace_back("random", random_order(seed));
+      const bool noticed = std::any_of(orders.begin(), orders.end(), [&](const auto& order) {
+        return !same(expected, run_queued(setup, order.second, nth).outputs);
+      });
+      EXPECT_TRUE(noticed) << "wait " << nth << ": " << name;
+    }
+    for (const char* lane : {"ahead 0", "ahead 1", "copy 0", "copy 1"}) {
+      EXPECT_GT(dropped[std::string("test compute for gather of ") + lane], 1) << lane;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa::testing
