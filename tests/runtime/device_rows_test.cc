@@ -227,8 +227,9 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
     options.device_memory = uint64_t{16} << 20;
     auto owned = std::make_unique<PumpedDevice>(fifo(), options);
     PumpedDevice& device = *owned;
-    RuntimeRun run(std::move(owned),
-                   {.rows = rows, .depth = depth, .guesser = Guesser::kGoodQueries});
+    RuntimeRun run(
+        std::move(owned),
+        {.rows = rows, .dense_layers = {1}, .depth = depth, .guesser = Guesser::kGoodQueries});
     const SequenceId id = run.runtime().create();
     run.prefill(id, 1, kPrompt - 1, 100);
     run.decode(id, 1, 1);
