@@ -231,6 +231,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
         std::move(owned),
         {.rows = rows, .dense_layers = {1}, .depth = depth, .guesser = Guesser::kGoodQueries});
     const SequenceId id = run.runtime().create();
+    run.runtime().reserve(id, kPrompt + 75, 100);  // so that nothing else waits for steps
     run.prefill(id, 1, kPrompt - 1, 100);
     run.decode(id, 1, 1);
     QueuedSteps queued(run.device(), run.runtime(), run.tape());
