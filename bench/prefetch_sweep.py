@@ -180,11 +180,13 @@ def main():
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--warmup", type=int, default=32)
     parser.add_argument("--sets", type=int, nargs="+", default=[256, 2048])
+    parser.add_argument("--tables-only", action="store_true", help="the links alone, no sweeps")
     arguments = parser.parse_args()
     bench = Bench(arguments)
-    sweep_depth(bench, arguments.out)
-    sweep_hot_rows(bench, arguments.out)
-    full_table(bench)
+    if not arguments.tables_only:
+        sweep_depth(bench, arguments.out)
+        sweep_hot_rows(bench, arguments.out)
+        full_table(bench)
     for tokens in arguments.sets:
         main_table(bench, tokens)
 

@@ -41,27 +41,31 @@ const char* colour_of(const TimelineEntry& entry) {
 }
 
 std::string svg_begin(double height) {
-  return fmt::format("<div class=\"wide\"><svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-                     "{1}\" role=\"img\">\n",
-                     kWidth, height);
+  return fmt::format(
+      "<div class=\"wide\"><svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+      "{1}\" role=\"img\">\n",
+      kWidth, height);
 }
 std::string svg_end() { return "</svg></div>\n"; }
 
 std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"#43505e\">{}"
-                     "</text>\n",
-                     x, y, anchor, html_escaped(text));
+  return fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"#43505e\">{}"
+      "</text>\n",
+      x, y, anchor, html_escaped(text));
 }
 std::string line_at(double x1, double y1, double x2, double y2, const char* colour = "#d8dee5") {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-                     "stroke=\"{}\"/>\n",
-                     x1, y1, x2, y2, colour);
+  return fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
+      "stroke=\"{}\"/>\n",
+      x1, y1, x2, y2, colour);
 }
 std::string rect_at(double x, double y, double width, double height, const char* colour,
                     const std::string& title) {
-  return fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
-                     "fill=\"{}\"><title>{}</title></rect>\n",
-                     x, y, width, height, colour, html_escaped(title));
+  return fmt::format(
+      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
+      "fill=\"{}\"><title>{}</title></rect>\n",
+      x, y, width, height, colour, html_escaped(title));
 }
 
 // The next of 1, 2, 5, 10, ... that divides `range` into `most` parts at most.
@@ -86,10 +90,10 @@ double step_begin(const ProfiledDecode& decode) {
 
 std::string title_of(const TimelineEntry& entry, double begin) {
   const bool wait = entry.kind == TimelineEntry::Kind::kWait;
-  std::string title = wait ? fmt::format("waits for {}",
-                                         entry.awaited.name == nullptr ? "an event"
-                                                                       : entry.awaited.name)
-                           : std::string(entry.name);
+  std::string title =
+      wait ? fmt::format("waits for {}",
+                         entry.awaited.name == nullptr ? "an event" : entry.awaited.name)
+           : std::string(entry.name);
   if (entry.tag.layer >= 0) title += fmt::format(", layer {}", entry.tag.layer);
   title += fmt::format(", {}: {:.1f} us at {:.1f}", cause_name(entry.tag.cause),
                        1e6 * entry.span.seconds(), 1e6 * (entry.span.start - begin));
@@ -101,8 +105,8 @@ std::string title_of(const TimelineEntry& entry, double begin) {
 std::string key(std::initializer_list<std::pair<const char*, const char*>> parts) {
   std::string text = "<p>";
   for (const auto& [colour, name] : parts) {
-    text += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour,
-                        name);
+    text +=
+        fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour, name);
   }
   return text + "</p>\n";
 }
@@ -216,9 +220,10 @@ std::string hit_rate_svg(const Profile& profile) {
     const double x = kLeft + static_cast<double>(i) / across * kPlot;
     const double y = 8 + kPlotHeight * (1 - points[i].hit_rate);
     path += fmt::format("{}{:.1f} {:.1f} ", i == 0 ? "M" : "L", x, y);
-    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>step {}: "
-                        "{:.2f} %, {:.3f} ms</title></circle>\n",
-                        x, y, kCompute, i + 1, 100 * points[i].hit_rate, 1e3 * points[i].seconds);
+    dots += fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>step {}: "
+        "{:.2f} %, {:.3f} ms</title></circle>\n",
+        x, y, kCompute, i + 1, 100 * points[i].hit_rate, 1e3 * points[i].seconds);
   }
   text += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", path,
                       kCompute);
@@ -248,7 +253,8 @@ std::string layer_bars_svg(const Profile& profile) {
       const double us = seconds * 1e6 / steps;
       const double height = us / top_us * kPlotHeight;
       y -= height;
-      text += rect_at(at, y, bar, height, colour, fmt::format("layer {}, {}: {:.1f} us", i, what, us));
+      text +=
+          rect_at(at, y, bar, height, colour, fmt::format("layer {}, {}: {:.1f} us", i, what, us));
     };
     stack(x, part.compute, kCompute, "computing");
     stack(x, rows, kWaitRows, "waiting for rows");

@@ -71,9 +71,9 @@ class RunSection {
       text += row(fmt::format("waiting for {}", wait_reason_name(static_cast<WaitReason>(i))),
                   fmt::format("{:.3f} ms", ms(total_.waits[i])));
     }
-    text += row("transfer of rows used", fmt::format("{:.3f} ms, {:.1f} % hidden",
-                                                     ms(profile_.total_transfer()),
-                                                     100 * profile_.total_hidden()));
+    text += row("transfer of rows used",
+                fmt::format("{:.3f} ms, {:.1f} % hidden", ms(profile_.total_transfer()),
+                            100 * profile_.total_hidden()));
     text += row("hit rate", fmt::format("{:.1f} %", 100 * total_.rows.hit_rate()));
     if (total_.rows.speculated > 0) {
       text += row("speculation",
@@ -81,10 +81,10 @@ class RunSection {
                               100 * total_.rows.recall()));
     }
     text += row("missed", fmt::format("{:.3f} MB", mb(static_cast<double>(total_.miss.bytes))));
-    text += row("fetched ahead",
-                fmt::format("{:.3f} MB, {:.3f} MB for nothing",
-                            mb(static_cast<double>(total_.speculation.bytes)),
-                            mb(static_cast<double>(profile_.total_wasted_bytes()))));
+    text +=
+        row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB for nothing",
+                                         mb(static_cast<double>(total_.speculation.bytes)),
+                                         mb(static_cast<double>(profile_.total_wasted_bytes()))));
     text += row("written back",
                 fmt::format("{:.3f} MB", mb(static_cast<double>(total_.write_back_bytes))));
     if (profile_.knows_overlap() && total_.overlap.entries > 0) {
@@ -106,12 +106,11 @@ class RunSection {
       for (const double us : {part.compute, rows, part.waiting() - rows, profile_.transfer(part)}) {
         text += fmt::format("<td>{:.1f}</td>", 1e3 * ms(us));
       }
-      for (const double share : {profile_.hidden(part), part.rows.hit_rate(),
-                                 part.rows.precision(), part.rows.recall()}) {
+      for (const double share : {profile_.hidden(part), part.rows.hit_rate(), part.rows.precision(),
+                                 part.rows.recall()}) {
         text += fmt::format("<td>{:.1f}</td>", 100 * share);
       }
-      for (const uint64_t bytes :
-           {part.miss.bytes, part.speculation.bytes, part.wasted_bytes()}) {
+      for (const uint64_t bytes : {part.miss.bytes, part.speculation.bytes, part.wasted_bytes()}) {
         text += fmt::format("<td>{:.3f}</td>", mb(static_cast<double>(bytes)));
       }
       text += fmt::format("<td>{:.1f}</td></tr>\n", 100 * part.overlap.share());
@@ -154,9 +153,8 @@ std::string to_html(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
   std::string text(kHead);
   text += fmt::format("<h1>{}, {} tokens</h1>\n", html_escaped(report.subject), report.tokens);
-  text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n",
-                      first.profile().steps(), report.warmup,
-                      html_escaped(first.decode->device().name()),
+  text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
+                      report.warmup, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
                       report.compute == "modelled" ? ", kernels' times are modelled" : "");
   if (report.runs.size() > 1) {

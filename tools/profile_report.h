@@ -25,9 +25,9 @@ struct ProfileReport {
   Geometry geometry;
   int64_t tokens = 0;  // before the first step, warm-up included
   int warmup = 0;
-  int weight_bits = 0;      // of a synthetic decode; 0 = attention alone
-  std::string trace;        // of a synthetic decode
-  std::string compute;      // "modelled" or "real"
+  int weight_bits = 0;           // of a synthetic decode; 0 = attention alone
+  std::string trace;             // of a synthetic decode
+  std::string compute;           // "modelled" or "real"
   std::vector<ProfileRun> runs;  // one, or two that took turns
 };
 

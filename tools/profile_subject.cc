@@ -22,8 +22,8 @@ namespace fasa {
 namespace {
 
 constexpr const char* kUsualGpu = "RTX 4060 Ti 16GB";
-constexpr int kTraceSteps = 48;       // recorded by --trace-from
-constexpr int64_t kTraceSet = 128;    // as large a share of a small model's context
+constexpr int kTraceSteps = 48;         // recorded by --trace-from
+constexpr int64_t kTraceSet = 128;      // as large a share of a small model's context
 constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as the shipped trace has it
 
 void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
@@ -106,8 +106,8 @@ Config ProfileSubject::defaults() const {
 void ProfileSubject::check(const Config& config) const {
   config.validate_for(geometry_);
   if (flags_.synthetic() && config.device.name != "emulated" && config.device.name != "auto") {
-    throw UsageError(fmt::format("device.name = \"{}\": allowed with --geometry: emulated",
-                                 config.device.name));
+    throw UsageError(
+        fmt::format("device.name = \"{}\": allowed with --geometry: emulated", config.device.name));
   }
 }
 

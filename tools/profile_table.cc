@@ -54,9 +54,9 @@ class ProfileTable {
     row("  waiting for rows", fmt::format("{:.3f} ms", ms(total_.wait(WaitReason::kRows))));
     row("  waiting for others", other_waits());
     row("  nothing to do", fmt::format("{:.3f} ms", ms(profile_.idle())));
-    row("transfer of rows used", fmt::format("{:.3f} ms, {} of it hidden",
-                                             ms(profile_.total_transfer()),
-                                             percent(profile_.total_hidden())));
+    row("transfer of rows used",
+        fmt::format("{:.3f} ms, {} of it hidden", ms(profile_.total_transfer()),
+                    percent(profile_.total_hidden())));
     row("fetched when asked for", fmt::format("{} a step", bytes(total_.miss.bytes)));
     row("fetched ahead",
         fmt::format("{} a step, {} of it for nothing", bytes(total_.speculation.bytes),
@@ -75,9 +75,9 @@ class ProfileTable {
         fmt::format("{:>5} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n",
                     "layer", "compute", "rows", "others", "transfer", "hidden", "hit", "prec.",
                     "recall", "missed", "ahead", "kept");
-    text += fmt::format("{:>5} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n",
-                        "", "us", "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "bytes",
-                        "%");
+    text +=
+        fmt::format("{:>5} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n", "",
+                    "us", "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "bytes", "%");
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
       text += layer_row(fmt::to_string(i), profile_.layers()[i]);
     }
@@ -97,8 +97,8 @@ class ProfileTable {
     return profile_.knows_overlap() && part.overlap.entries > 0;
   }
   std::string other_waits() const {
-    std::string text = fmt::format(
-        "{:.3f} ms", ms(total_.waiting() - total_.wait(WaitReason::kRows)));
+    std::string text =
+        fmt::format("{:.3f} ms", ms(total_.waiting() - total_.wait(WaitReason::kRows)));
     std::string reasons;
     for (size_t i = 1; i < kWaitReasons; ++i) {
       if (total_.waits[i] <= 0) continue;
@@ -151,10 +151,11 @@ std::string head(const ProfileReport& report) {
                                  report.subject, report.tokens, first.profile().steps(),
                                  report.warmup, first.decode->device().name());
   if (report.compute == "modelled") {
-    text += report.weight_bits == 0
-                ? "attention alone; kernels' times are modelled\n"
-                : fmt::format("weights in {} bits between attentions; kernels' times are modelled\n",
-                              report.weight_bits);
+    text +=
+        report.weight_bits == 0
+            ? "attention alone; kernels' times are modelled\n"
+            : fmt::format("weights in {} bits between attentions; kernels' times are modelled\n",
+                          report.weight_bits);
   }
   return text;
 }
@@ -178,8 +179,7 @@ std::vector<CompareRow> compare_rows() {
        true},
       {"  waiting for others",
        [=](const Profile& p) {
-         return 1e3 *
-                per_step(p, p.total().waiting() - p.total().wait(WaitReason::kRows));
+         return 1e3 * per_step(p, p.total().waiting() - p.total().wait(WaitReason::kRows));
        },
        true},
       {"transfer of rows used, ms",
@@ -215,8 +215,9 @@ std::string shortened(const std::string& name) {
 std::string compare_table(const ProfileReport& report) {
   const Profile& a = report.runs[0].profile();
   const Profile& b = report.runs[1].profile();
-  std::string text = fmt::format("{:<28} {:>26} {:>26} {:>10}\n", "", shortened(report.runs[0].name),
-                                 shortened(report.runs[1].name), "ratio");
+  std::string text =
+      fmt::format("{:<28} {:>26} {:>26} {:>10}\n", "", shortened(report.runs[0].name),
+                  shortened(report.runs[1].name), "ratio");
   for (const CompareRow& row : compare_rows()) {
     const double left = row.value(a);
     const double right = row.value(b);

@@ -41,9 +41,9 @@ ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelC
   const Config& config = settings.config;
   const auto prompt = static_cast<int64_t>(settings.prompt.size());
   const auto chunk = static_cast<int>(std::min<int64_t>(settings.prefill_chunk, prompt));
-  runtime_ = std::make_unique<Runtime>(
-      device_, config, model.geometry(), config.placement.row_dtype.value_or(model.row_dtype()),
-      settings.slice_dims(model_), prompt + settings.max_steps);
+  runtime_ = std::make_unique<Runtime>(device_, config, model.geometry(),
+                                       config.placement.row_dtype.value_or(model.row_dtype()),
+                                       settings.slice_dims(model_), prompt + settings.max_steps);
   guess_with_model(config);
   sequence_ = runtime_->create();
   model_.reserve(chunk);

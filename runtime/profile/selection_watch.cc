@@ -83,8 +83,7 @@ void SelectionWatch::copy(void* destination, const void* source, size_t bytes, C
 void SelectionWatch::fill(void* destination, int byte, size_t bytes, StreamView stream) {
   inner_.fill(destination, byte, bytes, lane_of(stream).view());
 }
-void SelectionWatch::launch(StreamView stream, const char* name,
-                            std::function<KernelWork()> work) {
+void SelectionWatch::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
   inner_.launch(lane_of(stream).view(), name, std::move(work));
 }
 

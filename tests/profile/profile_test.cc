@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/traces.h"
 #include "runtime/profile/profiled_decode.h"
+#include "tests/support/traces.h"
 
 namespace fasa::testing {
 namespace {
