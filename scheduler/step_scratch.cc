@@ -14,7 +14,11 @@ constexpr int kDenseWaveOnDevice = 64 * kPageTokens;
 constexpr int kDenseWaveStaged = 16 * kPageTokens;
 constexpr int kPrefillWavePages = 16;
 
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+// Never above the largest int that is a multiple of `unit`.
+int round_up(int value, int unit) {
+  const int64_t up = (int64_t{value} + unit - 1) / unit * unit;
+  return static_cast<int>(std::min<int64_t>(up, INT32_MAX / unit * unit));
+}
 
 bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.set_capacity;

@@ -228,7 +228,7 @@ TEST(Prefetch, MissesOvertakeGuesses) {
   Decode three(far);
   const double alone = one.layer_seconds()[1];
   const double crowded = three.layer_seconds()[1];
-  const StepCounters& guessed = three.runtime().metrics().layers[2];
+  const StepCounters guessed = three.runtime().metrics().layers[2];
   EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
   const double crowd = 2 * static_cast<double>(guessed.speculated) * 512 / kLink;
   constexpr double kChunk = 65536 / kLink;  // what is under way goes first
