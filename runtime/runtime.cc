@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/raw_slopes.h"
 #include "runtime/runtime_impl.h"
 
 namespace fasa {
@@ -39,6 +40,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
     }
   }
   start_streams();
+  upload_slopes();
   const size_t bytes = expected * sizeof(int16_t);
   slice_dims_ = device.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
   counters_ = device.allocate(
@@ -48,6 +50,20 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
   device.synchronize(control_.view());
   reset_metrics();
   device.add_reclaimer(*this);
+}
+
+// Kernels add them to q·k before the scale.
+void Runtime::Impl::upload_slopes() {
+  const std::vector<float> slopes = raw_slopes(geometry_);
+  if (slopes.empty()) return;
+  if (device_.kind() == DeviceKind::kCuda) {
+    throw UsageError(
+        "a model with ALiBi on a cuda device: its kernels know no ALiBi; allowed: cpu, emulated");
+  }
+  const size_t bytes = slopes.size() * sizeof(float);
+  slopes_ = device_.allocate(MemorySpace::kDevice, bytes, "ALiBi slopes");
+  device_.copy(slopes_.data(), slopes.data(), bytes, CopyKind::kHostToDevice, control_.view());
+  device_.synchronize(control_.view());
 }
 
 Runtime::Impl::~Impl() {

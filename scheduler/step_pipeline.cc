@@ -190,6 +190,8 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                         .set_sizes = scratch.set_sizes,
                         .rows = scratch.rows,
                         .tile_ready = scratch.tile_ready,
+                        .sets = scratch.sets,
+                        .set_capacity = capacity,
                         .pages = {},
                         .partials = scratch.partials,
                         .state = scratch.state,

@@ -15,6 +15,13 @@ Geometry::Pair Geometry::chunk_dims(int chunk) const {
   return {chunk, chunk + rotary_dims / 2};
 }
 
+std::vector<Geometry::Pair> Geometry::ranked_chunks() const {
+  std::vector<Pair> chunks;
+  for (int chunk = 0; chunk < rotary_dims / 2; ++chunk) chunks.push_back(chunk_dims(chunk));
+  for (int dim = rotary_dims; dim < key_dim; ++dim) chunks.push_back({dim, dim});
+  return chunks;
+}
+
 void Geometry::validate() const {
   const auto require = [](bool ok, std::string_view field, auto value, std::string_view allowed) {
     if (!ok) throw UsageError(fmt::format("geometry.{} = {}: allowed: {}", field, value, allowed));
@@ -32,6 +39,12 @@ void Geometry::validate() const {
   require(windows.empty() || windows.size() == static_cast<size_t>(layers), "windows",
           windows.size(), fmt::format("none or one per layer ({})", layers));
   for (const int w : windows) require(w >= 0, "windows", w, "0 (none) or a number of tokens");
+  require(alibi_slopes.empty() || alibi_slopes.size() == static_cast<size_t>(query_heads),
+          "alibi_slopes", alibi_slopes.size(),
+          fmt::format("none or one per query head ({})", query_heads));
+  for (const float slope : alibi_slopes) {
+    require(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers from 0");
+  }
 }
 
 }  // namespace fasa

@@ -43,9 +43,13 @@ class Attention {
         static_cast<size_t>(step.tokens * layout_.query_heads() * layout_.row.value_dim), -77);
     result_.lse.resize(static_cast<size_t>(step.tokens * layout_.query_heads()), -77);
     state_.resize(static_cast<size_t>(count * layout_.query_heads() * width_), NAN);
-    if (cut.set)
-      sizes_.assign(static_cast<size_t>(count * layout_.kv_heads),
-                    static_cast<int32_t>(cut.set->size()));
+    if (cut.set) {
+      const auto heads = static_cast<size_t>(count * layout_.kv_heads);
+      sizes_.assign(heads, static_cast<int32_t>(cut.set->size()));
+      for (size_t head = 0; head < heads; ++head) {
+        sets_.insert(sets_.end(), cut.set->begin(), cut.set->end());
+      }
+    }
   }
 
   Result run() {
@@ -90,6 +94,8 @@ class Attention {
     std::vector<std::byte> copies;
     if (cut_.set) {
       params.set_sizes = sizes_.data();
+      params.sets = sets_.data();
+      params.set_capacity = static_cast<int32_t>(cut_.set->size());
       params.rows = rows.data();
       fill_rows(begin, wave, rows, copies);
     } else if (cut_.staged) {
@@ -151,7 +157,7 @@ class Attention {
   const Cut& cut_;
   const CacheLayout& layout_;
   int64_t width_ = 0;
-  std::vector<int32_t> sizes_;
+  std::vector<int32_t> sizes_, sets_;
   std::vector<float> state_;
   Result result_;
 };
@@ -296,6 +302,36 @@ TEST_P(AttendTest, SetOfAllTokensIsFullAttention) {
     }
     EXPECT_TRUE(attention(decode.cache, decode.step, full) ==
                 attention(decode.cache, decode.step, set));
+  }
+}
+
+// Steep slopes for some heads: their scores reach hundreds, by weights whose error stays theirs.
+TEST_P(AttendTest, AlibiOfPagesAndSets) {
+  for (const int group : {1, 3, 4, 7}) {
+    RowShape shape;
+    shape.kv_heads = 2, shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
+    for (int head = 0; head < 2 * group; ++head) {
+      shape.slopes.push_back(std::exp2(-static_cast<float>(head)));
+    }
+    const Decode decode(shape, {333, 65});
+    Cut windowed = cut();
+    windowed.window = 100;
+    Cut chosen = cut();
+    chosen.set.emplace();
+    for (int position = 0; position < 64; position += 1 + position % 5) {
+      chosen.set->push_back(position);
+    }
+    for (const Cut& plain : {cut(), windowed, chosen}) expect_all_cuts_equal(decode, plain);
+
+    RowShape level = shape;
+    level.slopes.assign(shape.slopes.size(), 0.0f);
+    RowShape none = shape;
+    none.slopes.clear();
+    const Decode flat(level, {333, 65}), without(none, {333, 65});
+    EXPECT_TRUE(attention(flat.cache, flat.step, cut()) ==
+                attention(without.cache, without.step, cut()));
+    EXPECT_FALSE(attention(flat.cache, flat.step, cut()) ==
+                 attention(decode.cache, decode.step, cut()));
   }
 }
 
