@@ -32,7 +32,7 @@ class LoneLayer {
     for (int64_t i = 0; i < tokens * config_.hidden; ++i) {
       activations_.residual()[i] = normal(random);
     }
-    work().angles();
+    work().begin();
   }
 
   LayerWork work() const { return {config_, weights_, activations_, dtype_, frequencies_, shape_}; }
