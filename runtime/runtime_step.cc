@@ -143,7 +143,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   read_probe(step.slot_index);
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
-  step.tables.counters = counters_.as<StepCounters>();
+  step.tables.counters = counters_.layers();
   step.tables.stamp = ++stamp_;
   step.tables.tables_ready = tables_ready_.view();
   plan_prefetch(step);
@@ -173,7 +173,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
   if (!settings_.rows_on_device) {
-    written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(step_->tokens);
+    counters_.add_written_back(layer, step_->tokens);
   }
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);
 }
@@ -228,8 +228,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
   if (device_.timeline() == nullptr) return;
   if (!sampler_) sampler_.emplace(device_);
-  sampler_->sample(step_done,
-                   {counters_.as<StepCounters>(), static_cast<size_t>(geometry_.layers)});
+  sampler_->sample(step_done, counters_.all());
 }
 
 void Runtime::Impl::end_step() {
@@ -250,7 +249,7 @@ void Runtime::Impl::end_step() {
     if (part.mode == StepMode::kDecode) sequence.recalled();
   }
   if (step_->decodes) {
-    ++decode_steps_;
+    counters_.add_decode_step();
     sample_hit_rate(step_->slot->done());
   }
   step_.reset();

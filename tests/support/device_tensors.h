@@ -17,6 +17,10 @@ class DeviceTensors {
 
   StreamView stream() const { return stream_.view(); }
   void synchronize() { device_.synchronize(stream_.view()); }
+  void clear() {
+    synchronize();
+    buffers_.clear();
+  }
 
   // [tokens, heads, dim] of positions start, start + 1, ...
   TensorView tape(uint64_t seed, int layer, int64_t start, int64_t tokens, TapeKind kind, int heads,
