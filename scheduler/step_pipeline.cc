@@ -52,6 +52,11 @@ void StepPipeline::record_written_back(EventView event) {
   if (!settings_.rows_on_device) device_.record(event, write_back_.view());
 }
 
+void StepPipeline::wait_written_back(int layer, StreamView stream) {
+  if (settings_.rows_on_device) return;
+  device_.wait(stream, written_[static_cast<size_t>(layer)].view());
+}
+
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
   ahead_.synchronize();
@@ -105,7 +110,8 @@ void StepPipeline::fill_stage(const Call& call) {
   const int64_t offset = scratch.stage[half] - scratch.stage[0];
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
-    if (sequence.mode != StepMode::kPrefill || sequence.start % kPageTokens == 0) continue;
+    if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
+    if (sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.stage + offset,
                  call.step.row_blocks[i][page] + layout.row_offset(call.layer, 0, 0),
@@ -160,9 +166,11 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                    .counters = call.step.counters + call.layer},
                   call.compute);
   ahead_.wait_for_claims(call.layer, call.compute);
+  StepParams resolved = step;
+  if (call.step.by_page) resolved.layout.sinks = resolved.layout.recent = 0;
   for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
     const int32_t end = begin + scratch.wave;
-    kernels_.resolve({.step = step,
+    kernels_.resolve({.step = resolved,
                       .rows_on_device = settings_.rows_on_device,
                       .begin = begin,
                       .end = end,
@@ -217,6 +225,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   for (int i = 0; i < lanes; ++i) {
     const StreamView copy = lane(call.layer, i);
     device_.wait(copy, resolved_.view());
+    if (call.step.by_page) wait_written_back(call.layer, copy);  // the newest row is fetched too
     if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
     kernels_.gather({.layout = settings_.layout,
                      .count = count,

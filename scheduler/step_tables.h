@@ -24,7 +24,10 @@ struct StepTables {
   StepCounters* counters = nullptr;     // device, [layers]
   int32_t stamp = 0;                    // rising from step to step
   EventView tables_ready;               // the tables are on the device
-  StepProbe* probe = nullptr;           // null: this step is not measured
+  // The sequences are pages that a caller put together (paged door): none has residents, and what
+  // is appended is not attended to from the stage.
+  bool by_page = false;
+  StepProbe* probe = nullptr;  // null: this step is not measured
 
   bool has_device_copy(size_t sequence, int page) const {
     const std::span<std::byte* const> blocks = device_row_blocks[sequence];
