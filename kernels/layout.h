@@ -48,12 +48,15 @@ struct CacheLayout {
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always resident
   int hot_rows = 0;
+  // Tokens of a row block: fewer than a page where a caller's pages are smaller (16, 32). Slices
+  // know pages only.
+  int row_page = kPageTokens;
 
   int query_heads() const { return kv_heads * group; }
   int64_t head_index(int layer, int kv_head) const { return int64_t{layer} * kv_heads + kv_head; }
   int64_t heads() const { return int64_t{layers} * kv_heads; }
 
-  int64_t row_head_bytes() const { return kPageTokens * row.bytes(); }
+  int64_t row_head_bytes() const { return row_page * row.bytes(); }
   int64_t row_layer_bytes() const { return kv_heads * row_head_bytes(); }
   int64_t row_block_bytes() const { return layers * row_layer_bytes(); }
   int64_t row_offset(int layer, int kv_head, int slot) const {

@@ -25,7 +25,9 @@ struct SequenceDesc {
   int32_t tokens = 0;                        // its new tokens
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
-  std::byte* const* row_blocks = nullptr;    // one per page, host or device memory
+  // One per layout.row_page tokens, host or device memory. Of fewer than a page's, only `resolve`
+  // looks beyond the first, and `append` and `write_back` are given one each.
+  std::byte* const* row_blocks = nullptr;
   // Pages with rows on the host that the device has a copy of, block for block: one entry for each
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;

@@ -78,8 +78,8 @@ PagedRuntime::Impl::Groups PagedRuntime::Impl::group(const std::vector<Run>& run
     bool follows = false;
     if (i > 0) {
       const Run& before = runs[i - 1];
-      follows = before.offset == 0 && before.tokens == shape_.page_size && runs[i].offset == 0 &&
-                before.first_token + before.tokens == runs[i].first_token;
+      follows = !store_.small() && before.offset == 0 && before.tokens == shape_.page_size &&
+                runs[i].offset == 0 && before.first_token + before.tokens == runs[i].first_token;
     }
     if (!follows) groups.begins.push_back(i);
   }
@@ -208,6 +208,7 @@ void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
   tables.counters = counters_.layers();
   tables.tables_ready = tables_ready_.view();
   tables.by_page = true;
+  tables.rows_only = store_.small();
   plan.runs = std::move(runs);
   plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
   plan.epoch = store_.epoch();

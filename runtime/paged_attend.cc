@@ -119,6 +119,19 @@ bool PagedRuntime::Impl::evict_view() {
   return true;
 }
 
+// The slices of whoever began alike; without the memory for the table they are made again.
+void PagedRuntime::Impl::share_longest(PageView& view, std::span<const int32_t> pages) {
+  const PageView* longest = nullptr;
+  int64_t common = 0;
+  for (const auto& other : views_) {
+    const int64_t shared = other->common_pages(pages);
+    if (shared <= common) continue;
+    common = shared;
+    longest = other.get();
+  }
+  if (longest != nullptr) with_room([&] { view.share_index(*longest, store_, common); });
+}
+
 PageView& PagedRuntime::Impl::view_of(std::span<const int32_t> pages) {
   PageView* best = nullptr;
   for (const auto& view : views_) {
@@ -128,7 +141,10 @@ PageView& PagedRuntime::Impl::view_of(std::span<const int32_t> pages) {
   if (best == nullptr) {
     if (static_cast<int>(views_.size()) >= shape_.max_sequences) evict_view();
     std::unique_ptr<PageView> view;
-    with_room([&] { view = std::make_unique<PageView>(device_, settings_); });
+    with_room([&] {
+      view = std::make_unique<PageView>(device_, settings_, indexes() ? &index_slices_ : nullptr);
+    });
+    if (indexes()) share_longest(*view, pages);
     best = view.get();
     views_.push_back(std::move(view));
   }
@@ -139,7 +155,7 @@ PageView& PagedRuntime::Impl::view_of(std::span<const int32_t> pages) {
 void PagedRuntime::Impl::prepare_part(int layer, Part& part) {
   PageView& view = view_of(part.pages);
   part.view = &view;
-  with_room([&] { view.extend(store_, part.pages); });
+  with_room([&] { view.extend(store_, part.pages, part.length); });
   part.own_tail = needs_own_tail(layer, part);
   if (part.own_tail) with_room([&] { view.own_tail(); });
   const auto full = [this](int32_t page) { return store_.held_by_all(page) == shape_.page_size; };
@@ -167,7 +183,8 @@ void PagedRuntime::Impl::describe_parts() {
     desc.first_token = static_cast<int32_t>(descs.size());
     desc.tokens = 1;
     desc.start = part.length - 1;
-    desc.tail = part.own_tail ? part.view->own_tail() : store_.tail(part.pages.back());
+    if (part.own_tail) desc.tail = part.view->own_tail();
+    if (store_.uses_tails() && !part.own_tail) desc.tail = store_.tail(part.pages.back());
     descs.push_back(desc);
     tables.row_blocks.push_back(part.view->row_blocks());
     if (!part.own_tail) continue;
@@ -194,6 +211,7 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
     require_held(layer, plan.parts[i], static_cast<int64_t>(i));
   }
   ++clock_;
+  plan.number = clock_;
   drop_stale_views();
   for (Part& part : plan.parts) prepare_part(layer, part);
   const int longest = *std::max_element(seq_lens.begin(), seq_lens.end());
@@ -250,6 +268,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     if (plan_matches(layer, block_table, seq_lens)) {
       for (size_t i = 0; i < plan.parts.size(); ++i) {
         require_held(layer, plan.parts[i], static_cast<int64_t>(i));
+        plan.parts[i].view->last_used = clock_;
       }
     } else {
       plan_attend(layer, block_table, seq_lens);
@@ -257,6 +276,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     plan.tables.stamp = stamp_;
     device_.wait(stream, last_.view());
     device_.wait(stream, tables_ready_.view());
+    if (indexes()) make_index(layer, stream);
     pipeline_->attend(plan.tables, scratch_, layer, q, out, lse, stream);
     attend_slots_[plan.slot].step.mark_done(stream);
     device_.record(last_.view(), stream);

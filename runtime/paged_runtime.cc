@@ -14,12 +14,17 @@ namespace fasa {
 namespace {
 
 constexpr int kLargestPage = 256;
+constexpr int kSmallestPage = 16;
+
+bool is_page_size(int tokens) {
+  if (tokens < kSmallestPage || tokens > kLargestPage) return false;
+  return tokens < kPageTokens ? kPageTokens % tokens == 0 : tokens % kPageTokens == 0;
+}
 
 void check_shape(const PagedShape& shape) {
-  if (shape.page_size < kPageTokens || shape.page_size > kLargestPage ||
-      shape.page_size % kPageTokens != 0) {
+  if (!is_page_size(shape.page_size)) {
     throw UsageError(fmt::format(
-        "page_size = {}: allowed: 64, 128, 192, 256; slices are sealed {} tokens at a time",
+        "page_size = {}: allowed: 16, 32, 64, 128, 192, 256; slices are sealed {} tokens at a time",
         shape.page_size, kPageTokens));
   }
   if (shape.num_pages < 1 || shape.num_pages > INT32_MAX) {
@@ -37,6 +42,13 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, DType r
       make_step_settings(config, geometry, row_dtype, device, shape.num_pages * shape.page_size);
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
+  if (shape.page_size >= kPageTokens) return settings;
+  settings.layout.row_page = shape.page_size;
+  // Dense layers read whole pages of ours. A set of all tokens gives the same bits.
+  for (LayerSettings& layer : settings.layers) {
+    if (layer.dense)
+      layer = {.dense = false, .budget = {.tokens = 0, .share = 1}, .window = layer.window};
+  }
   return settings;
 }
 
@@ -61,13 +73,20 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
       settings_(settings_of(config, geometry, row_dtype, device.kind(), shape)),
       store_(device, settings_, shape.page_size, shape.num_pages),
       scratch_(device, settings_),
+      index_slices_(device, MemorySpace::kDevice,
+                    static_cast<size_t>(settings_.layout.slice_block_bytes()), "slices"),
       control_(device.create_stream(StreamPriority::kHigh, "control")),
       tables_ready_(device.create_event()),
       last_(device.create_event()),
       append_slots_{Slot(device), Slot(device)},
       attend_slots_{Slot(device), Slot(device)},
+      index_slots_{StepSlot(device), StepSlot(device)},
       counters_(device, settings_.layout) {
   check_slice_dims(slice_dims, settings_.layout, geometry);
+  if (indexes() && shape.num_pages > INT32_MAX / store_.page_rows()) {
+    throw UsageError(fmt::format("num_pages = {}: allowed with page_size = {}: 1 to {}",
+                                 shape.num_pages, shape.page_size, INT32_MAX / store_.page_rows()));
+  }
   if (!config.placement.hot_rows) {
     settings_.layout.hot_rows = fitting_hot_rows(device, settings_.layout, shape.max_sequences);
   }
@@ -168,8 +187,10 @@ int PagedRuntime::Impl::held(int64_t page, int layer) const {
 KvMemory PagedRuntime::Impl::memory() const {
   KvMemory memory;
   (settings_.rows_on_device ? memory.device_rows : memory.host_rows) = store_.row_bytes();
-  memory.device_slices = store_.slice_bytes();
-  memory.device_scratch = scratch_.bytes() + slice_dims_.bytes() + counters_.bytes();
+  memory.device_slices = store_.slice_bytes() + index_slices_.held_bytes();
+  memory.device_scratch =
+      scratch_.bytes() + slice_dims_.bytes() + counters_.bytes() + index_stage_.bytes();
+  for (const StepSlot& slot : index_slots_) memory.device_scratch += slot.bytes();
   for (const auto* slots : {&append_slots_, &attend_slots_}) {
     for (const Slot& slot : *slots) {
       memory.device_scratch +=

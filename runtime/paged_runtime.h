@@ -26,8 +26,8 @@
 namespace fasa {
 
 struct PagedShape {
-  int page_size = 64;     // tokens: 64, 128, 192 or 256
-  int64_t num_pages = 0;  // rows and slices of all are taken at once
+  int page_size = 64;     // tokens: 16, 32, 64, 128, 192 or 256
+  int64_t num_pages = 0;  // their rows are taken at once, and their slices (from 64 tokens on)
   // Sequences whose hot rows are kept: the most that are expected in flight. More take their turns.
   int max_sequences = 64;
 };

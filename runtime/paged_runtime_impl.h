@@ -78,10 +78,21 @@ class PagedRuntime::Impl {
     std::vector<int32_t> table;  // what of the block table counts
     std::vector<int32_t> lengths;
     std::vector<Part> parts;
+    uint64_t number = 0;
     uint64_t epoch = 0;   // 0: none
     int only_layer = -1;  // others do not have all of its tokens yet; -1: all have
     size_t slot = 0;
     StepTables tables;
+  };
+
+  // Slices to be made before an attend. Pieces within one of the caller's pages, the first ones of
+  // all sequences, then the second ones: a sequence's tail takes one at a time.
+  struct IndexPlan {
+    std::vector<int> begins;  // of each sequence
+    std::vector<SequenceDesc> pieces;
+    std::vector<size_t> rounds;  // ends in pieces
+    uint64_t attend_plan = 0;    // AttendPlan::number that it belongs to; 0: none
+    size_t slot = 0;
   };
 
   void require_usable(const char* call, int layer) const;
@@ -111,6 +122,7 @@ class PagedRuntime::Impl {
   void prepare_part(int layer, Part& part);
   void drop_stale_views();
   PageView& view_of(std::span<const int32_t> pages);
+  void share_longest(PageView& view, std::span<const int32_t> pages);
   bool evict_view();
   template <typename Work>
   void with_room(const Work& work) {  // views that are not needed make room
@@ -126,23 +138,34 @@ class PagedRuntime::Impl {
   void describe_parts();
   void begin_stamp(int layer);
 
+  // Pages smaller than ours: slices of what was appended since the last attend.
+  bool indexes() const { return store_.small() && settings_.layout.slice.dims > 0; }
+  void list_index_pieces(int layer);
+  void reserve_index();
+  void plan_index(int layer);
+  void make_index(int layer, StreamView stream);
+
   Device& device_;
   const Geometry geometry_;
   const PagedShape shape_;
   StepSettings settings_;
   PageStore store_;
   StepScratch scratch_;
+  BlockPool index_slices_;  // where pages are small: of the views
   Stream control_;
   Event tables_ready_;
   Event last_;  // the call before has passed: callers may change streams
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<Slot, 2> append_slots_;
   std::array<Slot, 2> attend_slots_;
+  std::array<StepSlot, 2> index_slots_;
   Buffer slice_dims_;
+  Buffer index_stage_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]
   FetchCounters counters_;
   std::vector<std::unique_ptr<PageView>> views_;
   AppendPlan append_plan_;
   AttendPlan attend_plan_;
+  IndexPlan index_plan_;
   std::vector<Run> found_runs_;
   uint64_t views_epoch_ = 0;  // of the store when no view was stale
   uint64_t clock_ = 0;        // of attends that had to be planned

@@ -14,12 +14,14 @@ namespace fasa {
 
 class PageStore {
  public:
-  // `page_size`: tokens, a multiple of kPageTokens. Throws BudgetError.
+  // `page_size`: tokens, a multiple of kPageTokens, or a part of it that is the layout's row_page:
+  // such pages are rows alone. Throws BudgetError.
   PageStore(Device& device, const StepSettings& settings, int page_size, int64_t pages);
 
   int page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(state_.size()); }
-  int parts() const { return page_size_ / kPageTokens; }
+  int parts() const { return page_size_ / settings_.layout.row_page; }  // row blocks
+  bool small() const { return page_size_ < kPageTokens; }
 
   std::byte* row_block(int64_t page, int part) const;
   std::byte* slice_block(int64_t page, int part) const;  // null where there are no slices
@@ -45,7 +47,11 @@ class PageStore {
   // One for a page that has none, contents indeterminate: a free one, that of a page that is full
   // in all layers, or a new one. Throws BudgetError; nothing changes then.
   void give_tail(int64_t page);
-  bool uses_tails() const { return settings_.layout.slice.dims > 0; }
+  bool uses_tails() const { return settings_.layout.slice.dims > 0 && !small(); }
+
+  // All rows, the row of slot 0 of a page at index page * page_rows(), counted in rows.
+  const std::byte* rows() const { return rows_.data(); }
+  int64_t page_rows() const { return settings_.layout.heads() * page_size_; }
 
   uint64_t row_bytes() const { return rows_.bytes(); }
   uint64_t slice_bytes() const;  // tails included

@@ -88,6 +88,7 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
                       .k = k,
                       .v = v,
                       .rows_on_device = settings_.rows_on_device};
+  if (step.rows_only) params.step.layout.slice.dims = 0;
   kernels_.append(params, compute);
   if (!on_host) return;
   device_.record(appended_.view(), compute);
@@ -141,7 +142,7 @@ void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, in
 bool StepPipeline::attends_to_all(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
-  if (!settings_.rows_on_device) return false;
+  if (!settings_.rows_on_device || settings_.layout.row_page != kPageTokens) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;

@@ -27,6 +27,8 @@ struct StepTables {
   // The sequences are pages that a caller put together (paged door): none has residents, and what
   // is appended is not attended to from the stage.
   bool by_page = false;
+  // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.
+  bool rows_only = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
 
   bool has_device_copy(size_t sequence, int page) const {

@@ -295,9 +295,9 @@ typedef struct fasa_paged fasa_paged;
 
 typedef struct fasa_paged_options {
   size_t struct_size;
-  int32_t page_size;      ///< tokens: 64, 128, 192 or 256; 0: 64
+  int32_t page_size;      ///< tokens: 16, 32, 64, 128, 192 or 256; 0: 64
   int32_t max_sequences;  ///< whose hot rows are kept: the most in flight; 0: 64
-  int64_t num_pages;      ///< their memory is taken at once
+  int64_t num_pages;      ///< whose rows, and from 64 tokens on slices, are taken at once
 } fasa_paged_options;
 #define FASA_PAGED_OPTIONS_INIT \
   { sizeof(fasa_paged_options), 64, 64, 0 }

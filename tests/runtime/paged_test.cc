@@ -375,6 +375,17 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
       {.device = "emulated", .page_size = 256, .pages = 9, .rows = RowPlacement::kDevice},
       {.device = "emulated", .rows = RowPlacement::kAuto, .dense_layers = {1}, .max_sequences = 2},
       {.device = "emulated", .kind = SelectionKind::kFull},
+      {.page_size = 16, .pages = 90},
+      {.device = "emulated", .page_size = 16, .pages = 90},
+      {.device = "emulated", .page_size = 32, .pages = 45, .hot_rows = 0, .dense_layers = {1}},
+      {.device = "emulated",
+       .page_size = 32,
+       .pages = 45,
+       .rows = RowPlacement::kDevice,
+       .slice = SliceDType::kInt8,
+       .dense_layers = {0},
+       .max_sequences = 2},
+      {.device = "emulated", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
   };
   for (const PagedSetup& setup : setups) {
     for (const unsigned seed : {1u, 2u}) {
@@ -410,8 +421,8 @@ TEST(Paged, HotRowsServeTheNextStep) {
 
 // The end of a prefix that others went on from, at every length, with and without a tail.
 TEST(Paged, EveryLengthOfStoredPages) {
-  for (const int page_size : {64, 128}) {
-    const PagedSetup setup{.device = "emulated", .page_size = page_size};
+  for (const int page_size : {16, 32, 64, 128}) {
+    const PagedSetup setup{.device = "emulated", .page_size = page_size, .pages = 1200 / page_size};
     Engine engine(setup);
     Reference reference(setup);
     Sequence sequence;
@@ -505,7 +516,7 @@ TEST_F(PagedErrors, Shapes) {
                          all_slice_dims(small_geometry()), shape);
     });
   };
-  EXPECT_THAT(shaped({.page_size = 16, .num_pages = 4}), HasSubstr("page_size = 16: allowed: 64"));
+  EXPECT_THAT(shaped({.page_size = 48, .num_pages = 4}), HasSubstr("page_size = 48: allowed: 16"));
   EXPECT_THAT(shaped({.page_size = 320, .num_pages = 4}), HasSubstr("page_size = 320"));
   EXPECT_THAT(shaped({.page_size = 64, .num_pages = 0}), HasSubstr("num_pages = 0"));
   EXPECT_THAT(shaped({.page_size = 64, .num_pages = 4, .max_sequences = 0}),
