@@ -7,25 +7,12 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
 namespace {
 
 constexpr int64_t kPromptTokens = 4096;
-
-// Frees the sequence however the pass ends.
-class OwnedSequence {
- public:
-  explicit OwnedSequence(Runtime& runtime) : runtime_(runtime), id_(runtime.create()) {}
-  ~OwnedSequence() { runtime_.free(id_); }
-  OwnedSequence(const OwnedSequence&) = delete;  // stands for one sequence
-  OwnedSequence& operator=(const OwnedSequence&) = delete;
-  SequenceId id() const { return id_; }
-
- private:
-  Runtime& runtime_;
-  SequenceId id_;
-};
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
