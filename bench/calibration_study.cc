@@ -68,7 +68,7 @@ QuestionText with_questions(const Study& study, const NeedleText& needle, size_t
   QuestionText result;
   result.text_end = static_cast<int64_t>(text.size());
   for (size_t i = 0; i < questions; ++i) {
-    text += needle.questions[i].suffix;
+    text += needle.questions[i].question;
     for (size_t digit = 0; digit < 5; ++digit) {
       result.positions.push_back(static_cast<int32_t>(text.size() + digit) - 1);
     }
@@ -148,7 +148,7 @@ class Recall {
       study_.model.step(runtime, ids, step, {.no_logits = true});
       for (const auto& question : text.questions) {
         const SequenceId fork = runtime.fork(whole, static_cast<int64_t>(ids.size()));
-        right += answer(runtime, fork, question.suffix) == question.answer ? 1 : 0;
+        right += answer(runtime, fork, question.question) == question.answer ? 1 : 0;
         ++asked;
         runtime.free(fork);
       }

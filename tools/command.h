@@ -23,5 +23,6 @@ std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_trace_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_tune_command();
+std::unique_ptr<Command> make_eval_command();
 
 }  // namespace fasa
