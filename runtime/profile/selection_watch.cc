@@ -1,5 +1,7 @@
 #include "runtime/profile/selection_watch.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
@@ -35,6 +37,12 @@ struct SelectionWatch::Launchers {
       return work;
     });
   }
+  static void resolve(const ResolveParams& params, StreamView stream) {
+    const SelectionWatch& watch = lane_of(stream).device;
+    // A set goes through in waves; each of them has it whole.
+    if (watch.set_observer_ && params.begin == 0) watch.set_observer_(params);
+    pass<&KernelTable::resolve, ResolveParams>(params, stream);
+  }
   template <typename Table>
   static Table table() {
     Table table{};
@@ -42,7 +50,7 @@ struct SelectionWatch::Launchers {
     table.write_back = pass<&Table::write_back, WriteBackParams>;
     table.restore = pass<&Table::restore, RestoreParams>;
     table.select = select;
-    table.resolve = pass<&Table::resolve, ResolveParams>;
+    table.resolve = resolve;
     table.speculate = pass<&Table::speculate, SpeculateParams>;
     table.gather = pass<&Table::gather, GatherParams>;
     table.attend = pass<&Table::attend, AttendParams>;
@@ -55,6 +63,14 @@ SelectionWatch::SelectionWatch(Device& inner) : inner_(inner) {
   if (inner.kind() != DeviceKind::kCpu && inner.kind() != DeviceKind::kEmulated) {
     throw UsageError("selections can be watched on the devices cpu and emulated");
   }
+}
+
+void SelectionWatch::observe_sets(SetObserver observer) {
+  if (inner_.kind() != DeviceKind::kCpu) {
+    throw UsageError(
+        fmt::format("sets are looked at on {}; allowed: the device cpu", inner_.name()));
+  }
+  set_observer_ = std::move(observer);
 }
 
 const KernelTable& SelectionWatch::kernels() const {

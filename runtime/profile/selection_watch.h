@@ -2,6 +2,7 @@
 // Nothing is charged for it: the selection is the same operation with the same work.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -17,6 +18,12 @@ class SelectionWatch final : public Device {
   explicit SelectionWatch(Device& inner);
 
   std::vector<OverlapCount> take_overlap() { return overlap_.take(); }
+
+  // Shows the sets of every decode step's layer, whatever chose them, when their rows are looked
+  // up; none of layers that attend to everything. On the cpu device alone: work is done on return
+  // there, so the sets are complete. Throws UsageError elsewhere. Null: nobody looks.
+  using SetObserver = std::function<void(const ResolveParams&)>;
+  void observe_sets(SetObserver observer);
 
   DeviceKind kind() const override { return inner_.kind(); }
   std::string name() const override { return inner_.name(); }
@@ -52,6 +59,7 @@ class SelectionWatch final : public Device {
 
   Device& inner_;
   SetOverlap overlap_;
+  SetObserver set_observer_;
   std::mutex mutex_;
   std::map<const std::byte*, Buffer> buffers_;
 };
