@@ -9,20 +9,15 @@
 
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
+#include "runtime/plan/geometry_catalog.h"
 
 namespace fasa::bench {
 
 // Llama-3.1-8B's attention, with as many layers as wanted.
 inline Geometry llama_8b(int layers) {
-  return {.layers = layers,
-          .kv_heads = 8,
-          .query_heads = 32,
-          .key_dim = 128,
-          .value_dim = 128,
-          .rotary_dims = 128,
-          .rotary_layout = RotaryLayout::kHalf,
-          .scale = 0.08838835f,
-          .windows = {}};
+  Geometry geometry = find_model_shape("Llama-3.1-8B").geometry;
+  geometry.layers = layers;
+  return geometry;
 }
 
 // The first `chunks` FCs of every head, as a Runtime takes them.

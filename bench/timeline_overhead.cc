@@ -28,7 +28,7 @@
 #include "kernels/cpu/kernels.h"
 #include "offload/thread_count.h"
 #include "offload/timeline.h"
-#include "tests/support/wrapped_device.h"
+#include "offload/wrapped_device.h"
 
 namespace fasa::bench {
 namespace {

@@ -14,6 +14,7 @@
 #include "offload/space_allocator.h"
 #include "offload/thread_count.h"
 #include "offload/timeline_tap.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 
@@ -25,7 +26,7 @@ class CpuExecutor {
   template <typename Work>
   void run(const char* name, const Work& work) {
     try {
-      arena_.execute([&] { work(); });
+      execute_in(arena_, [&] { work(); });
     } catch (...) {
       rethrow_named(name);
     }

@@ -7,6 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/base/parallel.h"
+
 namespace fasa {
 namespace {
 
@@ -154,7 +156,7 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
   bool failed = true;
   try {
     if (operation.where == Where::kArena) {
-      arena_.execute([&] { done = operation.work(); });
+      execute_in(arena_, [&] { done = operation.work(); });
     } else {
       done = operation.work();
     }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 #include "runtime/calibrate_query.h"
 
 namespace fasa {
@@ -102,7 +102,7 @@ class Ranker {
 
   template <typename Body>
   void for_each_query(const Body& body) {
-    tbb::parallel_for(size_t{0}, queries_.size(), [&](size_t q) { body(q, scratch_.local()); });
+    parallel_for(size_t{0}, queries_.size(), [&](size_t q) { body(q, scratch_.local()); });
   }
 
   static void sort_by(const std::vector<double>& values, std::vector<int>& items) {

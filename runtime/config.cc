@@ -42,6 +42,13 @@ void require_range(std::string_view key, int value, int lowest, int highest) {
           fmt::format("{} to {}", lowest, highest));
 }
 
+// Of an option that is "auto" where it has no value.
+void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
+  require(!value || (*value >= lowest && *value <= highest), key,
+          value ? fmt::to_string(*value) : "auto",
+          fmt::format("auto, or {} to {}", lowest, highest));
+}
+
 std::optional<int> parse_node(std::string_view text) {
   int node = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
@@ -157,10 +164,8 @@ void Config::validate() const {
   for (const int layer : selection.dense_layers) {
     require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
   }
-  if (placement.hot_rows) {
-    require_range("placement.hot_rows", *placement.hot_rows, 0, kMostHotRows);
-  }
-  if (prefetch.depth) require_range("prefetch.depth", *prefetch.depth, 0, kMostLayers);
+  require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
+  require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");

@@ -40,7 +40,7 @@ class AnalyzeCommand final : public Command {
  private:
   void validate(const ModelConfig& model) const;
   AnalyzeReport analyze_model(const Config& config, const std::vector<AnalysisInput>& inputs);
-  void measure_selections(Model& model, SelectionWatch& watch, AnalyzeReport& report) const;
+  void measure_selections(Model& model, SetWatch& watch, AnalyzeReport& report) const;
   Config config_of(const std::string& selection, int64_t budget, const Config& base) const;
 
   CLI::App* command_ = nullptr;
@@ -118,7 +118,7 @@ Config AnalyzeCommand::config_of(const std::string& selection, int64_t budget,
 }
 
 // On the last of the texts: maps and agreement are of all of them.
-void AnalyzeCommand::measure_selections(Model& model, SelectionWatch& watch,
+void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
                                         AnalyzeReport& report) const {
   if (selections_ == "none") return;
   const auto names = selections_ == "all" ? all_selections() : CLI::detail::split(selections_, ',');
@@ -142,8 +142,7 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
                                             const std::vector<AnalysisInput>& inputs) {
   const auto start = std::chrono::steady_clock::now();
   const auto device = open_device(config.device_options());
-  SelectionWatch watch(*device);
-  watch.observe_sets(nullptr);  // says early where it can't
+  SetWatch watch(*device);
   Model model = Model::load(model_dir_, watch, std::nullopt);
   AnalyzeReport report{.model = model_dir_,
                        .options = options_,

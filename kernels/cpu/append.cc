@@ -1,5 +1,4 @@
 // New tokens become rows and slices. One task per (sequence, kv_head, page).
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +9,7 @@
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/cpu/slice_pack.h"
 #include "kernels/kernel_work.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -25,7 +25,7 @@ class AppendCall {
       pages = std::max(pages, pages_of(params_.step.sequences[i]));
     }
     const int heads = params_.step.count * layout_.kv_heads;
-    tbb::parallel_for(0, heads * pages, [&](int task) {
+    parallel_for(0, heads * pages, [&](int task) {
       append_page(params_.step.sequences[task / pages / layout_.kv_heads],
                   task / pages % layout_.kv_heads, task % pages);
     });

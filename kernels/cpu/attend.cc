@@ -1,7 +1,6 @@
 // FAC: splits the tiles over threads, folds them in tile order. The bits of the result depend on
 // neither: a tile's partial is computed by itself, and the fold of a (sequence, query head) is one
 // chain of merges in tile order, done at once or after all tiles.
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/softmax_state.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -43,14 +43,14 @@ class AttendCall {
     const bool at_once = params_.phase == AttendPhase::kAllTiles &&
                          (params_.partials == nullptr || heads >= 4 * threads);
     if (at_once) {
-      tbb::parallel_for(0, heads, [this](int head) { attend_at_once(head); });
+      parallel_for(0, heads, [this](int head) { attend_at_once(head); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
-      tbb::parallel_for(0, heads * chunks, [this, chunks](int task) {
+      parallel_for(0, heads * chunks, [this, chunks](int task) {
         compute_partials(task / chunks, task % chunks * kTaskTiles);
       });
       if (params_.phase != AttendPhase::kReadyTiles) {
-        tbb::parallel_for(0, heads, [this](int head) { fold_partials(head); });
+        parallel_for(0, heads, [this](int head) { fold_partials(head); });
       }
     }
     return {.device_bytes = device_bytes_.load()};

@@ -1,6 +1,5 @@
 // Copies the fetched rows. Random rows of 512 bytes: the hardware sees no pattern, so each row is
 // asked for some rows before it is copied.
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/kernel_work.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -34,7 +34,7 @@ KernelWork gather(const GatherParams& params) {
   const int heads = params.first < all ? (all - params.first - 1) / params.stride + 1 : 0;
   const int chunks = (params.wave + kTaskRows - 1) / kTaskRows;
   std::atomic<int64_t> rows{0};
-  tbb::parallel_for(0, heads * chunks, [&](int task) {
+  parallel_for(0, heads * chunks, [&](int task) {
     const int head = params.first + task / chunks * params.stride;
     const int begin = task % chunks * kTaskRows;
     const int count = std::min(kTaskRows, params.fetch_counts[head] - begin);

@@ -1,10 +1,10 @@
 #include "kernels/cpu/phases.h"
 
-#include <oneapi/tbb/parallel_for.h>
-
 #include <atomic>
 #include <exception>
 #include <thread>
+
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -81,7 +81,7 @@ void run_phases(std::span<const Phase> phases, int threads) {
   if (threads <= 1) {
     run.work();
   } else {
-    tbb::parallel_for(0, threads, [&](int) { run.work(); });
+    parallel_for(0, threads, [&](int) { run.work(); });
   }
   run.rethrow();
 }

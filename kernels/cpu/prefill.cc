@@ -1,5 +1,4 @@
 // Exact causal attention: one task per (sequence, kv_head, block of queries), pages in order.
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +10,7 @@
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/softmax_state.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -38,16 +38,16 @@ class PrefillCall {
     }
     // Later blocks see more pages: they go first, so that no thread is left alone with one.
     const int heads = params_.step.count * layout_.kv_heads;
-    tbb::parallel_for(
-        tbb::blocked_range<int>(0, heads * blocks, 1),
-        [&](const tbb::blocked_range<int>& range) {
-          for (int task = range.begin(); task < range.end(); ++task) {
+    parallel_blocks(
+        0, heads * blocks, 1,
+        [&](int begin, int end) {
+          for (int task = begin; task < end; ++task) {
             const int head = task % heads;
             attend_block(head / layout_.kv_heads, head % layout_.kv_heads,
                          blocks - 1 - task / heads);
           }
         },
-        tbb::simple_partitioner());
+        Split::kFinest);
     return {.device_bytes = device_bytes_.load()};
   }
 

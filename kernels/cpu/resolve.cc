@@ -1,6 +1,5 @@
 // Where the rows of a wave of set entries are, and what has to be fetched. Per (sequence, kv_head),
 // O(set + hot rows): the hot positions go into a hash table in the thread's scratch.
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +9,7 @@
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/replacement.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -178,7 +178,7 @@ class ResolveHead {
 
 KernelWork resolve(const ResolveParams& params) {
   const int kv_heads = params.step.layout.kv_heads;
-  tbb::parallel_for(0, params.step.count * kv_heads, [&](int task) {
+  parallel_for(0, params.step.count * kv_heads, [&](int task) {
     ResolveHead(params, task / kv_heads, task % kv_heads).run(params.counters);
   });
   const int64_t heads = int64_t{params.step.count} * kv_heads;

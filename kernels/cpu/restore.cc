@@ -1,6 +1,5 @@
 // What a sequence holds beside its pages is a function of its rows: the tail, the residents. Hot
 // rows are remembered at most, not trusted.
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +8,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/slice_pack.h"
 #include "kernels/hot_slots.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -72,7 +72,7 @@ KernelWork restore(const RestoreParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = static_cast<int>(layout.heads());
   std::atomic<uint64_t> rows{0};
-  tbb::parallel_for(0, params.step.count * heads, [&](int task) {
+  parallel_for(0, params.step.count * heads, [&](int task) {
     const SequenceDesc& sequence = params.step.sequences[task / heads];
     const int layer = task % heads / layout.kv_heads;
     const int head = task % layout.kv_heads;

@@ -147,17 +147,18 @@ inline void weigh_tile(float* scores, float* partial) {
   partial[1] = reduce_add(sum);
 }
 
-// kVectors registers of the values' sums, at value dimension `at`.
+// kVectors registers of the values' sums, at value dimension `at`. Each pass calls for its own part
+// of the next rows: all of them in the first pass leave memory idle in the second, and full
+// attention at 0.71 of the read bandwidth instead of 0.80 (two Zen 4 cores).
 template <RowType kType, int kHeads, int kVectors>
 inline void sum_values(const TileTask& task, int head, int at, const float* weights) {
   Vec sums[kHeads][kVectors] = {};
   const int64_t offset = task.key_bytes + at * kElementBytes<kType>;
-  const bool fetching = head == 0 && at == 0;
+  constexpr int64_t kBytes = kVectors * kLanes * kElementBytes<kType>;
+  const int64_t end = at + kVectors * kLanes < task.value_dim ? offset + kBytes : task.row_bytes;
   for (int t = 0; t < task.tokens; ++t) {
     const unsigned char* row = task.rows[t] + offset;
-    if (fetching && t < task.next_tokens) {
-      prefetch_lines(task.next_rows[t], task.key_bytes, task.row_bytes);
-    }
+    if (head == 0 && t < task.next_tokens) prefetch_lines(task.next_rows[t], offset, end);
     Vec values[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {

@@ -1,5 +1,4 @@
 // Guesses to hot slots and fetches. Per (sequence, kv_head), O(guesses + hot rows).
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/replacement.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -107,7 +107,7 @@ KernelWork speculate(const SpeculateParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = params.step.count * layout.kv_heads;
   std::atomic<uint64_t> total{0};
-  tbb::parallel_for(0, heads, [&](int task) {
+  parallel_for(0, heads, [&](int task) {
     const int fetched = SpeculateHead(params, task / layout.kv_heads, task % layout.kv_heads).run();
     params.fetch_counts[task] = fetched;
     total.fetch_add(static_cast<uint64_t>(fetched), std::memory_order_relaxed);

@@ -1,11 +1,11 @@
 // New rows to their home in host memory: decode's from the residents, prefill's from the stage.
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/kernel_work.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -37,7 +37,7 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
 KernelWork write_back(const WriteBackParams& params) {
   const StepParams& step = params.step;
   const int kv_heads = step.layout.kv_heads;
-  tbb::parallel_for(0, step.count * kv_heads, [&](int task) {
+  parallel_for(0, step.count * kv_heads, [&](int task) {
     const SequenceDesc& sequence = step.sequences[task / kv_heads];
     if (sequence.tokens == 0) return;
     for (int page = sequence.start / kPageTokens; page <= (sequence.end() - 1) / kPageTokens;

@@ -19,10 +19,10 @@ constexpr int kChunk = 512;
 // to everything have none.
 class Sets {
  public:
-  explicit Sets(SelectionWatch& watch) : watch_(watch) {
-    watch_.observe_sets([this](const ResolveParams& params) { keep(params); });
+  explicit Sets(SetWatch& watch) : watch_(watch) {
+    watch_.observe([this](const ResolveParams& params) { keep(params); });
   }
-  ~Sets() { watch_.observe_sets(nullptr); }
+  ~Sets() { watch_.observe(nullptr); }
   Sets(const Sets&) = delete;  // the watch holds its address
   Sets& operator=(const Sets&) = delete;
 
@@ -43,7 +43,7 @@ class Sets {
     }
   }
 
-  SelectionWatch& watch_;
+  SetWatch& watch_;
   std::map<std::pair<int, int64_t>, std::vector<std::vector<int32_t>>> sets_;
 };
 
@@ -73,7 +73,7 @@ void add_query(const HeadSamples& samples, size_t query, int head, const std::ve
 
 }  // namespace
 
-SelectionMass measure_selection(Model& model, SelectionWatch& watch, const Config& config,
+SelectionMass measure_selection(Model& model, SetWatch& watch, const Config& config,
                                 const std::vector<int16_t>& slice_dims, const AnalysisText& text,
                                 int text_steps) {
   const Geometry geometry = model.config().geometry();

@@ -8,7 +8,7 @@
 #include "runtime/analyze/analysis_text.h"
 #include "runtime/config.h"
 #include "runtime/llm/model.h"
-#include "runtime/profile/selection_watch.h"
+#include "runtime/analyze/set_watch.h"
 
 namespace fasa {
 
@@ -31,7 +31,7 @@ struct SelectionMass {
 // Prefills the text but for its last `text_steps` tokens before the repeats; those and the repeats
 // go token by token, with the selection that `config` describes. The model is on `watch`, whose set
 // observer is taken. Host memory for the keys of all layers. Throws UsageError, BudgetError.
-SelectionMass measure_selection(Model& model, SelectionWatch& watch, const Config& config,
+SelectionMass measure_selection(Model& model, SetWatch& watch, const Config& config,
                                 const std::vector<int16_t>& slice_dims, const AnalysisText& text,
                                 int text_steps);
 

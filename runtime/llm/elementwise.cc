@@ -1,10 +1,10 @@
 #include "runtime/llm/elementwise.h"
 
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 namespace {
@@ -78,14 +78,14 @@ void store_row(const float* x, int64_t size, DType dtype, void* out) {
 void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body) {
   constexpr int64_t kTaskWork = 16 * 1024;  // elements
   const int64_t grain = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(row_work, 1));
+  const auto each = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) body(row);
+  };
   if (rows <= grain) {
-    for (int64_t row = 0; row < rows; ++row) body(row);
-    return;
+    each(0, rows);
+  } else {
+    parallel_blocks(int64_t{0}, rows, grain, each);
   }
-  oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<int64_t>(0, rows, grain),
-                            [&](const auto& range) {
-                              for (int64_t row = range.begin(); row < range.end(); ++row) body(row);
-                            });
 }
 
 }  // namespace fasa

@@ -1,8 +1,8 @@
 #include "runtime/llm/linear.h"
 
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
+
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 namespace {
@@ -66,14 +66,14 @@ void Linear::apply_first(const std::byte* weights, const void* x, int64_t rows, 
   const int64_t tasks = panels_of(columns) * groups;
   const int64_t work = std::min(kRowGroup, rows) * columns_ * inputs_;
   const int64_t grain = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(work, 1));
+  const auto each = [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) run(task);
+  };
   if (tasks <= grain) {
-    for (int64_t task = 0; task < tasks; ++task) run(task);
-    return;
+    each(0, tasks);
+  } else {
+    parallel_blocks(int64_t{0}, tasks, grain, each);
   }
-  oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<int64_t>(0, tasks, grain),
-                            [&](const auto& range) {
-                              for (int64_t i = range.begin(); i < range.end(); ++i) run(i);
-                            });
 }
 
 uint64_t Linear::work_bytes(int64_t rows, int64_t columns) const {

@@ -1,12 +1,12 @@
 #include "runtime/llm/weight_plan.h"
 
 #include <fmt/format.h>
-#include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 namespace {
@@ -120,7 +120,7 @@ void WeightPlan::load_matrix(const MatrixItem& item, Uploader* uploader) const {
            linear.panel_offset(end) + linear.panel_bytes(end) - begin <= uploader->capacity()) {
       ++end;
     }
-    oneapi::tbb::parallel_for(first, end, [&](int64_t panel) {
+    parallel_for(first, end, [&](int64_t panel) {
       const int64_t columns = linear.panel_columns(panel);
       std::vector<std::byte> plain(static_cast<size_t>(columns * row_bytes));
       read_rows(item, linear.first_column(panel), columns, plain.data());

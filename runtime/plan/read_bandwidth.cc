@@ -1,11 +1,11 @@
 #include "runtime/plan/read_bandwidth.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <vector>
+
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 namespace {
@@ -29,7 +29,7 @@ double read_once(std::span<const uint64_t> values) {
   const size_t blocks = values.size() / kBlock;
   std::atomic<uint64_t> total{0};  // what is read must be used
   const auto begin = std::chrono::steady_clock::now();
-  tbb::parallel_for(size_t{0}, blocks, [&](size_t block) {
+  parallel_for(size_t{0}, blocks, [&](size_t block) {
     total.fetch_add(sum_of(values.data() + block * kBlock), std::memory_order_relaxed);
   });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

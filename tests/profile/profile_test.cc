@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/profile/profiled_decode.h"
+#include "tests/support/synthetic_settings.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -147,20 +148,7 @@ TEST(Profile, NothingMovedIsHidden) {
 
 // What the timeline says and what the runtime counts are the same bytes and the same time.
 TEST(Profile, AgreesWithTheRuntime) {
-  SyntheticSettings settings;
-  settings.geometry = {.layers = 5,
-                       .kv_heads = 3,
-                       .query_heads = 6,
-                       .key_dim = 32,
-                       .value_dim = 24,
-                       .rotary_dims = 32,
-                       .rotary_layout = RotaryLayout::kHalf,
-                       .scale = 0.2f,
-                       .windows = {}};
-  settings.tokens = 1500;
-  settings.max_steps = 20;
-  settings.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
-  settings.config.device.threads = 2;
+  SyntheticSettings settings = small_settings();
   settings.config.prefetch.predictor = PredictorKind::kNextQuery;
   settings.config.prefetch.depth = 1;
   ProfiledSynthetic decode(settings, make_trace());

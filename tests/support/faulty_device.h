@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "offload/wrapped_device.h"
 #include "runtime/base/error.h"
-#include "tests/support/wrapped_device.h"
 
 namespace fasa {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "offload/wrapped_device.h"
 #include "tests/support/pumped_device.h"
-#include "tests/support/wrapped_device.h"
 
 namespace fasa {
 

@@ -5,40 +5,16 @@
 
 #include "offload/topology.h"
 #include "runtime/base/error.h"
+#include "runtime/plan/geometry_catalog.h"
+#include "tests/support/synthetic_settings.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
 namespace {
 
-SyntheticSettings small_settings() {
-  SyntheticSettings settings;
-  settings.geometry = {.layers = 5,
-                       .kv_heads = 3,
-                       .query_heads = 6,
-                       .key_dim = 32,
-                       .value_dim = 24,
-                       .rotary_dims = 32,
-                       .rotary_layout = RotaryLayout::kHalf,
-                       .scale = 0.2f,
-                       .windows = {}};
-  settings.tokens = 1500;
-  settings.max_steps = 40;
-  settings.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
-  settings.config.device.threads = 2;
-  return settings;
-}
-
 SyntheticSettings llama_8b() {
   SyntheticSettings settings;
-  settings.geometry = {.layers = 32,
-                       .kv_heads = 8,
-                       .query_heads = 32,
-                       .key_dim = 128,
-                       .value_dim = 128,
-                       .rotary_dims = 128,
-                       .rotary_layout = RotaryLayout::kHalf,
-                       .scale = 0.08838835f,
-                       .windows = {}};
+  settings.geometry = find_model_shape("Llama-3.1-8B").geometry;
   settings.max_steps = 16;
   return settings;
 }

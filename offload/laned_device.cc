@@ -1,0 +1,37 @@
+#include "offload/laned_device.h"
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+LanedDevice::Lane& LanedDevice::lane_of(StreamView stream) {
+  if (stream.native == nullptr) {
+    throw UsageError("the stream is not one of this device's; make it with create_stream");
+  }
+  return *static_cast<Lane*>(stream.native);
+}
+
+Stream LanedDevice::create_stream(StreamPriority priority, std::string_view name) {
+  return {this, {kind(), new Lane{*this, inner_.create_stream(priority, name)}}};
+}
+
+void LanedDevice::destroy_stream(StreamView stream) noexcept {
+  delete static_cast<Lane*>(stream.native);
+}
+
+KernelTable LanedDevice::passed_kernels() {
+  using Table = KernelTable;
+  Table table{};
+  table.append = pass<&Table::append, AppendParams>;
+  table.write_back = pass<&Table::write_back, WriteBackParams>;
+  table.restore = pass<&Table::restore, RestoreParams>;
+  table.select = pass<&Table::select, SelectParams>;
+  table.resolve = pass<&Table::resolve, ResolveParams>;
+  table.speculate = pass<&Table::speculate, SpeculateParams>;
+  table.gather = pass<&Table::gather, GatherParams>;
+  table.attend = pass<&Table::attend, AttendParams>;
+  table.prefill = pass<&Table::prefill, PrefillParams>;
+  return table;
+}
+
+}  // namespace fasa

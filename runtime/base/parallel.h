@@ -1,0 +1,106 @@
+// Loops over oneTBB's threads. The library is not instrumented for the thread sanitizer, so what it
+// hands from thread to thread is announced here, and it is called in parallel.cc alone.
+#pragma once
+
+#include <oneapi/tbb/task_arena.h>
+
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace fasa {
+
+enum class Split : uint8_t {
+  kAuto,    // blocks as large as an even load allows
+  kFinest,  // blocks of `grain`, for work of uneven length
+};
+
+namespace parallel_detail {
+
+// A callable of (begin, end) that outlives the call it is given to.
+struct BlockBody {
+  void (*call)(const void* body, int64_t begin, int64_t end);
+  const void* body;
+};
+void run_blocks(int64_t first, int64_t last, int64_t grain, Split split, BlockBody body);
+void run_in(tbb::task_arena& arena, BlockBody body);  // body(0, 1)
+
+// What went before a give() of any thread happened before what follows a take(). Nothing in a build
+// without the thread sanitizer.
+class HandOver {
+ public:
+#if defined(__SANITIZE_THREAD__)
+  void give() const { __tsan_release(const_cast<char*>(&place_)); }
+  void take() const { __tsan_acquire(const_cast<char*>(&place_)); }
+
+ private:
+  char place_ = 0;  // an address of its own
+#else
+  void give() const {}
+  void take() const {}
+#endif
+};
+
+// Work that other threads may do for the one that made this, which waits for them.
+template <typename Body>
+class SharedWork {
+ public:
+  explicit SharedWork(const Body& body) : body_(body) { start_.give(); }
+  ~SharedWork() { end_.take(); }
+  SharedWork(const SharedWork&) = delete;
+  SharedWork& operator=(const SharedWork&) = delete;
+
+  BlockBody part() const {
+    return {[](const void* work, int64_t begin, int64_t end) {
+              const auto& shared = *static_cast<const SharedWork*>(work);
+              shared.start_.take();
+              const Giver done{shared.end_};
+              shared.body_(begin, end);
+            },
+            this};
+  }
+
+ private:
+  struct Giver {  // after an exception too
+    const HandOver& end;
+    ~Giver() { end.give(); }
+  };
+  const Body& body_;
+  HandOver start_;
+  HandOver end_;
+};
+
+}  // namespace parallel_detail
+
+// body(begin, end) over blocks that cover [first, last), none shorter than about half of `grain`.
+// An exception of a body is thrown on, once all are back.
+template <typename Index, typename Body>
+void parallel_blocks(Index first, Index last, Index grain, const Body& body,
+                     Split split = Split::kAuto) {
+  const auto block = [&](int64_t begin, int64_t end) {
+    body(static_cast<Index>(begin), static_cast<Index>(end));
+  };
+  const parallel_detail::SharedWork work(block);
+  parallel_detail::run_blocks(static_cast<int64_t>(first), static_cast<int64_t>(last),
+                              static_cast<int64_t>(grain), split, work.part());
+}
+
+// body(i) for every i in [first, last); else as parallel_blocks.
+template <typename Index, typename Body>
+void parallel_for(Index first, Index last, const Body& body) {
+  parallel_blocks(first, last, Index{1}, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) body(i);
+  });
+}
+
+// Runs body() in the arena, on this thread or, where the arena is full, on one of its own.
+template <typename Body>
+void execute_in(tbb::task_arena& arena, const Body& body) {
+  const auto once = [&](int64_t, int64_t) { body(); };
+  const parallel_detail::SharedWork work(once);
+  parallel_detail::run_in(arena, work.part());
+}
+
+}  // namespace fasa
