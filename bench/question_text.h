@@ -24,7 +24,7 @@ inline QuestionText with_questions(const Tokenizer& tokenizer, const NeedleText&
   QuestionText result;
   result.text_end = static_cast<int64_t>(text.size());
   for (size_t i = 0; i < questions; ++i) {
-    text += needle.questions[i].suffix;
+    text += needle.questions[i].question;
     for (size_t digit = 0; digit < 5; ++digit) {
       result.positions.push_back(static_cast<int32_t>(text.size() + digit) - 1);
     }
