@@ -195,7 +195,8 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
 }
 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
-  if (device_.timeline() == nullptr) return;
+  // On CUDA host code can't read the counters where they lie.
+  if (device_.timeline() == nullptr || device_.kind() == DeviceKind::kCuda) return;
   if (!sampler_) sampler_.emplace(device_);
   sampler_->sample(step_done,
                    {counters_.as<StepCounters>(), static_cast<size_t>(geometry_.layers)});
