@@ -30,7 +30,10 @@ std::vector<int> numbers(std::string_view list) {
 
 // The driver itself is missing, too old or in no state to answer.
 std::string driver_obstacle(const CudaInventory& inventory) {
-  if (inventory.driver == 0) {
+  const bool answered = inventory.status == cuda_status::kSuccess ||
+                        inventory.status == cuda_status::kInsufficientDriver ||
+                        inventory.status == cuda_status::kNoDevice;
+  if (inventory.driver == 0 && answered) {
     return "there is no NVIDIA driver on this machine; install one, or in a container start it "
            "with "
            "access to the GPU (docker run --gpus all)";

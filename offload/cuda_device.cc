@@ -305,7 +305,17 @@ std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_
   return data;
 }
 
+// Waits for what is under way, as cudaFree does and a pool does not: an owner that unwinds early
+// takes no memory from under a kernel. Decode steps free nothing.
 void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (const CudaStream* stream : streams_) {
+      if (calls_.synchronize_stream(stream->native()) != cuda_status::kSuccess) {
+        calls_.take_last_error();
+      }
+    }
+  }
   if (space == MemorySpace::kHost) {
     pinned_.free(data, bytes);
     pinned_limit_.give(bytes);

@@ -32,6 +32,7 @@ CudaMemory::~CudaMemory() {
   if (pool_ == nullptr) return;
   calls_.synchronize_stream(stream_);
   calls_.destroy_pool(pool_);
+  calls_.take_last_error();
 }
 
 std::byte* CudaMemory::try_allocate(size_t bytes) {
@@ -41,6 +42,7 @@ std::byte* CudaMemory::try_allocate(size_t bytes) {
   if (status == cuda_status::kSuccess) {
     // Only memory is ordered by this stream: it is idle, and the wait is none.
     status = calls_.synchronize_stream(stream_);
+    if (status != cuda_status::kSuccess) calls_.free(data, pool_, stream_);
   }
   if (status == cuda_status::kOutOfMemory) {
     calls_.take_last_error();

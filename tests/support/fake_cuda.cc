@@ -52,6 +52,8 @@ FakeCuda::~FakeCuda() {
   for (const auto& [data, bytes] : blocks_) std::free(const_cast<std::byte*>(data));
 }
 
+FakeCuda& FakeCuda::of(StreamView stream) { return *stream_of(stream.native).cuda; }
+
 void FakeCuda::fail_call(std::string name, int64_t nth, CudaStatus status) {
   failing_calls_[std::move(name)] = {nth, status};
 }

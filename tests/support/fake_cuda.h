@@ -50,6 +50,7 @@ class FakeCuda final : public CudaCalls {
   std::map<std::string, int64_t> calls;  // how often each method was called
 
   struct FakeStream;
+  static FakeCuda& of(StreamView stream);  // of a launcher's stream
   void enqueue(FakeStream& stream, std::function<void()> work);
 
   // CudaCalls
