@@ -138,7 +138,8 @@ TEST(OpenCuda, AutoFallsBackToTheCpu) {
   check([](FakeCuda& fake) { fake.gpus[0].major = 5; }, "5.0");
   check([](FakeCuda& fake) { fake.fail_call("register_host", 1, cuda_status::kOperatingSystem); },
         "cudaHostRegister");
-  check([](FakeCuda& fake) { fake.others_bytes = fake.gpus[0].memory_bytes; }, "cudaMallocFromPoolAsync of");
+  check([](FakeCuda& fake) { fake.others_bytes = fake.gpus[0].memory_bytes; },
+        "cudaMallocFromPoolAsync of");
 }
 
 TEST(OpenCuda, WrongOptionsAreWrongEverywhere) {
