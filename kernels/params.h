@@ -162,6 +162,7 @@ struct SelectParams {
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
+  std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
 };
 
 struct FetchItem {

@@ -17,6 +17,9 @@ struct KernelTable {
   void (*gather)(const GatherParams&, StreamView);
   void (*attend)(const AttendParams&, StreamView);
   void (*prefill)(const PrefillParams&, StreamView);
+  // Bytes of device memory that a select over `count` sequences works in; null: none. Contents
+  // need not be kept, and what a smaller select works in fits into a larger one's.
+  uint64_t (*select_scratch)(const CacheLayout&, int count, int set_capacity) = nullptr;
 };
 
 }  // namespace fasa

@@ -13,6 +13,7 @@ void append(const AppendParams& params, StreamView stream);
 void write_back(const WriteBackParams& params, StreamView stream);
 void restore(const RestoreParams& params, StreamView stream);
 void select(const SelectParams& params, StreamView stream);
+uint64_t select_scratch(const CacheLayout& layout, int count, int set_capacity);
 void resolve(const ResolveParams& params, StreamView stream);
 void speculate(const SpeculateParams& params, StreamView stream);
 void gather(const GatherParams& params, StreamView stream);

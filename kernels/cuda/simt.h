@@ -85,6 +85,12 @@ FASA_DEVICE uint32_t atomic_or(uint32_t* address, uint32_t value) {
   return atomicOr(address, value);
 }
 
+// What other blocks of this launch have written, past this multiprocessor's own cache.
+template <typename T>
+FASA_DEVICE T load_fresh(const T* address) {
+  return __ldcg(address);
+}
+
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
 FASA_DEVICE int highest_bit(uint32_t word) { return 31 - __clz(static_cast<int>(word)); }
@@ -93,6 +99,7 @@ FASA_DEVICE int highest_bit(uint32_t word) { return 31 - __clz(static_cast<int>(
 FASA_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 FASA_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
 FASA_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+FASA_DEVICE float square_root(float value) { return __fsqrt_rn(value); }
 
 #else
 
@@ -162,6 +169,11 @@ FASA_DEVICE uint32_t atomic_or(uint32_t* address, uint32_t value) {
   return old;
 }
 
+template <typename T>
+FASA_DEVICE T load_fresh(const T* address) {
+  return *address;
+}
+
 FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return word == 0 ? -1 : __builtin_ctz(word); }
 FASA_DEVICE int highest_bit(uint32_t word) { return word == 0 ? -1 : 31 - __builtin_clz(word); }
@@ -176,6 +188,7 @@ FASA_DEVICE uint32_t bits_of(float value) {
   return bits;
 }
 FASA_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+FASA_DEVICE float square_root(float value) { return __builtin_sqrtf(value); }
 
 #endif
 

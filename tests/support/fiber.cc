@@ -15,7 +15,41 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#if defined(__x86_64__)
+// Saves what the caller expects to keep, and the stack pointer in *from; goes on on the other
+// stack. swapcontext() would make two system calls for the signal mask, three quarters of a test's
+// time.
+extern "C" void fasa_switch_stack(void** from, void* to);
+asm(R"(
+.text
+.globl fasa_switch_stack
+.type fasa_switch_stack, @function
+fasa_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size fasa_switch_stack, .-fasa_switch_stack
+)");
+#endif
+
 namespace fasa {
+namespace {
+
+thread_local Fiber* entered = nullptr;
+
+}  // namespace
 
 Fiber::Fiber() : stack_(std::make_unique_for_overwrite<std::byte[]>(kStackBytes)) {
 #if defined(FASA_TSAN)
@@ -33,19 +67,42 @@ void Fiber::prepare(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
   inside_frames_ = nullptr;
+#if defined(__x86_64__)
+  // Six registers, where to go on, and a return address of nowhere: as at a function's entry.
+  auto top = reinterpret_cast<uintptr_t>(stack_.get() + kStackBytes) & ~uintptr_t{15};
+  auto* words = reinterpret_cast<uintptr_t*>(top) - 8;
+  for (int i = 0; i < 8; ++i) words[i] = 0;
+  words[6] = reinterpret_cast<uintptr_t>(&Fiber::enter);
+  inside_ = words;
+#else
   getcontext(&inside_);
   inside_.uc_stack.ss_sp = stack_.get();
   inside_.uc_stack.ss_size = kStackBytes;
   inside_.uc_link = nullptr;
-  const auto self = reinterpret_cast<uintptr_t>(this);
-  makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
-              static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+  makecontext(&inside_, &Fiber::enter, 0);
+#endif
 }
 
-void Fiber::enter(unsigned high, unsigned low) {
-  auto* self = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 | low);
+void Fiber::enter() {
+  Fiber* const self = entered;
   self->arrived();
   self->entry_(self->argument_);
+}
+
+void Fiber::switch_in() {
+#if defined(__x86_64__)
+  fasa_switch_stack(&outside_, inside_);
+#else
+  swapcontext(&outside_, &inside_);
+#endif
+}
+
+void Fiber::switch_out() {
+#if defined(__x86_64__)
+  fasa_switch_stack(&inside_, outside_);
+#else
+  swapcontext(&inside_, &outside_);
+#endif
 }
 
 void Fiber::arrived() {
@@ -62,7 +119,8 @@ void Fiber::resume() {
   outside_thread_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(inside_thread_, 0);
 #endif
-  swapcontext(&outside_, &inside_);
+  entered = this;
+  switch_in();
 #if defined(FASA_ASAN)
   __sanitizer_finish_switch_fiber(outside_frames_, nullptr, nullptr);
 #endif
@@ -75,7 +133,7 @@ void Fiber::leave() {
 #if defined(FASA_TSAN)
   __tsan_switch_to_fiber(outside_thread_, 0);
 #endif
-  swapcontext(&inside_, &outside_);
+  switch_out();
   arrived();
 }
 
@@ -86,7 +144,7 @@ void Fiber::leave_for_good() {
 #if defined(FASA_TSAN)
   __tsan_switch_to_fiber(outside_thread_, 0);
 #endif
-  setcontext(&outside_);
+  switch_out();
 }
 
 }  // namespace fasa

@@ -1,7 +1,9 @@
 // A call stack of its own, entered and left by switching: one thread of an interpreted block.
 #pragma once
 
+#if !defined(__x86_64__)
 #include <ucontext.h>
+#endif
 
 #include <cstddef>
 #include <memory>
@@ -23,14 +25,21 @@ class Fiber {
   void leave_for_good();
 
  private:
-  static void enter(unsigned high, unsigned low);
+  static void enter();
   void arrived();
+  void switch_in();
+  void switch_out();
 
   static constexpr size_t kStackBytes = size_t{256}
                                         << 10;  // the address sanitizer's frames are large
   std::unique_ptr<std::byte[]> stack_;
+#if defined(__x86_64__)
+  void* inside_ = nullptr;  // stack pointers, what has to be kept lies on the stacks
+  void* outside_ = nullptr;
+#else
   ucontext_t inside_ = {};
   ucontext_t outside_ = {};
+#endif
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
   // The sanitizers' handles of both sides.
