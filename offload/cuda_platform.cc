@@ -167,11 +167,15 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
                                       priority == StreamPriority::kHigh ? greatest : least);
 }
 
+constexpr KernelTable kTable = {cuda::append, cuda::write_back, cuda::restore,
+                                cuda::select, cuda::resolve,    cuda::speculate,
+                                cuda::gather, cuda::attend,     cuda::prefill};
+
 }  // namespace
 
 CudaPlatform cuda_platform() {
   static RuntimeCalls calls;
-  return {&calls, &cuda::kernels(), FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
+  return {&calls, &kTable, FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
 }
 
 }  // namespace fasa

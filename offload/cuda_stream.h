@@ -10,6 +10,7 @@
 
 #include "offload/cuda_record.h"
 #include "offload/cuda_shared.h"
+#include "runtime/base/error.h"
 
 namespace fasa {
 
@@ -54,11 +55,18 @@ class CudaStream {
     if (recorded) [[unlikely]]
       record_.end(native_);
   }
-  // A launcher of the kernel table, whose failures to launch are the thread's last error.
+  // A launcher of the kernel table. It throws what it cannot launch, or leaves it as the thread's
+  // last error; a lost context is told from that.
   template <typename Launch>
   void run_kernel(const char* name, const Launch& launch) {
     run({name}, {}, [&] {
-      launch(shared_.kernels, StreamView{DeviceKind::kCuda, native_});
+      try {
+        launch(shared_.kernels, StreamView{DeviceKind::kCuda, native_});
+      } catch (const DeviceError&) {
+        const CudaStatus status = shared_.calls.take_last_error();
+        if (!loses_context(status)) throw;
+        return status;
+      }
       return shared_.calls.take_last_error();
     });
   }
