@@ -6,6 +6,7 @@
 // equal keys are ranked by position, lower first.
 #pragma once
 
+#include "kernels/cuda/block_sum_inl.h"
 #include "kernels/cuda/simt.h"
 
 namespace fasa::cuda {
@@ -30,24 +31,13 @@ struct RankedKey {
   int32_t ties;
 };
 
-// Sum of `value` over the threads up to and with this one. Ends with a barrier behind it.
-FASA_DEVICE uint64_t block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
-  const uint64_t in_warp = simt::warp_prefix_sum(value);
-  if (simt::lane() == simt::kWarpThreads - 1) warp_sums[simt::warp()] = in_warp;
-  simt::sync_block();
-  uint64_t before = 0;
-  for (int warp = 0; warp < simt::warp(); ++warp) before += warp_sums[warp];
-  simt::sync_block();
-  return before + in_warp;
-}
-
 // The bin that holds the `rank`-th key from above, and its rank in there.
 FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
   constexpr int kEach = BlockRank::kBins / BlockRank::kThreads;
   const int top = BlockRank::kBins - 1 - simt::thread_index() * kEach;
   uint32_t sum = 0;
   for (int i = 0; i < kEach; ++i) sum += shared.bins[top - i];
-  uint32_t before = static_cast<uint32_t>(block_prefix_sum(sum, shared.warp_sums)) - sum;
+  uint32_t before = static_cast<uint32_t>(block_prefix_sum(sum, shared.warp_sums).through) - sum;
   if (before < rank && rank <= before + sum) {  // one thread's
     int bin = top;
     while (before + shared.bins[bin] < rank) before += shared.bins[bin--];
@@ -91,9 +81,10 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
     counts += static_cast<uint64_t>(simt::count_bits(shared.above[i])) << 32 |
               static_cast<uint64_t>(simt::count_bits(shared.ties[i]));
   }
-  const uint64_t through = block_prefix_sum(counts, shared.warp_sums);
-  auto above = static_cast<int32_t>((through - counts) >> 32);
-  int32_t ties = *ties_before + static_cast<int32_t>((through - counts) & 0xffffffffu);
+  const BlockSum sums = block_prefix_sum(counts, shared.warp_sums);
+  const uint64_t before = sums.through - counts;
+  auto above = static_cast<int32_t>(before >> 32);
+  int32_t ties = *ties_before + static_cast<int32_t>(before & 0xffffffffu);
   const int32_t taken_before = *ties_before < quota ? *ties_before : quota;
   for (int i = first; i < first + kEach; ++i) {
     uint32_t left = shared.above[i] | shared.ties[i];
@@ -106,13 +97,9 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
       ties += tie ? 1 : 0;
     }
   }
-  // The last thread knows the totals.
-  if (simt::thread_index() == BlockRank::kThreads - 1) shared.warp_sums[0] = through;
-  simt::sync_block();
-  const uint64_t totals = shared.warp_sums[0];
-  const int32_t ties_after = *ties_before + static_cast<int32_t>(totals & 0xffffffffu);
-  const int32_t written =
-      static_cast<int32_t>(totals >> 32) + (ties_after < quota ? ties_after : quota) - taken_before;
+  const int32_t ties_after = *ties_before + static_cast<int32_t>(sums.all & 0xffffffffu);
+  const int32_t written = static_cast<int32_t>(sums.all >> 32) +
+                          (ties_after < quota ? ties_after : quota) - taken_before;
   *ties_before = ties_after;
   simt::sync_block();
   return written;

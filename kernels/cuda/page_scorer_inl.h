@@ -19,6 +19,7 @@
 #include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
+#include "kernels/slice_codec_inl.h"
 
 namespace fasa::cuda {
 
@@ -131,15 +132,8 @@ class PageScorer {
       if (simt::lane() == 0) query_[layout_.unscale_at() + h] = simt::float_of(biased << 23);
     }
     for (int j = simt::thread_index(); j < 64; j += simt::block_threads()) {
-      query_[layout_.eighths_at() + j] = scale_below(j);
+      query_[layout_.eighths_at() + j] = codec::scale_of_step(-j);
     }
-  }
-
-  // 2^(-j / 8), as kernels/slice_codec.h.
-  FASA_DEVICE static float scale_below(int j) {
-    constexpr float kEighths[8] = {1.0f,         0.917004043f, 0.840896415f, 0.771105413f,
-                                   0.707106781f, 0.648419777f, 0.594603558f, 0.545253866f};
-    return kEighths[j & 7] * simt::float_of(static_cast<uint32_t>(127 - (j >> 3)) << 23);
   }
 
   FASA_DEVICE float unscale(int head) const { return query_[layout_.unscale_at() + head]; }
