@@ -228,7 +228,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
 }
 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
-  if (device_.timeline() == nullptr) return;
+  // On CUDA host code can't read the counters where they lie.
+  if (device_.timeline() == nullptr || device_.kind() == DeviceKind::kCuda) return;
   if (!sampler_) sampler_.emplace(device_);
   sampler_->sample(step_done, counters_.all());
 }
