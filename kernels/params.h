@@ -290,4 +290,16 @@ struct PrefillParams {
   float* lse = nullptr;    // [tokens, query_heads] or null
 };
 
+// Stored rows of one sequence and layer -> keys and values, the row of position first + i to token
+// i, converted to the views' dtypes. Rows on the host are link traffic.
+struct ReadRowsParams {
+  CacheLayout layout;
+  int layer = 0;
+  std::byte* const* row_blocks = nullptr;  // as a SequenceDesc's
+  int32_t first = 0;
+  bool rows_on_device = true;
+  TensorView k;  // [tokens, kv_heads, key_dim]
+  TensorView v;  // [tokens, kv_heads, value_dim]
+};
+
 }  // namespace fasa

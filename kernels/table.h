@@ -17,6 +17,7 @@ struct KernelTable {
   void (*gather)(const GatherParams&, StreamView);
   void (*attend)(const AttendParams&, StreamView);
   void (*prefill)(const PrefillParams&, StreamView);
+  void (*read_rows)(const ReadRowsParams&, StreamView) = nullptr;  // null: rows cannot be read back
 };
 
 }  // namespace fasa

@@ -113,6 +113,14 @@ bool Config::is_dense(int layer) const {
   return std::find(dense.begin(), dense.end(), layer) != dense.end();
 }
 
+Config Config::only_layer(int layer) const {
+  Config one = *this;
+  one.selection.fac_tokens = {fac_tokens_of(layer)};
+  one.selection.dense_layers.clear();
+  if (is_dense(layer)) one.selection.dense_layers = {0};
+  return one;
+}
+
 DeviceOptions Config::device_options() const {
   DeviceOptions options;
   options.name = device.name;

@@ -101,6 +101,8 @@ struct Config {
   int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
   const TokenCount& fac_tokens_of(int layer) const;
   bool is_dense(int layer) const;
+  // The settings of one layer, for a model of that layer alone.
+  Config only_layer(int layer) const;
   DeviceOptions device_options() const;
 
   // Sets what `preset` stands for: selection.kind and placement.rows. Throws ConfigError for an

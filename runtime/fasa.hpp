@@ -23,6 +23,7 @@
 #include "runtime/base/tensor_view.h"
 #include "runtime/config.h"
 #include "runtime/fc_map.h"
+#include "runtime/sparse_decode.h"
 
 namespace fasa {
 
@@ -71,8 +72,10 @@ class Runtime {
  public:
   // `device` outlives the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key dimensions
   // (FcMap::slice_dims, all_slice_dims). Throws UsageError for a config that doesn't fit the
-  // geometry, BudgetError where not even the fixed parts fit. `max_context`: tokens of the longest
-  // sequence expected, 0 = unknown; there are never more hot rows than that.
+  // geometry, BudgetError where not even the fixed parts fit. A tensor-parallel rank opens its
+  // part: geometry.share(heads) and share_of_slice_dims(slice_dims, geometry, heads).
+  // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
+  // rows than that.
   Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0);
   ~Runtime();
@@ -115,6 +118,12 @@ class Runtime {
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
   void end_step();
   void abort_step();
+
+  // Stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens, kv_heads,
+  // key_dim] and v [tokens, kv_heads, value_dim], as rows hold them, converted to the tensors'
+  // dtypes. Committed tokens only, inside of a step or out of it. Enqueues only. Throws UsageError.
+  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+            StreamView stream);
 
   KvMemory memory() const;
   FetchMetrics metrics();  // waits for the work enqueued so far

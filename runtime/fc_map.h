@@ -11,6 +11,8 @@
 
 namespace fasa {
 
+struct Config;  // runtime/config.h
+
 // What a map must share with the model that it is used with.
 struct ModelFingerprint {
   std::string model_type;
@@ -45,6 +47,9 @@ struct FcMap {
   // Throws InputError naming the first field that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;
 
+  // As far as a geometry tells: layers, heads, dimensions, rotary layout.
+  void require_fits(const Geometry& geometry, const std::string& path) const;
+
   // Throw InputError with path and place.
   static FcMap load(const std::string& path);
   static FcMap parse(std::string_view json, const std::string& name);
@@ -56,5 +61,18 @@ struct FcMap {
 
 // All chunks of every head in their natural order: what a slice over all FCs takes; no map needed.
 std::vector<int16_t> all_slice_dims(const Geometry& geometry);
+
+// What the slices of a runtime over `geometry` hold as `config` says: the first chunks of `map`,
+// or, without one (null), all chunks. Throws UsageError where fewer chunks are asked for and there
+// is no map.
+std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry& geometry,
+                                           const FcMap* map);
+
+// The part of KV heads of `whole`: [layers][heads.count][...] of [layers][kv_heads][...].
+std::vector<int16_t> share_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, HeadRange heads);
+// The part of one layer: [1][kv_heads][...].
+std::vector<int16_t> layer_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, int layer);
 
 }  // namespace fasa

@@ -22,6 +22,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       scratch_(device, settings_),
       prefetch_(device.kernels(), settings_),
       tables_ready_(device.create_event()),
+      rows_read_(device.create_event()),
       slots_{StepSlot(device), StepSlot(device)},
       probes_{StepProbe(device), StepProbe(device)} {
   const CacheLayout& layout = settings_.layout;
@@ -90,6 +91,7 @@ void Runtime::Impl::drain() {
   try {
     for (const StepSlot& slot : slots_) device_.synchronize(slot.done());
     device_.synchronize(control_.view());
+    device_.synchronize(rows_read_.view());
     pipeline_->synchronize();
   } catch (const DeviceError& error) {
     if (step_) {
@@ -223,6 +225,10 @@ void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, S
 }
 void Runtime::end_step() { impl_->end_step(); }
 void Runtime::abort_step() { impl_->abort_step(); }
+void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+                   StreamView stream) {
+  impl_->read(sequence, layer, first, k, v, stream);
+}
 KvMemory Runtime::memory() const { return impl_->memory(); }
 FetchMetrics Runtime::metrics() { return impl_->metrics(); }
 void Runtime::reset_metrics() { impl_->reset_metrics(); }

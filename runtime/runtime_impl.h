@@ -46,6 +46,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
   void end_step();
   void abort_step();
+  void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
   KvMemory memory() const;
   FetchMetrics metrics();
@@ -113,6 +114,7 @@ class Runtime::Impl : private MemoryReclaimer {
   PrefetchControl prefetch_;
   Stream control_;  // uploads and repairs before a step
   Event tables_ready_;
+  Event rows_read_;  // the last read() has passed
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<StepSlot, 2> slots_;
   std::array<StepProbe, 2> probes_;  // of the slots' steps

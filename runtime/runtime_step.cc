@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/runtime_impl.h"
+#include "runtime/tensor_check.h"
 
 namespace fasa {
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
@@ -161,12 +162,7 @@ void Runtime::Impl::check_layer(const char* call, int layer, int next) const {
 
 void Runtime::Impl::check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
                                  int64_t dim) const {
-  if (view.data == nullptr || view.tokens != step_->tokens || view.heads != heads ||
-      view.dim != dim) {
-    throw UsageError(fmt::format("{} is [{}, {}, {}]{}; expected [{}, {}, {}]", name, view.tokens,
-                                 view.heads, view.dim, view.data == nullptr ? " and null" : "",
-                                 step_->tokens, heads, dim));
-  }
+  require_shape(name, view, step_->tokens, heads, dim);
 }
 
 void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
@@ -192,6 +188,41 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   check_tensor("out", out, geometry_.query_heads, geometry_.value_dim);
   step_->attended = layer + 1;
   pipeline_->attend(step_->tables, scratch_, layer, q, out, lse, stream);
+}
+
+// Rows of a step lie in the residents or on a stream's way until they are written back; what was
+// committed before is in the row blocks once that stream has passed the layer.
+void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
+                         StreamView stream) {
+  KvSequence& sequence = find_usable(id);
+  if (layer < 0 || layer >= geometry_.layers) {
+    throw UsageError(
+        fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry_.layers - 1));
+  }
+  require_shape("k", k, k.tokens, geometry_.kv_heads, geometry_.key_dim);
+  require_shape("v", v, k.tokens, geometry_.kv_heads, geometry_.value_dim);
+  if (first < 0 || k.tokens < 0 || first > sequence.length() - k.tokens) {
+    throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
+                                 first + k.tokens - 1, sequence.length()));
+  }
+  const auto kernel = device_.kernels().read_rows;
+  if (kernel == nullptr) {
+    throw UsageError(fmt::format("the device {} cannot read rows back", device_.name()));
+  }
+  device_.set_tag(tag_of(layer, Cause::kControl));
+  sequence.upload_tables(control_.view());
+  device_.record(tables_ready_.view(), control_.view());
+  device_.wait(stream, tables_ready_.view());
+  pipeline_->wait_written_back(layer, stream);
+  kernel({.layout = settings_.layout,
+          .layer = layer,
+          .row_blocks = sequence.describe().row_blocks,
+          .first = static_cast<int32_t>(first),
+          .rows_on_device = settings_.rows_on_device,
+          .k = k,
+          .v = v},
+         stream);
+  device_.record(rows_read_.view(), stream);
 }
 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {

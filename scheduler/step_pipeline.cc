@@ -52,6 +52,11 @@ void StepPipeline::record_written_back(EventView event) {
   if (!settings_.rows_on_device) device_.record(event, write_back_.view());
 }
 
+void StepPipeline::wait_written_back(int layer, StreamView stream) {
+  if (settings_.rows_on_device) return;
+  device_.wait(stream, written_[static_cast<size_t>(layer)].view());
+}
+
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
   ahead_.synchronize();

@@ -30,6 +30,8 @@ class StepPipeline {
   void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
+  // Work enqueued on `stream` after this finds the layer's rows where they stay.
+  void wait_written_back(int layer, StreamView stream);
   // All layers were appended: `event` stands for their write-back.
   void record_written_back(EventView event);
   // Host and device rows are idle afterwards. Throws DeviceError where work failed.
