@@ -104,6 +104,12 @@ void add_config(nb::module_& module) {
   cls.def(
       "to_dict", [](const PyConfig& self) { return to_python(config_to_json(self.config())); },
       "As `fasa config` prints it: one dictionary for each table.");
+  cls.def(
+      "chunks_of",
+      [](const PyConfig& self, const Geometry& geometry) {
+        return self.config().effective_tip_chunks(geometry.chunks());
+      },
+      nb::arg("geometry"), "Frequency chunks of a head that the slices hold.");
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(

@@ -49,6 +49,12 @@ void Engine::abort() {
   free_released();
 }
 
+void Engine::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v) {
+  const std::lock_guard lock(mutex_);
+  runtime_->read(sequence, layer, first, k, v, stream_.view());
+  device_->synchronize(stream_.view());
+}
+
 bool Engine::in_step() {
   const std::lock_guard lock(mutex_);
   return in_step_;

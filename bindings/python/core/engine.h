@@ -32,6 +32,8 @@ class Engine {
   void attend(int layer, ConstTensorView q, TensorView out, float* lse);
   void end();
   void abort();
+  // Stored keys and values of committed tokens from `first` on; there on return.
+  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v);
   bool in_step();
   // Frees the sequence now, or when the step that is open has ended: for owners that go away.
   void release(SequenceId sequence) noexcept;

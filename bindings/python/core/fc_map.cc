@@ -142,7 +142,10 @@ void add_fc_map(nb::module_& module) {
       .def("to_json", &FcMap::to_json)
       .def("slice_dims", slice_dims, nb::arg("chunks"),
            "The first chunks of every head as key dimensions, [layers, kv_heads, 2 x chunks].")
-      .def("require_fits", &FcMap::require_fits, nb::arg("model"), nb::arg("path"),
+      .def("require_fits",
+           nb::overload_cast<const ModelFingerprint&, const std::string&>(&FcMap::require_fits,
+                                                                          nb::const_),
+           nb::arg("model"), nb::arg("path"),
            "Raises InputError naming the first field that differs.")
       .def_rw("objective", &FcMap::objective)
       .def_rw("data_hash", &FcMap::data_hash)

@@ -4,6 +4,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
+
 #include "runtime/base/error.h"
 #include "runtime/fc_map.h"
 
@@ -92,12 +94,12 @@ StepSequence part_of(nb::handle part, const Engine& engine) {
 }
 
 template <size_t N>
-nb::object new_array(float*& data, const size_t (&shape)[N]) {
+nb::object new_array(float*& data, const std::array<size_t, N>& shape) {
   size_t count = 1;
   for (const size_t extent : shape) count *= extent;
   data = new float[count];
   const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float>(data, N, shape, owner));
+  return nb::cast(nb::ndarray<nb::numpy, float>(data, N, shape.data(), owner));
 }
 
 }  // namespace
@@ -147,12 +149,12 @@ nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse) 
   const auto heads = static_cast<size_t>(geometry_.query_heads);
   if (out.is_none()) {
     float* data = nullptr;
-    out = new_array(data, {tokens, heads, static_cast<size_t>(geometry_.value_dim)});
+    out = new_array(data, std::array{tokens, heads, static_cast<size_t>(geometry_.value_dim)});
   }
   const BorrowedTensor result = BorrowedTensor::from(out, "out", true);
   float* sums = nullptr;
   nb::object sums_array;
-  if (lse) sums_array = new_array(sums, {tokens, heads});
+  if (lse) sums_array = new_array(sums, std::array{tokens, heads});
   {
     const nb::gil_scoped_release release;
     engine_->attend(layer, queries.const_view(), result.view(), sums);
@@ -189,6 +191,41 @@ void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, co
   const nb::gil_scoped_release release;
   engine_->append(layer, keys, values);
   if (attends) engine_->attend(layer, queries, result, nullptr);
+}
+
+nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,
+                           std::optional<int64_t> tokens) const {
+  const SequenceId id = sequence.id_in(*engine_);
+  const int64_t count = tokens.value_or(sequence.length() - first);
+  if (first < 0 || count < 0) {
+    throw UsageError(fmt::format("read of {} tokens from {}; allowed: 0 or more", count, first));
+  }
+  const auto view = [&](float* data, int dim) {
+    return TensorView::dense(data, DType::kF32, count, geometry_.kv_heads, dim);
+  };
+  const auto shape_of = [&](int dim) {
+    return std::array{static_cast<size_t>(count), static_cast<size_t>(geometry_.kv_heads),
+                      static_cast<size_t>(dim)};
+  };
+  float* keys = nullptr;
+  float* values = nullptr;
+  const nb::object k = new_array(keys, shape_of(geometry_.key_dim));
+  const nb::object v = new_array(values, shape_of(geometry_.value_dim));
+  {
+    const nb::gil_scoped_release release;
+    engine_->read(id, layer, first, view(keys, geometry_.key_dim),
+                  view(values, geometry_.value_dim));
+  }
+  return nb::make_tuple(k, v);
+}
+
+void PyRuntime::read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
+                           const nb::tuple& v) const {
+  const SequenceId id = sequence.id_in(*engine_);
+  const TensorView keys = view_of_parts(k);
+  const TensorView values = view_of_parts(v);
+  const nb::gil_scoped_release release;
+  engine_->read(id, layer, first, keys, values);
 }
 
 SequenceId PySequence::id() const {

@@ -37,6 +37,11 @@ class PyRuntime {
   // alive until it returns. q empty: append alone.
   void step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
                   const nb::tuple& out);
+  // [tokens, kv_heads, head_dim] of stored keys and values in float32, from `first` on.
+  nb::object read(const PySequence& sequence, int layer, int64_t first,
+                  std::optional<int64_t> tokens) const;
+  void read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
+                  const nb::tuple& v) const;
 
  private:
   Geometry geometry_;

@@ -112,6 +112,11 @@ void add_steps(nb::class_<PyRuntime>& cls) {
   cls.def("end_step", &PyRuntime::end_step, "Commits the step.");
   cls.def("abort_step", &PyRuntime::abort_step, "Takes the step back.");
   cls.def_prop_ro("in_step", [](const PyRuntime& self) { return self.engine()->in_step(); });
+  cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
+          nb::arg("tokens") = nb::none(),
+          "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
+  cls.def("_read_layer", &PyRuntime::read_layer, nb::arg("sequence"), nb::arg("layer"),
+          nb::arg("first"), nb::arg("k"), nb::arg("v"));
   cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k"), nb::arg("v"),
           nb::arg("q"), nb::arg("out"));
 }

@@ -136,6 +136,48 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   return to_json(request, make_plan(request));
 }
 
+// The text of a map's fingerprint: as the model folder's reader has it, for kinds of scaling that
+// it does not know all parameters in order.
+std::string rope_scaling_text(const nb::dict& parameters, int64_t max_positions) {
+  const nlohmann::json rope = to_json(parameters, "rope_parameters");
+  nlohmann::json config = {{"model_type", "llama"},
+                           {"vocab_size", 1},
+                           {"hidden_size", 2},
+                           {"intermediate_size", 1},
+                           {"num_hidden_layers", 1},
+                           {"num_attention_heads", 1},
+                           {"max_position_embeddings", max_positions}};
+  config["rope_parameters"] = rope;
+  config["rope_parameters"].erase("partial_rotary_factor");
+  try {
+    return ModelConfig::parse(config.dump(), "rope_parameters").rope.scaling_text();
+  } catch (const InputError&) {
+    return rope.dump();
+  }
+}
+
+void add_calibration_parts(nb::module_& module) {
+  nb::class_<CalibrationData>(module, "_CalibrationData")
+      .def_ro("ids", &CalibrationData::ids)
+      .def_ro("positions", &CalibrationData::positions)
+      .def_ro("probes", &CalibrationData::probes)
+      .def_prop_ro("hash", &CalibrationData::hash);
+  module.def(
+      "calibration_data",
+      [](const std::vector<int32_t>& text, int64_t tokens, int queries, bool probes,
+         uint64_t seed) {
+        return make_calibration_data(
+            text, {.tokens = tokens, .queries = queries, .probes = probes, .seed = seed});
+      },
+      nb::arg("text"), nb::kw_only(), nb::arg("tokens"), nb::arg("queries"), nb::arg("probes"),
+      nb::arg("seed"));
+  module.def("default_calibration_window", default_calibration_window, nb::arg("tokens"),
+             nb::arg("sinks"), nb::arg("recent"));
+  module.def("default_calibration_texts", default_calibration_texts, nb::arg("model"));
+  module.def("rope_scaling_text", rope_scaling_text, nb::arg("parameters"),
+             nb::arg("max_positions"));
+}
+
 void add_plan(nb::module_& module) {
   using Text = const std::optional<std::string>&;
   module.def(
@@ -178,6 +220,7 @@ void add_studies(nb::module_& module) {
       "Makes the FC map of a model folder of the families that `fasa generate` runs. "
       "progress(phase, "
       "done, total). fasa.transformers.calibrate takes any model of transformers.");
+  add_calibration_parts(module);
   add_plan(module);
 }
 
