@@ -100,11 +100,11 @@ void add_steps(nb::class_<PyRuntime>& cls) {
                   "tuple[Sequence, int, str]]) -> None"),
           "Opens a step; the only call that fails for a budget. One token decodes, more of them "
           "prefill, unless the mode is given.");
-  cls.def("append", &PyRuntime::append, nb::arg("layer"), nb::arg("k"), nb::arg("v"),
+  cls.def("append", &PyRuntime::append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
           "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] of all new "
           "tokens of the step.");
   cls.def(
-      "attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q"),
+      "attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q").none(),
       nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
       "q [tokens, query_heads, head_dim], rotated -> [tokens, query_heads, value_dim] in `out`, "
       "or in a new float32 array; with lse, the pair of that and the log-sum-exp [tokens, "
@@ -117,7 +117,7 @@ void add_steps(nb::class_<PyRuntime>& cls) {
           "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
   cls.def("_read_layer", &PyRuntime::read_layer, nb::arg("sequence"), nb::arg("layer"),
           nb::arg("first"), nb::arg("k"), nb::arg("v"));
-  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k"), nb::arg("v"),
+  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
           nb::arg("q"), nb::arg("out"));
 }
 
