@@ -37,7 +37,7 @@ def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scali
             raise UsageError(f'attn_implementation="fasa" does not support {name}; take "eager"')
     if type(key) is Handle:
         _refuse(module, dropout, is_causal, kwargs)
-        return key.layer.attend(module, query, attention_mask, scaling), None
+        return key.layer().attend(module, query, attention_mask, scaling), None
     for observe in _observers:
         observe(module, query, key, scaling)
     mask = _sdpa_mask_of(module, query, key, attention_mask, is_causal)

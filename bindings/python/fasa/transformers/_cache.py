@@ -52,7 +52,7 @@ class FasaLayer(cache_utils.CacheLayerMixin):
         return self.session.step(self.index, module, query, key, value, mask, scaling)
 
     def get_seq_length(self, *_) -> int:
-        return self.session.length_of(self.index)
+        return self.session.length  # grows with the last layer: a forward that fails leaves it
 
     def get_mask_sizes(self, query_length) -> tuple[int, int]:
         if not isinstance(query_length, int):  # cache positions, in older releases

@@ -36,7 +36,7 @@ def _marked(original, owner):
         model = owner()
         _prefilling.add(id(model))
         try:
-            with _unchunked_over_a_past(original, args, kwargs):
+            with _unchunked(original, args, kwargs):
                 return original(*args, **kwargs)
         finally:
             _prefilling.discard(id(model))
@@ -44,16 +44,15 @@ def _marked(original, owner):
     return prefill
 
 
-class _unchunked_over_a_past:
-    """Early releases don't slice off what a cache holds already before they cut a prompt into
-    chunks; a turn over a past goes in one piece there."""
+class _unchunked:
+    """A prompt goes in one piece where there is no cache, and over a past: early releases don't
+    slice off what a cache holds already before they cut the prompt into chunks."""
 
     def __init__(self, original, args, kwargs):
         given = inspect.signature(original).bind(*args, **kwargs).arguments
         self._config = given.get("generation_config")
         cache = given.get("model_kwargs", {}).get("past_key_values")
-        self._applies = (self._config is not None and cache is not None
-                         and cache.get_seq_length() > 0)
+        self._applies = self._config is not None and (cache is None or cache.get_seq_length() > 0)
 
     def __enter__(self):
         if self._applies:

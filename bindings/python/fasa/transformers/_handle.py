@@ -1,6 +1,8 @@
 """What a cache layer returns in place of keys and values."""
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 from .. import UsageError
@@ -16,7 +18,7 @@ class Handle(torch.Tensor):
     @staticmethod
     def of(layer) -> Handle:
         handle = torch.Tensor._make_subclass(Handle, torch.empty(0))
-        handle.layer = layer
+        handle.layer = weakref.ref(layer)  # no cycle: a cache's memory goes when the cache does
         return handle
 
     @classmethod

@@ -82,10 +82,6 @@ class Session:
 
     # The cache's side.
 
-    def length_of(self, index: int) -> int:
-        step = self.open
-        return self.length + (step.tokens if step is not None and index < step.layer else 0)
-
     def reset(self) -> None:
         self._abort()
         self.rows = []
