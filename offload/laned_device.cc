@@ -31,6 +31,7 @@ KernelTable LanedDevice::passed_kernels() {
   table.gather = pass<&Table::gather, GatherParams>;
   table.attend = pass<&Table::attend, AttendParams>;
   table.prefill = pass<&Table::prefill, PrefillParams>;
+  table.read_rows = pass<&Table::read_rows, ReadRowsParams>;
   return table;
 }
 
