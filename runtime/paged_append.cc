@@ -147,6 +147,67 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
   }
 }
 
+// Tails for the last pages of all groups: all that may still fail for memory, then nothing has
+// changed. Giving one may take that of a full page, which may be one of these.
+void PagedRuntime::Impl::give_tails(const std::vector<Run>& runs, const Groups& groups) {
+  if (!store_.uses_tails()) return;
+  std::vector<int64_t> given;
+  try {
+    for (bool all = false; !all;) {
+      all = true;
+      for (size_t i = 0; i < groups.count(); ++i) {
+        const int64_t page = groups.last(runs, i).page;
+        if (store_.tail(page) != nullptr) continue;
+        with_room([&] { store_.give_tail(page); });
+        given.push_back(page);
+        all = false;
+      }
+    }
+  } catch (...) {
+    for (const int64_t page : given) store_.take_tail(page);
+    throw;
+  }
+}
+
+// The groups that go on with a page whose tail nobody has: it was copied while it was open.
+std::vector<size_t> PagedRuntime::Impl::without_tail(const std::vector<Run>& runs,
+                                                     const Groups& groups) const {
+  std::vector<size_t> found;
+  if (!store_.uses_tails()) return found;
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Run& first = runs[groups.begins[i]];
+    if (first.offset % kPageTokens != 0 && !store_.tail(first.page)) found.push_back(i);
+  }
+  return found;
+}
+
+void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& restored) {
+  auto& descs = slot.step.host(StepSlot::kRestore);
+  descs.clear();
+  for (const size_t i : restored) {
+    descs.push_back(slot.step.host(StepSlot::kEven)[i]);
+    descs.back().tokens = 0;
+  }
+  if (!descs.empty()) drain();  // their last rows may be on their way to the host
+  const StreamView control = control_.view();
+  device_.set_tag(tag_of(-1, Cause::kControl));
+  slot.step.upload(control);  // waits for what still reads the slot
+  slot.rows.upload(control);
+  slot.slices.upload(control);
+  restore(slot.step);
+  device_.record(tables_ready_.view(), control);
+
+  StepTables& tables = append_plan_.tables;
+  tables.on_device[0] = slot.step.device(StepSlot::kEven);
+  tables.on_device[1] = slot.step.device(StepSlot::kOdd);
+  tables.on_host = slot.step.host(StepSlot::kEven);
+  tables.slice_dims = slice_dims_.as<int16_t>();
+  tables.counters = counters_.layers();
+  tables.tables_ready = tables_ready_.view();
+  tables.by_page = true;
+  tables.rows_only = store_.small();
+}
+
 void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
                                      std::span<const int64_t> slot_mapping) {
   AppendPlan& plan = append_plan_;
@@ -158,57 +219,14 @@ void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
   for (const Run& run : runs) plan.stored += run.tokens;
   ++clock_;  // no view is at work
   with_room([&] { reserve_append(groups, slot, plan.stored); });
-  auto& restored = slot.step.host(StepSlot::kRestore);
-  restored.clear();
-  // Of a page that was copied while it was open; one that is started needs nothing of its past.
-  std::vector<size_t> without_tail;
-  for (size_t i = 0; i < groups.count(); ++i) {
-    const Run& first = runs[groups.begins[i]];
-    if (store_.uses_tails() && first.offset % kPageTokens != 0 && !store_.tail(first.page)) {
-      without_tail.push_back(i);
-    }
-  }
-  // Giving one may take that of a full page, which may be one of these.
-  const auto lacks_tail = [&](size_t i) {
-    return store_.uses_tails() && !store_.tail(groups.last(runs, i).page);
-  };
-  for (bool all = false; !all;) {
-    all = true;
-    for (size_t i = 0; i < groups.count(); ++i) {
-      if (!lacks_tail(i)) continue;
-      with_room([&] { store_.give_tail(groups.last(runs, i).page); });
-      all = false;
-    }
-  }
-  // A page that is started frees a tail, so giving one again cannot fail.
+  const std::vector<size_t> restored = without_tail(runs, groups);
+  give_tails(runs, groups);
   for (const Run& run : runs) {
     if (restarts(layer, run)) store_.start(run.page);
   }
-  for (size_t i = 0; i < groups.count(); ++i) store_.give_tail(groups.last(runs, i).page);
-
+  give_tails(runs, groups);  // what was started gave up as many: this cannot fail
   describe_groups(runs, groups, slot);
-  for (const size_t i : without_tail) {
-    restored.push_back(slot.step.host(StepSlot::kEven)[i]);
-    restored.back().tokens = 0;
-  }
-  if (!restored.empty()) drain();  // their last rows may be on their way to the host
-  const StreamView control = control_.view();
-  device_.set_tag(tag_of(-1, Cause::kControl));
-  slot.step.upload(control);  // waits for what still reads the slot
-  slot.rows.upload(control);
-  slot.slices.upload(control);
-  restore(slot.step);
-  device_.record(tables_ready_.view(), control);
-
-  StepTables& tables = plan.tables;
-  tables.on_device[0] = slot.step.device(StepSlot::kEven);
-  tables.on_device[1] = slot.step.device(StepSlot::kOdd);
-  tables.on_host = slot.step.host(StepSlot::kEven);
-  tables.slice_dims = slice_dims_.as<int16_t>();
-  tables.counters = counters_.layers();
-  tables.tables_ready = tables_ready_.view();
-  tables.by_page = true;
-  tables.rows_only = store_.small();
+  upload_append(slot, restored);
   plan.runs = std::move(runs);
   plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
   plan.epoch = store_.epoch();

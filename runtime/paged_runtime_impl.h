@@ -107,6 +107,9 @@ class PagedRuntime::Impl {
   struct Groups;
   Groups group(const std::vector<Run>& runs) const;
   void reserve_append(const Groups& groups, Slot& slot, int64_t stored);
+  void give_tails(const std::vector<Run>& runs, const Groups& groups);
+  std::vector<size_t> without_tail(const std::vector<Run>& runs, const Groups& groups) const;
+  void upload_append(Slot& slot, const std::vector<size_t>& restored);
   void plan_append(int layer, std::vector<Run> runs, std::span<const int64_t> slot_mapping);
   void describe_groups(const std::vector<Run>& runs, const Groups& groups, Slot& slot);
   void restore(StepSlot& slot);

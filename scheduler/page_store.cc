@@ -113,6 +113,14 @@ void PageStore::give_tail(int64_t page) {
   at(page).tail = find_tail();
 }
 
+void PageStore::take_tail(int64_t page) noexcept {
+  State& state = at(page);
+  if (state.tail < 0) return;
+  free_tails_.push_back(std::exchange(state.tail, -1));  // find_tail() reserved its place
+  std::erase(full_, page);
+  ++epoch_;
+}
+
 uint64_t PageStore::slice_bytes() const {
   uint64_t bytes = slices_.bytes();
   for (const Buffer& tail : tails_) bytes += tail.bytes();

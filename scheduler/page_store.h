@@ -47,6 +47,8 @@ class PageStore {
   // One for a page that has none, contents indeterminate: a free one, that of a page that is full
   // in all layers, or a new one. Throws BudgetError; nothing changes then.
   void give_tail(int64_t page);
+  // From a page that was given one and has not used it.
+  void take_tail(int64_t page) noexcept;
   bool uses_tails() const { return settings_.layout.slice.dims > 0 && !small(); }
 
   // All rows, the row of slot 0 of a page at index page * page_rows(), counted in rows.

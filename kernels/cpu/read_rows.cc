@@ -1,11 +1,11 @@
 // Rows back into keys and values. One task per (page, kv_head).
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/kernel_work.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa::cpu {
 namespace {
@@ -38,8 +38,8 @@ KernelWork read_rows(const ReadRowsParams& params) {
   if (tokens == 0) return {};
   const int first = params.first / kPageTokens;
   const int pages = (params.first + tokens - 1) / kPageTokens - first + 1;
-  tbb::parallel_for(0, pages * kv_heads,
-                    [&](int task) { read_page(params, first + task / kv_heads, task % kv_heads); });
+  parallel_for(0, pages * kv_heads,
+               [&](int task) { read_page(params, first + task / kv_heads, task % kv_heads); });
   const uint64_t bytes = rows_bytes(params.layout, int64_t{tokens} * kv_heads);
   KernelWork work;
   work.device_bytes = params.rows_on_device ? 2 * bytes : bytes;
