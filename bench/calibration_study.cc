@@ -12,9 +12,9 @@
 #include <numeric>
 
 #include "bench/question_text.h"
-#include "kernels/reference/slices.h"
 #include "offload/open_device.h"
 #include "runtime/calibrate_query.h"
+#include "runtime/calibrate_slices.h"
 #include "runtime/input_file.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/probes.h"
@@ -206,38 +206,6 @@ void print_recall(Study& study, int texts) {
   }
 }
 
-// The same samples with the keys that a slice of this format holds; full pages only are coded, as
-// in the runtime. Dimensions outside the slice are zero.
-HeadSamples coded(const HeadSamples& samples, SliceDType dtype, std::span<const int16_t> dims) {
-  HeadSamples result = samples;
-  std::fill(result.keys.begin(), result.keys.end(), 0.0f);
-  const SliceFormat format{dtype, static_cast<int>(dims.size())};
-  std::vector<std::byte> tail(static_cast<size_t>(format.tail().page_bytes()));
-  std::vector<std::byte> page(static_cast<size_t>(format.page_bytes()));
-  std::vector<float> key(static_cast<size_t>(samples.key_dim));
-  for (int64_t first = 0; first < samples.tokens; first += kPageTokens) {
-    const int count = static_cast<int>(std::min<int64_t>(kPageTokens, samples.tokens - first));
-    for (int slot = 0; slot < count; ++slot) {
-      for (int dim = 0; dim < samples.key_dim; ++dim) {
-        key[static_cast<size_t>(dim)] = samples.key_plane(dim)[first + slot];
-      }
-      reference::write_tail_token(format, dims.data(), DType::kF32, key.data(), slot, tail.data());
-    }
-    const bool sealed = count == kPageTokens;
-    float base = 0;
-    if (sealed) reference::seal_page(format, tail.data(), page.data(), &base);
-    for (int i = 0; i < format.dims; ++i) {
-      for (int slot = 0; slot < count; ++slot) {
-        result.keys[static_cast<size_t>(dims[static_cast<size_t>(i)] * samples.tokens + first +
-                                        slot)] =
-            sealed ? reference::slice_value(format, page.data(), base, i, slot)
-                   : reference::slice_value(format.tail(), tail.data(), 0, i, slot);
-      }
-    }
-  }
-  return result;
-}
-
 struct Format {
   SliceDType dtype;
   int chunks;
@@ -263,7 +231,7 @@ void add_head(const HeadSamples& samples, const FcMap& map, int layer, int head,
     const auto width = static_cast<size_t>(2 * kFormats[f].chunks);
     const auto index = static_cast<size_t>(layer * map.fingerprint.kv_heads + head);
     const HeadSamples slice =
-        coded(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
+        coded_samples(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const size_t kind = samples.positions[q] >= text_end ? 0 : 1;
       for (size_t k = 0; k < 2; ++k) {
