@@ -24,6 +24,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       tables_ready_(device.create_event()),
       slots_{StepSlot(device), StepSlot(device)},
       probes_{StepProbe(device), StepProbe(device)} {
+  settings_.select_scratch = device.kernels().select_scratch;
   const CacheLayout& layout = settings_.layout;
   const auto expected = static_cast<size_t>(layout.heads() * layout.slice.dims);
   if (layout.slice.dims > 0) {

@@ -157,7 +157,8 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                    .set_capacity = capacity,
                    .sets = scratch.sets,
                    .set_sizes = scratch.set_sizes,
-                   .counters = call.step.counters + call.layer},
+                   .counters = call.step.counters + call.layer,
+                   .scratch = scratch.select},
                   call.compute);
   ahead_.wait_for_claims(call.layer, call.compute);
   for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {

@@ -34,6 +34,8 @@ struct StepSettings {
   PrefetchSettings prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
+  // The device's KernelTable::select_scratch.
+  uint64_t (*select_scratch)(const CacheLayout&, int count, int set_capacity) = nullptr;
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
