@@ -117,8 +117,8 @@ void add_steps(nb::class_<PyRuntime>& cls) {
           "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
   cls.def("_read_layer", &PyRuntime::read_layer, nb::arg("sequence"), nb::arg("layer"),
           nb::arg("first"), nb::arg("k"), nb::arg("v"));
-  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
-          nb::arg("q"), nb::arg("out"));
+  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(),
+          nb::arg("v").none(), nb::arg("q"), nb::arg("out"));
 }
 
 void add_runtime_class(nb::module_& module) {
