@@ -71,8 +71,8 @@ def fill_fasa(cache, model, tokens):
         count = min(CHUNK, tokens - first)
         session.runtime.begin_step([(session.rows[0], count, "prefill")])
         for layer in range(layers):
-            session.runtime._step_layer(layer, _parts(_flat(random_keys(count))),
-                                        _parts(_flat(random_keys(count))), (), ())
+            k, v = _flat(random_keys(count)), _flat(random_keys(count))
+            session.runtime._step_layer(layer, _parts(k), _parts(v), (), ())
         session.runtime.end_step()
     session.length = tokens
 

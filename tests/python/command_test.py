@@ -32,8 +32,8 @@ def test_generates_what_the_command_does(tokens, tmp_path):
     question = facts["questions"][1]
     prompt.write_text(facts["text"] + question["prompt_suffix"])
     flags = ["generate", "--model", MODEL, "--prompt-file", prompt, "--max-tokens", 6, "--json",
-             "--fac-tokens", tokens]
-    mine = python(*flags, "--dtype", "float32", "--row-dtype", "bf16")
+             "--fac-tokens", tokens, "--row-dtype", "bf16"]
+    mine = python(*flags, "--dtype", "float32")
     assert mine.returncode == 0, mine.stderr
     mine, theirs = json.loads(mine.stdout), json.loads(command(*flags).stdout)
     assert mine["tokens"] == theirs["tokens"]
