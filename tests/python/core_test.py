@@ -1,6 +1,7 @@
 """The core: NumPy alone. Runs under the address sanitizer too."""
 import copy
 import gc
+import os
 import pathlib
 import sys
 import threading
@@ -107,6 +108,7 @@ def test_dtypes_and_strides_without_a_copy():
     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="PyTorch is not sanitized")
 def test_pytorch_tensors():
     torch = pytest.importorskip("torch")
     runtime = open_runtime()
