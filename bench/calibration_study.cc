@@ -11,7 +11,7 @@
 #include <map>
 #include <numeric>
 
-#include "bench/needle_texts.h"
+#include "bench/question_text.h"
 #include "offload/open_device.h"
 #include "runtime/analyze/slice_mass.h"
 #include "runtime/calibrate_query.h"
@@ -55,29 +55,6 @@ Study open_study() {
           std::nullopt};
 }
 
-// A text with facts and all questions with their answers behind it. Queries that look back: the
-// question's last byte and the first four digits, each of which predicts a digit.
-struct QuestionText {
-  std::vector<int32_t> ids;
-  int64_t text_end = 0;
-  std::vector<int32_t> positions;
-};
-
-QuestionText with_questions(const Study& study, const NeedleText& needle, size_t questions) {
-  std::string text = needle.text;
-  QuestionText result;
-  result.text_end = static_cast<int64_t>(text.size());
-  for (size_t i = 0; i < questions; ++i) {
-    text += needle.questions[i].question;
-    for (size_t digit = 0; digit < 5; ++digit) {
-      result.positions.push_back(static_cast<int32_t>(text.size() + digit) - 1);
-    }
-    text += needle.questions[i].answer + ".";
-  }
-  result.ids = study.tokenizer->encode(text);
-  return result;
-}
-
 std::vector<int32_t> sample(int64_t first, int64_t end, int count, uint64_t seed) {
   std::vector<int32_t> all(static_cast<size_t>(end - first)), chosen;
   std::iota(all.begin(), all.end(), static_cast<int32_t>(first));
@@ -107,7 +84,7 @@ CalibrationData make_data(const Study& study, const DataKind& kind) {
   if (asked > 0) {
     const int questions = (asked + kQueriesPerQuestion - 1) / kQueriesPerQuestion;
     const NeedleText needle = plant_facts(study.calibration, 0, kShort, questions, kSeed);
-    QuestionText text = with_questions(study, needle, static_cast<size_t>(questions));
+    QuestionText text = with_questions(*study.tokenizer, needle, static_cast<size_t>(questions));
     data.ids = std::move(text.ids);
     text_end = text.text_end;
     data.positions.assign(text.positions.begin(), text.positions.begin() + asked);
@@ -275,7 +252,7 @@ FarMass far_mass(Study& study, size_t bytes, const FcMap& map, int texts) {
   for (int i = 0; i < texts; ++i) {
     const NeedleText needle = plant_facts(study.evaluation, static_cast<size_t>(i) * 3000, bytes, 8,
                                           500 + static_cast<uint64_t>(i));
-    const QuestionText text = with_questions(study, needle, 8);
+    const QuestionText text = with_questions(*study.tokenizer, needle, 8);
     CalibrationData data;
     data.ids = text.ids;
     data.positions = sample(text.text_end / 4, text.text_end, 40, 9);
