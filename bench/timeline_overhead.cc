@@ -62,7 +62,7 @@ constexpr KernelTable kBareTable = {
     run_bare<RestoreParams, cpu::restore>, run_bare<SelectParams, cpu::select>,
     run_bare<ResolveParams, cpu::resolve>, run_bare<SpeculateParams, cpu::speculate>,
     run_bare<GatherParams, cpu::gather>,   run_bare<AttendParams, cpu::attend>,
-    run_bare<PrefillParams, cpu::prefill>};
+    run_bare<PrefillParams, cpu::prefill>, run_bare<ReadRowsParams, cpu::read_rows>};
 
 // The cpu device, with or without its timeline code.
 class SwitchedDevice final : public WrappedDevice {

@@ -25,7 +25,9 @@ struct SequenceDesc {
   int32_t tokens = 0;                        // its new tokens
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
-  std::byte* const* row_blocks = nullptr;    // one per page, host or device memory
+  // One per layout.row_page tokens, host or device memory. Of fewer than a page's, only `resolve`
+  // looks beyond the first, and `append` and `write_back` are given one each.
+  std::byte* const* row_blocks = nullptr;
   // Pages with rows on the host that the device has a copy of, block for block: one entry for each
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
@@ -38,12 +40,12 @@ struct SequenceDesc {
   // `start`: [page][kv_head][kPageTokens][row_bytes].
   std::byte* stage = nullptr;
 
-  int32_t end() const { return start + tokens; }
-  std::byte* device_row_block(int32_t page) const {  // or null
+  constexpr int32_t end() const { return start + tokens; }
+  constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
   }
   // Pages that TIP reads as codes while the last of these tokens is attended; the rest is tail.
-  int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
+  constexpr int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
 };
 
 // The work that a kernel did, for the emulated device's clock and for the counters.
@@ -101,7 +103,7 @@ struct TokenBudget {
   float share = 0;     // (0, 1], rounded up
 
   // At least `floor` (sinks + recent + 1), never more than `visible`.
-  int32_t of(int32_t visible, int32_t floor) const {
+  constexpr int32_t of(int32_t visible, int32_t floor) const {
     int64_t count = tokens;
     if (tokens == 0) {
       const double exact = static_cast<double>(share) * visible;
@@ -166,6 +168,7 @@ struct SelectParams {
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
+  std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
 };
 
 struct FetchItem {
@@ -295,6 +298,18 @@ struct PrefillParams {
   float* state = nullptr;  // [tokens, query_heads, value_dim + 2]; may be null for a single wave
   TensorView out;          // [tokens, query_heads, value_dim]
   float* lse = nullptr;    // [tokens, query_heads] or null
+};
+
+// Stored rows of one sequence and layer -> keys and values, the row of position first + i to token
+// i, converted to the views' dtypes. Rows on the host are link traffic.
+struct ReadRowsParams {
+  CacheLayout layout;
+  int layer = 0;
+  std::byte* const* row_blocks = nullptr;  // as a SequenceDesc's
+  int32_t first = 0;
+  bool rows_on_device = true;
+  TensorView k;  // [tokens, kv_heads, key_dim]
+  TensorView v;  // [tokens, kv_heads, value_dim]
 };
 
 }  // namespace fasa

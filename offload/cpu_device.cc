@@ -49,7 +49,7 @@ constexpr KernelTable kTable = {
     launch_now<RestoreParams, cpu::restore>, launch_now<SelectParams, cpu::select>,
     launch_now<ResolveParams, cpu::resolve>, launch_now<SpeculateParams, cpu::speculate>,
     launch_now<GatherParams, cpu::gather>,   launch_now<AttendParams, cpu::attend>,
-    launch_now<PrefillParams, cpu::prefill>};
+    launch_now<PrefillParams, cpu::prefill>, launch_now<ReadRowsParams, cpu::read_rows>};
 
 }  // namespace
 

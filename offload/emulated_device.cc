@@ -47,7 +47,7 @@ constexpr KernelTable kTable = {
     enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
     enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
     enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
-    enqueue_kernel<PrefillParams, cpu::prefill>};
+    enqueue_kernel<PrefillParams, cpu::prefill>, enqueue_kernel<ReadRowsParams, cpu::read_rows>};
 
 void throw_failure(const std::shared_ptr<const std::string>& failure) {
   if (failure != nullptr) throw DeviceError(*failure);

@@ -15,6 +15,7 @@ constexpr const char* kernel_name(const SpeculateParams&) { return "speculate"; 
 constexpr const char* kernel_name(const GatherParams&) { return "gather"; }
 constexpr const char* kernel_name(const AttendParams&) { return "attend"; }
 constexpr const char* kernel_name(const PrefillParams&) { return "prefill"; }
+constexpr const char* kernel_name(const ReadRowsParams&) { return "read_rows"; }
 
 constexpr const char* copy_name(CopyKind kind) {
   switch (kind) {

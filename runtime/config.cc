@@ -32,6 +32,7 @@ constexpr int kMostResidents = 65536;  // sinks, recent
 constexpr int kMostHotRows = 1 << 24;
 constexpr int kMostChunks = 512;
 constexpr int kMostLayers = 4096;
+constexpr float kMostRescore = 16;
 
 void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
   if (!ok) throw ConfigError(std::string(key), given, allowed);
@@ -40,6 +41,13 @@ void require(bool ok, std::string_view key, const std::string& given, const std:
 void require_range(std::string_view key, int value, int lowest, int highest) {
   require(value >= lowest && value <= highest, key, fmt::to_string(value),
           fmt::format("{} to {}", lowest, highest));
+}
+
+// Of an option that is "auto" where it has no value.
+void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
+  require(!value || (*value >= lowest && *value <= highest), key,
+          value ? fmt::to_string(*value) : "auto",
+          fmt::format("auto, or {} to {}", lowest, highest));
 }
 
 std::optional<int> parse_node(std::string_view text) {
@@ -71,6 +79,25 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
                       selection.sinks, selection.recent, floor));
 }
 
+void validate_selection_options(const Config::Selection& selection) {
+  const SelectionOptions& options = selection.options;
+  const auto of_fasa_alone = [&](bool ok, std::string_view key, const std::string& given) {
+    require(ok || selection.kind == SelectionKind::kFasa, key, given,
+            fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
+  };
+  require(options.page_tokens == 1 || options.page_tokens == 8 || options.page_tokens == 16 ||
+              options.page_tokens == 32,
+          "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
+  of_fasa_alone(options.page_tokens == 1, "selection.page_tokens",
+                fmt::to_string(options.page_tokens));
+  require(options.rescore >= 1 && options.rescore <= kMostRescore, "selection.rescore",
+          fmt::to_string(options.rescore), fmt::format("1 to {}", kMostRescore));
+  of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
+  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() == 1,
+          "selection.layer_budget", "pyramid",
+          "uniform where selection.fac_tokens has a value per layer");
+}
+
 void validate_gpu(const std::string& name) {
   try {
     if (!name.empty()) find_gpu(name);
@@ -94,6 +121,7 @@ int Config::effective_tip_chunks(int chunks) const {
   if (selection.tip_chunks) return *selection.tip_chunks;
   switch (selection.slice) {
     case SlicePreset::kDefault:
+    case SlicePreset::kMap:
       return chunks;
     case SlicePreset::kPaper:
       return std::max(1, chunks / 4);
@@ -111,6 +139,23 @@ const TokenCount& Config::fac_tokens_of(int layer) const {
 bool Config::is_dense(int layer) const {
   const auto& dense = selection.dense_layers;
   return std::find(dense.begin(), dense.end(), layer) != dense.end();
+}
+
+Config Config::only_layer(int layer) const {
+  Config one = *this;
+  one.selection.fac_tokens = {fac_tokens_of(layer)};
+  one.selection.dense_layers.clear();
+  if (is_dense(layer)) one.selection.dense_layers = {0};
+  return one;
+}
+
+std::shared_ptr<const TokenSelection> Config::make_selection() const {
+  return fasa::make_selection(selection.kind, selection.options);
+}
+
+bool Config::reads_slices() const {
+  const std::shared_ptr<const TokenSelection> made = make_selection();
+  return made ? made->reads_slices() : selection.kind == SelectionKind::kFasa;
 }
 
 DeviceOptions Config::device_options() const {
@@ -157,10 +202,9 @@ void Config::validate() const {
   for (const int layer : selection.dense_layers) {
     require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
   }
-  if (placement.hot_rows) {
-    require_range("placement.hot_rows", *placement.hot_rows, 0, kMostHotRows);
-  }
-  if (prefetch.depth) require_range("prefetch.depth", *prefetch.depth, 0, kMostLayers);
+  validate_selection_options(selection);
+  require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
+  require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");
@@ -168,9 +212,13 @@ void Config::validate() const {
           fmt::to_string(link.latency), "0 or more");
 }
 
-void Config::validate_for(const Geometry& geometry) const {
+namespace {
+
+// Says where the key was given, where that is known.
+template <typename Check>
+void with_place(const std::map<std::string, std::string>& places, const Check& check) {
   try {
-    check_for(geometry);
+    check();
   } catch (const ConfigError& error) {
     const auto place = places.find(error.key());
     if (place == places.end()) throw;
@@ -178,7 +226,37 @@ void Config::validate_for(const Geometry& geometry) const {
   }
 }
 
+}  // namespace
+
+void Config::validate_for(const Geometry& geometry) const {
+  with_place(places, [&] { check_for(geometry); });
+}
+
+void Config::validate_on(DeviceKind kind) const {
+  with_place(places, [&] { check_on(kind); });
+}
+
+void Config::check_on(DeviceKind kind) const {
+  if (kind == DeviceKind::kCpu || !make_selection()) return;
+  constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";
+  const auto refuse = [&](bool refused, const char* key, std::string_view given,
+                          std::string_view allowed) {
+    require(!refused, key, fmt::format("\"{}\"", given), fmt::format("{}{}", kElsewhere, allowed));
+  };
+  const SelectionOptions& options = selection.options;
+  refuse(selection.kind != SelectionKind::kFasa, "selection.kind", selection_name(selection.kind),
+         "fasa, full");
+  refuse(options.scope != SelectionScope::kKvHead, "selection.scope", "query_head", "kv_head");
+  refuse(options.rule != GroupRule::kMaxNormalised, "selection.group_rule", "another rule", "max");
+  refuse(options.page_tokens != 1, "selection.page_tokens", fmt::to_string(options.page_tokens),
+         "1");
+  refuse(options.rescore != 1, "selection.rescore", fmt::to_string(options.rescore), "1");
+}
+
 void Config::check_for(const Geometry& geometry) const {
+  require(geometry.alibi_slopes.empty() || !make_selection(), "selection.kind",
+          fmt::format("\"{}\"", selection_name(selection.kind)),
+          "for a model with ALiBi: fasa with its default rules, full");
   const auto counts = selection.fac_tokens.size();
   require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
           fmt::format("an array of {}", counts),
@@ -190,6 +268,14 @@ void Config::check_for(const Geometry& geometry) const {
   require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
           fmt::to_string(prefetch.depth.value_or(0)),
           fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));
+  require(selection.slice != SlicePreset::kMap ||
+              (selection.slice_dtype.has_value() && selection.tip_chunks.has_value()),
+          "selection.slice", "\"map\"",
+          "with a model whose FC map says so (fasa calibrate --slice-bytes N)");
+  require(
+      selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
+      "selection.layer_budget", "\"map\"",
+      "with a model whose FC map says so (fasa calibrate --keep-mass SHARE)");
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

@@ -253,9 +253,15 @@ std::string read_config_file(const std::string& path) {
 Config load_config(const ConfigSources& sources) {
   std::vector<Given> all;
   if (!sources.file.empty()) read_toml(read_config_file(sources.file), sources.file, all);
+  if (!sources.toml.empty()) read_toml(sources.toml, sources.toml_name, all);
   read_environment(sources.environment, all);
   for (const GivenFlag& flag : sources.flags) {
     add_text(*flag.option, flag.text, flag.option->flag_name() + ": ", all);
+  }
+  for (const GivenValue& value : sources.values) {
+    Given given{value.option, value.value, ""};
+    check(given, value.value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    all.push_back(std::move(given));
   }
   return build(all, sources.defaults);
 }

@@ -16,11 +16,21 @@ struct GivenFlag {
   std::string text;
 };
 
+// A value as TOML has them, given by a caller in code.
+struct GivenValue {
+  const ConfigOption* option = nullptr;
+  nlohmann::json value;
+};
+
 struct ConfigSources {
-  std::string file;                                // path of a TOML file; "" = none
-  std::map<std::string, std::string> environment;  // FASA_* variables
-  std::vector<GivenFlag> flags;
+  std::string file = {};                                // path of a TOML file; "" = none
+  std::map<std::string, std::string> environment = {};  // FASA_* variables
+  std::vector<GivenFlag> flags = {};
   Config defaults = {};  // what a command takes where no source says otherwise
+  // The text of a file, read after `file`, and what stands for it in messages.
+  std::string toml = {};
+  std::string toml_name = {};
+  std::vector<GivenValue> values = {};  // over everything else
 };
 
 // Validated (Config::validate). Throws UsageError with the place, the key, what was given and what

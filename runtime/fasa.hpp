@@ -23,6 +23,9 @@
 #include "runtime/base/tensor_view.h"
 #include "runtime/config.h"
 #include "runtime/fc_map.h"
+#include "runtime/kv_metrics.h"
+#include "runtime/paged_runtime.h"
+#include "runtime/sparse_decode.h"
 
 namespace fasa {
 
@@ -35,44 +38,14 @@ struct StepSequence {
   StepMode mode = StepMode::kDecode;
 };
 
-// Bytes of the KV cache, everything that it holds counted.
-struct KvMemory {
-  uint64_t device_slices = 0;    // sealed pages and tails
-  uint64_t device_rows = 0;      // row pages on the device
-  uint64_t device_hot_rows = 0;  // hot rows, their tables, residents
-  uint64_t device_scratch = 0;   // sets, addresses, partials, staging, page tables, descriptors
-  uint64_t host_rows = 0;
-  uint64_t device_total() const {
-    return device_slices + device_rows + device_hot_rows + device_scratch;
-  }
-};
-
-// Bytes of rows that went over the link, by what moved them.
-struct FetchBytes {
-  uint64_t miss = 0;         // fetched when asked for
-  uint64_t speculation = 0;  // fetched ahead
-  uint64_t write_back = 0;   // new rows to the host
-};
-
-// Since the last reset_metrics(), over all KV heads and sequences.
-struct FetchMetrics {
-  uint64_t decode_steps = 0;
-  StepCounters rows;                 // over all layers
-  std::vector<StepCounters> layers;  // of each
-  FetchBytes bytes;
-  std::vector<FetchBytes> layer_bytes;
-  uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
-  double hit_rate() const { return rows.hit_rate(); }
-  double speculation_precision() const { return rows.precision(); }
-  double speculation_recall() const { return rows.recall(); }
-};
-
 class Runtime {
  public:
   // `device` outlives the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key dimensions
   // (FcMap::slice_dims, all_slice_dims). Throws UsageError for a config that doesn't fit the
-  // geometry, BudgetError where not even the fixed parts fit. `max_context`: tokens of the longest
-  // sequence expected, 0 = unknown; there are never more hot rows than that.
+  // geometry, BudgetError where not even the fixed parts fit. A tensor-parallel rank opens its
+  // part: geometry.share(heads) and share_of_slice_dims(slice_dims, geometry, heads).
+  // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
+  // rows than that.
   Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0);
   ~Runtime();
@@ -115,6 +88,12 @@ class Runtime {
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
   void end_step();
   void abort_step();
+
+  // Stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens, kv_heads,
+  // key_dim] and v [tokens, kv_heads, value_dim], as rows hold them, converted to the tensors'
+  // dtypes. Committed tokens only, inside of a step or out of it. Enqueues only. Throws UsageError.
+  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+            StreamView stream);
 
   KvMemory memory() const;
   FetchMetrics metrics();  // waits for the work enqueued so far

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/config.h"
 #include "runtime/input_file.h"
 #include "runtime/output_file.h"
 
@@ -82,6 +83,18 @@ void FcMap::require_fits(const ModelFingerprint& model, const std::string& path)
   }
 }
 
+void FcMap::require_fits(const Geometry& geometry, const std::string& path) const {
+  ModelFingerprint model = fingerprint;
+  model.layers = geometry.layers;
+  model.kv_heads = geometry.kv_heads;
+  model.query_heads = geometry.query_heads;
+  model.key_dim = geometry.key_dim;
+  model.value_dim = geometry.value_dim;
+  model.rotary_dims = geometry.rotary_dims;
+  model.rotary_layout = geometry.rotary_layout == RotaryLayout::kHalf ? "half" : "interleaved";
+  require_fits(model, path);
+}
+
 FcMap FcMap::load(const std::string& path) {
   const std::optional<std::string> text = read_file(path);
   if (!text) {
@@ -107,6 +120,62 @@ std::vector<int16_t> all_slice_dims(const Geometry& geometry) {
     }
   }
   return dims;
+}
+
+namespace {
+
+// Entries of one head. Throws UsageError where there are not as many for every head.
+size_t dims_a_head(const std::vector<int16_t>& slice_dims, const Geometry& whole) {
+  const size_t heads = static_cast<size_t>(whole.layers) * static_cast<size_t>(whole.kv_heads);
+  if (slice_dims.size() % heads != 0) {
+    throw UsageError(fmt::format("slice_dims has {} entries, not as many for each of {} heads",
+                                 slice_dims.size(), heads));
+  }
+  return slice_dims.size() / heads;
+}
+
+}  // namespace
+
+std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry& geometry,
+                                           const FcMap* map) {
+  config.validate_for(geometry);
+  const int chunks = config.effective_tip_chunks(geometry.chunks());
+  if (map != nullptr) return map->slice_dims(chunks);
+  if (chunks == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
+    std::vector<int16_t> all = all_slice_dims(geometry);
+    const auto taken = 2 * static_cast<size_t>(chunks);
+    std::vector<int16_t> dims;
+    for (size_t head = 0; head < all.size(); head += static_cast<size_t>(geometry.key_dim)) {
+      const auto first = all.begin() + static_cast<int64_t>(head);
+      dims.insert(dims.end(), first, first + static_cast<int64_t>(taken));
+    }
+    return dims;
+  }
+  throw UsageError(
+      fmt::format("slices of {} of {} frequency chunks need an FC map, which says which; make one "
+                  "with fasa calibrate -o FILE and give it, or take the default slice (all chunks)",
+                  chunks, geometry.chunks()));
+}
+
+std::vector<int16_t> share_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, HeadRange heads) {
+  const auto count = static_cast<size_t>(whole.share(heads).kv_heads);
+  const size_t dims = dims_a_head(slice_dims, whole);
+  std::vector<int16_t> part;
+  for (int layer = 0; layer < whole.layers; ++layer) {
+    const size_t head = static_cast<size_t>(layer) * static_cast<size_t>(whole.kv_heads) +
+                        static_cast<size_t>(heads.first);
+    const auto first = slice_dims.begin() + static_cast<int64_t>(head * dims);
+    part.insert(part.end(), first, first + static_cast<int64_t>(count * dims));
+  }
+  return part;
+}
+
+std::vector<int16_t> layer_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, int layer) {
+  whole.only_layer(layer);  // throws for one that it does not have
+  const auto dims = static_cast<int64_t>(dims_a_head(slice_dims, whole)) * whole.kv_heads;
+  return {slice_dims.begin() + layer * dims, slice_dims.begin() + (layer + 1) * dims};
 }
 
 }  // namespace fasa

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/slice_format.h"
 #include "runtime/base/geometry.h"
 
 namespace fasa {
+
+struct Config;  // runtime/config.h
 
 // What a map must share with the model that it is used with.
 struct ModelFingerprint {
@@ -36,12 +40,22 @@ struct HeadRanking {
   bool operator==(const HeadRanking&) const = default;
 };
 
+// The slice that calibration found best within `bytes` per token and KV head.
+struct MapSlice {
+  SliceDType dtype = SliceDType::kInt2;
+  int tip_chunks = 0;
+  int bytes = 0;
+  bool operator==(const MapSlice&) const = default;
+};
+
 struct FcMap {
   static constexpr int kSchema = 1;
   std::string objective;  // far_mass, mass, far_ca, ca
   std::string data_hash;
   int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
   bool probes = true;
+  std::optional<MapSlice> slice;  // what selection.slice = map takes
+  std::vector<int> fac_tokens;  // per layer, what selection.layer_budget = map takes; may be empty
   ModelFingerprint fingerprint;
   std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
   bool operator==(const FcMap&) const = default;
@@ -51,6 +65,9 @@ struct FcMap {
   std::vector<int16_t> slice_dims(int tip_chunks) const;
   // Throws InputError naming the first field that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;
+
+  // As far as a geometry tells: layers, heads, dimensions, rotary layout.
+  void require_fits(const Geometry& geometry, const std::string& path) const;
 
   // Throw InputError with path and place.
   static FcMap load(const std::string& path);
@@ -63,5 +80,18 @@ struct FcMap {
 
 // All chunks of every head in their natural order: what a slice over all FCs takes; no map needed.
 std::vector<int16_t> all_slice_dims(const Geometry& geometry);
+
+// What the slices of a runtime over `geometry` hold as `config` says: the first chunks of `map`,
+// or, without one (null), all chunks. Throws UsageError where fewer chunks are asked for and there
+// is no map.
+std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry& geometry,
+                                           const FcMap* map);
+
+// The part of KV heads of `whole`: [layers][heads.count][...] of [layers][kv_heads][...].
+std::vector<int16_t> share_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, HeadRange heads);
+// The part of one layer: [1][kv_heads][...].
+std::vector<int16_t> layer_of_slice_dims(const std::vector<int16_t>& slice_dims,
+                                         const Geometry& whole, int layer);
 
 }  // namespace fasa

@@ -44,7 +44,9 @@ std::vector<std::string> nearest_names(std::string_view given, std::span<const s
   const std::string wanted = lower(given.substr(0, kLongest));
   std::vector<std::pair<size_t, size_t>> ranked;  // distance, index
   for (size_t i = 0; i < names.size(); ++i) {
-    ranked.emplace_back(edit_distance(wanted, lower(names[i])), i);
+    const std::string name = lower(names[i]);
+    const bool begins_so = !wanted.empty() && name.substr(0, wanted.size()) == wanted;
+    ranked.emplace_back(begins_so ? 0 : edit_distance(wanted, name), i);
   }
   const size_t count = std::min(most, ranked.size());
   std::partial_sort(ranked.begin(), ranked.begin() + static_cast<int64_t>(count), ranked.end());

@@ -8,8 +8,9 @@
 
 namespace fasa {
 
-// Up to `most` of the names, those with the fewest letters to change first, capitals being no
-// difference. Always some, for lists that somebody chooses from.
+// Up to `most` of the names, those that begin with what was given first, then those with the fewest
+// letters to change, capitals being no difference. Always some, for lists that somebody chooses
+// from.
 std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
                                        size_t most);
 

@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/raw_slopes.h"
 #include "runtime/runtime_impl.h"
+#include "runtime/slice_dims_upload.h"
 
 namespace fasa {
 
@@ -23,31 +24,15 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       scratch_(device, settings_),
       prefetch_(device.kernels(), settings_),
       tables_ready_(device.create_event()),
+      rows_read_(device.create_event()),
       slots_{StepSlot(device), StepSlot(device)},
-      probes_{StepProbe(device), StepProbe(device)} {
-  const CacheLayout& layout = settings_.layout;
-  const auto expected = static_cast<size_t>(layout.heads() * layout.slice.dims);
-  if (layout.slice.dims > 0) {
-    if (slice_dims.size() != expected) {
-      throw UsageError(fmt::format("slice_dims has {} entries; layers x kv_heads x dims is {}",
-                                   slice_dims.size(), expected));
-    }
-    for (const int16_t dim : slice_dims) {
-      if (dim < 0 || dim >= geometry.key_dim) {
-        throw UsageError(fmt::format("slice_dims names dimension {}; a key has 0 to {}", dim,
-                                     geometry.key_dim - 1));
-      }
-    }
-  }
+      probes_{StepProbe(device), StepProbe(device)},
+      counters_(device, settings_.layout) {
+  check_slice_dims(slice_dims, settings_.layout, geometry);
+  settings_.select_scratch = device.kernels().select_scratch;
   start_streams();
   upload_slopes();
-  const size_t bytes = expected * sizeof(int16_t);
-  slice_dims_ = device.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
-  counters_ = device.allocate(
-      MemorySpace::kDevice, static_cast<size_t>(layout.layers) * sizeof(StepCounters), "counters");
-  device.copy(slice_dims_.data(), slice_dims.data(), bytes, CopyKind::kHostToDevice,
-              control_.view());
-  device.synchronize(control_.view());
+  slice_dims_ = upload_slice_dims(device, slice_dims, settings_.layout, control_.view());
   reset_metrics();
   device.add_reclaimer(*this);
 }
@@ -106,6 +91,7 @@ void Runtime::Impl::drain() {
   try {
     for (const StepSlot& slot : slots_) device_.synchronize(slot.done());
     device_.synchronize(control_.view());
+    device_.synchronize(rows_read_.view());
     pipeline_->synchronize();
   } catch (const DeviceError& error) {
     if (step_) {
@@ -160,36 +146,12 @@ void Runtime::Impl::free(SequenceId id) {
 
 FetchMetrics Runtime::Impl::metrics() {
   drain();
-  FetchMetrics metrics;
-  metrics.layers.resize(static_cast<size_t>(geometry_.layers));
-  device_.set_tag(tag_of(-1, Cause::kControl));
-  device_.copy(metrics.layers.data(), counters_.data(), counters_.bytes(), CopyKind::kDeviceToHost,
-               control_.view());
-  device_.synchronize(control_.view());
-  metrics.decode_steps = decode_steps_;
-  const auto row_bytes = static_cast<uint64_t>(settings_.layout.row.bytes());
-  const auto token_bytes = row_bytes * static_cast<uint64_t>(settings_.layout.kv_heads);
-  for (size_t layer = 0; layer < metrics.layers.size(); ++layer) {
-    const StepCounters& rows = metrics.layers[layer];
-    metrics.rows += rows;
-    metrics.layer_bytes.push_back({.miss = rows.misses * row_bytes,
-                                   .speculation = rows.speculated * row_bytes,
-                                   .write_back = written_back_[layer] * token_bytes});
-    metrics.bytes.miss += metrics.layer_bytes.back().miss;
-    metrics.bytes.speculation += metrics.layer_bytes.back().speculation;
-    metrics.bytes.write_back += metrics.layer_bytes.back().write_back;
-  }
-  metrics.fetched_bytes = metrics.bytes.miss;
-  return metrics;
+  return counters_.read(settings_.layout, control_.view());
 }
 
 void Runtime::Impl::reset_metrics() {
   drain();
-  device_.set_tag(tag_of(-1, Cause::kControl));
-  device_.fill(counters_.data(), 0, counters_.bytes(), control_.view());
-  device_.synchronize(control_.view());
-  decode_steps_ = 0;
-  written_back_.assign(static_cast<size_t>(geometry_.layers), 0);
+  counters_.reset(control_.view());
 }
 
 void Runtime::Impl::set_query_source(QuerySource* source) {
@@ -239,6 +201,10 @@ void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, S
 }
 void Runtime::end_step() { impl_->end_step(); }
 void Runtime::abort_step() { impl_->abort_step(); }
+void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+                   StreamView stream) {
+  impl_->read(sequence, layer, first, k, v, stream);
+}
 KvMemory Runtime::memory() const { return impl_->memory(); }
 FetchMetrics Runtime::metrics() { return impl_->metrics(); }
 void Runtime::reset_metrics() { impl_->reset_metrics(); }

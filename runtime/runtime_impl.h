@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/fasa.hpp"
+#include "runtime/fetch_counters.h"
 #include "runtime/hit_rate_sampler.h"
 #include "runtime/memory_prediction.h"
 #include "runtime/settings.h"
@@ -46,6 +47,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
   void end_step();
   void abort_step();
+  void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
   KvMemory memory() const;
   FetchMetrics metrics();
@@ -114,20 +116,19 @@ class Runtime::Impl : private MemoryReclaimer {
   PrefetchControl prefetch_;
   Stream control_;  // uploads and repairs before a step
   Event tables_ready_;
+  Event rows_read_;  // the last read() has passed
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<StepSlot, 2> slots_;
   std::array<StepProbe, 2> probes_;  // of the slots' steps
   std::array<int, 2> probed_depths_{};
   Buffer slice_dims_;
   Buffer slopes_;
-  Buffer counters_;
+  FetchCounters counters_;
   std::optional<HitRateSampler> sampler_;  // once a step was recorded
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
   bool reclaim_paused_ = false;
   uint64_t next_id_ = 1;
   int32_t stamp_ = 0;
-  uint64_t decode_steps_ = 0;
-  std::vector<uint64_t> written_back_;  // tokens, per layer
   std::optional<OpenStep> step_;
 };
 

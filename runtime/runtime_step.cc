@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/runtime_impl.h"
+#include "runtime/tensor_check.h"
 
 namespace fasa {
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
@@ -45,9 +46,10 @@ void Runtime::Impl::describe(OpenStep& step) {
   restore.clear();
   step.tables.row_blocks.clear();
   step.tables.device_row_blocks.clear();
+  step.tables.histories.clear();
   int64_t stage_pages = 0;
   for (const StepSequence& part : step.sequences) {
-    const KvSequence& sequence = find(part.sequence);
+    KvSequence& sequence = find(part.sequence);
     SequenceDesc desc = sequence.describe();
     if (sequence.stale()) restore.push_back(desc);
     desc.mode = part.mode;
@@ -65,6 +67,7 @@ void Runtime::Impl::describe(OpenStep& step) {
     even.push_back(desc);
     odd.push_back(odd_desc);
     step.tables.row_blocks.push_back(sequence.row_blocks());
+    step.tables.histories.push_back(sequence.history());
     step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
   step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
@@ -143,7 +146,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.slopes = geometry_.alibi_slopes.empty() ? nullptr : slopes_.as<float>();
-  step.tables.counters = counters_.as<StepCounters>();
+  step.tables.counters = counters_.layers();
   step.tables.stamp = ++stamp_;
   step.tables.tables_ready = tables_ready_.view();
   plan_prefetch(step);
@@ -162,12 +165,7 @@ void Runtime::Impl::check_layer(const char* call, int layer, int next) const {
 
 void Runtime::Impl::check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
                                  int64_t dim) const {
-  if (view.data == nullptr || view.tokens != step_->tokens || view.heads != heads ||
-      view.dim != dim) {
-    throw UsageError(fmt::format("{} is [{}, {}, {}]{}; expected [{}, {}, {}]", name, view.tokens,
-                                 view.heads, view.dim, view.data == nullptr ? " and null" : "",
-                                 step_->tokens, heads, dim));
-  }
+  require_shape(name, view, step_->tokens, heads, dim);
 }
 
 void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
@@ -178,7 +176,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
   if (!settings_.rows_on_device) {
-    written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(step_->tokens);
+    counters_.add_written_back(layer, step_->tokens);
   }
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);
 }
@@ -195,11 +193,46 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   pipeline_->attend(step_->tables, scratch_, layer, q, out, lse, stream);
 }
 
+// Rows of a step lie in the residents or on a stream's way until they are written back; what was
+// committed before is in the row blocks once that stream has passed the layer.
+void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
+                         StreamView stream) {
+  KvSequence& sequence = find_usable(id);
+  if (layer < 0 || layer >= geometry_.layers) {
+    throw UsageError(
+        fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry_.layers - 1));
+  }
+  require_shape("k", k, k.tokens, geometry_.kv_heads, geometry_.key_dim);
+  require_shape("v", v, k.tokens, geometry_.kv_heads, geometry_.value_dim);
+  if (first < 0 || k.tokens < 0 || first > sequence.length() - k.tokens) {
+    throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
+                                 first + k.tokens - 1, sequence.length()));
+  }
+  const auto kernel = device_.kernels().read_rows;
+  if (kernel == nullptr) {
+    throw UsageError(fmt::format("the device {} cannot read rows back", device_.name()));
+  }
+  device_.set_tag(tag_of(layer, Cause::kControl));
+  sequence.upload_tables(control_.view());
+  device_.record(tables_ready_.view(), control_.view());
+  device_.wait(stream, tables_ready_.view());
+  pipeline_->wait_written_back(layer, stream);
+  kernel({.layout = settings_.layout,
+          .layer = layer,
+          .row_blocks = sequence.describe().row_blocks,
+          .first = static_cast<int32_t>(first),
+          .rows_on_device = settings_.rows_on_device,
+          .k = k,
+          .v = v},
+         stream);
+  device_.record(rows_read_.view(), stream);
+}
+
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
-  if (device_.timeline() == nullptr) return;
+  // On CUDA host code can't read the counters where they lie.
+  if (device_.timeline() == nullptr || device_.kind() == DeviceKind::kCuda) return;
   if (!sampler_) sampler_.emplace(device_);
-  sampler_->sample(step_done,
-                   {counters_.as<StepCounters>(), static_cast<size_t>(geometry_.layers)});
+  sampler_->sample(step_done, counters_.all());
 }
 
 void Runtime::Impl::end_step() {
@@ -220,7 +253,7 @@ void Runtime::Impl::end_step() {
     if (part.mode == StepMode::kDecode) sequence.recalled();
   }
   if (step_->decodes) {
-    ++decode_steps_;
+    counters_.add_decode_step();
     sample_hit_rate(step_->slot->done());
   }
   step_.reset();

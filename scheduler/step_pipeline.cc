@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "offload/operation_names.h"
+#include "scheduler/selection/selection_stage.h"
+
 namespace fasa {
 
 struct StepPipeline::Call {
@@ -52,6 +55,11 @@ void StepPipeline::record_written_back(EventView event) {
   if (!settings_.rows_on_device) device_.record(event, write_back_.view());
 }
 
+void StepPipeline::wait_written_back(int layer, StreamView stream) {
+  if (settings_.rows_on_device) return;
+  device_.wait(stream, written_[static_cast<size_t>(layer)].view());
+}
+
 void StepPipeline::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
   ahead_.synchronize();
@@ -83,6 +91,7 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
                       .k = k,
                       .v = v,
                       .rows_on_device = settings_.rows_on_device};
+  if (step.rows_only) params.step.layout.slice.dims = 0;
   kernels_.append(params, compute);
   if (!on_host) return;
   device_.record(appended_.view(), compute);
@@ -105,7 +114,8 @@ void StepPipeline::fill_stage(const Call& call) {
   const int64_t offset = scratch.stage[half] - scratch.stage[0];
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
-    if (sequence.mode != StepMode::kPrefill || sequence.start % kPageTokens == 0) continue;
+    if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
+    if (sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.stage + offset,
                  call.step.row_blocks[i][page] + layout.row_offset(call.layer, 0, 0),
@@ -135,7 +145,8 @@ void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, in
 bool StepPipeline::attends_to_all(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
-  if (!settings_.rows_on_device) return false;
+  if (!settings_.rows_on_device || settings_.layout.row_page != kPageTokens) return false;
+  if (settings_.selection_remembers) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;
@@ -150,19 +161,21 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   const DecodeScratch& scratch = call.scratch.decode();
   const int32_t capacity = scratch.set_capacity;
   const StepParams step = layer_params(settings_, call.step, call.layer);
-  kernels_.select({.step = step,
-                   .q = q,
-                   .budget = layer.budget,
-                   .window = layer.window,
-                   .set_capacity = capacity,
-                   .sets = scratch.sets,
-                   .set_sizes = scratch.set_sizes,
-                   .counters = call.step.counters + call.layer},
-                  call.compute);
+  if (settings_.selection) {
+    choose(call, q);
+  } else {
+    kernels_.select(select_params(call, q), call.compute);
+  }
+  if (settings_.set_per_query_head) {
+    attend_per_query_head(call, q, out, lse);
+    return;
+  }
   ahead_.wait_for_claims(call.layer, call.compute);
+  StepParams resolved = step;
+  if (call.step.by_page) resolved.layout.sinks = resolved.layout.recent = 0;
   for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
     const int32_t end = begin + scratch.wave;
-    kernels_.resolve({.step = step,
+    kernels_.resolve({.step = resolved,
                       .rows_on_device = settings_.rows_on_device,
                       .begin = begin,
                       .end = end,
@@ -208,6 +221,57 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   }
 }
 
+SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) const {
+  const LayerSettings& layer = call.settings(settings_);
+  const DecodeScratch& scratch = call.scratch.decode();
+  return {.step = layer_params(settings_, call.step, call.layer),
+          .q = q,
+          .budget = layer.budget,
+          .window = layer.window,
+          .set_capacity = scratch.set_capacity,
+          .sets = scratch.sets,
+          .set_sizes = scratch.set_sizes,
+          .counters = call.step.counters + call.layer,
+          .scratch = scratch.select};
+}
+
+void StepPipeline::choose(const Call& call, ConstTensorView q) {
+  device_.launch(call.compute, kernel_name(SelectParams{}),
+                 [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+                   return stage.select();
+                 });
+}
+
+// In one wave: the cpu device, with whole rows at hand.
+void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
+                                         float* lse) {
+  const DecodeScratch& scratch = call.scratch.decode();
+  const SelectionStage stage{settings_, call.step, select_params(call, q)};
+  stage.place_rows(scratch.wave, scratch.rows);
+  StepParams step = stage.params.step;
+  step.layout = per_query_head(step.layout);
+  kernels_.attend({.step = step,
+                   .q = q,
+                   .scale = settings_.scale,
+                   .window = stage.params.window,
+                   .phase = AttendPhase::kAllTiles,
+                   .begin = 0,
+                   .end = scratch.wave,
+                   .first_wave = true,
+                   .last_wave = true,
+                   .set_sizes = scratch.set_sizes,
+                   .rows = scratch.rows,
+                   .tile_ready = nullptr,
+                   .sets = scratch.sets,
+                   .set_capacity = scratch.set_capacity,
+                   .pages = {},
+                   .partials = scratch.partials,
+                   .state = scratch.state,
+                   .out = out,
+                   .lse = lse},
+                  call.compute);
+}
+
 // The heads of all sequences are dealt out over the lanes in turn: every lane has a part of each
 // sequence, so that one with many misses keeps no lane for itself.
 void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
@@ -219,6 +283,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   for (int i = 0; i < lanes; ++i) {
     const StreamView copy = lane(call.layer, i);
     device_.wait(copy, resolved_.view());
+    if (call.step.by_page) wait_written_back(call.layer, copy);  // the newest row is fetched too
     if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
     kernels_.gather({.layout = settings_.layout,
                      .count = count,
@@ -348,6 +413,12 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
       }
     }
     kernels_.prefill(params, call.compute);
+    if (settings_.selection_remembers && !layer.dense) {
+      device_.launch(call.compute, kernel_name(SelectParams{}),
+                     [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+                       return stage.observe_prefill();
+                     });
+    }
     return;
   }
   const StepParams all = params.step;

@@ -30,6 +30,8 @@ class StepPipeline {
   void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
+  // Work enqueued on `stream` after this finds the layer's rows where they stay.
+  void wait_written_back(int layer, StreamView stream);
   // All layers were appended: `event` stands for their write-back.
   void record_written_back(EventView event);
   // Host and device rows are idle afterwards. Throws DeviceError where work failed.
@@ -38,6 +40,9 @@ class StepPipeline {
  private:
   struct Call;  // what append and attend pass on
   void fill_stage(const Call& call);
+  SelectParams select_params(const Call& call, ConstTensorView q) const;
+  void choose(const Call& call, ConstTensorView q);  // by settings.selection
+  void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);

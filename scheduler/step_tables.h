@@ -12,6 +12,8 @@
 
 namespace fasa {
 
+class SelectionHistory;  // scheduler/selection/selection_history.h
+
 struct StepTables {
   // By layer parity: they differ in the stage, of which there are two.
   const SequenceDesc* on_device[2] = {};
@@ -20,12 +22,18 @@ struct StepTables {
   std::vector<std::span<std::byte* const>> row_blocks;
   // Their copies on the device, null where there is none; may be shorter.
   std::vector<std::span<std::byte* const>> device_row_blocks;
-  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
-  const float* slopes = nullptr;        // device, [query_heads], see StepParams; or null
-  StepCounters* counters = nullptr;     // device, [layers]
-  int32_t stamp = 0;                    // rising from step to step
-  EventView tables_ready;               // the tables are on the device
-  StepProbe* probe = nullptr;           // null: this step is not measured
+  std::vector<SelectionHistory*> histories;  // of each sequence, null where nothing is remembered
+  const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
+  const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
+  StepCounters* counters = nullptr;          // device, [layers]
+  int32_t stamp = 0;                         // rising from step to step
+  EventView tables_ready;                    // the tables are on the device
+  // The sequences are pages that a caller put together (paged door): none has residents, and what
+  // is appended is not attended to from the stage.
+  bool by_page = false;
+  // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.
+  bool rows_only = false;
+  StepProbe* probe = nullptr;  // null: this step is not measured
 
   bool has_device_copy(size_t sequence, int page) const {
     const std::span<std::byte* const> blocks = device_row_blocks[sequence];

@@ -13,6 +13,7 @@ const KernelTable& kernels() {
       .gather = [](const GatherParams& params, StreamView) { gather(params); },
       .attend = [](const AttendParams& params, StreamView) { attend(params); },
       .prefill = [](const PrefillParams& params, StreamView) { prefill(params); },
+      .read_rows = [](const ReadRowsParams& params, StreamView) { read_rows(params); },
   };
   return table;
 }

@@ -17,6 +17,7 @@ KernelWork speculate(const SpeculateParams& params);
 KernelWork gather(const GatherParams& params);
 KernelWork attend(const AttendParams& params);
 KernelWork prefill(const PrefillParams& params);
+KernelWork read_rows(const ReadRowsParams& params);
 
 // Launchers that run on return, in the calling thread's arena.
 const KernelTable& kernels();

@@ -56,8 +56,8 @@ class ResolveHead {
   }
 
   const std::byte* block_row(int position) const {
-    return sequence_.row_blocks[position / kPageTokens] +
-           layout_.row_offset(params_.step.layer, head_, position % kPageTokens);
+    return sequence_.row_blocks[position / layout_.row_page] +
+           layout_.row_offset(params_.step.layer, head_, position % layout_.row_page);
   }
 
   // In its page's device copy, or null.

@@ -38,8 +38,9 @@ struct Head {
            params.step.layout.row_offset(params.step.layer, kv_head, position % kPageTokens);
   }
   const std::byte* block_row(int position) const {
-    return desc.row_blocks[position / kPageTokens] +
-           params.step.layout.row_offset(params.step.layer, kv_head, position % kPageTokens);
+    const CacheLayout& layout = params.step.layout;
+    return desc.row_blocks[position / layout.row_page] +
+           layout.row_offset(params.step.layer, kv_head, position % layout.row_page);
   }
 };
 

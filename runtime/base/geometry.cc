@@ -15,6 +15,33 @@ Geometry::Pair Geometry::chunk_dims(int chunk) const {
   return {chunk, chunk + rotary_dims / 2};
 }
 
+Geometry Geometry::share(HeadRange heads) const {
+  validate();
+  if (heads.first < 0 || heads.count < 1 || heads.first > kv_heads - heads.count) {
+    throw UsageError(fmt::format(
+        "KV heads {} to {} (first = {}, count = {}): allowed: at least one of 0 to {}", heads.first,
+        int64_t{heads.first} + heads.count - 1, heads.first, heads.count, kv_heads - 1));
+  }
+  Geometry part = *this;
+  part.kv_heads = heads.count;
+  part.query_heads = heads.count * group();
+  if (!alibi_slopes.empty()) {
+    const auto first = alibi_slopes.begin() + int64_t{heads.first} * group();
+    part.alibi_slopes.assign(first, first + part.query_heads);
+  }
+  return part;
+}
+
+Geometry Geometry::only_layer(int layer) const {
+  if (layer < 0 || layer >= layers) {
+    throw UsageError(fmt::format("layer {}: allowed: 0 to {}", layer, layers - 1));
+  }
+  Geometry part = *this;
+  part.layers = 1;
+  if (!windows.empty()) part.windows = {window(layer)};
+  return part;
+}
+
 std::vector<Geometry::Pair> Geometry::ranked_chunks() const {
   std::vector<Pair> chunks;
   for (int chunk = 0; chunk < rotary_dims / 2; ++chunk) chunks.push_back(chunk_dims(chunk));

@@ -10,6 +10,14 @@ namespace fasa {
 // Which two dimensions of a head RoPE rotates together; see Geometry::chunk_dims.
 enum class RotaryLayout : uint8_t { kHalf, kInterleaved };
 
+// KV heads [first, first + count) of a model: a tensor-parallel rank's part, with their query
+// heads.
+struct HeadRange {
+  int first = 0;
+  int count = 0;
+  bool operator==(const HeadRange&) const = default;
+};
+
 struct Geometry {
   int layers = 0;
   int kv_heads = 0;
@@ -38,6 +46,13 @@ struct Geometry {
   Pair chunk_dims(int chunk) const;
   // What calibration ranks: the FCs, then every dimension that is not rotated by itself.
   std::vector<Pair> ranked_chunks() const;
+
+  // The part of these KV heads: a geometry of its own, heads counted from 0. Nothing is shared
+  // between KV heads, so a runtime of it gives the bits of the whole. Throws UsageError for a range
+  // that is empty or beyond the heads.
+  Geometry share(HeadRange heads) const;
+  // One layer as a model of its own.
+  Geometry only_layer(int layer) const;
 
   // Throws UsageError naming the field that is impossible.
   void validate() const;

@@ -7,25 +7,14 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/calibrate_layers.h"
+#include "runtime/calibrate_slices.h"
+#include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
 namespace {
 
 constexpr int64_t kPromptTokens = 4096;
-
-// Frees the sequence however the pass ends.
-class OwnedSequence {
- public:
-  explicit OwnedSequence(Runtime& runtime) : runtime_(runtime), id_(runtime.create()) {}
-  ~OwnedSequence() { runtime_.free(id_); }
-  OwnedSequence(const OwnedSequence&) = delete;  // stands for one sequence
-  OwnedSequence& operator=(const OwnedSequence&) = delete;
-  SequenceId id() const { return id_; }
-
- private:
-  Runtime& runtime_;
-  SequenceId id_;
-};
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -46,6 +35,11 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
   require(queries >= 1 && queries <= 1 << 20, "queries", queries, "1 to 1048576");
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
           fmt::format("1 to {}, the model's positions", max_positions));
+  if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // says what is too little
+  require(!keep_mass || (*keep_mass > 0 && *keep_mass < 1), "keep_mass", keep_mass.value_or(0),
+          "a share above 0 and below 1");
+  require(fac_tokens > sinks + recent, "fac_tokens", fac_tokens,
+          fmt::format("more than sinks + recent ({})", sinks + recent));
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
 }
 
@@ -58,6 +52,11 @@ int default_calibration_window(int64_t tokens, int sinks, int recent) {
 
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,
                                    const CalibrationProgress& progress) {
+  return capture_attention(model, data, {0, model.config().layers}, prefill_chunk, progress);
+}
+
+AttentionCapture capture_attention(Model& model, const CalibrationData& data, LayerRange layers,
+                                   int prefill_chunk, const CalibrationProgress& progress) {
   const Geometry geometry = model.config().geometry();
   const auto total = static_cast<int64_t>(data.ids.size());
   const int64_t chunk = std::min<int64_t>(prefill_chunk, total);
@@ -69,7 +68,7 @@ AttentionCapture capture_attention(Model& model, const CalibrationData& data, in
   const OwnedSequence sequence(runtime);
   runtime.reserve(sequence.id(), total, static_cast<int>(chunk));
   model.reserve(static_cast<int>(chunk));
-  AttentionCapture capture(geometry, total, data.positions);
+  AttentionCapture capture(geometry, total, data.positions, layers);
   const std::span<const int32_t> ids(data.ids);
   for (int64_t done = 0; done < total;) {
     const int64_t count = std::min(chunk, total - done);
@@ -101,15 +100,28 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
                                .sinks = options.sinks,
                                .recent = options.recent,
                                .greedy_chunks = options.tip_chunks};
+  const SelectionRule rule{map.window, options.sinks, options.recent};
+  std::optional<SliceSearch> slices;
+  if (options.slice_bytes) slices.emplace(*options.slice_bytes, geometry.chunks());
+  std::optional<LayerSearch> layers;
+  if (options.keep_mass) {
+    layers.emplace(SelectionRule{options.fac_tokens, options.sinks, options.recent},
+                   *options.keep_mass, map.tokens);
+  }
   const int64_t total = int64_t{geometry.layers} * geometry.kv_heads;
   int64_t done = 0;
   for (int layer = 0; layer < geometry.layers; ++layer) {
     auto& heads = map.heads.emplace_back();
     for (int head = 0; head < geometry.kv_heads; ++head) {
-      heads.push_back(rank_chunks(capture.take(layer, head), ranking));
+      const HeadSamples samples = capture.take(layer, head);
+      heads.push_back(rank_chunks(samples, ranking));
+      if (slices) slices->add(samples, heads.back(), rule);
+      if (layers) layers->add(static_cast<size_t>(layer), samples);
       if (progress) progress(CalibrationPhase::kRanking, ++done, total);
     }
   }
+  if (slices) map.slice = slices->best();
+  if (layers) map.fac_tokens = layers->counts();
   return map;
 }
 

@@ -34,6 +34,7 @@ TEST(GpuCatalog, FindsNamesAsPeopleTypeThem) {
 
 TEST(GpuCatalog, AnUnknownNameGetsTheNearest) {
   EXPECT_THAT(error_of([] { find_gpu("RTX 4091"); }), HasSubstr("RTX 4090"));
+  EXPECT_THAT(error_of([] { find_gpu("h100"); }), HasSubstr("nearest: H100"));
   EXPECT_THAT(error_of([] { find_gpu(""); }), HasSubstr("nearest"));
   EXPECT_THAT(error_of([] { find_gpu(std::string(100000, 'x')); }), HasSubstr("nearest"));
   const std::string ambiguous = error_of([] { find_gpu("rtx 4060 ti"); });

@@ -1,0 +1,46 @@
+// What stands behind the handles. A runtime shares the device that it runs on, so handles may go in
+// any order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "bindings/c/fasa.h"
+#include "runtime/fasa.hpp"
+
+// NOLINTBEGIN(readability-identifier-naming): the C header's names.
+struct fasa_config {
+  fasa::Config config;
+  std::string json;  // made when it is asked for
+};
+
+struct fasa_device {
+  std::shared_ptr<fasa::Device> device;
+  std::string name;
+};
+
+struct fasa_stream {
+  std::shared_ptr<fasa::Device> device;
+  fasa::Stream own;  // or of nobody: the caller's
+  fasa::StreamView view;
+};
+
+struct fasa_fc_map {
+  fasa::FcMap map;
+  std::string path;
+};
+
+struct fasa_runtime {
+  std::shared_ptr<fasa::Device> device;
+  fasa::Stream stream;  // of calls that name none
+  uint64_t serial;      // of this process's runtimes
+  fasa::Runtime runtime;
+};
+
+struct fasa_paged {
+  std::shared_ptr<fasa::Device> device;
+  fasa::Stream stream;
+  fasa::PagedRuntime paged;
+};
+// NOLINTEND(readability-identifier-naming)

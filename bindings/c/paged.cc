@@ -1,0 +1,101 @@
+// The paged door.
+#include "bindings/c/convert.h"
+#include "bindings/c/handles.h"
+#include "bindings/c/status.h"
+
+using fasa::c::guarded;
+using fasa::c::required;
+using fasa::c::view_of;
+
+namespace {
+
+fasa::StreamView stream_for(const fasa_paged& paged, const fasa_stream* stream) {
+  return fasa::c::stream_of(stream, paged.device, paged.stream);
+}
+
+}  // namespace
+
+fasa_status fasa_paged_create(const fasa_options* options, const fasa_paged_options* paged_options,
+                              fasa_paged** paged) {
+  return guarded([&] {
+    fasa_paged*& result = required(paged, "paged");
+    const fasa_paged_options pages = fasa::c::options_of(paged_options, "paged_options");
+    const fasa::PagedShape usual;
+    const fasa::PagedShape shape{
+        .page_size = pages.page_size == 0 ? usual.page_size : pages.page_size,
+        .num_pages = pages.num_pages,
+        .max_sequences = pages.max_sequences == 0 ? usual.max_sequences : pages.max_sequences};
+    fasa::c::Opening from = fasa::c::opening_of(options);
+    fasa::Stream stream = from.device->create_stream(fasa::StreamPriority::kNormal, "compute");
+    result = new fasa_paged{
+        from.device,
+        std::move(stream),
+        {*from.device, from.config, from.geometry, from.row_dtype, from.slice_dims, shape}};
+  });
+}
+
+void fasa_paged_destroy(fasa_paged* paged) { delete paged; }
+
+fasa_status fasa_paged_synchronize(fasa_paged* paged) {
+  return guarded([&] {
+    const fasa_paged& on = required(paged, "paged");
+    on.device->synchronize(on.stream.view());
+  });
+}
+
+fasa_status fasa_append_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* k,
+                              const fasa_tensor* v, const int64_t* slot_mapping, size_t slot_count,
+                              fasa_stream* stream) {
+  return guarded([&] {
+    fasa_paged& to = required(paged, "paged");
+    if (slot_count > 0) required(slot_mapping, "slot_mapping");
+    to.paged.append(layer, view_of(k, "k"), view_of(v, "v"), {slot_mapping, slot_count},
+                    stream_for(to, stream));
+  });
+}
+
+fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* q,
+                              const fasa_block_table* block_table, const int32_t* seq_lens,
+                              size_t seq_count, const fasa_tensor* out, float* lse,
+                              fasa_stream* stream) {
+  return guarded([&] {
+    fasa_paged& from = required(paged, "paged");
+    const fasa_block_table& table = required(block_table, "block_table");
+    required(seq_lens, "seq_lens");
+    from.paged.attend(layer, view_of(q, "q"),
+                      {table.pages, table.sequences, table.columns,
+                       table.stride == 0 ? table.columns : table.stride},
+                      {seq_lens, seq_count}, view_of(out, "out"), lse, stream_for(from, stream));
+  });
+}
+
+fasa_status fasa_copy_pages(fasa_paged* paged, const fasa_page_copy* copies, size_t count) {
+  return guarded([&] {
+    fasa_paged& of = required(paged, "paged");
+    if (count > 0) required(copies, "copies");
+    std::vector<fasa::PageCopy> list;
+    for (size_t i = 0; i < count; ++i) list.push_back({copies[i].source, copies[i].destination});
+    of.paged.copy_pages(list);
+  });
+}
+
+fasa_status fasa_drop_pages(fasa_paged* paged, const int64_t* pages, size_t count) {
+  return guarded([&] {
+    fasa_paged& of = required(paged, "paged");
+    if (count > 0) required(pages, "pages");
+    of.paged.drop_pages({pages, count});
+  });
+}
+
+fasa_status fasa_paged_memory(fasa_paged* paged, fasa_kv_memory* memory) {
+  return guarded([&] { fasa::c::give_memory(required(paged, "paged").paged.memory(), memory); });
+}
+
+fasa_status fasa_paged_read_metrics(fasa_paged* paged, int32_t layer, fasa_metrics* metrics) {
+  return guarded(
+      [&] { fasa::c::give_metrics(required(paged, "paged").paged.metrics(), layer, metrics); });
+}
+
+fasa_status fasa_paged_reset_metrics(fasa_paged* paged) {
+  return guarded([&] { required(paged, "paged").paged.reset_metrics(); });
+}

@@ -1,0 +1,54 @@
+#include "runtime/analyze/slice_mass.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+#include "runtime/calibrate_query.h"
+#include "runtime/calibrate_slices.h"
+
+namespace fasa {
+
+std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
+  std::set<int> counts;
+  for (const int eighths : {1, 2, 4, 6, 8}) counts.insert(std::max(1, chunks * eighths / 8));
+  std::vector<SliceChoiceMass> choices;
+  for (const SliceDType dtype :
+       {SliceDType::kBF16, SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {
+    for (const int count : counts) {
+      choices.push_back({.dtype = dtype,
+                         .chunks = count,
+                         .bytes = slice_bytes_per_token(dtype, count),
+                         .captured = std::vector<double>(kinds),
+                         .oracle = std::vector<double>(kinds)});
+    }
+  }
+  return choices;
+}
+
+void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size_t>> queries,
+                    std::span<const int> ranked, int window, std::vector<SliceChoiceMass>& sums) {
+  QueryScratch scratch;
+  const SelectionRule rule{.window = window};
+  for (SliceChoiceMass& choice : sums) {
+    std::vector<int16_t> dims;
+    for (const int chunk : ranked.first(static_cast<size_t>(choice.chunks))) {
+      const auto [a, b] = samples.chunks[static_cast<size_t>(chunk)];
+      dims.push_back(static_cast<int16_t>(a));
+      dims.push_back(static_cast<int16_t>(b));
+    }
+    const HeadSamples slice = coded_samples(samples, choice.dtype, dims);
+    for (size_t kind = 0; kind < queries.size(); ++kind) {
+      for (const size_t query : queries[kind]) {
+        const CalibrationQuery truth(samples, query, rule, scratch);
+        const CalibrationQuery guess(slice, query, rule, scratch);
+        ScoreRows rows;
+        for (int c = 0; c < static_cast<int>(samples.chunks.size()); ++c) guess.add_chunk(c, rows);
+        choice.captured[kind] += truth.captured_far(rows, -1, scratch);
+        choice.oracle[kind] += truth.oracle_far();
+      }
+    }
+  }
+}
+
+}  // namespace fasa

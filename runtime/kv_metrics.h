@@ -1,0 +1,43 @@
+// What a KV cache takes, and what its steps fetched: the same for every door.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/params.h"
+
+namespace fasa {
+
+// Bytes of the KV cache, everything that it holds counted.
+struct KvMemory {
+  uint64_t device_slices = 0;    // sealed pages and tails
+  uint64_t device_rows = 0;      // row pages on the device
+  uint64_t device_hot_rows = 0;  // hot rows, their tables, residents
+  uint64_t device_scratch = 0;   // sets, addresses, partials, staging, page tables, descriptors
+  uint64_t host_rows = 0;
+  uint64_t device_total() const {
+    return device_slices + device_rows + device_hot_rows + device_scratch;
+  }
+};
+
+// Bytes of rows that went over the link, by what moved them.
+struct FetchBytes {
+  uint64_t miss = 0;         // fetched when asked for
+  uint64_t speculation = 0;  // fetched ahead
+  uint64_t write_back = 0;   // new rows to the host
+};
+
+// Since the last reset_metrics(), over all KV heads and sequences.
+struct FetchMetrics {
+  uint64_t decode_steps = 0;
+  StepCounters rows;                 // over all layers
+  std::vector<StepCounters> layers;  // of each
+  FetchBytes bytes;
+  std::vector<FetchBytes> layer_bytes;
+  uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
+  double hit_rate() const { return rows.hit_rate(); }
+  double speculation_precision() const { return rows.precision(); }
+  double speculation_recall() const { return rows.recall(); }
+};
+
+}  // namespace fasa

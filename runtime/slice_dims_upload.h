@@ -1,0 +1,20 @@
+// The key dimensions that slices hold, from a caller's list to device memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/layout.h"
+#include "offload/device.h"
+#include "runtime/base/geometry.h"
+
+namespace fasa {
+
+// Throws UsageError where their number or one of them does not fit. Without slices anything does.
+void check_slice_dims(const std::vector<int16_t>& slice_dims, const CacheLayout& layout,
+                      const Geometry& geometry);
+// Checked ones; waits for `stream`.
+Buffer upload_slice_dims(Device& device, const std::vector<int16_t>& slice_dims,
+                         const CacheLayout& layout, StreamView stream);
+
+}  // namespace fasa

@@ -1,0 +1,85 @@
+// Pages whose ids a caller owns: for each a row block and a slice block for all its parts (of
+// kPageTokens tokens), taken whole at first and never moved; how many tokens of it every layer has;
+// and the tail of the part that is being written. A page's life between two starts is a generation.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "offload/device.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+class PageStore {
+ public:
+  // `page_size`: tokens, a multiple of kPageTokens, or a part of it that is the layout's row_page:
+  // such pages are rows alone. Throws BudgetError.
+  PageStore(Device& device, const StepSettings& settings, int page_size, int64_t pages);
+
+  int page_size() const { return page_size_; }
+  int64_t pages() const { return static_cast<int64_t>(state_.size()); }
+  int parts() const { return page_size_ / settings_.layout.row_page; }  // row blocks
+  bool small() const { return page_size_ < kPageTokens; }
+
+  std::byte* row_block(int64_t page, int part) const;
+  std::byte* slice_block(int64_t page, int part) const;  // null where there are no slices
+
+  uint32_t generation(int64_t page) const { return at(page).generation; }
+  // Rises whenever a generation or a tail ends: what was looked up before counts no more.
+  uint64_t epoch() const { return epoch_; }
+
+  int held(int64_t page, int layer) const {
+    return held_[static_cast<size_t>(page * layers_ + layer)];
+  }
+  // Tokens that every layer has.
+  int held_by_all(int64_t page) const;
+  bool same_in_all_layers(int64_t page) const;
+  void hold(int64_t page, int layer, int tokens);
+  // Begins a generation: empty, without a tail.
+  void start(int64_t page);
+  // The tokens of `from`, under a new generation of `to`; without a tail. The caller copies blocks.
+  void take_over(int64_t from, int64_t to);
+
+  // Slices in the tail's precision of the part that holds the newest token; null: there are none.
+  std::byte* tail(int64_t page) const;
+  // One for a page that has none, contents indeterminate: a free one, that of a page that is full
+  // in all layers, or a new one. Throws BudgetError; nothing changes then.
+  void give_tail(int64_t page);
+  // From a page that was given one and has not used it.
+  void take_tail(int64_t page) noexcept;
+  bool uses_tails() const { return settings_.layout.slice.dims > 0 && !small(); }
+
+  // All rows, the row of slot 0 of a page at index page * page_rows(), counted in rows.
+  const std::byte* rows() const { return rows_.data(); }
+  int64_t page_rows() const { return settings_.layout.heads() * page_size_; }
+
+  uint64_t row_bytes() const { return rows_.bytes(); }
+  uint64_t slice_bytes() const;  // tails included
+
+ private:
+  struct State {
+    uint32_t generation = 0;
+    int32_t full_layers = 0;
+    int32_t tail = -1;
+  };
+  const State& at(int64_t page) const { return state_[static_cast<size_t>(page)]; }
+  State& at(int64_t page) { return state_[static_cast<size_t>(page)]; }
+  int32_t find_tail();
+
+  Device& device_;
+  const StepSettings& settings_;
+  const int page_size_;
+  const int layers_;
+  std::vector<State> state_;
+  std::vector<int16_t> held_;  // [page][layer]
+  Buffer rows_;
+  Buffer slices_;
+  std::vector<Buffer> tails_;
+  std::vector<int32_t> free_tails_;
+  std::deque<int64_t> full_;  // pages that became full in all layers with a tail, oldest first
+  uint64_t epoch_ = 1;
+};
+
+}  // namespace fasa
