@@ -11,9 +11,9 @@
 #include <map>
 #include <numeric>
 
-#include "bench/needle_texts.h"
-#include "kernels/reference/slices.h"
+#include "bench/question_text.h"
 #include "offload/open_device.h"
+#include "runtime/analyze/slice_mass.h"
 #include "runtime/calibrate_query.h"
 #include "runtime/input_file.h"
 #include "runtime/llm/calibration.h"
@@ -55,29 +55,6 @@ Study open_study() {
           std::nullopt};
 }
 
-// A text with facts and all questions with their answers behind it. Queries that look back: the
-// question's last byte and the first four digits, each of which predicts a digit.
-struct QuestionText {
-  std::vector<int32_t> ids;
-  int64_t text_end = 0;
-  std::vector<int32_t> positions;
-};
-
-QuestionText with_questions(const Study& study, const NeedleText& needle, size_t questions) {
-  std::string text = needle.text;
-  QuestionText result;
-  result.text_end = static_cast<int64_t>(text.size());
-  for (size_t i = 0; i < questions; ++i) {
-    text += needle.questions[i].suffix;
-    for (size_t digit = 0; digit < 5; ++digit) {
-      result.positions.push_back(static_cast<int32_t>(text.size() + digit) - 1);
-    }
-    text += needle.questions[i].answer + ".";
-  }
-  result.ids = study.tokenizer->encode(text);
-  return result;
-}
-
 std::vector<int32_t> sample(int64_t first, int64_t end, int count, uint64_t seed) {
   std::vector<int32_t> all(static_cast<size_t>(end - first)), chosen;
   std::iota(all.begin(), all.end(), static_cast<int32_t>(first));
@@ -107,7 +84,7 @@ CalibrationData make_data(const Study& study, const DataKind& kind) {
   if (asked > 0) {
     const int questions = (asked + kQueriesPerQuestion - 1) / kQueriesPerQuestion;
     const NeedleText needle = plant_facts(study.calibration, 0, kShort, questions, kSeed);
-    QuestionText text = with_questions(study, needle, static_cast<size_t>(questions));
+    QuestionText text = with_questions(*study.tokenizer, needle, static_cast<size_t>(questions));
     data.ids = std::move(text.ids);
     text_end = text.text_end;
     data.positions.assign(text.positions.begin(), text.positions.begin() + asked);
@@ -148,7 +125,7 @@ class Recall {
       study_.model.step(runtime, ids, step, {.no_logits = true});
       for (const auto& question : text.questions) {
         const SequenceId fork = runtime.fork(whole, static_cast<int64_t>(ids.size()));
-        right += answer(runtime, fork, question.suffix) == question.answer ? 1 : 0;
+        right += answer(runtime, fork, question.question) == question.answer ? 1 : 0;
         ++asked;
         runtime.free(fork);
       }
@@ -229,38 +206,6 @@ void print_recall(Study& study, int texts) {
   }
 }
 
-// The same samples with the keys that a slice of this format holds; full pages only are coded, as
-// in the runtime. Dimensions outside the slice are zero.
-HeadSamples coded(const HeadSamples& samples, SliceDType dtype, std::span<const int16_t> dims) {
-  HeadSamples result = samples;
-  std::fill(result.keys.begin(), result.keys.end(), 0.0f);
-  const SliceFormat format{dtype, static_cast<int>(dims.size())};
-  std::vector<std::byte> tail(static_cast<size_t>(format.tail().page_bytes()));
-  std::vector<std::byte> page(static_cast<size_t>(format.page_bytes()));
-  std::vector<float> key(static_cast<size_t>(samples.key_dim));
-  for (int64_t first = 0; first < samples.tokens; first += kPageTokens) {
-    const int count = static_cast<int>(std::min<int64_t>(kPageTokens, samples.tokens - first));
-    for (int slot = 0; slot < count; ++slot) {
-      for (int dim = 0; dim < samples.key_dim; ++dim) {
-        key[static_cast<size_t>(dim)] = samples.key_plane(dim)[first + slot];
-      }
-      reference::write_tail_token(format, dims.data(), DType::kF32, key.data(), slot, tail.data());
-    }
-    const bool sealed = count == kPageTokens;
-    float base = 0;
-    if (sealed) reference::seal_page(format, tail.data(), page.data(), &base);
-    for (int i = 0; i < format.dims; ++i) {
-      for (int slot = 0; slot < count; ++slot) {
-        result.keys[static_cast<size_t>(dims[static_cast<size_t>(i)] * samples.tokens + first +
-                                        slot)] =
-            sealed ? reference::slice_value(format, page.data(), base, i, slot)
-                   : reference::slice_value(format.tail(), tail.data(), 0, i, slot);
-      }
-    }
-  }
-  return result;
-}
-
 struct Format {
   SliceDType dtype;
   int chunks;
@@ -286,7 +231,7 @@ void add_head(const HeadSamples& samples, const FcMap& map, int layer, int head,
     const auto width = static_cast<size_t>(2 * kFormats[f].chunks);
     const auto index = static_cast<size_t>(layer * map.fingerprint.kv_heads + head);
     const HeadSamples slice =
-        coded(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
+        with_slice_keys(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const size_t kind = samples.positions[q] >= text_end ? 0 : 1;
       for (size_t k = 0; k < 2; ++k) {
@@ -307,7 +252,7 @@ FarMass far_mass(Study& study, size_t bytes, const FcMap& map, int texts) {
   for (int i = 0; i < texts; ++i) {
     const NeedleText needle = plant_facts(study.evaluation, static_cast<size_t>(i) * 3000, bytes, 8,
                                           500 + static_cast<uint64_t>(i));
-    const QuestionText text = with_questions(study, needle, 8);
+    const QuestionText text = with_questions(*study.tokenizer, needle, 8);
     CalibrationData data;
     data.ids = text.ids;
     data.positions = sample(text.text_end / 4, text.text_end, 40, 9);

@@ -14,8 +14,8 @@ endif()
 add_library(fasa_flags INTERFACE)
 target_include_directories(fasa_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # Results must be the same bits on every path: no contraction that depends on inlining, no fast math.
-target_compile_options(fasa_flags INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor
-                                            -ffp-contract=off)
+target_compile_options(fasa_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -ffp-contract=off>)
 if(FASA_SANITIZE)
   target_compile_options(fasa_flags INTERFACE -fsanitize=${FASA_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all)

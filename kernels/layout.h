@@ -34,8 +34,10 @@ struct RowFormat {
   int key_dim = 0;
   int value_dim = 0;
 
-  int64_t key_bytes() const { return int64_t{key_dim} * dtype_bytes(dtype); }
-  int64_t bytes() const { return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype)); }
+  constexpr int64_t key_bytes() const { return int64_t{key_dim} * dtype_bytes(dtype); }
+  constexpr int64_t bytes() const {
+    return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype));
+  }
 };
 
 // Plain data, passed to kernels by value.
@@ -52,48 +54,56 @@ struct CacheLayout {
   // know pages only.
   int row_page = kPageTokens;
 
-  int query_heads() const { return kv_heads * group; }
-  int64_t head_index(int layer, int kv_head) const { return int64_t{layer} * kv_heads + kv_head; }
-  int64_t heads() const { return int64_t{layers} * kv_heads; }
+  constexpr int query_heads() const { return kv_heads * group; }
+  constexpr int64_t head_index(int layer, int kv_head) const {
+    return int64_t{layer} * kv_heads + kv_head;
+  }
+  constexpr int64_t heads() const { return int64_t{layers} * kv_heads; }
 
-  int64_t row_head_bytes() const { return row_page * row.bytes(); }
-  int64_t row_layer_bytes() const { return kv_heads * row_head_bytes(); }
-  int64_t row_block_bytes() const { return layers * row_layer_bytes(); }
-  int64_t row_offset(int layer, int kv_head, int slot) const {
+  constexpr int64_t row_head_bytes() const { return row_page * row.bytes(); }
+  constexpr int64_t row_layer_bytes() const { return kv_heads * row_head_bytes(); }
+  constexpr int64_t row_block_bytes() const { return layers * row_layer_bytes(); }
+  constexpr int64_t row_offset(int layer, int kv_head, int slot) const {
     return head_index(layer, kv_head) * row_head_bytes() + slot * row.bytes();
   }
 
-  int64_t slice_header_bytes() const { return align_up(heads() * int64_t{sizeof(float)}); }
-  int64_t slice_offset(int layer, int kv_head) const {
+  constexpr int64_t slice_header_bytes() const {
+    return align_up(heads() * int64_t{sizeof(float)});
+  }
+  constexpr int64_t slice_offset(int layer, int kv_head) const {
     return slice_header_bytes() + head_index(layer, kv_head) * slice.page_bytes();
   }
-  int64_t slice_block_bytes() const { return slice_header_bytes() + heads() * slice.page_bytes(); }
+  constexpr int64_t slice_block_bytes() const {
+    return slice_header_bytes() + heads() * slice.page_bytes();
+  }
 
-  int64_t tail_offset(int layer, int kv_head) const {
+  constexpr int64_t tail_offset(int layer, int kv_head) const {
     return head_index(layer, kv_head) * slice.tail().page_bytes();
   }
-  int64_t tail_bytes() const { return heads() * slice.tail().page_bytes(); }
+  constexpr int64_t tail_bytes() const { return heads() * slice.tail().page_bytes(); }
 
-  int residents() const { return sinks + recent; }
+  constexpr int residents() const { return sinks + recent; }
   // The slot of a resident position; the caller knows that it is a sink or recent.
-  int resident_slot(int position) const {
+  constexpr int resident_slot(int position) const {
     return position < sinks ? position : sinks + position % recent;
   }
-  int64_t resident_offset(int layer, int kv_head, int slot) const {
+  constexpr int64_t resident_offset(int layer, int kv_head, int slot) const {
     return (head_index(layer, kv_head) * residents() + slot) * row.bytes();
   }
-  int64_t resident_bytes() const { return heads() * residents() * row.bytes(); }
+  constexpr int64_t resident_bytes() const { return heads() * residents() * row.bytes(); }
 
-  int64_t hot_offset(int layer, int kv_head, int slot) const {
+  constexpr int64_t hot_offset(int layer, int kv_head, int slot) const {
     return (head_index(layer, kv_head) * hot_rows + slot) * row.bytes();
   }
-  int64_t hot_bytes() const { return heads() * hot_rows * row.bytes(); }
+  constexpr int64_t hot_bytes() const { return heads() * hot_rows * row.bytes(); }
   // Index of the first int32 of a head's hot table.
-  int64_t hot_table_index(int layer, int kv_head) const {
+  constexpr int64_t hot_table_index(int layer, int kv_head) const {
     return head_index(layer, kv_head) * hot_table_stride();
   }
-  int64_t hot_table_stride() const { return hot_rows == 0 ? 0 : 2 * int64_t{hot_rows} + 1; }
-  int64_t hot_table_bytes() const {
+  constexpr int64_t hot_table_stride() const {
+    return hot_rows == 0 ? 0 : 2 * int64_t{hot_rows} + 1;
+  }
+  constexpr int64_t hot_table_bytes() const {
     return heads() * hot_table_stride() * int64_t{sizeof(int32_t)};
   }
 };

@@ -40,12 +40,12 @@ struct SequenceDesc {
   // `start`: [page][kv_head][kPageTokens][row_bytes].
   std::byte* stage = nullptr;
 
-  int32_t end() const { return start + tokens; }
-  std::byte* device_row_block(int32_t page) const {  // or null
+  constexpr int32_t end() const { return start + tokens; }
+  constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
   }
   // Pages that TIP reads as codes while the last of these tokens is attended; the rest is tail.
-  int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
+  constexpr int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
 };
 
 // The work that a kernel did, for the emulated device's clock and for the counters.
@@ -100,7 +100,7 @@ struct TokenBudget {
   float share = 0;     // (0, 1], rounded up
 
   // At least `floor` (sinks + recent + 1), never more than `visible`.
-  int32_t of(int32_t visible, int32_t floor) const {
+  constexpr int32_t of(int32_t visible, int32_t floor) const {
     int64_t count = tokens;
     if (tokens == 0) {
       const double exact = static_cast<double>(share) * visible;
@@ -164,6 +164,7 @@ struct SelectParams {
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
+  std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
 };
 
 struct FetchItem {

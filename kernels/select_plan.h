@@ -15,11 +15,11 @@ struct SelectPlan {
   int budget = 0;        // the set's size
   int need = 0;          // of those that compete; all of them where budget = visible
 
-  int visible() const { return end - first; }
-  bool takes_all() const { return budget == visible(); }
+  constexpr int visible() const { return end - first; }
+  constexpr bool takes_all() const { return budget == visible(); }
 };
 
-inline SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {
+constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {
   const CacheLayout& layout = params.step.layout;
   SelectPlan plan;
   plan.end = params.ahead > 0 ? sequence.start : sequence.end();

@@ -1,87 +1,33 @@
 #include "kernels/slice_codec.h"
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "kernels/slice_codec_inl.h"
+
 namespace fasa {
-namespace {
 
-constexpr float kEighths[8] = {1.0f,         0.917004043f, 0.840896415f, 0.771105413f,
-                               0.707106781f, 0.648419777f, 0.594603558f, 0.545253866f};
-
-// Powers of two and rounding without library calls, of which packing would make thousands a page.
-float power_of_two(int exponent) {  // of a normal number
-  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
-}
-double round_even(double x) {                    // |x| < 2^51
-  constexpr double kMagic = 6755399441055744.0;  // 1.5 * 2^52
-  return (x + kMagic) - kMagic;
-}
-
-struct Fit {
-  float inverse;
-  int n;
-  bool fits;
-};
-
-// The zero that centres [lo, hi] in the codes: if any zero fits at this scale, the one nearest to
-// the centre does, because those that fit lie symmetrically around it.
-Fit fit_at(float lo, float hi, int bits, int step) {
-  const float inverse = 1.0f / scale_of_step(step);
-  const float first = lo * inverse;
-  const float last = hi * inverse;
-  const float top = static_cast<float>((1 << bits) - 1);
-  const float unit = power_of_two(bits - 3);
-  const double centre = (static_cast<double>(first) + last - top) / (2.0 * unit);
-  // A constant channel takes whole codes, so that a channel of zeros stays one.
-  const double grid = lo == hi && unit < 1 ? 1 / static_cast<double>(unit) : 1;
-  const double n = round_even(std::clamp(centre, -512.0, 512.0 - grid) / grid) * grid;
-  const float zero = static_cast<float>(n) * unit;
-  // Half a code beyond rounds to even: down to 0 at the low end, out of the codes at the high end.
-  const bool fits = first - zero >= -0.5f && last - zero < top + 0.5f;
-  return {inverse, static_cast<int>(n), fits};
-}
-
-}  // namespace
-
-float scale_of_step(int step) {
-  const int octave = (step + 8 * 1024 + 7) / 8 - 1024;  // rounded up
-  return kEighths[octave * 8 - step] * power_of_two(octave);
-}
+float scale_of_step(int step) { return codec::scale_of_step(step); }
 
 int smallest_scale_step(float lo, float hi, int bits) {
-  const double top = (1 << bits) - 1;
-  const double unit = power_of_two(bits - 3);
-  // No scale below these can fit: the range within the codes, the centre within the zeros.
-  const double range = (static_cast<double>(hi) - lo) / (top + 1);
-  const double centre = std::abs(static_cast<double>(hi) + lo) / 2 / (512 * unit + top);
-  const double least = std::max(range, centre);
+  const double least = codec::least_scale(lo, hi, bits);
   if (least <= 0) return kMinScaleStep;
-  int step = std::max(static_cast<int>(std::floor(8 * std::log2(least))) - 1, kMinScaleStep);
-  while (step < kMaxScaleStep && !fit_at(lo, hi, bits, step).fits) ++step;
-  return std::min(step, kMaxScaleStep);
+  const int start = static_cast<int>(std::floor(8 * std::log2(least))) - 1;
+  return codec::fitting_step(lo, hi, bits, start);
 }
 
 DimCode choose_code(float lo, float hi, int bits, int step, int base_step) {
-  const Fit fit = fit_at(lo, hi, bits, step);
-  DimCode code;
-  code.inverse = fit.inverse;
-  code.zero = static_cast<float>(fit.n) * power_of_two(bits - 3);
-  code.parameter = static_cast<uint16_t>((static_cast<uint32_t>(fit.n) << 6) |
-                                         static_cast<uint32_t>(base_step - step));
-  return code;
+  return codec::choose_code(lo, hi, bits, step, base_step);
 }
 
-int base_step_of(int largest_step) { return (largest_step + 8 * 1024 + 7) / 8 * 8 - 8 * 1024; }
+int base_step_of(int largest_step) { return codec::base_step_of(largest_step); }
 
 float parameter_scale(uint16_t parameter, float base) {
   const int below = parameter & (kScaleSteps - 1);
-  return base * (kEighths[below & 7] * power_of_two(-(below >> 3)));
+  return base * (codec::eighth(below & 7) * codec::power_of_two(-(below >> 3)));
 }
 
 float parameter_zero(uint16_t parameter, int bits) {
-  return static_cast<float>(static_cast<int16_t>(parameter) >> 6) * power_of_two(bits - 3);
+  return static_cast<float>(static_cast<int16_t>(parameter) >> 6) * codec::power_of_two(bits - 3);
 }
 
 }  // namespace fasa

@@ -38,7 +38,7 @@ float parameter_scale(uint16_t parameter, float base);
 float parameter_zero(uint16_t parameter, int bits);
 
 // To nearest, ties to even, for |x| < 2^22; every packer rounds by this very sum.
-inline float round_code(float x) {
+constexpr float round_code(float x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
   return (x + kMagic) - kMagic;
 }

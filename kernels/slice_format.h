@@ -74,26 +74,26 @@ struct SliceFormat {
 
   // Codes of four dimensions share a register lane; the rest of the last group is padding that
   // scores zero.
-  int padded_dims() const {
+  constexpr int padded_dims() const {
     const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
     return (dims + unit - 1) / unit * unit;
   }
-  int64_t code_bytes() const {
+  constexpr int64_t code_bytes() const {
     return int64_t{padded_dims()} * kPageTokens * slice_bits(dtype) / 8;
   }
   // Codes, then the parameters; a multiple of 64 bytes.
-  int64_t page_bytes() const {
+  constexpr int64_t page_bytes() const {
     const int64_t bytes = code_bytes() + (is_coded(dtype) ? int64_t{padded_dims()} * 2 : 0);
     return (bytes + 63) / 64 * 64;
   }
   // The part of a page that the first `wanted` dimensions take, rounded up to whole lanes; 0 = all.
-  SliceFormat prefix(int wanted) const {
+  constexpr SliceFormat prefix(int wanted) const {
     const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
     const int rounded = (wanted + unit - 1) / unit * unit;
     return {dtype, wanted == 0 || rounded > dims ? dims : rounded};
   }
   // The format of the newest, unsealed page: what codes are made from.
-  SliceFormat tail() const {
+  constexpr SliceFormat tail() const {
     return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims};
   }
 };

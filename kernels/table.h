@@ -18,6 +18,9 @@ struct KernelTable {
   void (*attend)(const AttendParams&, StreamView);
   void (*prefill)(const PrefillParams&, StreamView);
   void (*read_rows)(const ReadRowsParams&, StreamView) = nullptr;  // null: rows cannot be read back
+  // Bytes of device memory that a select over `count` sequences works in; null: none. Contents
+  // need not be kept, and what a smaller select works in fits into a larger one's.
+  uint64_t (*select_scratch)(const CacheLayout&, int count, int set_capacity) = nullptr;
 };
 
 }  // namespace fasa

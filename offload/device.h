@@ -169,7 +169,8 @@ class Device {
                     StreamView stream) = 0;
   virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
   virtual const KernelTable& kernels() const = 0;
-  // Runs host code as a kernel of the stream (cpu and emulated only; CUDA throws UsageError).
+  // Runs host code as a kernel of the stream (cpu and emulated only; CUDA throws UsageError, and
+  // has CudaDevice::run_on_host for what needs no device memory).
   // `name` must outlive the device.
   virtual void launch(StreamView stream, const char* name, std::function<KernelWork()> work) = 0;
 

@@ -6,8 +6,11 @@
 
 #include "kernels/cpu/target.h"
 #include "offload/cpu_device.h"
+#include "offload/cuda_choice.h"
+#include "offload/cuda_device.h"
 #include "offload/emulated_device.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace fasa {
 namespace {
@@ -29,20 +32,53 @@ void validate(const DeviceOptions& options) {
   require_time("launch_seconds", options.launch_seconds);
 }
 
+std::unique_ptr<Device> open_cuda(const CudaPlatform& platform, const CudaInventory& inventory,
+                                  int index, const DeviceOptions& options) {
+  const std::string obstacle = cuda_obstacle(inventory, index, platform.machine_code, platform.ptx);
+  if (!obstacle.empty()) {
+    throw DeviceError(fmt::format("device 'cuda:{}' cannot be used: {}", index, obstacle));
+  }
+  return std::make_unique<CudaDevice>(platform, index, inventory.gpus[static_cast<size_t>(index)],
+                                      inventory.gpus.size() == 1, options);
+}
+
+// cuda:0 where it can be opened, else the processor and a notice that says why.
+std::unique_ptr<Device> open_auto(const CudaPlatform& platform, const DeviceOptions& options) {
+  if (platform.calls != nullptr) {
+    try {
+      return open_cuda(platform, take_inventory(*platform.calls), 0, options);
+    } catch (const UsageError&) {
+      throw;  // the options are wrong on any device
+    } catch (const Error& error) {
+      log_notice(fmt::format("device 'auto' takes the cpu: {}", error.what()));
+    }
+  }
+  return std::make_unique<CpuDevice>(options);
+}
+
 }  // namespace
 
 std::unique_ptr<Device> open_device(const DeviceOptions& options) {
+  return open_device(options, cuda_platform());
+}
+
+std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlatform& platform) {
   validate(options);
   cpu::active_target();  // a wrong FASA_TARGET is said here, not by the first kernel
-  // This build has no CUDA device, so `auto` is the processor.
-  if (options.name == "cpu" || options.name == "auto") return std::make_unique<CpuDevice>(options);
+  if (options.name == "cpu") return std::make_unique<CpuDevice>(options);
+  if (options.name == "auto") return open_auto(platform, options);
   if (options.name == "emulated") return std::make_unique<EmulatedDevice>(options);
-  if (options.name.starts_with("cuda")) {
-    throw UsageError(fmt::format(
-        "device '{}': this build has no CUDA device; allowed: auto, cpu, emulated", options.name));
+  const char* const allowed =
+      platform.calls != nullptr ? "auto, cpu, emulated, cuda:N" : "auto, cpu, emulated";
+  const std::optional<int> index = parse_cuda_name(options.name);
+  if (!index) {
+    throw UsageError(fmt::format("device '{}' is unknown; allowed: {}", options.name, allowed));
   }
-  throw UsageError(
-      fmt::format("device '{}' is unknown; allowed: auto, cpu, emulated", options.name));
+  if (platform.calls == nullptr) {
+    throw UsageError(fmt::format("device '{}': this build has no CUDA device; allowed: {}",
+                                 options.name, allowed));
+  }
+  return open_cuda(platform, take_inventory(*platform.calls), *index, options);
 }
 
 }  // namespace fasa

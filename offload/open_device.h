@@ -33,8 +33,13 @@ struct DeviceOptions {
   std::optional<uint64_t> host_alias_bytes;
 };
 
-// Throws UsageError for an unknown name (listing what there is) and for impossible options.
-// `auto` takes cuda:0 where there is one, else cpu.
+struct CudaPlatform;
+
+// Throws UsageError for an unknown name (listing what there is) and for impossible options,
+// DeviceError for a GPU that can't be used, with what to do. `auto` takes cuda:0 where that can be
+// opened, else cpu, with a notice why in builds that have CUDA.
 std::unique_ptr<Device> open_device(const DeviceOptions& options);
+// With another CUDA runtime than this build's.
+std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlatform& platform);
 
 }  // namespace fasa

@@ -32,6 +32,7 @@ constexpr int kMostResidents = 65536;  // sinks, recent
 constexpr int kMostHotRows = 1 << 24;
 constexpr int kMostChunks = 512;
 constexpr int kMostLayers = 4096;
+constexpr float kMostRescore = 16;
 
 void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
   if (!ok) throw ConfigError(std::string(key), given, allowed);
@@ -76,6 +77,25 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
           fmt::format("at least sinks + recent + 1 = {} + {} + 1 = {}; lower sinks or recent, or "
                       "raise fac_tokens",
                       selection.sinks, selection.recent, floor));
+}
+
+void validate_selection_options(const Config::Selection& selection) {
+  const SelectionOptions& options = selection.options;
+  const auto of_fasa_alone = [&](bool ok, std::string_view key, const std::string& given) {
+    require(ok || selection.kind == SelectionKind::kFasa, key, given,
+            fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
+  };
+  require(options.page_tokens == 1 || options.page_tokens == 8 || options.page_tokens == 16 ||
+              options.page_tokens == 32,
+          "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
+  of_fasa_alone(options.page_tokens == 1, "selection.page_tokens",
+                fmt::to_string(options.page_tokens));
+  require(options.rescore >= 1 && options.rescore <= kMostRescore, "selection.rescore",
+          fmt::to_string(options.rescore), fmt::format("1 to {}", kMostRescore));
+  of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
+  require(selection.layer_budget == LayerBudget::kUniform || selection.fac_tokens.size() == 1,
+          "selection.layer_budget", "pyramid",
+          "uniform where selection.fac_tokens has a value per layer");
 }
 
 void validate_gpu(const std::string& name) {
@@ -128,6 +148,15 @@ Config Config::only_layer(int layer) const {
   return one;
 }
 
+std::shared_ptr<const TokenSelection> Config::make_selection() const {
+  return fasa::make_selection(selection.kind, selection.options);
+}
+
+bool Config::reads_slices() const {
+  const std::shared_ptr<const TokenSelection> made = make_selection();
+  return made ? made->reads_slices() : selection.kind == SelectionKind::kFasa;
+}
+
 DeviceOptions Config::device_options() const {
   DeviceOptions options;
   options.name = device.name;
@@ -172,6 +201,7 @@ void Config::validate() const {
   for (const int layer : selection.dense_layers) {
     require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
   }
+  validate_selection_options(selection);
   require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
   require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
@@ -181,14 +211,45 @@ void Config::validate() const {
           fmt::to_string(link.latency), "0 or more");
 }
 
-void Config::validate_for(const Geometry& geometry) const {
+namespace {
+
+// Says where the key was given, where that is known.
+template <typename Check>
+void with_place(const std::map<std::string, std::string>& places, const Check& check) {
   try {
-    check_for(geometry);
+    check();
   } catch (const ConfigError& error) {
     const auto place = places.find(error.key());
     if (place == places.end()) throw;
     throw UsageError(place->second + error.what());
   }
+}
+
+}  // namespace
+
+void Config::validate_for(const Geometry& geometry) const {
+  with_place(places, [&] { check_for(geometry); });
+}
+
+void Config::validate_on(DeviceKind kind) const {
+  with_place(places, [&] { check_on(kind); });
+}
+
+void Config::check_on(DeviceKind kind) const {
+  if (kind == DeviceKind::kCpu || !make_selection()) return;
+  constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";
+  const auto refuse = [&](bool refused, const char* key, std::string_view given,
+                          std::string_view allowed) {
+    require(!refused, key, fmt::format("\"{}\"", given), fmt::format("{}{}", kElsewhere, allowed));
+  };
+  const SelectionOptions& options = selection.options;
+  refuse(selection.kind != SelectionKind::kFasa, "selection.kind", selection_name(selection.kind),
+         "fasa, full");
+  refuse(options.scope != SelectionScope::kKvHead, "selection.scope", "query_head", "kv_head");
+  refuse(options.rule != GroupRule::kMaxNormalised, "selection.group_rule", "another rule", "max");
+  refuse(options.page_tokens != 1, "selection.page_tokens", fmt::to_string(options.page_tokens),
+         "1");
+  refuse(options.rescore != 1, "selection.rescore", fmt::to_string(options.rescore), "1");
 }
 
 void Config::check_for(const Geometry& geometry) const {

@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 #include "scheduler/prefetch_settings.h"
+#include "scheduler/selection/selection_table.h"
 
 namespace fasa {
 
@@ -37,7 +38,7 @@ struct TokenCount {
   bool operator==(const TokenCount&) const = default;
 };
 
-enum class SelectionKind : uint8_t { kFasa, kFull };
+enum class LayerBudget : uint8_t { kUniform, kPyramid };
 enum class SlicePreset : uint8_t { kDefault, kPaper, kLean };  // all FCs int2, 1/4 bf16, 1/2 int2
 // kAuto: on the host, with copies on the device as far as its memory goes.
 enum class RowPlacement : uint8_t { kHost, kDevice, kAuto };
@@ -68,6 +69,8 @@ struct Config {
     int recent = 16;
     std::vector<int> dense_layers;
     std::string map;  // path of the FC map; empty = fc_map.json in the model's folder
+    LayerBudget layer_budget = LayerBudget::kUniform;
+    SelectionOptions options;
   } selection;
 
   struct Placement {
@@ -103,6 +106,10 @@ struct Config {
   bool is_dense(int layer) const;
   // The settings of one layer, for a model of that layer alone.
   Config only_layer(int layer) const;
+  // Null: what the device's own kernels do.
+  std::shared_ptr<const TokenSelection> make_selection() const;
+  // Whether a set is chosen by reading slices.
+  bool reads_slices() const;
   DeviceOptions device_options() const;
 
   // Sets what `preset` stands for: selection.kind and placement.rows. Throws ConfigError for an
@@ -115,9 +122,12 @@ struct Config {
   // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
   // nobody knows the place.
   void validate_for(const Geometry& geometry) const;
+  // What can be checked once the device is known. As above.
+  void validate_on(DeviceKind device) const;
 
  private:
   void check_for(const Geometry& geometry) const;
+  void check_on(DeviceKind device) const;
 };
 
 }  // namespace fasa

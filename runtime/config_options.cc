@@ -19,8 +19,15 @@ struct Named {
   std::string_view name;
   E value;
 };
-constexpr std::array<Named<SelectionKind>, 2> kSelections{
-    {{"fasa", SelectionKind::kFasa}, {"full", SelectionKind::kFull}}};
+constexpr std::array<Named<GroupRule>, 5> kGroupRules{{{"max", GroupRule::kMaxNormalised},
+                                                       {"log-softmax", GroupRule::kLogSoftmaxMax},
+                                                       {"softmax-sum", GroupRule::kSoftmaxSum},
+                                                       {"raw-max", GroupRule::kRawMax},
+                                                       {"raw-sum", GroupRule::kRawSum}}};
+constexpr std::array<Named<SelectionScope>, 2> kScopes{
+    {{"kv_head", SelectionScope::kKvHead}, {"query_head", SelectionScope::kQueryHead}}};
+constexpr std::array<Named<LayerBudget>, 2> kLayerBudgets{
+    {{"uniform", LayerBudget::kUniform}, {"pyramid", LayerBudget::kPyramid}}};
 constexpr std::array<Named<SlicePreset>, 3> kSlices{{{"default", SlicePreset::kDefault},
                                                      {"paper", SlicePreset::kPaper},
                                                      {"lean", SlicePreset::kLean}}};
@@ -73,7 +80,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 27> kOptions{{
+const std::array<ConfigOption, 33> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -160,12 +167,19 @@ const std::array<ConfigOption, 27> kOptions{{
      .key = "kind",
      .flag = "selection",
      .type = "NAME",
-     .allowed = "fasa, full",
-     .help = "Which tokens a decode step attends to: the best by the slices, or all.",
+     .allowed = selection_names(),
+     .help = "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
+             "the others, for comparison, on the cpu device only: oracle = the best by whole keys, "
+             "streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random.",
      .default_text = "the preset's",
      .text = true,
-     .set = [](Config& c, const Json& v) { return take_named(v, kSelections, c.selection.kind); },
-     .get = [](const Config& c) { return name_of(c.selection.kind, kSelections); }},
+     .set =
+         [](Config& c, const Json& v) {
+           const auto kind = v.is_string() ? find_selection(v.get<std::string>()) : std::nullopt;
+           if (kind) c.selection.kind = *kind;
+           return kind.has_value();
+         },
+     .get = [](const Config& c) -> Json { return std::string(selection_name(c.selection.kind)); }},
     {.table = "selection",
      .key = "slice",
      .flag = "",
@@ -240,6 +254,78 @@ const std::array<ConfigOption, 27> kOptions{{
      .help = "Layers that attend to all tokens.",
      .set = [](Config& c, const Json& v) { return take_layers(v, c.selection.dense_layers); },
      .get = [](const Config& c) -> Json { return c.selection.dense_layers; }},
+    {.table = "selection",
+     .key = "layer_budget",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "uniform, pyramid",
+     .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
+             "layers and fewer in the last, the same in all.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },
+     .get = [](const Config& c) { return name_of(c.selection.layer_budget, kLayerBudgets); }},
+    {.table = "selection",
+     .key = "scope",
+     .flag = "selection_scope",
+     .type = "NAME",
+     .allowed = "kv_head, query_head",
+     .help = "Who has a token set of its own. query_head is for comparison, on the cpu device "
+             "only.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kScopes, c.selection.options.scope); },
+     .get = [](const Config& c) { return name_of(c.selection.options.scope, kScopes); }},
+    {.table = "selection",
+     .key = "group_rule",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "max, log-softmax, softmax-sum, raw-max, raw-sum",
+     .help = "How the scores S of the query heads of a KV head become one (fasa, oracle, quest): "
+             "max = max of S - max S; log-softmax = max of log softmax(S); softmax-sum = sum of "
+             "softmax(S); raw-max, raw-sum = of S itself. All but max are for comparison, on the "
+             "cpu device only.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kGroupRules, c.selection.options.rule); },
+     .get = [](const Config& c) { return name_of(c.selection.options.rule, kGroupRules); }},
+    {.table = "selection",
+     .key = "page_tokens",
+     .flag = "",
+     .type = "N",
+     .allowed = "1, 8, 16, 32",
+     .help = "Tokens that fasa selects together, by the mean of their keys. More than 1 is for "
+             "comparison, on the cpu device only.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.options.page_tokens); },
+     .get = [](const Config& c) -> Json { return c.selection.options.page_tokens; }},
+    {.table = "selection",
+     .key = "rescore",
+     .flag = "",
+     .type = "X",
+     .allowed = "1 to 16",
+     .help = "So many times the tokens of a set survive the slices, and the best of them by whole "
+             "keys are taken. More than 1 is for comparison, on the cpu device only.",
+     .set =
+         [](Config& c, const Json& v) {
+           if (v.is_number()) c.selection.options.rescore = v.get<float>();
+           return v.is_number();
+         },
+     .get = [](const Config& c) -> Json {
+       return std::stod(fmt::format("{}", c.selection.options.rescore));  // 1.1, not 1.10000002
+     }},
+    {.table = "selection",
+     .key = "seed",
+     .flag = "selection_seed",
+     .type = "N",
+     .allowed = "0 or more",
+     .help = "What selection.kind = random draws from.",
+     .set =
+         [](Config& c, const Json& v) {
+           const bool ok = v.is_number_integer() && v.get<int64_t>() >= 0;
+           if (ok) c.selection.options.seed = v.get<uint64_t>();
+           return ok;
+         },
+     .get = [](const Config& c) -> Json { return c.selection.options.seed; }},
     {.table = "selection",
      .key = "map",
      .flag = "",

@@ -40,6 +40,11 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, DType r
   check_shape(shape);
   StepSettings settings =
       make_step_settings(config, geometry, row_dtype, device, shape.num_pages * shape.page_size);
+  if (settings.selection != nullptr) {
+    throw UsageError(
+        "the paged door chooses with the device's own kernels: selection.kind = fasa with its "
+        "default rules, or full; the sequences door has the others");
+  }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
   if (shape.page_size >= kPageTokens) return settings;

@@ -46,9 +46,10 @@ void Runtime::Impl::describe(OpenStep& step) {
   restore.clear();
   step.tables.row_blocks.clear();
   step.tables.device_row_blocks.clear();
+  step.tables.histories.clear();
   int64_t stage_pages = 0;
   for (const StepSequence& part : step.sequences) {
-    const KvSequence& sequence = find(part.sequence);
+    KvSequence& sequence = find(part.sequence);
     SequenceDesc desc = sequence.describe();
     if (sequence.stale()) restore.push_back(desc);
     desc.mode = part.mode;
@@ -66,6 +67,7 @@ void Runtime::Impl::describe(OpenStep& step) {
     even.push_back(desc);
     odd.push_back(odd_desc);
     step.tables.row_blocks.push_back(sequence.row_blocks());
+    step.tables.histories.push_back(sequence.history());
     step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
   step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
@@ -226,7 +228,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
 }
 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
-  if (device_.timeline() == nullptr) return;
+  // On CUDA host code can't read the counters where they lie.
+  if (device_.timeline() == nullptr || device_.kind() == DeviceKind::kCuda) return;
   if (!sampler_) sampler_.emplace(device_);
   sampler_->sample(step_done, counters_.all());
 }

@@ -3,26 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/layer_budgets.h"
+
 namespace fasa {
 namespace {
 
-TokenBudget budget_of(const TokenCount& count) {
-  constexpr int64_t kMost = INT32_MAX;
-  return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMost)),
-          .share = static_cast<float>(count.share)};
-}
-
 // Twice the largest set, so that what left the set lately is still there (performance.md's two to
 // three times); a share of an unknown context counts as the whole default set.
-int default_hot_rows(const Config& config, const Geometry& geometry, int64_t max_context) {
+int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
   constexpr int64_t kUnknownSet = 256;
   int64_t largest = 0;
-  for (int layer = 0; layer < geometry.layers; ++layer) {
-    if (config.is_dense(layer)) continue;
-    const TokenCount& count = config.fac_tokens_of(layer);
-    const auto share =
-        static_cast<int64_t>(std::ceil(count.share * static_cast<double>(max_context)));
-    const int64_t tokens = count.tokens > 0 ? count.tokens : max_context > 0 ? share : kUnknownSet;
+  for (const LayerSettings& layer : layers) {
+    if (layer.dense) continue;
+    const auto share = static_cast<int64_t>(
+        std::ceil(static_cast<double>(layer.budget.share) * static_cast<double>(max_context)));
+    const int64_t tokens = layer.budget.tokens > 0 ? layer.budget.tokens
+                           : max_context > 0       ? share
+                                                   : kUnknownSet;
     largest = std::max(largest, tokens);
   }
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
@@ -35,6 +32,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   geometry.validate();
   config.validate();
   config.validate_for(geometry);
+  config.validate_on(device);
   StepSettings settings;
   settings.scale = geometry.scale;
   settings.rows_on_device =
@@ -53,25 +51,30 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
                   2 * config.effective_tip_chunks(geometry.chunks())};
   layout.sinks = config.selection.sinks;
   layout.recent = config.selection.recent;
+  const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    settings.layers.push_back(
+        {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
+         .budget = budgets[static_cast<size_t>(layer)],
+         .window = geometry.window(layer)});
+  }
   if (!settings.rows_on_device) {
     layout.hot_rows =
-        config.placement.hot_rows.value_or(default_hot_rows(config, geometry, max_context));
+        config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
     if (max_context > 0) {
       layout.hot_rows = static_cast<int>(std::min<int64_t>(layout.hot_rows, max_context));
     }
   }
-  for (int layer = 0; layer < geometry.layers; ++layer) {
-    settings.layers.push_back(
-        {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
-         .budget = budget_of(config.fac_tokens_of(layer)),
-         .window = geometry.window(layer)});
-  }
   const bool all_dense = std::all_of(settings.layers.begin(), settings.layers.end(),
                                      [](const LayerSettings& layer) { return layer.dense; });
-  if (all_dense) {
-    layout.slice.dims = 0;
-    layout.hot_rows = 0;
-  }
+  if (all_dense) layout.hot_rows = 0;
+  if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (all_dense) return settings;
+  settings.selection = config.make_selection();
+  settings.selection_remembers =
+      settings.selection != nullptr && settings.selection->make_policy() != nullptr;
+  settings.set_per_query_head =
+      settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
   return settings;
 }
 

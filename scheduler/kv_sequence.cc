@@ -8,12 +8,15 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
       settings_(settings),
       rows_(pools.rows),
       slices_(pools.slices),
-      device_rows_(device) {}
+      device_rows_(device) {
+  if (settings.selection_remembers) history_.emplace(settings);
+}
 
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
+  if (history_) history_->share(*other.history_, tokens);
   distrust();
 }
 
@@ -29,6 +32,7 @@ void KvSequence::truncate(int64_t tokens) {
 }
 
 void KvSequence::distrust() {
+  if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
   hot_rows_cold_ = true;
   remembers_ = stale_ && hot_table_made_;

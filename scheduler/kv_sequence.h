@@ -12,6 +12,7 @@
 #include "offload/device.h"
 #include "offload/page_table.h"
 #include "scheduler/device_rows.h"
+#include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -68,6 +69,8 @@ class KvSequence {
   DeviceRows& device_rows() { return device_rows_; }
   const DeviceRows& device_rows() const { return device_rows_; }
 
+  SelectionHistory* history() { return history_ ? &*history_ : nullptr; }
+
   uint64_t tail_bytes() const { return tail_.bytes(); }
   uint64_t hot_bytes() const;  // hot rows, their table, residents
   uint64_t table_bytes() const {
@@ -84,6 +87,7 @@ class KvSequence {
   PageTable rows_;
   PageTable slices_;
   DeviceRows device_rows_;
+  std::optional<SelectionHistory> history_;  // where the selection remembers
   Buffer tail_;
   Buffer residents_;
   Buffer hot_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "offload/operation_names.h"
+#include "scheduler/selection/selection_stage.h"
+
 namespace fasa {
 
 struct StepPipeline::Call {
@@ -143,6 +146,7 @@ bool StepPipeline::attends_to_all(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
   if (!settings_.rows_on_device || settings_.layout.row_page != kPageTokens) return false;
+  if (settings_.selection_remembers) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;
@@ -157,15 +161,15 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   const DecodeScratch& scratch = call.scratch.decode();
   const int32_t capacity = scratch.set_capacity;
   const StepParams step = layer_params(settings_, call.step, call.layer);
-  kernels_.select({.step = step,
-                   .q = q,
-                   .budget = layer.budget,
-                   .window = layer.window,
-                   .set_capacity = capacity,
-                   .sets = scratch.sets,
-                   .set_sizes = scratch.set_sizes,
-                   .counters = call.step.counters + call.layer},
-                  call.compute);
+  if (settings_.selection) {
+    choose(call, q);
+  } else {
+    kernels_.select(select_params(call, q), call.compute);
+  }
+  if (settings_.set_per_query_head) {
+    attend_per_query_head(call, q, out, lse);
+    return;
+  }
   ahead_.wait_for_claims(call.layer, call.compute);
   StepParams resolved = step;
   if (call.step.by_page) resolved.layout.sinks = resolved.layout.recent = 0;
@@ -213,6 +217,54 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     }
     kernels_.attend(params, call.compute);
   }
+}
+
+SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) const {
+  const LayerSettings& layer = call.settings(settings_);
+  const DecodeScratch& scratch = call.scratch.decode();
+  return {.step = layer_params(settings_, call.step, call.layer),
+          .q = q,
+          .budget = layer.budget,
+          .window = layer.window,
+          .set_capacity = scratch.set_capacity,
+          .sets = scratch.sets,
+          .set_sizes = scratch.set_sizes,
+          .counters = call.step.counters + call.layer};
+}
+
+void StepPipeline::choose(const Call& call, ConstTensorView q) {
+  device_.launch(call.compute, kernel_name(SelectParams{}),
+                 [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+                   return stage.select();
+                 });
+}
+
+// In one wave: the cpu device, with whole rows at hand.
+void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
+                                         float* lse) {
+  const DecodeScratch& scratch = call.scratch.decode();
+  const SelectionStage stage{settings_, call.step, select_params(call, q)};
+  stage.place_rows(scratch.wave, scratch.rows);
+  StepParams step = stage.params.step;
+  step.layout = per_query_head(step.layout);
+  kernels_.attend({.step = step,
+                   .q = q,
+                   .scale = settings_.scale,
+                   .window = stage.params.window,
+                   .phase = AttendPhase::kAllTiles,
+                   .begin = 0,
+                   .end = scratch.wave,
+                   .first_wave = true,
+                   .last_wave = true,
+                   .set_sizes = scratch.set_sizes,
+                   .rows = scratch.rows,
+                   .tile_ready = nullptr,
+                   .pages = {},
+                   .partials = scratch.partials,
+                   .state = scratch.state,
+                   .out = out,
+                   .lse = lse},
+                  call.compute);
 }
 
 // The heads of all sequences are dealt out over the lanes in turn: every lane has a part of each
@@ -356,6 +408,12 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
       }
     }
     kernels_.prefill(params, call.compute);
+    if (settings_.selection_remembers && !layer.dense) {
+      device_.launch(call.compute, kernel_name(SelectParams{}),
+                     [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+                       return stage.observe_prefill();
+                     });
+    }
     return;
   }
   const StepParams all = params.step;

@@ -40,6 +40,9 @@ class StepPipeline {
  private:
   struct Call;  // what append and attend pass on
   void fill_stage(const Call& call);
+  SelectParams select_params(const Call& call, ConstTensorView q) const;
+  void choose(const Call& call, ConstTensorView q);  // by settings.selection
+  void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);

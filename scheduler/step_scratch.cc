@@ -43,7 +43,7 @@ void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carve
 
 DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
   const CacheLayout& layout = settings.layout;
-  const int64_t heads = int64_t{shape.count} * layout.kv_heads;
+  const int64_t heads = int64_t{shape.count} * settings.set_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
   const bool staged = needs_staging(settings, shape);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/layout.h"
@@ -10,6 +11,8 @@
 #include "scheduler/prefetch_settings.h"
 
 namespace fasa {
+
+class TokenSelection;  // scheduler/selection/token_selection.h
 
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
@@ -34,6 +37,10 @@ struct StepSettings {
   PrefetchSettings prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
+  // Chooses in place of the select kernel, on the cpu device only; null: the kernel does.
+  std::shared_ptr<const TokenSelection> selection;
+  bool selection_remembers = false;  // it sees every query: it evicts
+  bool set_per_query_head = false;   // else per KV head
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
@@ -41,6 +48,8 @@ struct StepSettings {
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
   }
+  // Token sets of a sequence and layer.
+  int set_heads() const { return set_per_query_head ? layout.query_heads() : layout.kv_heads; }
   int guess_lanes() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }

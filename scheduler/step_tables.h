@@ -12,6 +12,8 @@
 
 namespace fasa {
 
+class SelectionHistory;  // scheduler/selection/selection_history.h
+
 struct StepTables {
   // By layer parity: they differ in the stage, of which there are two.
   const SequenceDesc* on_device[2] = {};
@@ -20,10 +22,11 @@ struct StepTables {
   std::vector<std::span<std::byte* const>> row_blocks;
   // Their copies on the device, null where there is none; may be shorter.
   std::vector<std::span<std::byte* const>> device_row_blocks;
-  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
-  StepCounters* counters = nullptr;     // device, [layers]
-  int32_t stamp = 0;                    // rising from step to step
-  EventView tables_ready;               // the tables are on the device
+  std::vector<SelectionHistory*> histories;  // of each sequence, null where nothing is remembered
+  const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
+  StepCounters* counters = nullptr;          // device, [layers]
+  int32_t stamp = 0;                         // rising from step to step
+  EventView tables_ready;                    // the tables are on the device
   // The sequences are pages that a caller put together (paged door): none has residents, and what
   // is appended is not attended to from the stage.
   bool by_page = false;

@@ -23,5 +23,7 @@ std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_trace_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_tune_command();
+std::unique_ptr<Command> make_eval_command();
+std::unique_ptr<Command> make_analyze_command();
 
 }  // namespace fasa

@@ -55,6 +55,8 @@ int run_main(int argc, char** argv) {
   add(make_trace_command());
   add(make_profile_command());
   add(make_tune_command());
+  add(make_eval_command());
+  add(make_analyze_command());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,18 +1,15 @@
-// A plan as JSON and as tables for people.
+// A plan as tables for people, and as JSON (runtime/plan/plan_json.h).
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/plan/planner.h"
+#include "runtime/plan/plan_json.h"
 
 namespace fasa {
 
-nlohmann::json to_json(const PlanRequest& request, const Plan& plan);
 std::string to_table(const PlanRequest& request, const Plan& plan);  // lines of at most 100 columns
 
 // Every GPU and geometry by name.
-nlohmann::json catalog_json();
 std::string catalog_table();
 
 }  // namespace fasa

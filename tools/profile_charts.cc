@@ -8,12 +8,12 @@
 #include <map>
 #include <vector>
 
+#include "tools/html_page.h"
+#include "tools/svg.h"
+
 namespace fasa {
 namespace {
 
-constexpr double kWidth = 1120;
-constexpr double kLeft = 90;  // room for names
-constexpr double kPlot = kWidth - kLeft - 10;
 constexpr const char* kCompute = "#3b6fb6";
 constexpr const char* kMiss = "#d1495b";
 constexpr const char* kSpeculation = "#2a9d8f";
@@ -40,45 +40,6 @@ const char* colour_of(const TimelineEntry& entry) {
   return kCompute;
 }
 
-std::string svg_begin(double height) {
-  return fmt::format(
-      "<div class=\"wide\"><svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-      "{1}\" role=\"img\">\n",
-      kWidth, height);
-}
-std::string svg_end() { return "</svg></div>\n"; }
-
-std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start") {
-  return fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"#43505e\">{}"
-      "</text>\n",
-      x, y, anchor, html_escaped(text));
-}
-std::string line_at(double x1, double y1, double x2, double y2, const char* colour = "#d8dee5") {
-  return fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-      "stroke=\"{}\"/>\n",
-      x1, y1, x2, y2, colour);
-}
-std::string rect_at(double x, double y, double width, double height, const char* colour,
-                    const std::string& title) {
-  return fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
-      "fill=\"{}\"><title>{}</title></rect>\n",
-      x, y, width, height, colour, html_escaped(title));
-}
-
-// The next of 1, 2, 5, 10, ... that divides `range` into `most` parts at most.
-double tick_of(double range, int most) {
-  if (!(range > 0)) return 1;
-  const double least = range / most;
-  const double power = std::pow(10.0, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least) return factor * power;
-  }
-  return 10 * power;
-}
-
 double step_begin(const ProfiledDecode& decode) {
   double begin = std::numeric_limits<double>::max();
   const auto compute = compute_stream(decode.last_step());
@@ -100,27 +61,6 @@ std::string title_of(const TimelineEntry& entry, double begin) {
   const uint64_t moved = entry.work.h2d_bytes + entry.work.d2h_bytes;
   if (moved > 0) title += fmt::format(", {} bytes over the link", moved);
   return title;
-}
-
-std::string key(std::initializer_list<std::pair<const char*, const char*>> parts) {
-  std::string text = "<p>";
-  for (const auto& [colour, name] : parts) {
-    text +=
-        fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour, name);
-  }
-  return text + "</p>\n";
-}
-
-// A plot's vertical axis: lines and numbers from 0 to `top`.
-std::string vertical_axis(double top, double y0, double height, const char* format_unit) {
-  std::string text;
-  const double tick = tick_of(top, 5);
-  for (double value = 0; value <= top * 1.0001; value += tick) {
-    const double y = y0 + height * (1 - value / top);
-    text += line_at(kLeft, y, kLeft + kPlot, y) +
-            text_at(kLeft - 6, y + 4, fmt::format("{:g} {}", value, format_unit), "end");
-  }
-  return text;
 }
 
 }  // namespace
@@ -152,7 +92,7 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
   constexpr double kBar = 18;
   if (shown.seconds() <= 0) return "<p>Nothing was recorded.</p>\n";
   const double begin = step_begin(decode);
-  const double scale = kPlot / shown.seconds();
+  const double scale = kSvgPlot / shown.seconds();
   std::map<TimelineStream, std::vector<const TimelineEntry*>> lanes;
   const auto compute = compute_stream(decode.last_step());
   for (const TimelineEntry& entry : decode.last_step()) {
@@ -166,7 +106,7 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
   std::string text = svg_begin(height);
   const double tick = tick_of(shown.seconds() * 1e6, 12);
   for (double us = std::ceil(shown.start * 1e6 / tick) * tick; us <= shown.end * 1e6; us += tick) {
-    const double x = kLeft + (us / 1e6 - shown.start) * scale;
+    const double x = kSvgLeft + (us / 1e6 - shown.start) * scale;
     text += line_at(x, 0, x, height - 18) +
             text_at(x, height - 5, fmt::format("{:g} us", us), "middle");
   }
@@ -178,15 +118,16 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
   for (const TimelineStream stream : order) {
     const auto& entries = lanes[stream];
     const auto name = names.find(stream);
-    text += text_at(kLeft - 8, y + 13, name == names.end() ? "stream" : name->second, "end");
+    text += text_at(kSvgLeft - 8, y + 13, name == names.end() ? "stream" : name->second, "end");
     for (const TimelineEntry* entry : entries) {
       const double from = std::max(shown.start, entry->span.start - begin);
       const double to = std::min(shown.end, entry->span.end - begin);
       const bool rows = entry->kind == TimelineEntry::Kind::kWait &&
                         (entry->awaited.tag.cause == Cause::kMiss ||
                          entry->awaited.tag.cause == Cause::kSpeculation);
-      text += rect_at(kLeft + (from - shown.start) * scale, y, std::max(0.4, (to - from) * scale),
-                      kBar, rows ? kWaitRows : colour_of(*entry), title_of(*entry, begin));
+      text +=
+          rect_at(kSvgLeft + (from - shown.start) * scale, y, std::max(0.4, (to - from) * scale),
+                  kBar, rows ? kWaitRows : colour_of(*entry), title_of(*entry, begin));
     }
     y += kLane;
   }
@@ -194,13 +135,13 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
 }
 
 std::string cause_key() {
-  return key({{kCompute, "compute"},
-              {kWaitRows, "compute waits for rows"},
-              {kWaitOther, "compute waits for something else"},
-              {kMiss, "misses"},
-              {kSpeculation, "speculation"},
-              {kWriteBack, "write-back"},
-              {kControl, "tables"}});
+  return colour_key({{kCompute, "compute"},
+                     {kWaitRows, "compute waits for rows"},
+                     {kWaitOther, "compute waits for something else"},
+                     {kMiss, "misses"},
+                     {kSpeculation, "speculation"},
+                     {kWriteBack, "write-back"},
+                     {kControl, "tables"}});
 }
 
 std::string hit_rate_svg(const Profile& profile) {
@@ -211,13 +152,13 @@ std::string hit_rate_svg(const Profile& profile) {
   const double across = static_cast<double>(std::max<size_t>(2, points.size()) - 1);
   const double tick = std::max(1.0, tick_of(across, 12));
   for (double step = 0; step <= across; step += tick) {
-    text += text_at(kLeft + step / across * kPlot, kHeight - 6, fmt::format("{:g}", step + 1),
+    text += text_at(kSvgLeft + step / across * kSvgPlot, kHeight - 6, fmt::format("{:g}", step + 1),
                     "middle");
   }
   std::string path;
   std::string dots;
   for (size_t i = 0; i < points.size(); ++i) {
-    const double x = kLeft + static_cast<double>(i) / across * kPlot;
+    const double x = kSvgLeft + static_cast<double>(i) / across * kSvgPlot;
     const double y = 8 + kPlotHeight * (1 - points[i].hit_rate);
     path += fmt::format("{}{:.1f} {:.1f} ", i == 0 ? "M" : "L", x, y);
     dots += fmt::format(
@@ -241,13 +182,13 @@ std::string layer_bars_svg(const Profile& profile) {
   }
   const double top_us = top * 1e6 / steps;
   std::string text = svg_begin(kHeight) + vertical_axis(top_us, 8, kPlotHeight, "us");
-  const double slot = kPlot / static_cast<double>(std::max<size_t>(1, layers.size()));
+  const double slot = kSvgPlot / static_cast<double>(std::max<size_t>(1, layers.size()));
   const double bar = std::min(24.0, slot * 0.4);
   const size_t every = layers.size() > 64 ? 8 : layers.size() > 40 ? 4 : 1;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerProfile& part = layers[i];
     const double rows = part.wait(WaitReason::kRows);
-    const double x = kLeft + slot * static_cast<double>(i) + (slot - 2 * bar) / 2;
+    const double x = kSvgLeft + slot * static_cast<double>(i) + (slot - 2 * bar) / 2;
     double y = 8 + kPlotHeight;
     const auto stack = [&](double at, double seconds, const char* colour, const char* what) {
       const double us = seconds * 1e6 / steps;
@@ -267,10 +208,10 @@ std::string layer_bars_svg(const Profile& profile) {
 }
 
 std::string bar_key() {
-  return key({{kCompute, "computing"},
-              {kWaitRows, "waiting for rows"},
-              {kWaitOther, "other waits"},
-              {kMiss, "transfer of rows used"}});
+  return colour_key({{kCompute, "computing"},
+                     {kWaitRows, "waiting for rows"},
+                     {kWaitOther, "other waits"},
+                     {kMiss, "transfer of rows used"}});
 }
 
 }  // namespace fasa

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "runtime/profile/profiled_decode.h"
 
 namespace fasa {
-
-std::string html_escaped(std::string_view text);
 
 // Seconds from the begin of the decode's last step: its length, and `layers` layers in its middle.
 double step_end(const ProfiledDecode& decode);

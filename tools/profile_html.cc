@@ -4,27 +4,12 @@
 #include <string_view>
 
 #include "runtime/config_options.h"
+#include "tools/html_page.h"
 #include "tools/profile_charts.h"
 #include "tools/profile_report.h"
 
 namespace fasa {
 namespace {
-
-constexpr std::string_view kHead = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>fasa profile</title>
-<style>
-body{font:14px/1.45 system-ui,sans-serif;color:#1c2733;background:#fff;margin:24px auto;
-max-width:1180px;padding:0 16px}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 6px}h3{font-size:14px;margin:16px 0 4px}
-p{margin:4px 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:6px 0}
-td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e8ee}
-td:first-child,th:first-child{text-align:left}
-.wide{overflow-x:auto}svg{display:block;font:11px system-ui,sans-serif}
-.key{display:inline-block;margin-right:14px}.key i{display:inline-block;width:12px;height:12px;
-margin-right:5px;vertical-align:-2px;border-radius:2px}
-pre{background:#f5f7f9;padding:10px;overflow-x:auto;font-size:12px}.note{color:#6b4b00}
-</style></head><body>
-)";
 
 std::string row(std::string_view name, const std::string& value) {
   return fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name, value);
@@ -126,32 +111,9 @@ class RunSection {
 
 }  // namespace
 
-std::string html_escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 std::string to_html(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
-  std::string text(kHead);
+  std::string text = html_begin("fasa profile");
   text += fmt::format("<h1>{}, {} tokens</h1>\n", html_escaped(report.subject), report.tokens);
   text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
                       report.warmup, html_escaped(first.decode->device().name()),
@@ -166,7 +128,7 @@ std::string to_html(const ProfileReport& report) {
         ratio.high);
   }
   for (const ProfileRun& run : report.runs) text += RunSection(run).html();
-  return text + "</body></html>\n";
+  return text + html_end();
 }
 
 }  // namespace fasa

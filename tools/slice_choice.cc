@@ -70,8 +70,8 @@ SliceChoice choose_slices(Model& model, const Config& config, const std::string&
   const Geometry geometry = model.config().geometry();
   config.validate_for(geometry);
   const int count = config.effective_tip_chunks(geometry.chunks());
-  // What attends to everything reads no slices: any dimensions do.
-  if (config.selection.kind == SelectionKind::kFull) {
+  // What reads no slices takes any dimensions.
+  if (!config.reads_slices()) {
     return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
   }
   if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);

@@ -15,12 +15,12 @@ std::string_view dtype_name(DType dtype);  // "f32", "f16", "bf16"
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Round to nearest even; NaN stays NaN (quiet), infinities stay.
-inline uint16_t bf16_from_f32(float value) {
+constexpr uint16_t bf16_from_f32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
-inline float f32_from_bf16(uint16_t bits) {
+constexpr float f32_from_bf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 uint16_t f16_from_f32(float value);  // round to nearest even, overflow to infinity

@@ -23,7 +23,7 @@ struct BasicTensorView {
   static BasicTensorView dense(T* data, DType dtype, int64_t tokens, int64_t heads, int64_t dim) {
     return {data, dtype, tokens, heads, dim, heads * dim, dim};
   }
-  int64_t offset(int64_t token, int64_t head) const {
+  constexpr int64_t offset(int64_t token, int64_t head) const {
     return token * token_stride + head * head_stride;
   }
   operator BasicTensorView<const void>() const requires(!std::is_const_v<T>) {

@@ -24,8 +24,8 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * query, dtype_bytes(dtype));
-  cosines_ = take(tokens * config.head_dim / 2, kFloat);
-  sines_ = take(tokens * config.head_dim / 2, kFloat);
+  cosines_ = take(tokens * config.rotary_dims / 2, kFloat);
+  sines_ = take(tokens * config.rotary_dims / 2, kFloat);
   logits_ = take(rows * config.vocab_size, kFloat);
   device_ = device.allocate(MemorySpace::kDevice, bytes, "activations");
   host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * hidden * kFloat),

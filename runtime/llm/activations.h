@@ -26,7 +26,7 @@ class Activations {
   std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
   std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
   std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, head_dim]
-  float* cosines() const { return at<float>(cosines_); }            // [head_dim / 2]
+  float* cosines() const { return at<float>(cosines_); }            // [rotary_dims / 2]
   float* sines() const { return at<float>(sines_); }
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }

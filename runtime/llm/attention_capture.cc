@@ -9,10 +9,14 @@ namespace fasa {
 
 AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
                                    std::vector<int32_t> positions)
-    : geometry_(geometry), positions_(std::move(positions)) {
+    : AttentionCapture(geometry, tokens, std::move(positions), {0, geometry.layers}) {}
+
+AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
+                                   std::vector<int32_t> positions, LayerRange layers)
+    : geometry_(geometry), positions_(std::move(positions)), layers_(layers) {
   const auto key_dim = static_cast<size_t>(geometry.key_dim);
   const auto group = static_cast<size_t>(geometry.group());
-  for (int layer = 0; layer < geometry.layers; ++layer) {
+  for (int layer = layers.first; layer < layers.end; ++layer) {
     for (int head = 0; head < geometry.kv_heads; ++head) {
       HeadSamples& one = samples_.emplace_back();
       one.group = geometry.group();
@@ -33,6 +37,7 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
 
 void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView,
                                 int64_t start_position) {
+  if (!layers_.holds(layer)) return;
   for (int head = 0; head < geometry_.kv_heads; ++head) {
     HeadSamples& one = samples(layer, head);
     for (int64_t token = 0; token < k.tokens; ++token) {
@@ -55,6 +60,12 @@ void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k,
       }
     }
   }
+}
+
+uint64_t AttentionCapture::bytes(const Geometry& geometry, int64_t tokens, size_t positions) {
+  const auto key = static_cast<uint64_t>(geometry.key_dim) * sizeof(float);
+  return key * (static_cast<uint64_t>(geometry.kv_heads) * static_cast<uint64_t>(tokens) +
+                static_cast<uint64_t>(geometry.query_heads) * positions);
 }
 
 HeadSamples AttentionCapture::take(int layer, int kv_head) {

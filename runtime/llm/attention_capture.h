@@ -10,27 +10,38 @@
 
 namespace fasa {
 
+// Layers [first, end).
+struct LayerRange {
+  int first = 0, end = 0;
+  bool holds(int layer) const { return layer >= first && layer < end; }
+};
+
 // The rotated keys of all tokens and the rotated queries at the sampled positions, in f32. Host
-// memory: layers x KV heads x key_dim x tokens x 4 bytes.
+// memory: bytes().
 class AttentionCapture : public LayerObserver {
  public:
-  // `positions`: rising, each below `tokens`.
+  // `positions`: rising, each below `tokens`. Without a range: all layers.
   AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions);
+  AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions,
+                   LayerRange layers);
+  // Of one layer.
+  static uint64_t bytes(const Geometry& geometry, int64_t tokens, size_t positions);
 
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override;
 
-  // The samples of one layer and KV head, handed over: each once.
+  // The samples of one layer (of the range) and KV head, handed over: each once.
   HeadSamples take(int layer, int kv_head);
 
  private:
   HeadSamples& samples(int layer, int kv_head) {
-    return samples_[static_cast<size_t>(layer * geometry_.kv_heads + kv_head)];
+    return samples_[static_cast<size_t>((layer - layers_.first) * geometry_.kv_heads + kv_head)];
   }
 
   Geometry geometry_;
   std::vector<int32_t> positions_;
-  std::vector<HeadSamples> samples_;  // [layers][kv_heads]
+  LayerRange layers_;
+  std::vector<HeadSamples> samples_;  // [layers of the range][kv_heads]
 };
 
 }  // namespace fasa

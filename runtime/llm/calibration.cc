@@ -7,25 +7,12 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
 namespace {
 
 constexpr int64_t kPromptTokens = 4096;
-
-// Frees the sequence however the pass ends.
-class OwnedSequence {
- public:
-  explicit OwnedSequence(Runtime& runtime) : runtime_(runtime), id_(runtime.create()) {}
-  ~OwnedSequence() { runtime_.free(id_); }
-  OwnedSequence(const OwnedSequence&) = delete;  // stands for one sequence
-  OwnedSequence& operator=(const OwnedSequence&) = delete;
-  SequenceId id() const { return id_; }
-
- private:
-  Runtime& runtime_;
-  SequenceId id_;
-};
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -58,6 +45,11 @@ int default_calibration_window(int64_t tokens, int sinks, int recent) {
 
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,
                                    const CalibrationProgress& progress) {
+  return capture_attention(model, data, {0, model.config().layers}, prefill_chunk, progress);
+}
+
+AttentionCapture capture_attention(Model& model, const CalibrationData& data, LayerRange layers,
+                                   int prefill_chunk, const CalibrationProgress& progress) {
   const Geometry geometry = model.config().geometry();
   const auto total = static_cast<int64_t>(data.ids.size());
   const int64_t chunk = std::min<int64_t>(prefill_chunk, total);
@@ -69,7 +61,7 @@ AttentionCapture capture_attention(Model& model, const CalibrationData& data, in
   const OwnedSequence sequence(runtime);
   runtime.reserve(sequence.id(), total, static_cast<int>(chunk));
   model.reserve(static_cast<int>(chunk));
-  AttentionCapture capture(geometry, total, data.positions);
+  AttentionCapture capture(geometry, total, data.positions, layers);
   const std::span<const int32_t> ids(data.ids);
   for (int64_t done = 0; done < total;) {
     const int64_t count = std::min(chunk, total - done);

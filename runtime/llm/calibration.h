@@ -53,6 +53,8 @@ FcMap calibrate_from_prompt(Model& model, std::span<const int32_t> prompt, int s
 // The two parts of calibrate(), for studies of other data.
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,
                                    const CalibrationProgress& progress = {});
+AttentionCapture capture_attention(Model& model, const CalibrationData& data, LayerRange layers,
+                                   int prefill_chunk, const CalibrationProgress& progress = {});
 FcMap rank_capture(AttentionCapture capture, const Model& model, const CalibrationData& data,
                    const CalibrationOptions& options, const CalibrationProgress& progress = {});
 

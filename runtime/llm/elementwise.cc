@@ -10,24 +10,72 @@ namespace fasa {
 namespace {
 
 // Sixteen sums in a fixed order, so that compilers may vectorise without changing the bits.
-float sum_of_squares(const float* x, int64_t size) {
+template <typename Term>
+float sum_of(int64_t size, Term term) {
   constexpr int kLanes = 16;
   float lanes[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
   }
-  for (int lane = 0; i < size; ++i, ++lane) lanes[lane] += x[i] * x[i];
+  for (int lane = 0; i < size; ++i, ++lane) lanes[lane] += term(i);
   float sum = 0;
   for (const float lane : lanes) sum += lane;
   return sum;
 }
 
-float rms_scale(const float* x, float eps, int64_t size) {
-  return 1.0f / std::sqrt(sum_of_squares(x, size) / static_cast<float>(size) + eps);
+float mean_of(const Norm& norm, const float* x, int64_t size) {
+  if (norm.kind == NormKind::kRms) return 0;
+  return sum_of(size, [&](int64_t i) { return x[i]; }) / static_cast<float>(size);
 }
 
-float silu(float x) { return x / (1.0f + std::exp(-x)); }
+float scale_of(const Norm& norm, const float* x, float mean, int64_t size) {
+  const float squares =
+      norm.kind == NormKind::kRms
+          ? sum_of(size, [&](int64_t i) { return x[i] * x[i]; })
+          : sum_of(size, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  return 1.0f / std::sqrt(squares / static_cast<float>(size) + norm.eps);
+}
+
+// Calls `write` with each normalised value.
+template <typename Write>
+void normalise_each(const float* x, const Norm& norm, int64_t size, Write write) {
+  const float mean = mean_of(norm, x, size);
+  const float scale = scale_of(norm, x, mean, size);
+  if (norm.kind == NormKind::kRms) {
+    write([&](int64_t i) { return x[i] * scale * norm.weight[i]; });
+  } else if (norm.bias == nullptr) {
+    write([&](int64_t i) { return (x[i] - mean) * scale * norm.weight[i]; });
+  } else {
+    write([&](int64_t i) { return (x[i] - mean) * scale * norm.weight[i] + norm.bias[i]; });
+  }
+}
+
+struct Silu {
+  float operator()(float x) const { return x / (1.0f + std::exp(-x)); }
+};
+struct Gelu {
+  float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * kInverseRoot2)); }
+  static constexpr float kInverseRoot2 = 0.70710678f;
+};
+struct GeluTanh {
+  float operator()(float x) const {
+    constexpr float kRoot2OverPi = 0.79788456f;
+    return 0.5f * x * (1.0f + std::tanh(kRoot2OverPi * x * (1.0f + 0.044715f * x * x)));
+  }
+};
+
+template <typename Body>
+void with_activation(Activation f, Body body) {
+  switch (f) {
+    case Activation::kSilu:
+      return body(Silu{});
+    case Activation::kGelu:
+      return body(Gelu{});
+    case Activation::kGeluTanh:
+      return body(GeluTanh{});
+  }
+}
 
 template <typename Value>
 void store_each(int64_t size, DType dtype, void* out, Value value) {
@@ -42,15 +90,14 @@ void store_each(int64_t size, DType dtype, void* out, Value value) {
 
 }  // namespace
 
-void rms_norm(const float* x, const float* weight, float eps, int64_t size, DType dtype,
-              void* out) {
-  const float scale = rms_scale(x, eps, size);
-  store_each(size, dtype, out, [&](int64_t i) { return x[i] * scale * weight[i]; });
+void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out) {
+  normalise_each(x, norm, size, [&](auto value) { store_each(size, dtype, out, value); });
 }
 
-void rms_norm(float* x, const float* weight, float eps, int64_t size) {
-  const float scale = rms_scale(x, eps, size);
-  for (int64_t i = 0; i < size; ++i) x[i] = x[i] * scale * weight[i];
+void normalise(float* x, const Norm& norm, int64_t size) {
+  normalise_each(x, norm, size, [&](auto value) {
+    for (int64_t i = 0; i < size; ++i) x[i] = value(i);
+  });
 }
 
 void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
@@ -61,14 +108,30 @@ void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
   }
 }
 
-void silu_gate(const float* gate_up, const float* bias, int64_t size, DType dtype, void* out) {
-  const float* up = gate_up + size;
-  if (bias == nullptr) {
-    store_each(size, dtype, out, [&](int64_t i) { return silu(gate_up[i]) * up[i]; });
-  } else {
+void add_bias(const float* bias, int64_t size, float* sum) {
+  for (int64_t i = 0; i < size; ++i) sum[i] += bias[i];
+}
+
+void activate(Activation f, const float* x, const float* bias, int64_t size, DType dtype,
+              void* out) {
+  with_activation(f, [&](auto function) {
     store_each(size, dtype, out,
-               [&](int64_t i) { return silu(gate_up[i] + bias[i]) * (up[i] + bias[size + i]); });
-  }
+               [&](int64_t i) { return function(bias == nullptr ? x[i] : x[i] + bias[i]); });
+  });
+}
+
+void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
+                   void* out) {
+  const float* up = gate_up + size;
+  with_activation(f, [&](auto function) {
+    if (bias == nullptr) {
+      store_each(size, dtype, out, [&](int64_t i) { return function(gate_up[i]) * up[i]; });
+    } else {
+      store_each(size, dtype, out, [&](int64_t i) {
+        return function(gate_up[i] + bias[i]) * (up[i] + bias[size + i]);
+      });
+    }
+  });
 }
 
 void store_row(const float* x, int64_t size, DType dtype, void* out) {

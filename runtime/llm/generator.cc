@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "runtime/base/log.h"
+#include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
 namespace {
@@ -65,26 +66,6 @@ class Instant {
   Device& device_;
   Event event_;
   std::chrono::steady_clock::time_point wall_;
-};
-
-// Frees the sequence however the generation ends.
-class OwnedSequence {
- public:
-  explicit OwnedSequence(Runtime& runtime) : runtime_(runtime), id_(runtime.create()) {}
-  ~OwnedSequence() {
-    try {
-      runtime_.free(id_);
-    } catch (const Error& error) {
-      log_warning(fmt::format("freeing a sequence: {}", error.what()));
-    }
-  }
-  OwnedSequence(const OwnedSequence&) = delete;  // frees once
-  OwnedSequence& operator=(const OwnedSequence&) = delete;
-  SequenceId id() const { return id_; }
-
- private:
-  Runtime& runtime_;
-  SequenceId id_;
 };
 
 class Generation {

@@ -6,7 +6,7 @@
 namespace fasa {
 
 KernelWork LayerWork::angles() const {
-  const int64_t half = config_.head_dim / 2;
+  const int64_t half = config_.rotary_dims / 2;
   for_each_row(step_.tokens, half * 16, [&](int64_t row) {
     rope_angles(frequencies_, config_.rope.attention_factor,
                 step_.positions[static_cast<size_t>(row)], activations_.cosines() + row * half,
@@ -22,13 +22,20 @@ void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, 
   if (layer.qkv_bias != nullptr) {
     for (int64_t i = 0; i < wanted.width; ++i) x[i] += layer.qkv_bias[i];
   }
-  const float* cosines = activations_.cosines() + row * (dim / 2);
-  const float* sines = activations_.sines() + row * (dim / 2);
+  const int64_t half = config_.rotary_dims / 2;
+  const float* cosines = activations_.cosines() + row * half;
+  const float* sines = activations_.sines() + row * half;
   for (int head = 0; head < wanted.query_heads + wanted.key_heads; ++head) {
     float* values = x + head * dim;
-    const float* norm = head < wanted.query_heads ? layer.query_norm : layer.key_norm;
-    if (norm != nullptr) rms_norm(values, norm, config_.rms_eps, dim);
-    rope_rotate(values, config_.head_dim, cosines, sines);
+    const bool is_query = head < wanted.query_heads;
+    if (config_.head_norm != HeadNorm::kNone) {
+      Norm norm = is_query ? layer.query_norm : layer.key_norm;
+      if (config_.head_norm == HeadNorm::kPerHead) {
+        norm.weight += (is_query ? head : head - wanted.query_heads) * dim;
+      }
+      normalise(values, norm, dim);
+    }
+    rope_rotate(values, config_.rotary_dims, cosines, sines);
   }
   store_row(x, wanted.width, dtype_, wanted.out + row * wanted.width * dtype_bytes(dtype_));
 }
@@ -36,8 +43,8 @@ void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, 
 KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
   const int64_t hidden = config_.hidden;
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
-    rms_norm(activations_.residual() + row * hidden, layer.attention_norm, config_.rms_eps, hidden,
-             dtype_, activations_.input() + row * hidden * dtype_bytes(dtype_));
+    normalise(activations_.residual() + row * hidden, layer.attention_norm, hidden, dtype_,
+              activations_.input() + row * hidden * dtype_bytes(dtype_));
   });
   layer.qkv.apply_first(activations_.input(), step_.tokens, wanted.width, activations_.result());
   for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(layer, wanted, row); });
@@ -64,8 +71,10 @@ void LayerWork::mlp(const LayerWeights& layer) const {
   const int64_t intermediate = config_.intermediate;
   layer.gate_up.apply(activations_.input(), step_.tokens, activations_.result());
   for_each_row(step_.tokens, intermediate * 8, [&](int64_t row) {
-    silu_gate(activations_.result() + row * 2 * intermediate, layer.gate_up_bias, intermediate,
-              dtype_, activations_.input() + row * intermediate * dtype_bytes(dtype_));
+    const float* x = activations_.result() + row * layer.gate_up.linear.outputs();
+    std::byte* out = activations_.input() + row * intermediate * dtype_bytes(dtype_);
+    const auto apply = config_.family->names.gate.empty() ? activate : activate_gate;
+    apply(config_.activation, x, layer.gate_up_bias, intermediate, dtype_, out);
   });
   layer.down.apply(activations_.input(), step_.tokens, activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
@@ -80,9 +89,11 @@ KernelWork LayerWork::after_attention(int index) const {
   layer.output.apply(activations_.attended(), step_.tokens, activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     float* residual = activations_.residual() + row * hidden;
-    add_row(activations_.result() + row * hidden, layer.output_bias, hidden, residual);
-    rms_norm(residual, layer.mlp_norm, config_.rms_eps, hidden, dtype_,
-             activations_.input() + row * hidden * dtype_bytes(dtype_));
+    const float* attended = activations_.result() + row * hidden;
+    std::byte* input = activations_.input() + row * hidden * dtype_bytes(dtype_);
+    if (!config_.parallel) add_row(attended, layer.output_bias, hidden, residual);
+    normalise(residual, layer.mlp_norm, hidden, dtype_, input);
+    if (config_.parallel) add_row(attended, layer.output_bias, hidden, residual);
   });
   mlp(layer);
   return {.device_bytes = layer.output.work_bytes(step_.tokens) +
@@ -95,10 +106,15 @@ KernelWork LayerWork::logits() const {
   const auto rows = static_cast<int64_t>(step_.logit_rows.size());
   for_each_row(rows, hidden, [&](int64_t row) {
     const int64_t token = step_.logit_rows[static_cast<size_t>(row)];
-    rms_norm(activations_.residual() + token * hidden, weights_.final_norm(), config_.rms_eps,
-             hidden, dtype_, activations_.input() + row * hidden * dtype_bytes(dtype_));
+    normalise(activations_.residual() + token * hidden, weights_.final_norm(), hidden, dtype_,
+              activations_.input() + row * hidden * dtype_bytes(dtype_));
   });
   weights_.head().apply(activations_.input(), rows, activations_.logits());
+  if (const float* bias = weights_.head_bias(); bias != nullptr) {
+    const int64_t vocab = config_.vocab_size;
+    for_each_row(rows, vocab,
+                 [&](int64_t row) { add_bias(bias, vocab, activations_.logits() + row * vocab); });
+  }
   return {.device_bytes = weights_.head().work_bytes(rows)};
 }
 

@@ -17,7 +17,6 @@ constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxHeadDim = 4096;
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 
 std::vector<int32_t> read_eos(const JsonFields& fields) {
   constexpr const char* kKey = "eos_token_id";
@@ -38,79 +37,18 @@ std::vector<int32_t> read_eos(const JsonFields& fields) {
   return ids;
 }
 
-void read_yarn(const JsonFields& fields, RopeParameters* rope) {
-  rope->beta_fast = fields.number_or("beta_fast", 1e-6, 1e9, 32);
-  rope->beta_slow = fields.number_or("beta_slow", 1e-6, 1e9, 1);
-  rope->truncate = fields.boolean_or("truncate", true);
-  const auto magnitude = [&](double scale) {
-    return rope->factor <= 1 ? 1.0 : 0.1 * scale * std::log(rope->factor) + 1.0;
-  };
-  const double mscale = fields.number_or("mscale", 0, 1e6, 0);
-  const double mscale_all = fields.number_or("mscale_all_dim", 0, 1e6, 0);
-  const bool both = mscale != 0 && mscale_all != 0;
-  rope->attention_factor =
-      fields.number_or("attention_factor", 1e-6, 1e6,
-                       both ? magnitude(mscale) / magnitude(mscale_all) : magnitude(1));
-}
-
-// transformers 5 writes rope_parameters; before, rope_theta stood alone beside rope_scaling, whose
-// kind was once called "type".
-RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions) {
-  RopeParameters rope;
-  rope.theta = config.number_or("rope_theta", 2, 1e15, 10000);
-  const char* key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (config.number_or("partial_rotary_factor", 0, 1, 1) != 1) {
-    config.fail("partial_rotary_factor", "1 for this model type");
-  }
-  if (!config.has(key)) return rope;
-  const JsonFields fields(config.at(key), name, fmt::format("{}.", key));
-  rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
-  if (fields.number_or("partial_rotary_factor", 0, 1, 1) != 1) {
-    fields.fail("partial_rotary_factor", "1 for this model type");
-  }
-  const char* kind_key = fields.has("rope_type") ? "rope_type" : "type";
-  const std::string kind = fields.text(kind_key).value_or("default");
-  if (kind == "default") return rope;
-  if (kind == "linear") {
-    rope.kind = RopeKind::kLinear;
-  } else if (kind == "llama3") {
-    rope.kind = RopeKind::kLlama3;
-  } else if (kind == "yarn") {
-    rope.kind = RopeKind::kYarn;
-  } else {
-    fields.fail(kind_key, "default, linear, llama3, yarn");
-  }
-  rope.original_positions = config.integer_or(
-      "original_max_position_embeddings", 1, kMaxPositions,
-      fields.integer_or("original_max_position_embeddings", 1, kMaxPositions, max_positions));
-  if (rope.kind == RopeKind::kYarn && !fields.has("factor")) {
-    rope.factor = static_cast<double>(max_positions) / static_cast<double>(rope.original_positions);
-  } else {
-    rope.factor = fields.number("factor", 1e-3, 1e6);
-  }
-  if (rope.kind == RopeKind::kLlama3) {
-    rope.low_freq_factor = fields.number("low_freq_factor", 1e-6, 1e6);
-    rope.high_freq_factor = fields.number("high_freq_factor", 1e-6, 1e6);
-    if (rope.high_freq_factor <= rope.low_freq_factor) {
-      fields.fail("high_freq_factor", "a number above low_freq_factor");
-    }
-  }
-  if (rope.kind == RopeKind::kYarn) read_yarn(fields, &rope);
-  return rope;
-}
-
 // mistral: every layer has the window. qwen2, qwen3: those of layer_types, or from
-// max_window_layers on, where use_sliding_window says so. llama: none.
+// max_window_layers on, where use_sliding_window says so. Others: none.
 std::vector<int> read_windows(const JsonFields& config, const std::string& model_type, int layers) {
   constexpr int64_t kMaxWindow = INT32_MAX;
-  if (model_type == "llama") return {};
   if (model_type == "mistral") {
     // Written as null where there is none; transformers takes 4096 where the key is missing.
     if (!config.has("sliding_window") && config.present("sliding_window")) return {};
     const auto window = static_cast<int>(config.integer_or("sliding_window", 1, kMaxWindow, 4096));
     return std::vector<int>(static_cast<size_t>(layers), window);
   }
-  if (!config.boolean_or("use_sliding_window", false)) return {};
+  const bool qwen = model_type == "qwen2" || model_type == "qwen3";
+  if (!qwen || !config.boolean_or("use_sliding_window", false)) return {};
   if (!config.has("sliding_window") && config.present("sliding_window")) return {};
   const auto window = static_cast<int>(config.integer_or("sliding_window", 1, kMaxWindow, 4096));
   std::vector<int> windows(static_cast<size_t>(layers), 0);
@@ -140,10 +78,11 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
     return static_cast<int>(fields.integer(key, 1, high));
   };
   config->vocab_size = integer("vocab_size", kMaxWidth);
-  config->hidden = integer("hidden_size", kMaxWidth);
+  const ConfigKeys& keys = config->family->keys;
+  config->hidden = integer(keys.hidden, kMaxWidth);
   config->intermediate = integer("intermediate_size", kMaxWidth);
-  config->layers = integer("num_hidden_layers", kMaxLayers);
-  config->query_heads = integer("num_attention_heads", kMaxHeads);
+  config->layers = integer(keys.layers, kMaxLayers);
+  config->query_heads = integer(keys.query_heads, kMaxHeads);
   config->kv_heads =
       static_cast<int>(fields.integer_or("num_key_value_heads", 1, kMaxHeads, config->query_heads));
   if (config->query_heads % config->kv_heads != 0) {
@@ -164,39 +103,48 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
-void read_families(const JsonFields& fields, ModelConfig* config) {
-  const bool attention_bias = fields.boolean_or("attention_bias", false);
-  const std::string& type = config->model_type;
-  config->qkv_bias = type == "qwen2" || (type != "mistral" && attention_bias);
-  config->output_bias = (type == "llama" || type == "qwen3") && attention_bias;
-  config->mlp_bias = type == "llama" && fields.boolean_or("mlp_bias", false);
-  config->qk_norm = type == "qwen3";
-  config->tie_embeddings = fields.boolean_or("tie_word_embeddings", false);
-  const std::string activation = fields.text("hidden_act").value_or("silu");
-  if (activation != "silu" && activation != "swish") fields.fail("hidden_act", "silu");
+Activation read_activation(const JsonFields& fields, const ConfigKeys& keys) {
+  const std::string name = fields.text(keys.activation).value_or(keys.default_activation);
+  if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
+    return Activation::kGeluTanh;
+  }
+  fields.fail(keys.activation, "silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh");
+}
+
+void read_choices(const JsonFields& fields, ModelConfig* config) {
+  const ModelFamily& family = *config->family;
+  const auto chosen = [&](const Choice& choice) {
+    return choice.key == nullptr ? choice.otherwise
+                                 : fields.boolean_or(choice.key, choice.otherwise);
+  };
+  config->qkv_bias = chosen(family.qkv_bias);
+  config->output_bias = chosen(family.output_bias);
+  config->mlp_bias = chosen(family.mlp_bias);
+  config->head_bias = chosen(family.head_bias);
+  if (chosen(family.has_head_norm)) config->head_norm = family.head_norm;
+  config->parallel = chosen(family.parallel);
+  config->one_norm = config->parallel && family.one_norm_when_parallel;
+  config->tie_embeddings = fields.boolean_or("tie_word_embeddings", family.tied_embeddings);
+  config->activation = read_activation(fields, family.keys);
   if (fields.has("quantization_config")) {
     fields.fail("quantization_config", "none: quantised weights are not read");
   }
 }
 
-}  // namespace
-
-std::string RopeParameters::scaling_text() const {
-  switch (kind) {
-    case RopeKind::kDefault:
-      return "";
-    case RopeKind::kLinear:
-      return fmt::format("linear factor={}", factor);
-    case RopeKind::kLlama3:
-      return fmt::format("llama3 factor={} low={} high={} original={}", factor, low_freq_factor,
-                         high_freq_factor, original_positions);
-    case RopeKind::kYarn:
-      return fmt::format("yarn factor={} fast={} slow={} truncate={} attention={} original={}",
-                         factor, beta_fast, beta_slow, truncate, attention_factor,
-                         original_positions);
+void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
+  const ModelFamily& family = *config->family;
+  config->rope = read_rope(fields, name, config->max_positions,
+                           {.usual = family.rotary_share, .partial = family.partial_rotary});
+  config->rotary_dims = static_cast<int>(config->rope.share * config->head_dim);
+  if (config->rotary_dims % 2 != 0) {
+    fields.fail("head_dim", fmt::format("one of which the rotated share, {}, is an even number",
+                                        config->rope.share));
   }
-  return "";
 }
+
+}  // namespace
 
 Geometry ModelConfig::geometry() const {
   Geometry geometry;
@@ -205,7 +153,7 @@ Geometry ModelConfig::geometry() const {
   geometry.query_heads = query_heads;
   geometry.key_dim = head_dim;
   geometry.value_dim = head_dim;
-  geometry.rotary_dims = head_dim;
+  geometry.rotary_dims = rotary_dims;
   geometry.rotary_layout = RotaryLayout::kHalf;
   geometry.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   geometry.windows = windows;
@@ -215,7 +163,7 @@ Geometry ModelConfig::geometry() const {
 int64_t ModelConfig::parameters() const {
   const int64_t width = hidden;
   const int64_t attention = width * head_dim * (2 * query_heads + 2 * kv_heads);
-  const int64_t mlp = 3 * width * intermediate;
+  const int64_t mlp = (family->names.gate.empty() ? 2 : 3) * width * intermediate;
   const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2);
   return layers * (attention + mlp + 2 * width) + embeddings + width;
 }
@@ -229,16 +177,16 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   const JsonFields fields(document, name);
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
-  const auto& type = config.model_type;
-  if (type != "llama" && type != "mistral" && type != "qwen2" && type != "qwen3") {
-    fields.fail("model_type", "llama, mistral, qwen2, qwen3");
-  }
+  config.family = ModelFamily::find(config.model_type);
+  if (config.family == nullptr) fields.fail("model_type", ModelFamily::all_types());
+  const ConfigKeys& keys = config.family->keys;
   read_shapes(fields, &config);
-  read_families(fields, &config);
-  config.rms_eps = static_cast<float>(fields.number_or("rms_norm_eps", 0, 1, 1e-6));
-  config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions);
-  config.rope = read_rope(fields, name, config.max_positions);
-  config.windows = read_windows(fields, type, config.layers);
+  read_choices(fields, &config);
+  config.norm_eps =
+      static_cast<float>(fields.number_or(keys.norm_eps, 0, 1, keys.default_norm_eps));
+  config.max_positions = fields.integer(keys.positions, 1, kMostPositions);
+  read_rotary(fields, name, &config);
+  config.windows = read_windows(fields, config.model_type, config.layers);
   config.eos_ids = read_eos(fields);
   const char* dtype_key = fields.has("dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = fields.text(dtype_key).value_or("");

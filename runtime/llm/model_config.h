@@ -9,29 +9,14 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/geometry.h"
+#include "runtime/llm/model_family.h"
+#include "runtime/llm/rope_parameters.h"
 
 namespace fasa {
 
-enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
-
-struct RopeParameters {
-  RopeKind kind = RopeKind::kDefault;
-  double theta = 10000;
-  double factor = 1;
-  int64_t original_positions = 0;  // of the model before its context was extended
-  double low_freq_factor = 1;      // llama3
-  double high_freq_factor = 4;
-  double beta_fast = 32;  // yarn
-  double beta_slow = 1;
-  bool truncate = true;
-  double attention_factor = 1;  // multiplies cosines and sines
-
-  // Canonical text of the scaling, "" = none: part of a model's fingerprint.
-  std::string scaling_text() const;
-};
-
 struct ModelConfig {
-  std::string model_type;  // llama, mistral, qwen2, qwen3
+  std::string model_type;
+  const ModelFamily* family = nullptr;  // of the table
   int vocab_size = 0;
   int hidden = 0;
   int intermediate = 0;
@@ -39,7 +24,9 @@ struct ModelConfig {
   int query_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  float rms_eps = 1e-6f;
+  int rotary_dims = 0;  // the first dimensions of a head
+  float norm_eps = 1e-6f;
+  Activation activation = Activation::kSilu;
   RopeParameters rope;
   int64_t max_positions = 0;
   std::vector<int> windows;  // sliding window of each layer in tokens, 0 = none; empty = none
@@ -47,7 +34,11 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
-  bool qk_norm = false;
+  bool head_bias = false;  // of the logits
+  HeadNorm head_norm = HeadNorm::kNone;
+  // Attention and MLP both read the layer's input, and their sum is added to it.
+  bool parallel = false;
+  bool one_norm = false;         // the MLP reads what the attention reads
   std::vector<int32_t> eos_ids;  // generation_config.json's where it has any, else config.json's
   std::optional<DType> stored_dtype;
 

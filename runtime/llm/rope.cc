@@ -54,7 +54,7 @@ void scale_yarn(const RopeParameters& rope, int dim, std::vector<float>* frequen
 }  // namespace
 
 std::vector<float> rope_frequencies(const ModelConfig& config) {
-  const int dim = config.head_dim;
+  const int dim = config.rotary_dims;
   std::vector<float> frequencies(static_cast<size_t>(dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);

@@ -58,10 +58,10 @@ WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> sh
 void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
   MatrixItem item{target, {}, 0};
   int64_t outputs = 0;
-  for (const auto& [name, rows] : parts) {
-    const int64_t shape[] = {rows, inputs};
-    item.parts.push_back(used(name, shape));
-    outputs += rows;
+  for (const Part& part : parts) {
+    const int64_t shape[] = {part.of == 0 ? part.rows : part.of, inputs};
+    item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
+    outputs += part.rows;
   }
   target->linear = Linear(dtype_, outputs, inputs);
   item.offset = take(target->linear.bytes());
@@ -70,10 +70,10 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
 
 void WeightPlan::vector(const float** target, const Parts& parts) {
   VectorItem item{target, {}, 0, 0};
-  for (const auto& [name, size] : parts) {
-    const int64_t shape[] = {size};
-    item.parts.push_back(used(name, shape));
-    item.size += size;
+  for (const Part& part : parts) {
+    const int64_t shape[] = {part.of == 0 ? part.rows : part.of};
+    item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
+    item.size += part.rows;
   }
   item.offset = take(static_cast<size_t>(item.size) * sizeof(float));
   vectors_.push_back(std::move(item));
@@ -93,20 +93,20 @@ void WeightPlan::require_all_used(const std::string& prefix, const std::string& 
 void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
                            std::byte* out) const {
   const int64_t inputs = item.target->linear.inputs();
-  for (const WeightView& part : item.parts) {
-    const int64_t part_rows = part.shape[0];
-    const int64_t count = std::min(rows, part_rows - first);
+  for (const Piece& part : item.parts) {
+    const int64_t count = std::min(rows, part.rows - first);
     if (count > 0) {
+      const int64_t from = (part.first + first) * inputs;
       if (dtype_ == DType::kF32) {
-        part.read(first * inputs, count * inputs, reinterpret_cast<float*>(out));
+        part.tensor.read(from, count * inputs, reinterpret_cast<float*>(out));
       } else {
-        part.read_bf16(first * inputs, count * inputs, reinterpret_cast<uint16_t*>(out));
+        part.tensor.read_bf16(from, count * inputs, reinterpret_cast<uint16_t*>(out));
       }
       out += count * inputs * dtype_bytes(dtype_);
       rows -= count;
       first += count;
     }
-    first -= part_rows;
+    first -= part.rows;
   }
 }
 
@@ -149,9 +149,9 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
   }
   for (const auto& item : vectors_) {
     auto* out = reinterpret_cast<float*>(uploader.staging());
-    for (const WeightView& part : item.parts) {
-      part.read(0, part.elements(), out);
-      out += part.elements();
+    for (const Piece& part : item.parts) {
+      part.tensor.read(part.first, part.rows, out);
+      out += part.rows;
     }
     uploader.send(item.offset, static_cast<size_t>(item.size) * sizeof(float));
     *item.target = reinterpret_cast<const float*>(memory.data() + item.offset);

@@ -16,7 +16,14 @@ class WeightPlan {
  public:
   WeightPlan(const WeightFiles& files, DType dtype) : files_(files), dtype_(dtype) {}
 
-  using Parts = std::vector<std::pair<std::string, int64_t>>;  // tensor name, rows
+  // Some rows of a tensor, as a rule all.
+  struct Part {
+    std::string tensor;
+    int64_t rows;
+    int64_t first = 0;
+    int64_t of = 0;  // rows of the tensor; 0 = `rows`
+  };
+  using Parts = std::vector<Part>;
 
   // A projection of the rows of all parts, one below the other. `target` must stay where it is.
   void matrix(Matrix* target, const Parts& parts, int64_t inputs);
@@ -24,6 +31,7 @@ class WeightPlan {
   void vector(const float** target, const Parts& parts);
   // A tensor that somebody else reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
+  bool has(const std::string& name) const { return files_.has(name); }
   // Throws InputError for a tensor that `prefix` names and nobody asked for: the config describes
   // another model.
   void require_all_used(const std::string& prefix, const std::string& config_path) const;
@@ -32,14 +40,18 @@ class WeightPlan {
   Buffer load(Device& device, StreamView stream) const;
 
  private:
+  struct Piece {
+    WeightView tensor;
+    int64_t first, rows;
+  };
   struct MatrixItem {
     Matrix* target;
-    std::vector<WeightView> parts;
+    std::vector<Piece> parts;
     size_t offset;
   };
   struct VectorItem {
     const float** target;
-    std::vector<WeightView> parts;
+    std::vector<Piece> parts;
     size_t offset;
     int64_t size;
   };

@@ -7,43 +7,125 @@
 namespace fasa {
 namespace {
 
-void plan_layer(const ModelConfig& config, const std::string& prefix, WeightPlan* plan,
-                LayerWeights* layer) {
-  const int64_t hidden = config.hidden;
-  const int64_t intermediate = config.intermediate;
-  const int64_t query = static_cast<int64_t>(config.query_heads) * config.head_dim;
-  const int64_t key = static_cast<int64_t>(config.kv_heads) * config.head_dim;
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  const auto parts = [&](const char* kind) {
-    return WeightPlan::Parts{{attention + "q_proj." + kind, query},
-                             {attention + "k_proj." + kind, key},
-                             {attention + "v_proj." + kind, key}};
-  };
-  plan->matrix(&layer->qkv, parts("weight"), hidden);
-  plan->matrix(&layer->output, {{attention + "o_proj.weight", hidden}}, query);
-  plan->matrix(&layer->gate_up,
-               {{mlp + "gate_proj.weight", intermediate}, {mlp + "up_proj.weight", intermediate}},
-               hidden);
-  plan->matrix(&layer->down, {{mlp + "down_proj.weight", hidden}}, intermediate);
-  plan->vector(&layer->attention_norm, {{prefix + "input_layernorm.weight", hidden}});
-  plan->vector(&layer->mlp_norm, {{prefix + "post_attention_layernorm.weight", hidden}});
-  if (config.qkv_bias) plan->vector(&layer->qkv_bias, parts("bias"));
-  if (config.output_bias) plan->vector(&layer->output_bias, {{attention + "o_proj.bias", hidden}});
-  if (config.mlp_bias) {
-    plan->vector(&layer->gate_up_bias,
-                 {{mlp + "gate_proj.bias", intermediate}, {mlp + "up_proj.bias", intermediate}});
-    plan->vector(&layer->down_bias, {{mlp + "down_proj.bias", hidden}});
-  }
-  if (config.qk_norm) {
-    plan->vector(&layer->query_norm, {{attention + "q_norm.weight", config.head_dim}});
-    plan->vector(&layer->key_norm, {{attention + "k_norm.weight", config.head_dim}});
-  }
-}
+// The names of a family's tensors and the shapes of one model, put together.
+class Planner {
+ public:
+  Planner(const ModelConfig& config, WeightPlan* plan)
+      : config_(config), names_(config.family->names), plan_(plan) {}
 
-std::string hex_row(const WeightView& matrix) {
-  std::vector<uint16_t> row(static_cast<size_t>(matrix.shape[1]));
-  matrix.read_bf16(0, matrix.shape[1], row.data());
+  void layer(int index, LayerWeights* layer) const {
+    attention(index, layer);
+    mlp(index, layer);
+  }
+
+  // `tensor`: without ".weight" and ".bias".
+  void norm(const std::string& tensor, int64_t size, Norm* norm) const {
+    *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
+    plan_->vector(&norm->weight, {{tensor + ".weight", size}});
+    if (norm->kind == NormKind::kLayer) plan_->vector(&norm->bias, {{tensor + ".bias", size}});
+  }
+
+  WeightPlan::Part first_key(int index) const { return qkv(index, "weight").at(first_key_part()); }
+  std::string in_root(std::string_view name) const {
+    return fmt::format("{}{}", names_.root, name);
+  }
+
+ private:
+  using Parts = WeightPlan::Parts;
+
+  std::string in_layer(int index, std::string_view name) const {
+    return fmt::format("{}{}.{}.{}", names_.root, names_.layers, index, name);
+  }
+  int64_t query_rows() const { return int64_t{config_.query_heads} * config_.head_dim; }
+  int64_t key_rows() const { return int64_t{config_.kv_heads} * config_.head_dim; }
+  size_t first_key_part() const {
+    return config_.family->qkv_layout == QkvLayout::kByHead
+               ? static_cast<size_t>(config_.query_heads)
+               : 1;
+  }
+
+  // All queries, then all keys, then all values, wherever they lie.
+  Parts qkv(int index, std::string_view kind) const {
+    const auto tensor = [&](std::string_view name) {
+      return fmt::format("{}.{}", in_layer(index, name), kind);
+    };
+    const int64_t all = query_rows() + 2 * key_rows();
+    switch (config_.family->qkv_layout) {
+      case QkvLayout::kSeparate:
+        return {{tensor(names_.query), query_rows()},
+                {tensor(names_.key), key_rows()},
+                {tensor(names_.value), key_rows()}};
+      case QkvLayout::kStacked:
+        return {{tensor(names_.qkv), query_rows(), 0, all},
+                {tensor(names_.qkv), key_rows(), query_rows(), all},
+                {tensor(names_.qkv), key_rows(), query_rows() + key_rows(), all}};
+      case QkvLayout::kByHead:
+        break;
+    }
+    Parts parts;
+    const int64_t dim = config_.head_dim;
+    for (int part = 0; part < 3; ++part) {
+      for (int head = 0; head < config_.query_heads; ++head) {
+        parts.push_back({tensor(names_.qkv), dim, (3 * head + part) * dim, all});
+      }
+    }
+    return parts;
+  }
+
+  void head_norm(const std::string& tensor, int heads, Norm* norm) const {
+    const int64_t dim = config_.head_dim;
+    if (config_.head_norm == HeadNorm::kNone) return;
+    if (config_.head_norm == HeadNorm::kShared) return this->norm(tensor, dim, norm);
+    *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
+    Parts parts;
+    for (int head = 0; head < heads; ++head) {
+      parts.push_back({fmt::format("{}.norms.{}.weight", tensor, head), dim});
+    }
+    plan_->vector(&norm->weight, parts);
+  }
+
+  void attention(int index, LayerWeights* layer) const {
+    const int64_t hidden = config_.hidden;
+    const std::string output = in_layer(index, names_.output);
+    plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden);
+    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows());
+    if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
+    if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
+    norm(in_layer(index, names_.attention_norm), hidden, &layer->attention_norm);
+    head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
+    head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
+  }
+
+  Parts gate_up(int index, std::string_view kind) const {
+    Parts parts;
+    for (const std::string_view name : {names_.gate, names_.up}) {
+      if (name.empty()) continue;
+      parts.push_back({fmt::format("{}.{}", in_layer(index, name), kind), config_.intermediate});
+    }
+    return parts;
+  }
+
+  void mlp(int index, LayerWeights* layer) const {
+    const std::string down = in_layer(index, names_.down);
+    plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden);
+    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate);
+    if (config_.mlp_bias) {
+      plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
+      plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
+    }
+    const std::string_view name = config_.one_norm ? names_.attention_norm : names_.mlp_norm;
+    norm(in_layer(index, name), config_.hidden, &layer->mlp_norm);
+  }
+
+  const ModelConfig& config_;
+  const TensorNames& names_;
+  WeightPlan* plan_;
+};
+
+std::string hex_row(const WeightView& matrix, int64_t index) {
+  const int64_t columns = matrix.shape[1];
+  std::vector<uint16_t> row(static_cast<size_t>(columns));
+  matrix.read_bf16(index * columns, columns, row.data());
   std::string text;
   for (const uint16_t bits : row) text += fmt::format("{:04x}", bits);
   return text;
@@ -55,19 +137,25 @@ Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype,
                  StreamView stream)
     : files_(dir), layers_(static_cast<size_t>(config.layers)) {
   WeightPlan plan(files_, dtype);
+  const Planner planner(config, &plan);
+  const TensorNames& names = config.family->names;
+  const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
   const int64_t table[] = {config.vocab_size, config.hidden};
-  const int64_t key[] = {static_cast<int64_t>(config.kv_heads) * config.head_dim, config.hidden};
-  const std::string embeddings = "model.embed_tokens.weight";
   embeddings_ = plan.used(embeddings, table);
   for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
-    plan_layer(config, prefix, &plan, &layers_[static_cast<size_t>(layer)]);
-    key_rows_.push_back(hex_row(files_.require(prefix + "self_attn.k_proj.weight", key)));
+    planner.layer(layer, &layers_[static_cast<size_t>(layer)]);
+    const WeightPlan::Part key = planner.first_key(layer);
+    const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
+    key_rows_.push_back(hex_row(files_.require(key.tensor, shape), key.first));
   }
-  plan.vector(&final_norm_, {{"model.norm.weight", config.hidden}});
-  plan.matrix(&head_, {{config.tie_embeddings ? embeddings : "lm_head.weight", config.vocab_size}},
-              config.hidden);
-  plan.require_all_used("model.", dir + "/config.json");
+  planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_);
+  const std::string head =
+      config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
+  plan.matrix(&head_, {{head, config.vocab_size}}, config.hidden);
+  if (config.head_bias) {
+    plan.vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
+  }
+  plan.require_all_used(std::string(names.root), dir + "/config.json");
   memory_ = plan.load(device, stream);
 }
 

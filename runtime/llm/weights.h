@@ -7,6 +7,7 @@
 
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
+#include "runtime/llm/elementwise.h"
 #include "runtime/llm/linear.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/safetensors.h"
@@ -31,16 +32,16 @@ struct Matrix {
 struct LayerWeights {
   Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
   Matrix output;   // [hidden, query_heads x head_dim]
-  Matrix gate_up;  // [2 x intermediate, hidden]
+  Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
   Matrix down;     // [hidden, intermediate]
-  const float* attention_norm = nullptr;
-  const float* mlp_norm = nullptr;
+  Norm attention_norm;
+  Norm mlp_norm;
   const float* qkv_bias = nullptr;
   const float* output_bias = nullptr;
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
-  const float* query_norm = nullptr;  // [head_dim]
-  const float* key_norm = nullptr;
+  Norm query_norm;  // [head_dim], or with kPerHead [heads, head_dim]
+  Norm key_norm;
 };
 
 class Weights {
@@ -52,12 +53,13 @@ class Weights {
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }
-  const float* final_norm() const { return final_norm_; }
+  const Norm& final_norm() const { return final_norm_; }
+  const float* head_bias() const { return head_bias_; }  // null where the family has none
   uint64_t device_bytes() const { return memory_.bytes(); }
   // Embeddings stay in the mapped file: a step reads one row a token, and the device keeps the
   // room. out [hidden].
   void embed(int32_t token, float* out) const;
-  // Of each layer, the first row of k_proj: bf16 bits in hex.
+  // Of each layer, the first row of the key projection: bf16 bits in hex.
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
  private:
@@ -67,7 +69,8 @@ class Weights {
   Buffer memory_;
   std::vector<LayerWeights> layers_;
   Matrix head_;
-  const float* final_norm_ = nullptr;
+  const float* head_bias_ = nullptr;
+  Norm final_norm_;
 };
 
 }  // namespace fasa

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <span>
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "runtime/config_options.h"
@@ -10,15 +11,18 @@
 namespace fasa {
 namespace {
 
-// JSON's scalars and arrays are TOML's.
-std::string table(const Config& config, std::string_view name,
-                  std::span<const std::string_view> keys) {
-  std::string lines = fmt::format("\n[{}]\n", name);
-  for (const std::string_view key : keys) {
-    const nlohmann::json value = find_option(name, key)->get(config);
-    const std::string text = value.dump();
+// JSON's scalars and arrays are TOML's. `wanted`: of a table.
+template <typename Wanted>
+std::string toml_of(const Config& config, const Wanted& wanted) {
+  std::string lines;
+  std::string_view open;
+  for (const ConfigOption& option : config_options()) {
+    if (!wanted(option.table)) continue;
+    const std::string text = option.get(config).dump();
     if (text == "null" || text == "\"\"") continue;
-    lines += fmt::format("{} = {}\n", key, text);
+    if (option.table != open) lines += fmt::format("\n[{}]\n", option.table);
+    open = option.table;
+    lines += fmt::format("{} = {}\n", option.key, text);
   }
   return lines;
 }
@@ -26,14 +30,14 @@ std::string table(const Config& config, std::string_view name,
 }  // namespace
 
 std::string settings_toml(const Config& config) {
-  constexpr std::string_view kSelection[] = {"kind",       "slice",        "slice_dtype",
-                                             "tip_chunks", "fac_tokens",   "sinks",
-                                             "recent",     "dense_layers", "map"};
-  constexpr std::string_view kPlacement[] = {"rows", "row_dtype", "hot_rows", "replacement"};
-  constexpr std::string_view kPrefetch[] = {"depth", "predictor", "streams"};
-  return fmt::format("preset = {}\n", nlohmann::json(config.preset).dump()) +
-         table(config, "selection", kSelection) + table(config, "placement", kPlacement) +
-         table(config, "prefetch", kPrefetch);
+  constexpr std::array<std::string_view, 4> kTables{"", "selection", "placement", "prefetch"};
+  return toml_of(config, [&](std::string_view table) {
+    return std::find(kTables.begin(), kTables.end(), table) != kTables.end();
+  });
+}
+
+std::string config_toml(const Config& config) {
+  return toml_of(config, [](std::string_view) { return true; });
 }
 
 }  // namespace fasa

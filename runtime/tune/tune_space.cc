@@ -30,8 +30,10 @@ int64_t largest_set(const Config& config, int64_t tokens) {
 
 TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens)
     : given_(std::move(given)) {
-  if (given_.selection.kind == SelectionKind::kFull) {
-    throw UsageError("tuning selection.kind = full: there is nothing to tune; allowed: fasa");
+  if (given_.selection.kind != SelectionKind::kFasa) {
+    throw UsageError(
+        fmt::format("tuning selection.kind = {}: there is nothing to tune; allowed: fasa",
+                    selection_name(given_.selection.kind)));
   }
   if (given_.placement.rows == RowPlacement::kDevice) {
     throw UsageError(

@@ -3,7 +3,7 @@
 transformers gives for them, and the logits of the bundled model.
 
 Needs torch and transformers 5; run once, the results are committed:
-    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python3 tests/golden/make_golden.py
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python3 tests/golden/make_golden.py [NAME...]
 (the variable matters on machines that announce AMX and trap on it).
 
 A folder holds the model in Hugging Face form, golden.json (token ids, the positions whose logits
@@ -13,6 +13,7 @@ are kept) and logits.f32 ([positions, vocab], little endian).
 import json
 import pathlib
 import shutil
+import sys
 
 import torch
 import transformers
@@ -38,6 +39,19 @@ COMMON = dict(
 
 def llama(**changes):
     return transformers.LlamaConfig(**{**COMMON, **changes})
+
+
+def gpt_neox(**changes):
+    shared = {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
+    return transformers.GPTNeoXConfig(**{**shared, "hidden_size": 48, "num_attention_heads": 3, **changes})
+
+
+def stablelm(**changes):
+    return transformers.StableLmConfig(**{**COMMON, **changes})
+
+
+def phi(**changes):
+    return transformers.PhiConfig(**{**COMMON, **changes})
 
 
 def rope(kind, **parameters):
@@ -82,6 +96,23 @@ CASES = {
         {},
     ),
     "qwen3": (transformers.Qwen3Config(**{**COMMON, "head_dim": 12}), torch.bfloat16, {}),
+    "gpt-neox": (gpt_neox(), torch.bfloat16, {}),
+    "gpt-neox-sequential": (
+        gpt_neox(use_parallel_residual=False, attention_bias=False,
+                 rope_parameters=rope("linear", factor=4.0, partial_rotary_factor=0.5)),
+        torch.bfloat16,
+        {},
+    ),
+    "stablelm": (stablelm(), torch.bfloat16, {}),
+    "stablelm-parallel": (
+        stablelm(use_parallel_residual=True, qk_layernorm=True, use_qkv_bias=True,
+                 partial_rotary_factor=0.75),
+        torch.bfloat16,
+        {},
+    ),
+    "phi": (phi(), torch.bfloat16, {}),
+    "phi-norms": (phi(qk_layernorm=True, partial_rotary_factor=0.25, num_key_value_heads=1),
+                  torch.bfloat16, {}),
 }
 
 
@@ -89,7 +120,7 @@ def randomise(model, generator):
     """Weights large enough that attention is far from uniform and every parameter matters."""
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name:
+        if "norm" in name and not name.endswith("bias"):
             parameter.data = 1 + 0.2 * noise
         elif name.endswith("bias"):
             parameter.data = 0.3 * noise
@@ -158,6 +189,9 @@ def make_bundled():
 
 
 if __name__ == "__main__":
+    wanted = sys.argv[1:] or [*CASES, "needle-3m"]
     for case_index, case in enumerate(CASES):
-        make_case(case, case_index)
-    make_bundled()
+        if case in wanted:
+            make_case(case, case_index)
+    if "needle-3m" in wanted:
+        make_bundled()

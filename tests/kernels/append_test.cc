@@ -4,60 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/kernels/row_case.h"
+#include "tests/kernels/append_case.h"
 
 namespace fasa {
 namespace {
 
-std::vector<RowShape> shapes() {
-  std::vector<RowShape> all;
-  const auto add = [&all](auto change) {
-    RowShape shape;
-    change(shape);
-    for (const bool on_device : {true, false}) {
-      shape.on_device = on_device;
-      all.push_back(shape);
-    }
-  };
-  add([](RowShape& s) { s.layers = 2; });
-  add([](RowShape& s) { s.key_dim = 2, s.value_dim = 6, s.slice = SliceDType::kF32; });
-  add([](RowShape& s) { s.key_dim = 80, s.value_dim = 33, s.slice = SliceDType::kInt8; });
-  add([](RowShape& s) { s.row = DType::kF32, s.slice = SliceDType::kBF16, s.recent = 1; });
-  add([](RowShape& s) { s.row = DType::kF16, s.slice = SliceDType::kInt4, s.sinks = 0; });
-  add([](RowShape& s) { s.input = DType::kBF16, s.row = DType::kF32, s.recent = 70; });
-  add([](RowShape& s) { s.input = DType::kF16, s.row = DType::kF16, s.sinks = 100; });
-  add([](RowShape& s) { s.slices = false; });
-  return all;
-}
-
-// Bytes of pages [0, length), slices of sealed pages, the tail and the residents.
-void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bool residents) {
-  ASSERT_EQ(a.length, b.length);
-  const CacheLayout& layout = owner.layout();
-  for (int position = 0; position < a.length; ++position) {
-    const size_t page = static_cast<size_t>(position / kPageTokens);
-    for (int64_t head = 0; head < layout.heads(); ++head) {
-      const int64_t at =
-          layout.row_offset(static_cast<int>(head) / layout.kv_heads,
-                            static_cast<int>(head) % layout.kv_heads, position % kPageTokens);
-      ASSERT_EQ(std::memcmp(a.rows[page].data() + at, b.rows[page].data() + at,
-                            static_cast<size_t>(layout.row.bytes())),
-                0)
-          << "row of position " << position << ", head " << head;
-    }
-  }
-  for (int page = 0; page < a.length / kPageTokens; ++page) {
-    EXPECT_EQ(a.slices[static_cast<size_t>(page)], b.slices[static_cast<size_t>(page)])
-        << "slices of page " << page;
-  }
-  EXPECT_EQ(a.tail, b.tail);
-  if (residents) {
-    EXPECT_EQ(a.residents, b.residents);
-  }
-}
-
 TEST(AppendTest, SameBytesAsReference) {
-  for (const RowShape& shape : shapes()) {
+  for (const RowShape& shape : append_shapes()) {
     RowCase fast(shape, {5, 6}, 400);
     RowCase slow(shape, {5, 6}, 400);
     const std::vector<std::vector<Advance>> steps = {
@@ -78,7 +31,7 @@ TEST(AppendTest, SameBytesAsReference) {
 
 TEST(AppendTest, SplitDoesNotMatter) {
   constexpr int kTokens = 261;
-  for (const RowShape& shape : shapes()) {
+  for (const RowShape& shape : append_shapes()) {
     RowCase whole(shape, {3}, 300);
     whole.advance({{0, kTokens}});
     for (const int chunk : {1, 7, 64, 100, 256}) {
@@ -94,7 +47,7 @@ TEST(AppendTest, SplitDoesNotMatter) {
 }
 
 TEST(AppendTest, PlacementAndBatchDoNotMatter) {
-  for (RowShape shape : shapes()) {
+  for (RowShape shape : append_shapes()) {
     shape.on_device = true;
     RowCase device(shape, {1, 2, 3}, 200);
     device.advance({{0, 65}, {1, 64}, {2, 191}});
@@ -108,7 +61,7 @@ TEST(AppendTest, PlacementAndBatchDoNotMatter) {
 }
 
 TEST(AppendTest, ThreadsDoNotMatter) {
-  for (const RowShape& shape : shapes()) {
+  for (const RowShape& shape : append_shapes()) {
     RowCase one(shape, {1}, 400);
     RowCase two(shape, {1}, 400);
     tbb::task_arena(1).execute([&] { one.advance({{0, 390}}); });

@@ -3,232 +3,23 @@
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>
 
-#include <algorithm>
 #include <cmath>
-#include <optional>
+#include <cstring>
 
-#include "tests/kernels/row_case.h"
+#include "tests/kernels/attend_case.h"
 
 namespace fasa {
 namespace {
 
-struct Result {
-  std::vector<float> out, lse;
-  bool operator==(const Result& other) const {  // bits, so that NaN equals NaN
-    return same(out, other.out) && same(lse, other.lse);
-  }
-  static bool same(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-  }
-};
-
-// How one attention is cut up. Everything but `set`, `window` and `bodies` must not matter.
-struct Cut {
-  const cpu::RowBodies* bodies = nullptr;  // null: the reference
-  std::optional<std::vector<int>> set;     // none: every visible token, from pages
-  int window = 0;
-  int wave = 0;  // 0: all at once
-  bool phases = false;
-  bool partials = false;
-  bool staged = false;  // pages or rows copied to a place of their own
-};
-
-class Attention {
- public:
-  Attention(const RowCase& cache, const RowStep& step, const Cut& cut)
-      : cache_(cache), step_(step), cut_(cut), layout_(cache.layout()) {
-    const auto count = static_cast<int64_t>(step.descs.size());
-    width_ = layout_.row.value_dim + 2;
-    result_.out.resize(
-        static_cast<size_t>(step.tokens * layout_.query_heads() * layout_.row.value_dim), -77);
-    result_.lse.resize(static_cast<size_t>(step.tokens * layout_.query_heads()), -77);
-    state_.resize(static_cast<size_t>(count * layout_.query_heads() * width_), NAN);
-    if (cut.set)
-      sizes_.assign(static_cast<size_t>(count * layout_.kv_heads),
-                    static_cast<int32_t>(cut.set->size()));
-  }
-
-  Result run() {
-    int total = cut_.set ? static_cast<int>(cut_.set->size()) : 0;
-    if (!cut_.set) {
-      for (const SequenceDesc& desc : step_.descs) total = std::max(total, desc.end());
-    }
-    const int wave = cut_.wave > 0 ? cut_.wave : (total + 31) / 32 * 32;
-    for (int begin = 0; begin < total; begin += wave) {
-      run_wave(begin, wave, begin == 0, begin + wave >= total);
-    }
-    return result_;
-  }
-
- private:
-  const std::byte* row_of(int sequence, int head, int position) const {
-    return step_.descs[static_cast<size_t>(sequence)].row_blocks[position / kPageTokens] +
-           layout_.row_offset(0, head, position % kPageTokens);
-  }
-
-  void run_wave(int begin, int wave, bool first, bool last) {
-    AttendParams params;
-    params.step = cache_.params(step_, 0);
-    params.q = cache_.query_view(step_);
-    params.scale = 1 / std::sqrt(static_cast<float>(layout_.row.key_dim));
-    params.window = cut_.window;
-    params.begin = begin;
-    params.end = begin + wave;
-    params.first_wave = first;
-    params.last_wave = last;
-    params.out = TensorView::dense(result_.out.data(), DType::kF32, step_.tokens,
-                                   layout_.query_heads(), layout_.row.value_dim);
-    params.lse = result_.lse.data();
-    if (!first || !last) params.state = state_.data();
-    const int count = static_cast<int>(step_.descs.size());
-    const int heads = count * layout_.kv_heads;
-    std::vector<float> partials(static_cast<size_t>(heads * layout_.group * (wave / 32) * width_),
-                                NAN);
-    if (cut_.partials || cut_.phases) params.partials = partials.data();
-
-    std::vector<const std::byte*> rows(static_cast<size_t>(heads * wave), nullptr);
-    std::vector<std::byte> copies;
-    if (cut_.set) {
-      params.set_sizes = sizes_.data();
-      params.rows = rows.data();
-      fill_rows(begin, wave, rows, copies);
-    } else if (cut_.staged) {
-      params.pages = stage_pages(begin, wave, copies);
-    }
-    if (cut_.bodies == nullptr) return reference::attend(params);
-    std::vector<uint8_t> ready(static_cast<size_t>(heads * (wave / 32)));
-    for (size_t i = 0; i < ready.size(); ++i) ready[i] = i % 3 == 1;
-    params.tile_ready = ready.data();
-    if (!cut_.phases) {
-      cpu::attend_with(*cut_.bodies, params);
-      return;
-    }
-    params.phase = AttendPhase::kReadyTiles;
-    cpu::attend_with(*cut_.bodies, params);
-    params.phase = AttendPhase::kRemainingTiles;
-    cpu::attend_with(*cut_.bodies, params);
-  }
-
-  void fill_rows(int begin, int wave, std::vector<const std::byte*>& rows,
-                 std::vector<std::byte>& copies) const {
-    const int64_t row_bytes = layout_.row.bytes();
-    copies.resize(rows.size() * static_cast<size_t>(row_bytes));
-    for (int head = 0; head < static_cast<int>(sizes_.size()); ++head) {
-      for (int i = begin; i < std::min(begin + wave, static_cast<int>(cut_.set->size())); ++i) {
-        const size_t at = static_cast<size_t>(head * wave + i - begin);
-        rows[at] = row_of(head / layout_.kv_heads, head % layout_.kv_heads,
-                          (*cut_.set)[static_cast<size_t>(i)]);
-        if (!cut_.staged) continue;
-        std::byte* copy = copies.data() + static_cast<int64_t>(at) * row_bytes;
-        std::memcpy(copy, rows[at], static_cast<size_t>(row_bytes));
-        rows[at] = copy;
-      }
-    }
-  }
-
-  // The wave's pages beside each other, but for the first, which stays in its row block.
-  StagedPages stage_pages(int begin, int wave, std::vector<std::byte>& copies) const {
-    StagedPages pages;
-    pages.first_page = begin / kPageTokens + 1;
-    pages.pages = wave / kPageTokens + 1;
-    const int count = static_cast<int>(step_.descs.size());
-    copies.resize(static_cast<size_t>(count * pages.pages * layout_.row_layer_bytes()));
-    for (int s = 0; s < count; ++s) {
-      const int end = step_.descs[static_cast<size_t>(s)].end();
-      for (int page = 0; page < pages.pages; ++page) {
-        if ((pages.first_page + page) * kPageTokens >= end) continue;
-        std::memcpy(copies.data() + (s * pages.pages + page) * layout_.row_layer_bytes(),
-                    row_of(s, 0, (pages.first_page + page) * kPageTokens),
-                    static_cast<size_t>(layout_.row_layer_bytes()));
-      }
-    }
-    pages.data = copies.data();
-    return pages;
-  }
-
-  const RowCase& cache_;
-  const RowStep& step_;
-  const Cut& cut_;
-  const CacheLayout& layout_;
-  int64_t width_ = 0;
-  std::vector<int32_t> sizes_;
-  std::vector<float> state_;
-  Result result_;
-};
-
-Result attention(const RowCase& cache, const RowStep& step, const Cut& cut) {
-  return Attention(cache, step, cut).run();
-}
-
-// `length` tokens in the cache, the last of them the step's.
-struct Decode {
-  Decode(const RowShape& shape, const std::vector<int>& lengths,
-         const RowCase::InputOf& input = noise)
-      : cache(shape, ids(lengths.size()), 1200) {
-    cache.set_input(input);
-    std::vector<Advance> all, last;
-    for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {
-      all.push_back({s, lengths[static_cast<size_t>(s)]});
-      last.push_back({s, 1, StepMode::kDecode});
-    }
-    cache.advance(all);
-    for (int s = 0; s < static_cast<int>(lengths.size()); ++s) --cache.sequence(s).length;
-    step = cache.begin(last);
-    cache.fill(step, 0);
-  }
-  static std::vector<int> ids(size_t count) {
-    std::vector<int> all(count);
-    std::iota(all.begin(), all.end(), 10);
-    return all;
-  }
-  RowCase cache;
-  RowStep step;
-};
-
-// Values lie in (-1, 1), so an output moves by at most the relative error of its weights. A score
-// is a sum of key_dim products of magnitude < 1 times key_dim^-1/2: an error of at most
-// key_dim^1/2 * log2(key_dim) * 2^-24 < 1e-5 for the dimensions here; exp adds 2 ulp, the sums over
-// tokens stay below 1e-5 too. lse adds the rounding of its own size (< 16).
-constexpr float kTolerance = 3e-5f;
-
-void expect_near(const Result& result, const Result& truth) {
-  ASSERT_EQ(result.out.size(), truth.out.size());
-  for (size_t i = 0; i < truth.out.size(); ++i) {
-    ASSERT_NEAR(result.out[i], truth.out[i], kTolerance) << "element " << i;
-  }
-  for (size_t i = 0; i < truth.lse.size(); ++i) {
-    ASSERT_NEAR(result.lse[i], truth.lse[i], kTolerance) << "head " << i;
-  }
-}
+using namespace attend_case;
 
 class AttendTest : public testing::TestWithParam<cpu::Target> {
  protected:
   const cpu::RowBodies& bodies() const { return cpu::row_bodies(GetParam()); }
   Cut cut() const {
     Cut made;
-    made.bodies = &bodies();
+    made.run = [&of = bodies()](const AttendParams& params) { cpu::attend_with(of, params); };
     return made;
-  }
-  // Every way to cut it gives the bits of the plain one, which is near the reference.
-  void expect_all_cuts_equal(const Decode& decode, const Cut& plain) const {
-    const Result truth = [&] {
-      Cut reference = plain;
-      reference.bodies = nullptr;
-      return attention(decode.cache, decode.step, reference);
-    }();
-    const Result result = attention(decode.cache, decode.step, plain);
-    expect_near(result, truth);
-    for (const int wave : {0, 32, 96, 256}) {
-      for (const int how : {0, 1, 2, 3, 4, 5}) {
-        Cut other = plain;
-        other.wave = wave;
-        other.staged = how % 2 == 1;
-        other.partials = how / 2 == 1;
-        other.phases = how / 2 == 2;
-        EXPECT_TRUE(attention(decode.cache, decode.step, other) == result)
-            << "wave " << wave << ", way " << how;
-      }
-    }
   }
 };
 

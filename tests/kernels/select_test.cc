@@ -51,23 +51,6 @@ reference::GroupScores own_scores(const SelectParams& params, int sequence, int 
   return own;
 }
 
-std::vector<int32_t> sorted_set(const SelectPlan& plan, const reference::GroupScores& scores) {
-  std::vector<int32_t> taken;
-  if (!plan.takes_all()) {
-    const std::vector<float> best = reference::relative_scores(scores, plan.visible());
-    for (int p = plan.sinks_end; p < plan.recent_begin; ++p) taken.push_back(p);
-    std::stable_sort(taken.begin(), taken.end(), [&](int32_t a, int32_t b) {
-      return best[static_cast<size_t>(a - plan.first)] > best[static_cast<size_t>(b - plan.first)];
-    });
-    taken.resize(static_cast<size_t>(plan.need));
-  }
-  const int sinks_end = plan.takes_all() ? plan.end : plan.sinks_end;
-  for (int p = plan.first; p < sinks_end; ++p) taken.push_back(p);
-  for (int p = plan.recent_begin; p < plan.end && !plan.takes_all(); ++p) taken.push_back(p);
-  std::sort(taken.begin(), taken.end());
-  return taken;
-}
-
 // One target's selection of one head, in `splits` parts.
 std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int kv_head,
                                   Target target, int splits) {
@@ -130,19 +113,6 @@ void expect_reference(SelectCase& cache) {
       }
     }
   }
-}
-
-SelectCase::KeyOf gaussian_keys(unsigned seed) {
-  auto random = std::make_shared<std::mt19937>(seed);
-  auto normal = std::make_shared<std::normal_distribution<float>>();
-  return [random, normal](int, int, int, int d) {
-    return (*normal)(*random) * (d % 3 == 0 ? 2.0f : 1.0f) + (d % 7 == 0 ? 40.0f : 0.0f);
-  };
-}
-SelectCase::QueryOf gaussian_queries(unsigned seed) {
-  auto random = std::make_shared<std::mt19937>(seed + 1000);
-  auto normal = std::make_shared<std::normal_distribution<float>>();
-  return [random, normal](int, int, int) { return (*normal)(*random); };
 }
 
 class SelectOf : public testing::TestWithParam<SliceDType> {};

@@ -59,7 +59,9 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                          testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16",
                                          "llama-mha-tied", "llama-odd-head", "llama-llama3",
                                          "llama-linear-old-config", "llama-yarn", "mistral-window",
-                                         "qwen2-sharded", "qwen2-window", "qwen3"),
+                                         "qwen2-sharded", "qwen2-window", "qwen3", "gpt-neox",
+                                         "gpt-neox-sequential", "stablelm", "stablelm-parallel",
+                                         "phi", "phi-norms"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

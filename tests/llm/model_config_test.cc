@@ -91,14 +91,45 @@ TEST(ModelConfigTest, BiasesAndNormsOfEachFamily) {
   EXPECT_TRUE(parse({{"attention_bias", true}}).output_bias);
   EXPECT_TRUE(parse({{"model_type", "qwen2"}}).qkv_bias);
   EXPECT_FALSE(parse({{"model_type", "qwen2"}}).output_bias);
-  EXPECT_TRUE(parse({{"model_type", "qwen3"}}).qk_norm);
+  EXPECT_EQ(parse({{"model_type", "qwen3"}}).head_norm, HeadNorm::kShared);
+  EXPECT_EQ(parse({}).head_norm, HeadNorm::kNone);
   EXPECT_FALSE(parse({{"model_type", "mistral"}, {"attention_bias", true}}).qkv_bias);
+}
+
+TEST(ModelConfigTest, PartOfAHeadIsRotated) {
+  const auto rotary = [](nlohmann::json changes) {
+    changes["hidden_size"] = 64;
+    return parse(changes).geometry().rotary_dims;  // of 16
+  };
+  EXPECT_EQ(rotary({}), 16);
+  EXPECT_EQ(rotary({{"model_type", "gpt_neox"}}), 4);
+  EXPECT_EQ(rotary({{"model_type", "gpt_neox"}, {"rotary_pct", 0.5}}), 8);
+  EXPECT_EQ(rotary({{"model_type", "stablelm"}}), 4);
+  EXPECT_EQ(rotary({{"model_type", "phi"}}), 8);
+  EXPECT_EQ(rotary({{"model_type", "phi"}, {"partial_rotary_factor", 0.4}}), 6);
+  EXPECT_EQ(rotary({{"model_type", "phi"}, {"rope_parameters", {{"partial_rotary_factor", 1}}}}),
+            16);
+  EXPECT_EQ(parse({{"model_type", "gpt_neox"}, {"rotary_emb_base", 500}}).rope.theta, 500);
+  EXPECT_THAT(error_of({{"model_type", "phi"}, {"partial_rotary_factor", 0.45}}),
+              HasSubstr("head_dim = missing"));
+  EXPECT_THAT(error_of({{"model_type", "phi"}, {"partial_rotary_factor", 1.5}}),
+              HasSubstr("partial_rotary_factor = 1.5"));
+}
+
+TEST(ModelConfigTest, OrderOfALayersParts) {
+  EXPECT_FALSE(parse({}).parallel);
+  EXPECT_TRUE(parse({{"model_type", "gpt_neox"}}).parallel);
+  EXPECT_FALSE(parse({{"model_type", "gpt_neox"}}).one_norm);
+  EXPECT_FALSE(parse({{"model_type", "gpt_neox"}, {"use_parallel_residual", false}}).parallel);
+  EXPECT_FALSE(parse({{"model_type", "stablelm"}}).one_norm);
+  EXPECT_TRUE(parse({{"model_type", "stablelm"}, {"use_parallel_residual", true}}).one_norm);
+  EXPECT_TRUE(parse({{"model_type", "phi"}}).one_norm);
 }
 
 TEST(ModelConfigTest, ErrorsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(error_of({{"model_type", "mamba"}}),
               AllOf(HasSubstr("config.json: model_type = \"mamba\""),
-                    HasSubstr("llama, mistral, qwen2, qwen3")));
+                    HasSubstr("llama, mistral, qwen2, qwen3, gpt_neox")));
   EXPECT_THAT(error_of({{"model_type", nullptr}}), HasSubstr("model_type"));
   EXPECT_THAT(error_of({{"hidden_size", 0}}), HasSubstr("hidden_size = 0"));
   EXPECT_THAT(error_of({{"hidden_size", "32"}}), HasSubstr("hidden_size = \"32\""));
@@ -107,7 +138,7 @@ TEST(ModelConfigTest, ErrorsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(error_of({{"num_key_value_heads", 3}}), HasSubstr("num_key_value_heads = 3"));
   EXPECT_THAT(error_of({{"head_dim", 7}}), HasSubstr("head_dim = 7"));
   EXPECT_THAT(error_of({{"num_attention_heads", 6}}), HasSubstr("head_dim = missing"));
-  EXPECT_THAT(error_of({{"hidden_act", "gelu"}}), HasSubstr("hidden_act"));
+  EXPECT_THAT(error_of({{"hidden_act", "relu"}}), HasSubstr("hidden_act"));
   EXPECT_THAT(error_of({{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(error_of({{"eos_token_id", "end"}}), HasSubstr("eos_token_id"));
   EXPECT_THAT(error_of({{"max_position_embeddings", nullptr}}), HasSubstr("max_position"));

@@ -1,5 +1,6 @@
-// What every device must do. Runs over each implementation that this build has; a new device joins
-// by its name in kDevices.
+// What every device must do. Runs over each implementation; a new device joins by its name in
+// kDevices. "cuda" is a GPU, skipped where there is none, "fake" the same device over a CUDA
+// runtime that the host plays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,20 +17,26 @@
 #include <thread>
 #include <vector>
 
+#include "offload/cuda_device.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu.h"
 #include "tests/support/pumped_device.h"
 
 namespace fasa {
 namespace {
 
-constexpr const char* kDevices[] = {"cpu", "emulated", "pumped"};
+constexpr const char* kDevices[] = {"cpu", "emulated", "pumped", "fake"};
 constexpr size_t kOddSizes[] = {1, 3, 63, 64, 65, 4095, 4097, 65537, (size_t{1} << 20) + 7};
 
 class DeviceContract : public testing::TestWithParam<const char*> {
  protected:
-  static std::unique_ptr<Device> open(std::optional<uint64_t> device_memory = {},
-                                      std::optional<uint64_t> host_memory = {}) {
+  void SetUp() override {
+    if (std::string(GetParam()) == "cuda") FASA_NEEDS_GPU();
+  }
+  std::unique_ptr<Device> open(std::optional<uint64_t> device_memory = {},
+                               std::optional<uint64_t> host_memory = {}) {
     DeviceOptions options;
     options.name = GetParam();
     options.threads = 2;
@@ -38,17 +45,32 @@ class DeviceContract : public testing::TestWithParam<const char*> {
     if (options.name == "pumped") {  // the tests' own
       return std::make_unique<PumpedDevice>(lifo(), options);
     }
+    if (options.name == "fake") {
+      options.name = "cuda:0";
+      return open_device(options, fake_.platform());
+    }
     return open_device(options);
   }
   static Stream stream_of(Device& device, StreamPriority priority = StreamPriority::kNormal) {
     return device.create_stream(priority, "test");
   }
+  static void launch(Device& device, StreamView stream, const char* name,
+                     std::function<KernelWork()> work) {
+    if (auto* const cuda = dynamic_cast<CudaDevice*>(&device); cuda != nullptr) {
+      cuda->run_on_host(stream, name, std::move(work));
+    } else {
+      device.launch(stream, name, std::move(work));
+    }
+  }
   static void run(Device& device, StreamView stream, std::function<void()> work) {
-    device.launch(stream, "test kernel", [work = std::move(work)] {
+    launch(device, stream, "test kernel", [work = std::move(work)] {
       work();
       return KernelWork{};
     });
   }
+
+ private:
+  FakeCuda fake_;  // outlives its devices
 };
 
 std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
@@ -60,7 +82,8 @@ std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
 
 TEST_P(DeviceContract, SaysWhatItIs) {
   const auto device = open();
-  EXPECT_EQ(device->name(), GetParam());
+  const bool cuda = device->kind() == DeviceKind::kCuda;
+  EXPECT_EQ(device->name(), cuda ? "cuda:0" : GetParam());
   EXPECT_EQ(device->unified(), device->kind() == DeviceKind::kCpu);
   EXPECT_NE(device->kernels().append, nullptr);
 }
@@ -302,10 +325,10 @@ TEST_P(DeviceContract, FailuresNameTheFirstOperation) {
   const auto device = open();
   const Stream stream = stream_of(*device);
   const auto fail_and_wait = [&] {
-    device->launch(stream.view(), "broken kernel",
-                   []() -> KernelWork { throw std::runtime_error("no such row"); });
-    device->launch(stream.view(), "second kernel",
-                   []() -> KernelWork { throw std::runtime_error("not reached"); });
+    launch(*device, stream.view(), "broken kernel",
+           []() -> KernelWork { throw std::runtime_error("no such row"); });
+    launch(*device, stream.view(), "second kernel",
+           []() -> KernelWork { throw std::runtime_error("not reached"); });
     device->synchronize(stream.view());
   };
   try {
@@ -321,7 +344,7 @@ TEST_P(DeviceContract, OtherStreamsGoOnAfterAFailure) {
   const auto device = open();
   const Stream broken = stream_of(*device), healthy = stream_of(*device);
   try {
-    device->launch(broken.view(), "broken kernel", []() -> KernelWork { throw 1; });
+    launch(*device, broken.view(), "broken kernel", []() -> KernelWork { throw 1; });
   } catch (const DeviceError&) {
   }
   int value = 0;
@@ -427,6 +450,8 @@ TEST_P(DeviceContract, HostThreadsShareADevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(kDevices),
+                         [](const auto& tested) { return std::string(tested.param); });
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceContract, testing::Values("cuda"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

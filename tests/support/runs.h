@@ -27,6 +27,7 @@ struct RunSetup {
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
+  SelectionOptions options = {};
   DType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
   std::optional<int> depth = std::nullopt;  // none = auto
@@ -128,6 +129,7 @@ class RuntimeRun {
   static Config config(const RunSetup& setup) {
     Config config;
     config.selection.kind = setup.kind;
+    config.selection.options = setup.options;
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};

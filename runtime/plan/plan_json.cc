@@ -1,7 +1,8 @@
+#include "runtime/plan/plan_json.h"
+
 #include "runtime/config_options.h"
 #include "runtime/plan/geometry_catalog.h"
 #include "runtime/plan/gpu_catalog.h"
-#include "tools/plan_report.h"
 
 namespace fasa {
 namespace {

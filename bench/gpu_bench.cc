@@ -1,0 +1,326 @@
+// What a GPU does with the pipeline, against two ceilings measured in the same run: a copy inside
+// the device's memory, and a large copy from the host.
+//
+//   gpu_bench --device cuda:0 --seconds 240 --json FILE [--note name=value]...
+//
+// One layer of Llama-3.1-8B's attention (8 KV x 4 query heads, head_dim 128, bf16 rows), batch 1,
+// in steps over several layers, so that slices and rows come from memory and not from the L2. Keys,
+// values and queries are noise; a query is that of the step before, a part of it anew, so that sets
+// overlap: the hit rate says how much. Times are the device's own: a step's by two events, kernels'
+// by a timeline in steps of their own. What did not fit into memory or time is listed.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/filled_runtime.h"
+#include "offload/cuda_device.h"
+#include "offload/timeline.h"
+#include "runtime/base/error.h"
+
+namespace fasa::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kHeads = 8;
+constexpr int kQueryHeads = 32;
+constexpr int kWidth = 128;
+constexpr int kRowBytes = 512;
+
+struct Options {
+  std::string device = "cuda:0";
+  double seconds = 240;
+  std::string json_file;
+  std::vector<std::string> notes;
+  std::vector<int64_t> tokens = {16384, 131072, 524288, 1048576};
+  int layers = 8;
+  int steps = 20;
+  uint64_t copy_bytes = uint64_t{1} << 30;
+};
+
+struct Case {
+  std::string preset;  // fasa-c, fasa-m, full
+  SliceDType slice = SliceDType::kInt2;
+  int chunks = 64;
+  int64_t tokens = 0;
+  int budget = 256;
+
+  std::string name() const {
+    return preset == "full" ? fmt::format("full/{}", tokens)
+                            : fmt::format("{}/{}x{}/{}/k{}", preset, slice_dtype_name(slice),
+                                          chunks, tokens, budget);
+  }
+};
+
+std::unique_ptr<Device> open(const Options& options) {
+  DeviceOptions device;
+  device.name = options.device;
+  return open_device(device);
+}
+
+// Bytes per second of copies of one kind, the best of five.
+double copy_rate(Device& device, CopyKind kind, size_t bytes) {
+  const bool inside = kind == CopyKind::kDeviceToDevice;
+  const Stream stream = device.create_stream(StreamPriority::kNormal, "copies");
+  const Event before = device.create_event(), after = device.create_event();
+  const Buffer a = device.allocate(MemorySpace::kDevice, bytes, "copies");
+  const Buffer b =
+      device.allocate(inside ? MemorySpace::kDevice : MemorySpace::kHost, bytes, "copies");
+  const bool to_host = kind == CopyKind::kDeviceToHost;
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    device.record(before.view(), stream.view());
+    device.copy(to_host ? b.data() : a.data(), to_host ? a.data() : b.data(), bytes, kind,
+                stream.view());
+    device.record(after.view(), stream.view());
+    device.synchronize(after.view());
+    const double seconds = device.seconds_at(after.view()) - device.seconds_at(before.view());
+    best = std::max(best, static_cast<double>(bytes) / seconds);
+  }
+  return best;
+}
+
+Config config_of(const Case& wanted) {
+  Config config;
+  config.selection.kind = wanted.preset == "full" ? SelectionKind::kFull : SelectionKind::kFasa;
+  config.selection.slice_dtype = wanted.slice;
+  config.selection.tip_chunks = wanted.chunks;
+  config.selection.fac_tokens = {{.tokens = wanted.budget, .share = 0}};
+  config.placement.rows = wanted.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
+  return config;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Decode steps of one case.
+class Decode {
+ public:
+  Decode(const Options& options, const Case& wanted)
+      : layers_(options.layers),
+        filled_(open(options), config_of(wanted), llama_8b(layers_),
+                first_chunk_dims(llama_8b(layers_), wanted.chunks), wanted.tokens),
+        q_(device().allocate(MemorySpace::kDevice, query_bytes(), "queries")),
+        kv_(device().allocate(MemorySpace::kDevice, kHeads * kWidth * 2, "keys and values")),
+        out_(device().allocate(MemorySpace::kDevice, kQueryHeads * kWidth * 4, "output")),
+        host_q_(noise(query_bytes() / 2, 11)),
+        begin_(device().create_event()),
+        end_(device().create_event()) {
+    const std::vector<uint16_t> kv = noise(kHeads * kWidth, 12);
+    device().copy(kv_.data(), kv.data(), kv.size() * 2, CopyKind::kHostToDevice, filled_.stream());
+    device().synchronize(filled_.stream());
+  }
+
+  Device& device() { return filled_.device(); }
+
+  // Seconds of a step's attention, all layers.
+  double step() {
+    change_queries();
+    const StepSequence part{filled_.sequence(), 1, StepMode::kDecode};
+    Runtime& runtime = filled_.runtime();
+    const StreamView stream = filled_.stream();
+    runtime.begin_step({&part, 1});
+    device().record(begin_.view(), stream);
+    for (int layer = 0; layer < layers_; ++layer) {
+      const auto kv = ConstTensorView::dense(kv_.data(), DType::kBF16, 1, kHeads, kWidth);
+      runtime.append(layer, kv, kv, stream);
+      runtime.attend(layer,
+                     ConstTensorView::dense(q_.data() + layer * kQueryHeads * kWidth * 2,
+                                            DType::kBF16, 1, kQueryHeads, kWidth),
+                     TensorView::dense(out_.data(), DType::kF32, 1, kQueryHeads, kWidth), nullptr,
+                     stream);
+    }
+    device().record(end_.view(), stream);
+    runtime.end_step();
+    device().synchronize(end_.view());
+    return device().seconds_at(end_.view()) - device().seconds_at(begin_.view());
+  }
+
+  json run(int steps) {
+    for (int i = 0; i < 5; ++i) step();
+    filled_.runtime().reset_metrics();
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) seconds.push_back(step());
+    const FetchMetrics metrics = filled_.runtime().metrics();
+    const double layer_us = median(seconds) / layers_ * 1e6;
+    return {{"layer_us", layer_us},
+            {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
+            {"hit_rate", metrics.hit_rate()},
+            {"fetched_rows_per_layer", static_cast<double>(metrics.rows.misses) / steps / layers_},
+            {"kernels_us", kernels(steps / 2 + 1)}};
+  }
+
+ private:
+  size_t query_bytes() const { return static_cast<size_t>(layers_) * kQueryHeads * kWidth * 2; }
+
+  // A quarter of the elements anew.
+  void change_queries() {
+    const std::vector<uint16_t> fresh = noise(host_q_.size() / 4, 100 + seed_);
+    for (size_t i = 0; i < fresh.size(); ++i) host_q_[4 * i + seed_ % 4] = fresh[i];
+    ++seed_;
+    device().copy(q_.data(), host_q_.data(), query_bytes(), CopyKind::kHostToDevice,
+                  filled_.stream());
+    device().synchronize(filled_.stream());
+  }
+
+  // Microseconds of each operation's kind in a layer, by a timeline's events, which cost some
+  // themselves.
+  std::map<std::string, double> kernels(int steps) {
+    Timeline timeline;
+    device().set_timeline(&timeline);
+    for (int i = 0; i < steps; ++i) step();
+    device().set_timeline(nullptr);
+    std::map<std::string, double> sums;
+    for (const TimelineEntry& entry : timeline.entries()) {
+      if (entry.kind != TimelineEntry::Kind::kWork || entry.tag.layer < 0) continue;
+      sums[entry.name] += entry.span.seconds();
+    }
+    for (auto& [name, sum] : sums) sum *= 1e6 / steps / layers_;
+    return sums;
+  }
+
+  const int layers_;
+  FilledRuntime filled_;
+  Buffer q_, kv_, out_;
+  std::vector<uint16_t> host_q_;
+  Event begin_, end_;
+  uint64_t seed_ = 0;
+};
+
+// Bytes that a layer has to read at least, on the device and over the link.
+json floors(const Case& wanted, const json& result, const json& ceilings) {
+  const double device_rate = ceilings.at("device_copy_bytes_per_second");
+  const double link_rate = ceilings.at("h2d_bytes_per_second");
+  const auto tokens = static_cast<double>(wanted.tokens);
+  if (wanted.preset == "full") {
+    const double us = tokens * kHeads * kRowBytes / device_rate * 1e6;
+    return {{"read_us", us}, {"share", us / result.at("layer_us").get<double>()}};
+  }
+  const SliceFormat format{wanted.slice, 2 * wanted.chunks};
+  const double slice_us =
+      tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes()) / device_rate * 1e6;
+  json floor = {{"slices_us", slice_us}};
+  const json& kernels = result.at("kernels_us");
+  if (kernels.contains("select")) {
+    floor["select_over_slices"] = kernels.at("select").get<double>() / slice_us;
+  }
+  if (kernels.contains("gather") && kernels.at("gather").get<double>() > 0) {
+    const double bytes = result.at("fetched_rows_per_layer").get<double>() * kRowBytes;
+    const double rate = bytes / kernels.at("gather").get<double>() * 1e6;
+    floor["gather_bytes_per_second"] = rate;
+    floor["gather_share_of_h2d"] = rate / link_rate;
+  }
+  return floor;
+}
+
+std::vector<Case> cases_of(const Options& options) {
+  std::vector<Case> cases;
+  for (const int64_t tokens : options.tokens) {
+    cases.push_back({.preset = "full", .tokens = tokens});
+    for (const int budget : {256, 2048}) {
+      for (const auto& [slice, chunks] :
+           {std::pair{SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}}) {
+        for (const char* preset : {"fasa-c", "fasa-m"}) {
+          cases.push_back({preset, slice, chunks, tokens, budget});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+void run_cases(const Options& options, json& report) {
+  const auto start = std::chrono::steady_clock::now();
+  json& results = report["results"] = json::object();
+  json& skipped = report["skipped"] = json::object();
+  for (const Case& wanted : cases_of(options)) {
+    const double elapsed =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (elapsed > options.seconds) {
+      skipped[wanted.name()] = "no time left";
+      continue;
+    }
+    try {
+      Decode decode(options, wanted);
+      json result = decode.run(options.steps);
+      result["floor"] = floors(wanted, result, report.at("ceilings"));
+      fmt::print("{:32} {:10.1f} us a layer, hit rate {:.2f}\n", wanted.name(),
+                 result.at("layer_us").get<double>(), result.at("hit_rate").get<double>());
+      results[wanted.name()] = std::move(result);
+    } catch (const BudgetError& error) {
+      skipped[wanted.name()] = error.what();
+    }
+  }
+  for (const auto& [name, why] : skipped.items()) {
+    fmt::print("{:32} skipped: {}\n", name, why.get<std::string>());
+  }
+}
+
+json device_report(Device& device) {
+  json report = {{"name", device.name()}};
+  if (const auto* cuda = dynamic_cast<const CudaDevice*>(&device); cuda != nullptr) {
+    report["gpu"] = cuda->gpu().name;
+    report["compute_capability"] = fmt::format("{}.{}", cuda->gpu().major, cuda->gpu().minor);
+    report["memory_bytes"] = cuda->gpu().memory_bytes;
+  }
+  return report;
+}
+
+void run(const Options& options) {
+  json report;
+  for (const std::string& note : options.notes) {
+    const size_t at = note.find('=');
+    report["notes"][note.substr(0, at)] = at == std::string::npos ? "" : note.substr(at + 1);
+  }
+  {
+    const auto device = open(options);
+    report["device"] = device_report(*device);
+    const size_t bytes = options.copy_bytes;
+    report["ceilings"] = {
+        {"device_copy_bytes_per_second", 2 * copy_rate(*device, CopyKind::kDeviceToDevice, bytes)},
+        {"h2d_bytes_per_second", copy_rate(*device, CopyKind::kHostToDevice, bytes)},
+        {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}};
+  }
+  for (const auto& [name, rate] : report.at("ceilings").items()) {
+    fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);
+  }
+  run_cases(options, report);
+  if (options.json_file.empty()) return;
+  std::ofstream file(options.json_file);
+  file << report.dump(2) << "\n";
+  if (!file.good()) throw InputError(fmt::format("{}: cannot be written", options.json_file));
+}
+
+}  // namespace
+}  // namespace fasa::bench
+
+int main(int argc, char** argv) {
+  fasa::bench::Options options;
+  CLI::App app("What a GPU does with the pipeline");
+  app.add_option("--device", options.device, "cuda:N, or another device to try the program");
+  app.add_option("--seconds", options.seconds, "no case is begun after that");
+  app.add_option("--json", options.json_file, "where the results go");
+  app.add_option("--note", options.notes, "name=value for the results, any number");
+  app.add_option("--tokens", options.tokens, "contexts");
+  app.add_option("--layers", options.layers, "of a step");
+  app.add_option("--steps", options.steps, "that are timed");
+  app.add_option("--copy-bytes", options.copy_bytes, "of the copies that measure the ceilings");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    fasa::bench::run(options);
+  } catch (const fasa::Error& error) {
+    std::cerr << "gpu_bench: " << error.what() << "\n";
+    return static_cast<int>(error.kind());
+  }
+  return 0;
+}

@@ -1,0 +1,133 @@
+#include "bindings/python/core/config.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "bindings/python/core/json_value.h"
+#include "runtime/base/error.h"
+#include "runtime/nearest.h"
+#include "runtime/plan/settings_toml.h"
+
+namespace fasa::python {
+namespace {
+
+std::string attribute_of(const ConfigOption& option) {
+  std::string name = option.variable().substr(std::string("FASA_").size());
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+const ConfigOption& find_attribute(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ConfigOption& option : config_options()) {
+    names.push_back(attribute_of(option));
+    if (names.back() == name) return option;
+  }
+  throw UsageError(fmt::format("unknown option {}{}; docs/configuration.md lists all options", name,
+                               nearest_hint(name, names)));
+}
+
+void add_options(nb::class_<PyConfig>& cls) {
+  for (const ConfigOption& option : config_options()) {
+    const ConfigOption* entry = &option;
+    const std::string name = attribute_of(option);
+    const std::string doc = fmt::format("[{}] {}: {} Allowed: {}.", option.table, option.key,
+                                        option.help, option.allowed);
+    cls.def_prop_rw(
+        name.c_str(),
+        [entry](const PyConfig& self) { return to_python(entry->get(self.config())); },
+        [name](PyConfig& self, nb::object value) { self.set(name, value); },
+        nb::for_setter(nb::arg("value").none()), doc.c_str());
+  }
+}
+
+PyConfig with_options(ConfigSources sources, const nb::kwargs& options) {
+  PyConfig config(std::move(sources));
+  config.update(options);
+  return config;
+}
+
+}  // namespace
+
+void PyConfig::take(ConfigSources& sources, const std::string& name, nb::handle value) {
+  const ConfigOption& option = find_attribute(name);
+  std::erase_if(sources.values, [&](const GivenValue& given) { return given.option == &option; });
+  // None: as if it had never been given.
+  if (!value.is_none()) sources.values.push_back({&option, to_json(value, option.path())});
+}
+
+void PyConfig::set(const std::string& name, nb::handle value) {
+  ConfigSources changed = sources_;
+  take(changed, name, value);
+  rebuild(changed);
+  sources_ = std::move(changed);
+}
+
+void PyConfig::update(const nb::kwargs& options) {
+  ConfigSources changed = sources_;
+  for (const auto& [name, value] : options) take(changed, nb::cast<std::string>(name), value);
+  rebuild(changed);
+  sources_ = std::move(changed);
+}
+
+void add_config(nb::module_& module) {
+  nb::class_<PyConfig> cls(module, "Config",
+                           "Every setting of the runtime, one attribute for each option.");
+  cls.def(
+      "__init__",
+      [](PyConfig* self, const nb::kwargs& options) {
+        new (self) PyConfig(with_options({}, options));
+      },
+      nb::arg("options"), "Options by name, over the defaults.");
+  cls.def_static(
+      "load",
+      [](const std::optional<std::string>& path, bool environment, const nb::kwargs& options) {
+        ConfigSources sources{.file = path.value_or("")};
+        if (environment) sources.environment = fasa_environment();
+        return with_options(std::move(sources), options);
+      },
+      nb::arg("path") = nb::none(), nb::kw_only(), nb::arg("environment") = true,
+      nb::arg("options"), "Defaults < the TOML file < FASA_* variables < options by name.");
+  cls.def_static(
+      "from_toml",
+      [](const std::string& text) { return PyConfig({.toml = text, .toml_name = "config"}); },
+      nb::arg("text"), "The text of a TOML file.");
+  cls.def(
+      "to_toml", [](const PyConfig& self) { return config_toml(self.config()); },
+      "A TOML file that says all of it.");
+  cls.def(
+      "to_dict", [](const PyConfig& self) { return to_python(config_to_json(self.config())); },
+      "As `fasa config` prints it: one dictionary for each table.");
+  cls.def(
+      "chunks_of",
+      [](const PyConfig& self, const Geometry& geometry) {
+        return self.config().effective_tip_chunks(geometry.chunks());
+      },
+      nb::arg("geometry"), "Frequency chunks of a head that the slices hold.");
+  cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
+  cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
+  cls.def(
+      "__deepcopy__", [](const PyConfig& self, nb::handle) { return PyConfig(self); },
+      nb::arg("memo"));
+  cls.def("__repr__", [](const PyConfig& self) {
+    return fmt::format("fasa.Config({})", config_to_json(self.config()).dump());
+  });
+  cls.def(
+      "__eq__",
+      [](const PyConfig& self, nb::handle other) {
+        return nb::isinstance<PyConfig>(other) &&
+               config_to_json(self.config()) ==
+                   config_to_json(nb::cast<const PyConfig&>(other).config());
+      },
+      nb::arg("other").none());
+  cls.attr("__hash__") = nb::none();
+  add_options(cls);
+}
+
+}  // namespace fasa::python

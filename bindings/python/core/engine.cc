@@ -1,0 +1,77 @@
+#include "bindings/python/core/engine.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace fasa::python {
+
+Engine::Engine(const Config& config, const Geometry& geometry, DType row_dtype,
+               const std::vector<int16_t>& slice_dims, int64_t max_context)
+    : device_(open_device(config.device_options())),
+      stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
+      runtime_(std::make_unique<Runtime>(*device_, config, geometry, row_dtype, slice_dims,
+                                         max_context)) {}
+
+void Engine::begin(std::span<const StepSequence> sequences) {
+  const std::lock_guard lock(mutex_);
+  runtime_->begin_step(sequences);
+  in_step_ = true;
+}
+
+void Engine::append(int layer, ConstTensorView k, ConstTensorView v) {
+  const std::lock_guard lock(mutex_);
+  runtime_->append(layer, k, v, stream_.view());
+}
+
+void Engine::attend(int layer, ConstTensorView q, TensorView out, float* lse) {
+  const std::lock_guard lock(mutex_);
+  runtime_->attend(layer, q, out, lse, stream_.view());
+  if (!device_->unified()) device_->synchronize(stream_.view());
+}
+
+void Engine::end() {
+  const std::lock_guard lock(mutex_);
+  runtime_->end_step();
+  in_step_ = false;
+  // A step that only appended has not waited for anything yet.
+  if (!device_->unified()) device_->synchronize(stream_.view());
+  free_released();
+}
+
+void Engine::abort() {
+  const std::lock_guard lock(mutex_);
+  runtime_->abort_step();
+  in_step_ = false;
+  free_released();
+}
+
+void Engine::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v) {
+  const std::lock_guard lock(mutex_);
+  runtime_->read(sequence, layer, first, k, v, stream_.view());
+  device_->synchronize(stream_.view());
+}
+
+bool Engine::in_step() {
+  const std::lock_guard lock(mutex_);
+  return in_step_;
+}
+
+void Engine::free_released() {
+  for (const SequenceId sequence : std::exchange(released_, {})) runtime_->free(sequence);
+}
+
+void Engine::release(SequenceId sequence) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    released_.push_back(sequence);
+    if (!in_step_) free_released();
+  } catch (const std::exception& error) {
+    log_warning(fmt::format("freeing a sequence: {}", error.what()));
+  }
+}
+
+}  // namespace fasa::python

@@ -1,0 +1,10 @@
+// fasa.FcMap, and how one is made of captured queries and keys.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fasa::python {
+
+void add_fc_map(nanobind::module_& module);
+
+}  // namespace fasa::python

@@ -1,0 +1,17 @@
+// fasa._core: the part of the Python package that is C++.
+#include <nanobind/nanobind.h>
+
+#include "bindings/python/core/config.h"
+#include "bindings/python/core/errors.h"
+#include "bindings/python/core/fc_map.h"
+#include "bindings/python/core/runtime.h"
+#include "bindings/python/core/studies.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The part of fasa that is C++.";
+  fasa::python::add_errors(module);
+  fasa::python::add_config(module);
+  fasa::python::add_fc_map(module);
+  fasa::python::add_runtime(module);
+  fasa::python::add_studies(module);
+}

@@ -1,0 +1,264 @@
+#include "bindings/python/core/runtime.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+
+#include "runtime/base/error.h"
+#include "runtime/fc_map.h"
+
+namespace fasa::python {
+namespace {
+
+using DimsArray = nb::ndarray<const int16_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+DType dtype_of(const std::string& name) {
+  const auto dtype = parse_dtype(name);
+  if (!dtype) throw UsageError(fmt::format("row_dtype = \"{}\": allowed: f32, f16, bf16", name));
+  return *dtype;
+}
+
+std::vector<int16_t> given_dims(const nb::object& object, const Geometry& geometry, int chunks) {
+  DimsArray dims;
+  if (!nb::try_cast(object, dims)) {
+    PyErr_Clear();
+    throw UsageError("slice_dims is no contiguous int16 array [layers, kv_heads, 2 x chunks]");
+  }
+  if (dims.shape(0) != static_cast<size_t>(geometry.layers) ||
+      dims.shape(1) != static_cast<size_t>(geometry.kv_heads) ||
+      dims.shape(2) != static_cast<size_t>(2 * chunks)) {
+    throw UsageError(fmt::format("slice_dims is [{}, {}, {}]; expected [{}, {}, {}]", dims.shape(0),
+                                 dims.shape(1), dims.shape(2), geometry.layers, geometry.kv_heads,
+                                 2 * chunks));
+  }
+  return {dims.data(), dims.data() + dims.size()};
+}
+
+// What the slices take: the caller's dimensions, the map's first chunks, or all chunks.
+std::vector<int16_t> choose_dims(const Config& config, const Geometry& geometry,
+                                 const nb::object& fc_map, const nb::object& slice_dims) {
+  const int chunks = config.effective_tip_chunks(geometry.chunks());
+  if (!slice_dims.is_none()) return given_dims(slice_dims, geometry, chunks);
+  std::optional<FcMap> loaded;
+  const FcMap* map = nullptr;
+  if (!fc_map.is_none()) {
+    map = nb::cast<const FcMap*>(fc_map);
+  } else if (!config.selection.map.empty()) {
+    loaded = FcMap::load(config.selection.map);
+    map = &*loaded;
+  }
+  if (map == nullptr) {
+    if (chunks == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
+      return all_slice_dims(geometry);
+    }
+    throw UsageError(
+        fmt::format("slices over {} of {} frequency chunks need an FC map: give fc_map, "
+                    "or take slice = \"default\"",
+                    chunks, geometry.chunks()));
+  }
+  const size_t heads = map->heads.empty() ? 0 : map->heads.front().size();
+  if (map->heads.size() != static_cast<size_t>(geometry.layers) ||
+      heads != static_cast<size_t>(geometry.kv_heads)) {
+    throw UsageError(fmt::format("the FC map has {} layers of {} KV heads; expected {} of {}",
+                                 map->heads.size(), heads, geometry.layers, geometry.kv_heads));
+  }
+  return map->slice_dims(chunks);
+}
+
+StepMode mode_of(const nb::handle& text) {
+  const auto mode = nb::cast<std::string>(text);
+  if (mode == "decode") return StepMode::kDecode;
+  if (mode == "prefill") return StepMode::kPrefill;
+  throw UsageError(fmt::format("a step's mode = \"{}\": allowed: decode, prefill", mode));
+}
+
+StepSequence part_of(nb::handle part, const Engine& engine) {
+  StepSequence step;
+  const PySequence* sequence = nullptr;
+  if (nb::try_cast(part, sequence)) return {.sequence = sequence->id_in(engine)};
+  PyErr_Clear();
+  nb::tuple tuple;
+  if (!nb::try_cast(part, tuple) || tuple.size() < 2 || tuple.size() > 3 ||
+      !nb::try_cast(tuple[0], sequence) || !nb::try_cast(tuple[1], step.tokens)) {
+    PyErr_Clear();
+    throw UsageError(
+        "a step takes Sequences, (Sequence, tokens) or (Sequence, tokens, \"decode\" or "
+        "\"prefill\")");
+  }
+  step.sequence = sequence->id_in(engine);
+  step.mode = tuple.size() == 3 ? mode_of(tuple[2])
+                                : (step.tokens == 1 ? StepMode::kDecode : StepMode::kPrefill);
+  return step;
+}
+
+template <size_t N>
+nb::object new_array(float*& data, const std::array<size_t, N>& shape) {
+  size_t count = 1;
+  for (const size_t extent : shape) count *= extent;
+  data = new float[count];
+  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float>(data, N, shape.data(), owner));
+}
+
+}  // namespace
+
+PyRuntime::PyRuntime(const Geometry& geometry, const PyConfig* config, const std::string& row_dtype,
+                     const nb::object& fc_map, const nb::object& slice_dims, int64_t max_context)
+    : geometry_(geometry) {
+  geometry.validate();
+  const Config settings = config == nullptr ? Config() : config->config();
+  settings.validate_for(geometry);
+  const DType dtype = settings.placement.row_dtype.value_or(dtype_of(row_dtype));
+  const std::vector<int16_t> dims = choose_dims(settings, geometry, fc_map, slice_dims);
+  const nb::gil_scoped_release release;
+  engine_ = std::make_shared<Engine>(settings, geometry, dtype, dims, max_context);
+}
+
+void PyRuntime::begin_step(const nb::list& parts) {
+  std::vector<StepSequence> sequences;
+  int64_t tokens = 0;
+  for (nb::handle part : parts) {
+    sequences.push_back(part_of(part, *engine_));
+    tokens += sequences.back().tokens;
+  }
+  {
+    const nb::gil_scoped_release release;
+    engine_->begin(sequences);
+  }
+  step_tokens_ = tokens;
+  borrowed_.clear();
+}
+
+void PyRuntime::append(int layer, nb::handle k, nb::handle v) {
+  BorrowedTensor keys = BorrowedTensor::from(k, "k", false);
+  BorrowedTensor values = BorrowedTensor::from(v, "v", false);
+  {
+    const nb::gil_scoped_release release;
+    engine_->append(layer, keys.const_view(), values.const_view());
+  }
+  if (engine_->device().unified()) return;
+  borrowed_.push_back(std::move(keys));
+  borrowed_.push_back(std::move(values));
+}
+
+nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse) {
+  const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
+  const auto tokens = static_cast<size_t>(step_tokens_);
+  const auto heads = static_cast<size_t>(geometry_.query_heads);
+  if (out.is_none()) {
+    float* data = nullptr;
+    out = new_array(data, std::array{tokens, heads, static_cast<size_t>(geometry_.value_dim)});
+  }
+  const BorrowedTensor result = BorrowedTensor::from(out, "out", true);
+  float* sums = nullptr;
+  nb::object sums_array;
+  if (lse) sums_array = new_array(sums, std::array{tokens, heads});
+  {
+    const nb::gil_scoped_release release;
+    engine_->attend(layer, queries.const_view(), result.view(), sums);
+  }
+  borrowed_.clear();
+  return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
+}
+
+void PyRuntime::end_step() {
+  {
+    const nb::gil_scoped_release release;
+    engine_->end();
+  }
+  step_tokens_ = 0;
+  borrowed_.clear();
+}
+
+void PyRuntime::abort_step() {
+  {
+    const nb::gil_scoped_release release;
+    engine_->abort();
+  }
+  step_tokens_ = 0;
+  borrowed_.clear();
+}
+
+void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
+                           const nb::tuple& out) {
+  const ConstTensorView keys = view_of_parts(k);
+  const ConstTensorView values = view_of_parts(v);
+  const bool attends = q.size() > 0;
+  const ConstTensorView queries = attends ? view_of_parts(q) : TensorView();
+  const TensorView result = attends ? view_of_parts(out) : TensorView();
+  const nb::gil_scoped_release release;
+  engine_->append(layer, keys, values);
+  if (attends) engine_->attend(layer, queries, result, nullptr);
+}
+
+nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,
+                           std::optional<int64_t> tokens) const {
+  const SequenceId id = sequence.id_in(*engine_);
+  const int64_t count = tokens.value_or(sequence.length() - first);
+  if (first < 0 || count < 0) {
+    throw UsageError(fmt::format("read of {} tokens from {}; allowed: 0 or more", count, first));
+  }
+  const auto view = [&](float* data, int dim) {
+    return TensorView::dense(data, DType::kF32, count, geometry_.kv_heads, dim);
+  };
+  const auto shape_of = [&](int dim) {
+    return std::array{static_cast<size_t>(count), static_cast<size_t>(geometry_.kv_heads),
+                      static_cast<size_t>(dim)};
+  };
+  float* keys = nullptr;
+  float* values = nullptr;
+  const nb::object k = new_array(keys, shape_of(geometry_.key_dim));
+  const nb::object v = new_array(values, shape_of(geometry_.value_dim));
+  {
+    const nb::gil_scoped_release release;
+    engine_->read(id, layer, first, view(keys, geometry_.key_dim),
+                  view(values, geometry_.value_dim));
+  }
+  return nb::make_tuple(k, v);
+}
+
+void PyRuntime::read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
+                           const nb::tuple& v) const {
+  const SequenceId id = sequence.id_in(*engine_);
+  const TensorView keys = view_of_parts(k);
+  const TensorView values = view_of_parts(v);
+  const nb::gil_scoped_release release;
+  engine_->read(id, layer, first, keys, values);
+}
+
+SequenceId PySequence::id() const {
+  if (!id_) throw UsageError("the sequence was freed");
+  return *id_;
+}
+
+SequenceId PySequence::id_in(const Engine& engine) const {
+  if (engine_.get() != &engine) throw UsageError("the sequence belongs to another runtime");
+  return id();
+}
+
+void PySequence::free() {
+  engine_->with([&](Runtime& runtime) { runtime.free(id()); });
+  id_.reset();
+}
+
+int64_t PySequence::length() const {
+  return engine_->with([&](const Runtime& runtime) { return runtime.length(id()); });
+}
+
+PySequence PySequence::fork(std::optional<int64_t> tokens) const {
+  return {engine_, engine_->with([&](Runtime& runtime) {
+            return runtime.fork(id(), tokens.value_or(runtime.length(id())));
+          })};
+}
+
+void PySequence::truncate(int64_t tokens) {
+  engine_->with([&](Runtime& runtime) { runtime.truncate(id(), tokens); });
+}
+
+void PySequence::reserve(int64_t tokens, int step_tokens) {
+  engine_->with([&](Runtime& runtime) { runtime.reserve(id(), tokens, step_tokens); });
+}
+
+}  // namespace fasa::python

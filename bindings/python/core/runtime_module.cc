@@ -1,0 +1,194 @@
+// The names and documentation of Geometry, Runtime and Sequence.
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+
+#include "bindings/python/core/json_value.h"
+#include "bindings/python/core/runtime.h"
+#include "runtime/base/error.h"
+
+namespace fasa::python {
+namespace {
+
+RotaryLayout layout_of(const std::string& name) {
+  if (name == "half") return RotaryLayout::kHalf;
+  if (name == "interleaved") return RotaryLayout::kInterleaved;
+  throw UsageError(fmt::format("rotary_layout = \"{}\": allowed: half, interleaved", name));
+}
+
+Geometry make_geometry(int layers, int kv_heads, int query_heads, int head_dim,
+                       std::optional<int> value_dim, std::optional<int> rotary_dims,
+                       const std::string& layout, std::optional<double> scale) {
+  Geometry geometry;
+  geometry.layers = layers;
+  geometry.kv_heads = kv_heads;
+  geometry.query_heads = query_heads;
+  geometry.key_dim = head_dim;
+  geometry.value_dim = value_dim.value_or(head_dim);
+  geometry.rotary_dims = rotary_dims.value_or(head_dim);
+  geometry.rotary_layout = layout_of(layout);
+  geometry.scale = static_cast<float>(scale.value_or(1.0 / std::sqrt(std::max(1, head_dim))));
+  geometry.validate();
+  return geometry;
+}
+
+void add_geometry(nb::module_& module) {
+  nb::class_<Geometry>(module, "Geometry", "The shape of a model's attention.")
+      .def(
+          "__init__",
+          [](Geometry* self, int layers, int kv_heads, int query_heads, int head_dim,
+             std::optional<int> value_dim, std::optional<int> rotary_dims,
+             const std::string& layout, std::optional<double> scale) {
+            new (self) Geometry(make_geometry(layers, kv_heads, query_heads, head_dim, value_dim,
+                                              rotary_dims, layout, scale));
+          },
+          nb::kw_only(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("query_heads"),
+          nb::arg("head_dim"), nb::arg("value_dim") = nb::none(),
+          nb::arg("rotary_dims") = nb::none(), nb::arg("rotary_layout") = "half",
+          nb::arg("scale") = nb::none(),
+          "value_dim, rotary_dims: head_dim; scale: 1/sqrt(head_dim), where they are not given.")
+      .def_ro("layers", &Geometry::layers)
+      .def_ro("kv_heads", &Geometry::kv_heads)
+      .def_ro("query_heads", &Geometry::query_heads)
+      .def_ro("head_dim", &Geometry::key_dim)
+      .def_ro("value_dim", &Geometry::value_dim)
+      .def_ro("rotary_dims", &Geometry::rotary_dims)
+      .def_ro("scale", &Geometry::scale)
+      .def_prop_ro(
+          "chunks",
+          [](const Geometry& self) {
+            nb::list pairs;
+            for (int chunk = 0; chunk < self.chunks(); ++chunk) {
+              const Geometry::Pair pair = self.chunk_dims(chunk);
+              pairs.append(nb::make_tuple(pair.first, pair.second));
+            }
+            return pairs;
+          },
+          nb::sig("def chunks(self) -> list[tuple[int, int]]"),
+          "The two key dimensions of each frequency chunk.");
+}
+
+nlohmann::json memory_json(const KvMemory& memory) {
+  return {{"device_slices", memory.device_slices},     {"device_rows", memory.device_rows},
+          {"device_hot_rows", memory.device_hot_rows}, {"device_scratch", memory.device_scratch},
+          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows}};
+}
+
+nlohmann::json metrics_json(const FetchMetrics& metrics) {
+  return {{"decode_steps", metrics.decode_steps},
+          {"hit_rate", metrics.hit_rate()},
+          {"resident", metrics.rows.resident},
+          {"hits", metrics.rows.hits},
+          {"misses", metrics.rows.misses},
+          {"nan_scores", metrics.rows.nan_scores},
+          {"fetched_bytes", metrics.fetched_bytes},
+          {"speculation_precision", metrics.speculation_precision()},
+          {"speculation_recall", metrics.speculation_recall()}};
+}
+
+template <typename Result, typename Action>
+Result without_gil(const Action& action) {
+  const nb::gil_scoped_release release;
+  return action();
+}
+
+void add_steps(nb::class_<PyRuntime>& cls) {
+  cls.def("begin_step", &PyRuntime::begin_step, nb::arg("parts"),
+          nb::sig("def begin_step(self, parts: list[Sequence | tuple[Sequence, int] | "
+                  "tuple[Sequence, int, str]]) -> None"),
+          "Opens a step; the only call that fails for a budget. One token decodes, more of them "
+          "prefill, unless the mode is given.");
+  cls.def("append", &PyRuntime::append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
+          "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] of all new "
+          "tokens of the step.");
+  cls.def(
+      "attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q").none(),
+      nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      "q [tokens, query_heads, head_dim], rotated -> [tokens, query_heads, value_dim] in `out`, "
+      "or in a new float32 array; with lse, the pair of that and the log-sum-exp [tokens, "
+      "query_heads].");
+  cls.def("end_step", &PyRuntime::end_step, "Commits the step.");
+  cls.def("abort_step", &PyRuntime::abort_step, "Takes the step back.");
+  cls.def_prop_ro("in_step", [](const PyRuntime& self) { return self.engine()->in_step(); });
+  cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
+          nb::arg("tokens") = nb::none(),
+          "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
+  cls.def("_read_layer", &PyRuntime::read_layer, nb::arg("sequence"), nb::arg("layer"),
+          nb::arg("first"), nb::arg("k"), nb::arg("v"));
+  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(),
+          nb::arg("v").none(), nb::arg("q"), nb::arg("out"));
+}
+
+void add_runtime_class(nb::module_& module) {
+  nb::class_<PyRuntime> cls(module, "Runtime",
+                            "Holds the KV cache of many sequences in tiers and serves attention "
+                            "from it.");
+  cls.def(nb::init<const Geometry&, const PyConfig*, const std::string&, const nb::object&,
+                   const nb::object&, int64_t>(),
+          nb::arg("geometry"), nb::arg("config").none() = nb::none(), nb::kw_only(),
+          nb::arg("row_dtype") = "bf16", nb::arg("fc_map").none() = nb::none(),
+          nb::arg("slice_dims").none() = nb::none(), nb::arg("max_context") = 0,
+          nb::sig("def __init__(self, geometry: Geometry, config: Config | None = None, *, "
+                  "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
+                  "slice_dims: object | None = None, max_context: int = 0) -> None"),
+          "slice_dims: int16 [layers, kv_heads, 2 x chunks], in place of the map. max_context: "
+          "tokens of the longest sequence expected, 0 = unknown.");
+  add_steps(cls);
+  cls.def(
+      "sequence",
+      [](PyRuntime& self) {
+        return PySequence(self.engine(),
+                          self.engine()->with([](Runtime& runtime) { return runtime.create(); }));
+      },
+      "An empty sequence.");
+  cls.def_prop_ro("geometry", &PyRuntime::geometry, nb::rv_policy::copy);
+  cls.def_prop_ro("device", [](const PyRuntime& self) { return self.engine()->device().name(); });
+  cls.def(
+      "memory",
+      [](PyRuntime& self) {
+        const auto memory = without_gil<KvMemory>([&] {
+          return self.engine()->with([](const Runtime& runtime) { return runtime.memory(); });
+        });
+        return nb::cast<nb::dict>(to_python(memory_json(memory)));
+      },
+      "Bytes of the cache, by what they are for.");
+  cls.def(
+      "metrics",
+      [](PyRuntime& self) {
+        const auto metrics = without_gil<FetchMetrics>([&] {
+          return self.engine()->with([](Runtime& runtime) { return runtime.metrics(); });
+        });
+        return nb::cast<nb::dict>(to_python(metrics_json(metrics)));
+      },
+      "What was fetched since the last reset_metrics().");
+  cls.def("reset_metrics", [](PyRuntime& self) {
+    const nb::gil_scoped_release release;
+    self.engine()->with([](Runtime& runtime) { runtime.reset_metrics(); });
+  });
+}
+
+void add_sequence(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<PySequence>(module, "Sequence",
+                         "One sequence's keys and values; freed with the object at the latest.")
+      .def("fork", &PySequence::fork, nb::arg("tokens") = nb::none(), Release(),
+           "A new sequence that shares the first tokens, by default all of them.")
+      .def("truncate", &PySequence::truncate, nb::arg("tokens"), Release())
+      .def("reserve", &PySequence::reserve, nb::arg("tokens"), nb::arg("step_tokens") = 1,
+           Release(), "Room for so many tokens in all, and for steps of step_tokens new ones.")
+      .def("free", &PySequence::free, Release())
+      .def_prop_ro("length", &PySequence::length, Release())
+      .def("__len__", &PySequence::length, Release());
+}
+
+}  // namespace
+
+void add_runtime(nb::module_& module) {
+  add_geometry(module);
+  add_sequence(module);
+  add_runtime_class(module);
+}
+
+}  // namespace fasa::python

@@ -1,0 +1,86 @@
+"""The attention and mask functions that transformers calls by the name "fasa"."""
+from __future__ import annotations
+
+import torch
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import causal_mask_function, flash_attention_mask, sdpa_mask
+
+from .. import UsageError
+from ._handle import Handle
+
+# Inputs that change scores in ways that neither the runtime nor sdpa knows.
+_NEVER = ("softcap", "s_aux")
+_observers: list = []  # called with (module, query, key) of every stateless call
+
+
+def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
+              mask_function=causal_mask_function, attention_mask=None, **kwargs):
+    """None or a 2-D padding mask where attention is plainly causal, else sdpa's 4-D mask.
+
+    A static cache hands over keys padded to its full length: those need a mask too.
+    """
+    whole = int(q_offset) + q_length == kv_length + int(kv_offset)
+    arguments = dict(batch_size=batch_size, q_length=q_length, kv_length=kv_length,
+                     q_offset=q_offset, kv_offset=kv_offset, mask_function=mask_function,
+                     attention_mask=attention_mask)
+    kwargs.pop("allow_is_causal_skip", None)
+    if mask_function is causal_mask_function and whole:
+        return flash_attention_mask(**arguments, **kwargs)
+    return sdpa_mask(**arguments, allow_is_causal_skip=False, **kwargs)
+
+
+def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
+                   is_causal=None, **kwargs):
+    """The runtime's attention for keys that it holds, sdpa's for all others."""
+    for name in _NEVER:
+        if kwargs.get(name) is not None:
+            raise UsageError(f'attn_implementation="fasa" does not support {name}; take "eager"')
+    if type(key) is Handle:
+        _refuse(module, dropout, is_causal, kwargs)
+        return key.layer().attend(module, query, attention_mask, scaling), None
+    for observe in _observers:
+        observe(module, query, key, scaling)
+    mask = _sdpa_mask_of(module, query, key, attention_mask, is_causal)
+    return sdpa_attention_forward(module, query, key, value, mask, dropout=dropout,
+                                  scaling=scaling, is_causal=is_causal, **kwargs)
+
+
+def _refuse(module, dropout, is_causal, kwargs) -> None:
+    if kwargs.get("position_bias") is not None:
+        raise UsageError('attn_implementation="fasa" does not support position_bias; take "eager"')
+    if dropout:
+        raise UsageError(f"dropout = {dropout}: a fasa cache is for inference; call model.eval()")
+    if is_causal is False or not getattr(module, "is_causal", True):
+        raise UsageError("attention that is not causal, with a fasa cache; take a DynamicCache")
+
+
+def _sdpa_mask_of(module, query, key, mask, is_causal):
+    """sdpa takes 4-D masks alone, and for None takes queries for the first tokens, not the last."""
+    if mask is not None and mask.ndim == 4:
+        return mask
+    new, total = query.shape[2], key.shape[2]
+    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+    if mask is None and (new == total or new == 1 or not causal):
+        return None
+    if mask is not None and mask.shape[-1] != total:
+        raise UsageError(f"a mask of {mask.shape[-1]} tokens for {total} keys")
+    return sdpa_mask(query.shape[0], new, total, q_offset=total - new, attention_mask=mask,
+                     allow_is_causal_skip=False, device=query.device)
+
+
+class observing:
+    """Within it, `observe(module, query, key, scaling)` sees every call without a fasa cache."""
+
+    def __init__(self, observe):
+        self._observe = observe
+
+    def __enter__(self):
+        _observers.append(self._observe)
+
+    def __exit__(self, *_):
+        _observers.remove(self._observe)
+
+
+def exact(module, query, key, value, mask, scaling) -> torch.Tensor:
+    """sdpa under a 4-D mask: [batch, tokens, query_heads, value_dim]."""
+    return sdpa_attention_forward(module, query, key, value, mask, scaling=scaling)[0]

@@ -1,0 +1,134 @@
+"""fasa for every `generate` of a model."""
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+
+from .. import UsageError
+
+# Models whose `_prefill` is under way, by identity: its last chunk may be one token long and is no
+# decode step.
+_prefilling: set[int] = set()
+_MARK = "_fasa_originals"
+_BATCHING = ("generate_batch", "init_continuous_batching", "continuous_batching_context_manager")
+_CHUNK = 512
+
+
+def prefilling(model) -> bool:
+    return id(model) in _prefilling
+
+
+def _replace(model, name, make) -> None:
+    """model.name becomes make(original), on this instance alone; once."""
+    originals = model.__dict__.setdefault(_MARK, {})
+    original = getattr(model, name, None)
+    if name in originals or original is None:
+        return
+    originals[name] = model.__dict__.get(name)
+    setattr(model, name, make(original))
+
+
+def _marked(original, owner):
+    @functools.wraps(original)
+    def prefill(*args, **kwargs):
+        model = owner()
+        _prefilling.add(id(model))
+        try:
+            with _unchunked(original, args, kwargs):
+                return original(*args, **kwargs)
+        finally:
+            _prefilling.discard(id(model))
+
+    return prefill
+
+
+class _unchunked:
+    """A prompt goes in one piece where there is no cache, and over a past: early releases don't
+    slice off what a cache holds already before they cut the prompt into chunks."""
+
+    def __init__(self, original, args, kwargs):
+        given = inspect.signature(original).bind(*args, **kwargs).arguments
+        self._config = given.get("generation_config")
+        cache = given.get("model_kwargs", {}).get("past_key_values")
+        self._applies = self._config is not None and (cache is None or cache.get_seq_length() > 0)
+
+    def __enter__(self):
+        if self._applies:
+            self._chunk = self._config.prefill_chunk_size
+            self._config.prefill_chunk_size = None
+
+    def __exit__(self, *_):
+        if self._applies:
+            self._config.prefill_chunk_size = self._chunk
+
+
+def mark_prefill(model) -> None:
+    """From now on `prefilling(model)` tells whether the model's prompt is being read."""
+    owner = weakref.ref(model)
+    _replace(model, "_prefill", lambda original: _marked(original, owner))
+
+
+def _refusal(name):
+    def refuse(self, *_, **__):
+        raise UsageError(
+            f"{name} keeps transformers' own paged cache, which fasa does not serve; call generate "
+            "with a batch, or fasa.transformers.disable(model)"
+        )
+
+    return refuse
+
+
+def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = _CHUNK, **options):
+    """From now on `model.generate` runs on fasa, with a new cache where it is given none.
+
+    config, fc_map, options: as fasa.transformers.Cache takes them. prefill_chunk_size: prompt
+    tokens a step, None for all at once. Returns the model.
+    """
+    from ._cache import Cache
+
+    owner = weakref.ref(model)
+    Cache(model, config, fc_map, **options)  # whatever is wrong is said now
+    disable(model)
+    before = (model.config._attn_implementation, model.generation_config.prefill_chunk_size)
+    model.set_attn_implementation("fasa")
+    model.__dict__.setdefault(_MARK, {})["before"] = before
+    if prefill_chunk_size is not None:
+        model.generation_config.prefill_chunk_size = prefill_chunk_size
+
+    def make(original):
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def prepare(*args, **kwargs):
+            given = signature.bind(*args, **kwargs).arguments
+            generation, inputs = given["generation_config"], given["model_kwargs"]
+            plain = generation.cache_implementation in (None, "dynamic")
+            if inputs.get("past_key_values") is None and plain and generation.use_cache is not False:
+                inputs["past_key_values"] = Cache(owner(), config, fc_map, **options)
+                return None
+            return original(*args, **kwargs)
+
+        return prepare
+
+    _replace(model, "_prepare_cache_for_generation", make)
+    mark_prefill(model)
+    for name in _BATCHING:
+        _replace(model, name, lambda _, name=name: types.MethodType(_refusal(name), model))
+    return model
+
+
+def disable(model):
+    """Undoes enable(). Returns the model."""
+    originals = model.__dict__.pop(_MARK, {})
+    before = originals.pop("before", None)
+    for name, original in originals.items():
+        if original is None:
+            model.__dict__.pop(name, None)
+        else:
+            setattr(model, name, original)
+    if before is not None:
+        model.set_attn_implementation(before[0])
+        model.generation_config.prefill_chunk_size = before[1]
+    return model

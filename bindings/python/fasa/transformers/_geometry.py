@@ -1,0 +1,132 @@
+"""What fasa has to know of a model that transformers' config does not say in one place."""
+from __future__ import annotations
+
+import inspect
+import sys
+
+import torch
+
+from .. import Geometry, ModelFingerprint, UsageError
+from .._core import rope_scaling_text
+
+
+def text_config(model):
+    return model.config.get_text_config(decoder=True)
+
+
+def rope_parameters(config) -> dict:
+    """The parameters of full attention layers. Raises UsageError for a model without RoPE."""
+    rope = getattr(config, "rope_parameters", None)
+    if rope and "full_attention" in rope:
+        rope = rope["full_attention"]
+    if not rope or not rope.get("rope_theta"):
+        raise UsageError(
+            f"{config.model_type}: config.rope_parameters = {rope!r}; fasa needs a model with rotary "
+            "position embeddings and their rope_theta"
+        )
+    return dict(rope)
+
+
+def rotary_layout(module) -> str:
+    """Which dimensions the module's `rotate_half` pairs: "half" or "interleaved"."""
+    source = sys.modules.get(type(module).__module__)
+    rotate = getattr(source, "rotate_half", None)
+    name = f"{type(module).__module__}.{type(module).__name__}"
+    if rotate is None:
+        raise UsageError(f"{name}: its module has no rotate_half that would tell the rotary layout")
+    rotated = rotate(torch.arange(1.0, 9.0)).tolist()
+    if rotated == [-5, -6, -7, -8, 1, 2, 3, 4]:
+        return "half"
+    if rotated == [-2, 1, -4, 3, -6, 5, -8, 7]:
+        return "interleaved"
+    raise UsageError(f"{name}: rotate_half pairs dimensions in a way that fasa doesn't know")
+
+
+def rotary_dims(config, head_dim: int) -> int:
+    share = rope_parameters(config).get("partial_rotary_factor")
+    if share is None:
+        share = getattr(config, "partial_rotary_factor", None)
+    return head_dim if share is None else int(head_dim * share)
+
+
+def geometry_of(module, config, layers: int, query, key, value, scale: float | None) -> Geometry:
+    """From the tensors of the first step: a tensor-parallel rank sees its own heads alone."""
+    head_dim = key.shape[-1]
+    return Geometry(
+        layers=layers,
+        kv_heads=key.shape[1],
+        query_heads=query.shape[1],
+        head_dim=head_dim,
+        value_dim=value.shape[-1],
+        rotary_dims=rotary_dims(config, head_dim),
+        rotary_layout=rotary_layout(module),
+        scale=scale,
+    )
+
+
+def attention_modules(model, layers: list[int]) -> list[torch.nn.Module]:
+    """The attention module of each of these layers of the text model."""
+    found = {}
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    for module in decoder.modules():
+        index = getattr(module, "layer_idx", None)
+        if isinstance(index, int) and hasattr(module, "k_proj"):
+            found.setdefault(index, module)
+    missing = [layer for layer in layers if layer not in found]
+    if missing:
+        raise UsageError(
+            f"{type(model).__name__}: no attention module with layer_idx and k_proj for layers {missing}"
+        )
+    return [found[layer] for layer in layers]
+
+
+def shard_of(module) -> tuple[int, int]:
+    """(rank, ranks) of a tensor-parallel module's KV heads; (0, 1) for a whole one."""
+    mesh = getattr(getattr(module.k_proj, "weight", None), "device_mesh", None)
+    return (0, 1) if mesh is None else (mesh.get_local_rank(), mesh.size())
+
+
+def require_divisible(model, config) -> None:
+    """Raises UsageError where tensor parallelism would split a KV head."""
+    ranks = getattr(model, "tp_size", None) or 1
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    if heads % ranks:
+        raise UsageError(
+            f"tp_size = {ranks} does not divide the model's {heads} KV heads; take one that does"
+        )
+
+
+def _first_key_row(module) -> str:
+    weight = module.k_proj.weight
+    row = weight[0].detach()
+    if hasattr(row, "full_tensor"):
+        row = row.full_tensor()
+    if hasattr(row, "dequantize") and type(row) is not torch.Tensor:
+        row = row.dequantize()
+    bits = row.to(device="cpu", dtype=torch.bfloat16).view(torch.int16)
+    return "".join(f"{value & 0xFFFF:04x}" for value in bits.tolist())
+
+
+def fingerprint(model) -> ModelFingerprint:
+    """What an FC map and the model that it is used with must share, as `fasa calibrate` says it."""
+    config = text_config(model)
+    layers = config.num_hidden_layers
+    modules = attention_modules(model, list(range(layers)))
+    rope = rope_parameters(config)
+    print_ = ModelFingerprint()
+    print_.model_type = config.model_type
+    print_.layers = layers
+    print_.query_heads = config.num_attention_heads
+    print_.kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    print_.key_dim = print_.value_dim = head_dim
+    print_.rotary_dims = rotary_dims(config, head_dim)
+    print_.rotary_layout = rotary_layout(modules[0])
+    print_.rope_theta = float(rope["rope_theta"])
+    print_.rope_scaling = rope_scaling_text(rope, config.max_position_embeddings)
+    print_.key_rows = [_first_key_row(module) for module in modules]
+    return print_
+
+
+def parameters_of(function) -> list[str]:
+    return list(inspect.signature(function).parameters)

@@ -1,0 +1,36 @@
+"""What a cache layer returns in place of keys and values."""
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from .. import UsageError
+
+
+class Handle(torch.Tensor):
+    """Stands for keys and values that the runtime holds.
+
+    It carries its cache layer through the model to the attention function. Everything else that is
+    asked of it raises: another attention implementation would compute on an empty tensor.
+    """
+
+    @staticmethod
+    def of(layer) -> Handle:
+        handle = torch.Tensor._make_subclass(Handle, torch.empty(0))
+        handle.layer = weakref.ref(layer)  # no cycle: a cache's memory goes when the cache does
+        return handle
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise UsageError(
+            f"{getattr(func, '__name__', func)} of keys that fasa holds: this cache works with "
+            'attn_implementation="fasa" alone, set where the model is loaded or with '
+            "fasa.transformers.enable(model)"
+        )
+
+    def __repr__(self, **_):
+        return "fasa.transformers.Handle()"
+
+    def __deepcopy__(self, memo):
+        raise UsageError("a handle is no copy of keys; copy the cache")

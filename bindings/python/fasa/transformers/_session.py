@@ -1,0 +1,275 @@
+"""The sequences of one cache, and their steps through the layers."""
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .. import Config, FcMap, Runtime, UsageError
+from ._attention import exact
+from ._enable import prefilling
+from ._geometry import fingerprint, geometry_of, shard_of
+
+_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+_ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+
+
+class ModelPart:
+    """The layers of a model that a session serves. Does not keep the model alive."""
+
+    def __init__(self, model, config, modules, layers):
+        self.model = weakref.ref(model)
+        self.config = config
+        self.modules = [weakref.ref(module) for module in modules]
+        self.layers = layers  # their numbers in the model
+
+    def check(self, index: int, module) -> None:
+        if self.modules[index]() is not module:
+            raise UsageError(
+                f"layer {self.layers[index]}: this cache was made for another model; a cache works "
+                "with one model alone"
+            )
+
+
+@dataclass
+class Step:
+    """What is open between the first layer's attention and the last's."""
+
+    tokens: int  # new ones of every row, padding included
+    present: torch.Tensor | None  # [rows, tokens]: which are no padding; None: all
+    attends: bool  # else the keys alone are stored, attention is computed here
+    layer: int = 0  # whose turn it is
+
+
+def _parts(tensor: torch.Tensor) -> tuple:
+    """[tokens, heads, dim] as Runtime._step_layer takes it."""
+    tokens, heads, dim = tensor.shape
+    strides = tensor.stride()
+    return (tensor.data_ptr(), _DTYPES[tensor.dtype], tokens, heads, dim, strides[0], strides[1])
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """[rows, heads, tokens, dim] -> [rows x tokens, heads, dim], without a copy where one step of
+    strides allows it."""
+    rows, heads, tokens, dim = tensor.shape
+    strides = tensor.stride()
+    if strides[3] != 1 and dim > 1:
+        tensor = tensor.contiguous()
+        strides = tensor.stride()
+    if tokens == 1:
+        return tensor[:, :, 0]
+    if rows == 1:
+        return tensor[0].transpose(0, 1)
+    if strides[0] == tokens * strides[2]:
+        return tensor.as_strided((rows * tokens, heads, dim), (strides[2], strides[1], 1))
+    return tensor.transpose(1, 2).reshape(rows * tokens, heads, dim)
+
+
+class Session:
+    """One row of the batch is one sequence of the runtime; padding is never stored."""
+
+    def __init__(self, part: ModelPart, settings: Config, fc_map: FcMap | None):
+        self.part = part
+        self.settings = settings
+        self.fc_map = fc_map
+        self.runtime: Runtime | None = None
+        self.rows: list = []
+        self.length = 0  # tokens of every row, padding included
+        self.present: torch.Tensor | None = None  # [rows, length], where some are padding
+        self.open: Step | None = None
+
+    # The cache's side.
+
+    def reset(self) -> None:
+        self._abort()
+        self.rows = []
+        self.length = 0
+        self.present = None
+
+    def select(self, rows: list[int]) -> None:
+        """Row i becomes what row rows[i] was."""
+        self._abort()
+        if not self.rows or rows == list(range(len(self.rows))):
+            return
+        taken = set()
+        chosen = []
+        for row in rows:
+            chosen.append(self.rows[row].fork() if row in taken else self.rows[row])
+            taken.add(row)
+        self.rows = chosen  # rows that nobody chose are freed here
+        if self.present is not None:
+            self.present = self.present[torch.tensor(rows)]
+
+    def truncate(self, length: int) -> None:
+        self._abort()
+        if length >= self.length:
+            return
+        if self.present is not None:
+            self.present = self.present[:, :length]
+        for index, row in enumerate(self.rows):
+            row.truncate(length if self.present is None else int(self.present[index].sum()))
+        self.length = length
+
+    def __deepcopy__(self, memo):
+        self._abort()
+        twin = object.__new__(Session)
+        memo[id(self)] = twin
+        twin.__dict__.update(self.__dict__)
+        twin.rows = [row.fork() for row in self.rows]
+        twin.present = None if self.present is None else self.present.clone()
+        return twin
+
+    # The attention's side.
+
+    def step(self, index, module, query, key, value, mask, scaling) -> torch.Tensor:
+        """Stores key and value of the layer and attends: [rows, tokens, query_heads, value_dim]."""
+        if index == 0:
+            self._begin(module, query, key, value, mask, scaling)
+        step = self.open
+        self.part.check(index, module)
+        if step is None or step.layer != index:
+            self._abort()
+            raise UsageError(
+                f"layer {self.part.layers[index]} is out of turn; a fasa cache goes through all "
+                "layers of its model in order"
+            )
+        rows = len(self.rows)
+        if key.shape[0] != rows or key.shape[2] != step.tokens:
+            self._abort()
+            raise UsageError(
+                f"layer {self.part.layers[index]}: keys of {key.shape[0]} rows and {key.shape[2]} "
+                f"tokens; expected {rows} and {step.tokens} as in the first layer"
+            )
+        if not step.attends:
+            out = self._masked(index, module, query, key, value, mask, scaling)
+        elif step.present is None:
+            out = query.new_empty((rows, step.tokens, query.shape[1], value.shape[3]))
+            flat = out if step.tokens == 1 else out.view(rows * step.tokens, *out.shape[2:])
+            self.runtime._step_layer(
+                index, _parts(_flat(key)), _parts(_flat(value)), _parts(_flat(query)),
+                _parts(flat[:, 0] if step.tokens == 1 else flat))
+        else:
+            out = self._padded(index, query, key, value, step)
+        step.layer = index + 1
+        if step.layer == len(self.part.layers):
+            self._end(step)
+        return out
+
+    def _padded(self, index, query, key, value, step) -> torch.Tensor:
+        chosen = [tensor.transpose(1, 2)[step.present] for tensor in (key, value, query)]
+        found = query.new_empty((*chosen[2].shape[:2], value.shape[3]))
+        if len(found):
+            self.runtime._step_layer(index, *(_parts(tensor) for tensor in chosen), _parts(found))
+        out = query.new_zeros((*step.present.shape, *found.shape[1:]))
+        out[step.present] = found
+        return out
+
+    def _masked(self, index, module, query, key, value, mask, scaling) -> torch.Tensor:
+        """Attention under a mask of the caller's own, over stored and new keys: transformers'."""
+        keys, values = key, value
+        if self.length:
+            past = [self._read(row, number, index, key, value)
+                    for number, row in enumerate(self.rows)]
+            keys = torch.cat([torch.stack([k for k, _ in past]), key], dim=2)
+            values = torch.cat([torch.stack([v for _, v in past]), value], dim=2)
+        if mask.shape[-1] != keys.shape[2]:
+            self._abort()
+            raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
+        self.runtime._step_layer(index, _parts(_flat(key)), _parts(_flat(value)), (), ())
+        return exact(module, query, keys, values, mask, scaling)
+
+    def _read(self, row, number, index, key, value):
+        """[heads, length, dim] of a row's keys and values, zeros where there is padding."""
+        kept = len(row)
+        k = key.new_empty((kept, key.shape[1], key.shape[3]))
+        v = value.new_empty((kept, value.shape[1], value.shape[3]))
+        if kept:
+            self.runtime._read_layer(row, index, 0, _parts(k), _parts(v))
+        if self.present is not None:
+            where = self.present[number]
+            k, v = (tensor.new_zeros((self.length, *tensor.shape[1:])).index_put((where,), tensor)
+                    for tensor in (k, v))
+        return k.transpose(0, 1), v.transpose(0, 1)
+
+    def _begin(self, module, query, key, value, mask, scaling) -> None:
+        self._abort()
+        self.part.check(0, module)
+        self._check(module, query, key, value)
+        if self.runtime is None:
+            self.runtime = self._open(module, query, key, value, scaling)
+        rows, tokens = key.shape[0], key.shape[2]
+        if self.length == 0 and rows != len(self.rows):
+            self.rows = [self.runtime.sequence() for _ in range(rows)]
+        if rows != len(self.rows):
+            raise UsageError(
+                f"{rows} rows for a cache of {len(self.rows)}; expected as many as before, or reset()"
+            )
+        own_mask = mask is not None and mask.ndim == 4
+        present = None if mask is None or own_mask else self._present(mask, tokens)
+        decodes = tokens == 1 and self.length > 0 and not prefilling(self.part.model())
+        mode = "decode" if decodes and not own_mask else "prefill"
+        if present is None:
+            parts = [(row, tokens, mode) for row in self.rows]
+        else:
+            counts = present.sum(1).tolist()
+            parts = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
+        if parts:
+            self.runtime.begin_step(parts)
+        self.open = Step(tokens, present, not own_mask)
+
+    def _present(self, mask, tokens) -> torch.Tensor | None:
+        if mask.shape[-1] != self.length + tokens:
+            raise UsageError(
+                f"attention_mask has {mask.shape[-1]} tokens; expected {self.length + tokens}, those "
+                "in the cache and the new ones"
+            )
+        new = mask[:, -tokens:].bool()
+        return None if bool(new.all()) else new
+
+    def _check(self, module, query, key, value) -> None:
+        if module.training:
+            raise UsageError("a fasa cache is for inference; call model.eval()")
+        for name, tensor in (("query", query), ("key", key), ("value", value)):
+            if tensor.device.type != "cpu" or tensor.dtype not in _DTYPES:
+                raise UsageError(
+                    f"{name} is {tensor.dtype} on {tensor.device}; expected float32, float16 or "
+                    "bfloat16 on cpu"
+                )
+
+    def _open(self, module, query, key, value, scaling) -> Runtime:
+        layers = len(self.part.layers)
+        geometry = geometry_of(module, self.part.config, layers, query, key, value, scaling)
+        return Runtime(geometry, self.settings, row_dtype=_ROW_DTYPES[key.dtype],
+                       slice_dims=self._slice_dims(module, geometry))
+
+    def _slice_dims(self, module, geometry):
+        """The map's first chunks for this session's layers and this rank's heads."""
+        if self.fc_map is None:
+            return None
+        self.fc_map.require_fits(fingerprint(self.part.model()), self.settings.map or "fc_map")
+        dims = self.fc_map.slice_dims(self.settings.chunks_of(geometry))
+        rank, _ = shard_of(module)
+        heads = geometry.kv_heads
+        return np.ascontiguousarray(dims[self.part.layers, rank * heads:(rank + 1) * heads])
+
+    def _end(self, step) -> None:
+        self.open = None
+        if self.runtime.in_step:
+            self.runtime.end_step()
+        if step.present is not None or self.present is not None:
+            shape = (len(self.rows), self.length)
+            past = self.present if self.present is not None else torch.ones(shape, dtype=torch.bool)
+            new = (step.present if step.present is not None else
+                   torch.ones((len(self.rows), step.tokens), dtype=torch.bool))
+            self.present = torch.cat([past, new], dim=1)
+        self.length += step.tokens
+
+    def _abort(self) -> None:
+        """A forward that ended early leaves its step open: it is taken back."""
+        if self.open is None:
+            return
+        self.open = None
+        if self.runtime.in_step:
+            self.runtime.abort_step()

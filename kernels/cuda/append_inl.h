@@ -1,0 +1,308 @@
+// New tokens become rows and slices. A block takes a page of one (sequence, KV head): a warp a row,
+// then the page's tail, then, where the page is full, its codes. The tail holds the newest page,
+// full or not, until the next one begins: the first page of the step may continue it and the last
+// one ends in it, so one block does both, in order. Pages between them never see the tail: their
+// codes are made from the rows just written, rounded as the tail rounds.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/params.h"
+#include "kernels/slice_codec_inl.h"
+
+namespace fasa::cuda {
+
+// A page whose values are coded: from the tail, or from rows.
+struct SealSource {
+  SliceFormat tail;
+  const std::byte* page;  // of the tail, or null
+  const std::byte* rows;  // of the page, one after the other
+  const int16_t* dims;
+  RowFormat row;
+
+  FASA_DEVICE float value(int dim, int token) const {
+    if (tail.dtype == SliceDType::kF32) {
+      if (page == nullptr) return from_row(dim, token);
+      return reinterpret_cast<const float*>(page)[dim * kPageTokens + token];
+    }
+    const auto bits = page == nullptr
+                          ? bf16_from_f32(from_row(dim, token))
+                          : reinterpret_cast<const uint16_t*>(page)[pair_at(dim, token)];
+    return simt::float_of(uint32_t{bits} << 16);
+  }
+  FASA_DEVICE float from_row(int dim, int token) const {
+    return load(row.dtype, rows + token * row.bytes(), dims[dim]);
+  }
+  FASA_DEVICE static int pair_at(int dim, int token) {
+    return (dim / 2 * kPageTokens + token) * 2 + dim % 2;
+  }
+};
+
+// One dimension of a page that is being coded, in shared memory.
+struct SealDim {
+  float lo;
+  float hi;
+  int32_t step;
+  float inverse;
+  float zero;
+};
+
+struct AppendKernel {
+  static constexpr const char* kName = "append";
+  static constexpr int kThreads = 256;
+  static constexpr int kMostBlocks = 256;  // of a (sequence, KV head)
+
+  AppendParams params;
+
+  // The largest step over the dimensions, then SealDim [padded dims].
+  static constexpr int64_t shared_bytes(const CacheLayout& layout) {
+    return 64 + layout.slice.padded_dims() * int64_t{sizeof(SealDim)};
+  }
+
+  FASA_DEVICE void operator()() const {
+    const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
+    if (sequence.tokens <= 0) return;
+    const int first = sequence.start / kPageTokens;
+    const int last = (sequence.end() - 1) / kPageTokens;
+    for (int page = first + simt::block_x(); page < last || page == first; page += simt::grid_x()) {
+      const bool in_tail = page == first;
+      fill_page(sequence, page, in_tail);
+      if (in_tail && last > first) fill_page(sequence, last, true);
+    }
+  }
+
+  // As smallest_scale_step(), which begins nearer to what fits.
+  FASA_DEVICE static int smallest_step(float lo, float hi, int bits) {
+    const double least = codec::least_scale(lo, hi, bits);
+    if (least <= 0) return kMinScaleStep;
+    const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(least) >> 52) - 1023;
+    return codec::fitting_step(lo, hi, bits, exponent * 8 - 1);
+  }
+
+ private:
+  FASA_DEVICE const CacheLayout& layout() const { return params.step.layout; }
+
+  FASA_DEVICE void fill_page(const SequenceDesc& sequence, int page, bool in_tail) const {
+    const int page_start = page * kPageTokens;
+    const int page_end = page_start + kPageTokens;
+    const int begin = sequence.start > page_start ? sequence.start : page_start;
+    const int end = sequence.end() < page_end ? sequence.end() : page_end;
+    for (int position = begin + simt::warp(); position < end; position += simt::block_warps()) {
+      write_row(sequence, position);
+    }
+    if (layout().slice.dims == 0) return;
+    SealSource source = {layout().slice.tail(), nullptr, nullptr, slice_dims(), layout().row};
+    if (in_tail) {
+      std::byte* tail = sequence.tail + layout().tail_offset(params.step.layer, simt::block_y());
+      source.page = tail;
+      if (begin == page_start) clear(tail, source.tail.page_bytes());
+      simt::sync_block();
+      for (int i = simt::thread_index(); i < (end - begin) * source.tail.padded_dims();
+           i += kThreads) {
+        write_tail(sequence, begin + i % (end - begin), i / (end - begin), tail);
+      }
+    } else {
+      source.rows = row_of(sequence, begin);
+    }
+    simt::sync_block();
+    if (end != page_end) return;
+    seal(source, sequence.slice_blocks[page]);
+    simt::sync_block();
+  }
+
+  FASA_DEVICE const int16_t* slice_dims() const {
+    return params.step.slice_dims + int64_t{simt::block_y()} * layout().slice.dims;
+  }
+
+  FASA_DEVICE static void clear(std::byte* memory, int64_t bytes) {
+    auto* words = reinterpret_cast<simt::Word16*>(memory);
+    for (int64_t i = simt::thread_index(); i < bytes / 16; i += kThreads) words[i] = {};
+  }
+
+  FASA_DEVICE std::byte* resident_of(const SequenceDesc& sequence, int position) const {
+    if (sequence.residents == nullptr) return nullptr;
+    if (position >= layout().sinks && position < sequence.end() - layout().recent) return nullptr;
+    return sequence.residents + layout().resident_offset(params.step.layer, simt::block_y(),
+                                                         layout().resident_slot(position));
+  }
+
+  // Where a new row goes first.
+  FASA_DEVICE std::byte* row_of(const SequenceDesc& sequence, int position) const {
+    const int page = position / kPageTokens;
+    const int slot = position % kPageTokens;
+    if (params.rows_on_device) {
+      return sequence.row_blocks[page] +
+             layout().row_offset(params.step.layer, simt::block_y(), slot);
+    }
+    if (sequence.mode == StepMode::kDecode) return resident_of(sequence, position);
+    const int64_t staged = page - sequence.start / kPageTokens;
+    return sequence.stage +
+           (staged * layout().kv_heads + simt::block_y()) * layout().row_head_bytes() +
+           slot * layout().row.bytes();
+  }
+
+  // One warp: key, value, zeros, word by word to every place that holds the row.
+  FASA_DEVICE void write_row(const SequenceDesc& sequence, int position) const {
+    const RowFormat& format = layout().row;
+    std::byte* device = sequence.device_row_block(position / kPageTokens);
+    if (device != nullptr) {
+      device += layout().row_offset(params.step.layer, simt::block_y(), position % kPageTokens);
+    }
+    std::byte* const homes[3] = {row_of(sequence, position), resident_of(sequence, position),
+                                 device};
+    const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
+    for (int word = simt::lane(); word < format.bytes() / 4; word += simt::kWarpThreads) {
+      uint32_t bits = 0;
+      if (dtype_bytes(format.dtype) == 4) {
+        bits = element(token, word);
+      } else {
+        bits = element(token, 2 * word) | element(token, 2 * word + 1) << 16;
+      }
+      for (std::byte* home : homes) {
+        if (home != nullptr) reinterpret_cast<uint32_t*>(home)[word] = bits;
+      }
+    }
+  }
+
+  // Element `at` of a token's row.
+  FASA_DEVICE uint32_t element(int64_t token, int at) const {
+    const RowFormat& format = layout().row;
+    if (at >= format.key_dim + format.value_dim) return 0;
+    const bool key = at < format.key_dim;
+    const ConstTensorView& from = key ? params.k : params.v;
+    const int64_t index = from.offset(token, simt::block_y()) + (key ? at : at - format.key_dim);
+    return element_bits(format.dtype, load(from.dtype, from.data, index));
+  }
+
+  FASA_DEVICE void write_tail(const SequenceDesc& sequence, int position, int dim,
+                              std::byte* tail) const {
+    const int slot = position % kPageTokens;
+    float value = 0;
+    if (dim < layout().slice.dims) {
+      value = load(layout().row.dtype, row_of(sequence, position), slice_dims()[dim]);
+    }
+    if (layout().slice.dtype == SliceDType::kF32) {
+      reinterpret_cast<float*>(tail)[dim * kPageTokens + slot] = value;
+    } else {
+      reinterpret_cast<uint16_t*>(tail)[SealSource::pair_at(dim, slot)] = bf16_from_f32(value);
+    }
+  }
+
+  FASA_DEVICE void seal(const SealSource& source, std::byte* block) const {
+    const SliceFormat& format = layout().slice;
+    std::byte* page = block + layout().slice_offset(params.step.layer, simt::block_y());
+    if (!is_coded(format.dtype)) return copy_values(source, page);
+    float* base =
+        reinterpret_cast<float*>(block) + layout().head_index(params.step.layer, simt::block_y());
+    const int base_step = choose_steps(source);
+    if (simt::thread_index() == 0) *base = codec::scale_of_step(base_step);
+    choose_codes(base_step, page);
+    simt::sync_block();
+    const int words = format.padded_dims() * slice_bits(format.dtype) / 32 * kPageTokens;
+    for (int i = simt::thread_index(); i < words; i += kThreads) {
+      reinterpret_cast<uint32_t*>(page)[i] = coded_word(source, i / kPageTokens, i % kPageTokens);
+    }
+  }
+
+  FASA_DEVICE void copy_values(const SealSource& source, std::byte* page) const {
+    const int dims = source.tail.padded_dims();
+    for (int i = simt::thread_index(); i < dims * kPageTokens; i += kThreads) {
+      const int dim = i / kPageTokens;
+      const int token = i % kPageTokens;
+      const float value = dim < source.tail.dims ? source.value(dim, token) : 0.0f;
+      if (source.tail.dtype == SliceDType::kF32) {
+        reinterpret_cast<float*>(page)[i] = value;
+      } else {
+        reinterpret_cast<uint16_t*>(page)[SealSource::pair_at(dim, token)] = bf16_from_f32(value);
+      }
+    }
+  }
+
+  FASA_DEVICE SealDim* seal_dims() const {
+    return reinterpret_cast<SealDim*>(simt::shared_memory() + 64);
+  }
+
+  // Of the finite values of a dimension; what is not finite saturates. By one warp.
+  FASA_DEVICE static void find_range(const SealSource& source, int dim, SealDim* out) {
+    float lo = simt::float_of(0x7f800000u);
+    float hi = -lo;
+    for (int token = simt::lane(); token < kPageTokens; token += simt::kWarpThreads) {
+      const float value = source.value(dim, token);
+      if ((simt::bits_of(value) & 0x7f800000u) == 0x7f800000u) continue;
+      lo = value < lo ? value : lo;
+      hi = value > hi ? value : hi;
+    }
+    lo = simt::warp_min(lo);
+    hi = simt::warp_max(hi);
+    if (simt::lane() != 0) return;
+    out->lo = lo > hi ? 0 : lo;
+    out->hi = lo > hi ? 0 : hi;
+  }
+
+  // Ranges and steps of all dimensions; returns the page's base step.
+  FASA_DEVICE int choose_steps(const SealSource& source) const {
+    const SliceFormat& format = layout().slice;
+    auto* largest = &simt::shared<uint32_t>();  // above kMinScaleStep
+    if (simt::thread_index() == 0) *largest = 0;
+    for (int dim = simt::warp(); dim < format.dims; dim += simt::block_warps()) {
+      find_range(source, dim, seal_dims() + dim);
+    }
+    simt::sync_block();
+    for (int dim = simt::thread_index(); dim < format.dims; dim += kThreads) {
+      SealDim& of = seal_dims()[dim];
+      of.step = smallest_step(of.lo, of.hi, slice_bits(format.dtype));
+      simt::atomic_max(largest, static_cast<uint32_t>(of.step - kMinScaleStep));
+    }
+    simt::sync_block();
+    return codec::base_step_of(static_cast<int>(*largest) + kMinScaleStep);
+  }
+
+  // And the parameters into the page, zeros behind them.
+  FASA_DEVICE void choose_codes(int base_step, std::byte* page) const {
+    const SliceFormat& format = layout().slice;
+    auto* parameters = reinterpret_cast<uint16_t*>(page + format.code_bytes());
+    const auto room = static_cast<int>((format.page_bytes() - format.code_bytes()) / 2);
+    for (int dim = simt::thread_index(); dim < room; dim += kThreads) {
+      parameters[dim] = 0;
+      if (dim >= format.dims) continue;
+      SealDim& of = seal_dims()[dim];
+      const int least = base_step - kScaleSteps + 1;
+      const DimCode code = codec::choose_code(of.lo, of.hi, slice_bits(format.dtype),
+                                              of.step > least ? of.step : least, base_step);
+      of.inverse = code.inverse;
+      of.zero = code.zero;
+      parameters[dim] = code.parameter;
+    }
+  }
+
+  FASA_DEVICE uint32_t coded_word(const SealSource& source, int group, int token) const {
+    const SliceFormat& format = layout().slice;
+    const int bits = slice_bits(format.dtype);
+    const int unit = 32 / bits;
+    const float top = static_cast<float>((1 << bits) - 1);
+    uint32_t word = 0;
+    for (int i = 0; i < unit && group * unit + i < format.dims; ++i) {
+      const int dim = group * unit + i;
+      const SealDim& of = seal_dims()[dim];
+      const float place = source.value(dim, token) * of.inverse - of.zero;
+      if (!(place > 0)) continue;  // NaN too
+      const float code = round_code(place < top ? place : top);
+      word |= static_cast<uint32_t>(code) << (i % 4 * 8 + i / 4 * bits);
+    }
+    return word;
+  }
+};
+
+template <typename Launcher>
+void launch_append(const AppendParams& params, const Launcher& launch) {
+  // As many blocks as pages between the first and the last one, were all tokens one sequence's.
+  const int64_t pages = params.k.tokens / kPageTokens + 1;
+  launch(
+      AppendKernel{params},
+      {.x = static_cast<int>(pages < AppendKernel::kMostBlocks ? pages : AppendKernel::kMostBlocks),
+       .y = params.step.layout.kv_heads,
+       .z = params.step.count,
+       .shared_bytes = AppendKernel::shared_bytes(params.step.layout)});
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,411 @@
+// FAC: a block for each tile of 32 rows and KV head, all query heads of the group on the same rows.
+// A warp scores eight rows at a time, products summed over the lanes by halving, so that lane l
+// ends with one row's score for one head; the softmax of a head's tile is one warp's; then every
+// thread sums two dimensions of the values for two heads. A tile's partial depends on its rows and
+// queries alone. A second kernel folds the partials in tile order, a block for each query head.
+#pragma once
+
+#include "kernels/cuda/rows_inl.h"
+#include "kernels/cuda/softmax_inl.h"
+
+namespace fasa::cuda {
+
+static_assert(kTileTokens == simt::kWarpThreads, "a tile's softmax is one warp's");
+
+// One tile of one KV head, for up to kMostHeads of its query heads.
+template <DType kRow>
+class AttendTile {
+ public:
+  static constexpr int kThreads = 128;
+  static constexpr int kMostHeads = 16;
+
+  // Floats of shared memory.
+  static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
+    const int pairs = (layout.row.key_dim + 1) / 2;
+    return int64_t{heads} * (2 * pairs + kTileTokens);
+  }
+
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the group. The queries are in shared
+  // memory once the constructor and a barrier are past.
+  FASA_DEVICE AttendTile(const AttendParams& params, int head, int first_query, int heads,
+                         float* shared)
+      : params_(params),
+        layout_(params.step.layout),
+        sequence_(head / layout_.kv_heads),
+        kv_head_(head % layout_.kv_heads),
+        head_(head),
+        heads_(heads),
+        desc_(params.step.sequences[sequence_]),
+        aligned_(layout_.row.key_dim % 2 == 0 && layout_.row.value_dim % 2 == 0),
+        keys_{layout_.row.key_dim, aligned_},
+        values_{layout_.row.value_dim, aligned_},
+        q_(shared),
+        scores_(shared + int64_t{heads} * 2 * keys_.pairs()) {
+    first_visible_ = 0;
+    int total = 0;
+    if (params.set_sizes != nullptr) {
+      total = params.set_sizes[head];
+    } else {
+      const int oldest = desc_.end() - params.window;
+      if (params.window > 0 && oldest > 0) first_visible_ = oldest;
+      total = desc_.end() - first_visible_;
+    }
+    const int end = params.end < total ? params.end : total;
+    entries_ = end > params.begin ? end - params.begin : 0;
+    load_queries(first_query);
+  }
+
+  FASA_DEVICE int entries() const { return entries_; }  // of the wave
+  FASA_DEVICE int tiles() const { return (entries_ + kTileTokens - 1) / kTileTokens; }
+
+  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
+  // block, with barriers inside.
+  FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
+    const int left = entries_ - tile * kTileTokens;
+    const int tokens = left < kTileTokens ? left : kTileTokens;
+    for (int first = 0; first < heads_; first += kScored) score(tile, tokens, first);
+    simt::sync_block();
+    weigh(tokens, partial, stride);
+    simt::sync_block();
+    sum_values(tile, tokens, partial, stride);
+  }
+
+ private:
+  static constexpr int kScored = 4;  // query heads at a time
+  static constexpr int kRows = 8;    // of a warp, at a time: kTileTokens over its four warps
+  static constexpr int kSummed = 2;  // query heads of a thread
+
+  FASA_DEVICE void load_queries(int first_query) const {
+    const int width = 2 * keys_.pairs();
+    for (int i = simt::thread_index(); i < heads_ * width; i += kThreads) {
+      const int query = kv_head_ * layout_.group + first_query + i / width;
+      const int d = i % width;
+      const int64_t at = params_.q.offset(desc_.first_token, query) + d;
+      q_[i] = d < keys_.dim ? load(params_.q.dtype, params_.q.data, at) : 0.0f;
+    }
+  }
+
+  FASA_DEVICE const std::byte* row(int tile, int i) const {
+    const int entry = tile * kTileTokens + i;
+    if (params_.set_sizes != nullptr) {
+      return params_.rows[int64_t{head_} * (params_.end - params_.begin) + entry];
+    }
+    return row_at(params_.step, sequence_, kv_head_, first_visible_ + params_.begin + entry,
+                  params_.pages, NewRows::kInPages);
+  }
+
+  // Scores of this warp's rows for heads [first, first + kScored).
+  FASA_DEVICE void score(int tile, int tokens, int first) const {
+    float sums[simt::kWarpThreads] = {};  // [row][head]
+    const std::byte* rows[kRows];
+    const int first_row = simt::warp() * kRows;
+    FASA_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const int at = first_row + i;
+      rows[i] = row(tile, at < tokens ? at : tokens - 1);
+    }
+    for (int pair = simt::lane(); pair < keys_.pairs(); pair += simt::kWarpThreads) {
+      Pair keys[kRows];
+      FASA_UNROLL
+      for (int i = 0; i < kRows; ++i) keys[i] = load_pair<kRow>(rows[i], pair, keys_);
+      FASA_UNROLL
+      for (int h = 0; h < kScored; ++h) {
+        const int query = first + h < heads_ ? first + h : heads_ - 1;
+        const float* q = q_ + query * 2 * keys_.pairs() + 2 * pair;
+        FASA_UNROLL
+        for (int i = 0; i < kRows; ++i) {
+          float& sum = sums[i * kScored + h];
+          sum = simt::fused(q[0], keys[i].low, sum);
+          sum = simt::fused(q[1], keys[i].high, sum);
+        }
+      }
+    }
+    const float sum = sum_over_lanes(sums);
+    const int query = first + simt::lane() % kScored;
+    if (query < heads_) {
+      scores_[query * kTileTokens + first_row + simt::lane() / kScored] = sum * params_.scale;
+    }
+  }
+
+  // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160.
+  FASA_DEVICE static float sum_over_lanes(float (&sums)[simt::kWarpThreads]) {
+    FASA_UNROLL
+    for (int half = simt::kWarpThreads / 2; half > 0; half /= 2) {
+      const bool upper = (simt::lane() & half) != 0;
+      FASA_UNROLL
+      for (int i = 0; i < half; ++i) {
+        const float kept = upper ? sums[i + half] : sums[i];
+        const float sent = upper ? sums[i] : sums[i + half];
+        sums[i] = kept + simt::shuffle_xor(sent, half);
+      }
+    }
+    return sums[0];
+  }
+
+  // Scores to weights, a warp a head. A NaN among them is the head's maximum, so that it is lost in
+  // no merge.
+  FASA_DEVICE void weigh(int tokens, float* partial, int64_t stride) const {
+    for (int h = simt::warp(); h < heads_; h += kThreads / simt::kWarpThreads) {
+      float* scores = scores_ + h * kTileTokens;
+      const bool valid = simt::lane() < tokens;
+      const float score = valid ? scores[simt::lane()] : no_maximum();
+      const bool spoilt = simt::ballot(score != score) != 0;
+      const float top = spoilt ? __builtin_nanf("") : simt::warp_max(score);
+      const float weight = valid && top != no_maximum() ? exponential(score - top) : 0.0f;
+      const float sum = simt::warp_sum(weight);
+      scores[simt::lane()] = weight;
+      if (simt::lane() == 0) {
+        partial[h * stride] = top;
+        partial[h * stride + 1] = sum;
+      }
+    }
+  }
+
+  FASA_DEVICE void sum_values(int tile, int tokens, float* partial, int64_t stride) const {
+    const int pairs = values_.pairs();
+    const int blocks = (heads_ + kSummed - 1) / kSummed;
+    for (int item = simt::thread_index(); item < blocks * pairs; item += kThreads) {
+      const int pair = item % pairs;
+      const int first = item / pairs * kSummed;
+      const int second = first + 1 < heads_ ? first + 1 : first;
+      const float* weights[kSummed] = {scores_ + first * kTileTokens,
+                                       scores_ + second * kTileTokens};
+      Pair sums[kSummed];
+      for (int i = 0; i < tokens; ++i) {
+        const Pair value = load_pair<kRow>(row(tile, i) + layout_.row.key_bytes(), pair, values_);
+        FASA_UNROLL
+        for (int h = 0; h < kSummed; ++h) {
+          sums[h].low = simt::fused(weights[h][i], value.low, sums[h].low);
+          sums[h].high = simt::fused(weights[h][i], value.high, sums[h].high);
+        }
+      }
+      for (int h = 0; h < kSummed && first + h < heads_; ++h) {
+        float* out = partial + (first + h) * stride + kStateHeader + 2 * pair;
+        out[0] = sums[h].low;
+        if (2 * pair + 1 < values_.dim) out[1] = sums[h].high;
+      }
+    }
+  }
+
+  const AttendParams& params_;
+  const CacheLayout& layout_;
+  const int sequence_;
+  const int kv_head_;
+  const int head_;
+  const int heads_;
+  const SequenceDesc& desc_;
+  const bool aligned_;
+  const PairFormat keys_;
+  const PairFormat values_;
+  float* const q_;       // [heads][2 x pairs]
+  float* const scores_;  // [heads][kTileTokens]
+  int first_visible_;
+  int entries_;
+};
+
+// The last step of a query head: state to output.
+FASA_DEVICE void write_output(const AttendParams& params, int token, int query, float top,
+                              float sum, int d, float value) {
+  const int64_t at = params.out.offset(token, query) + d;
+  store(params.out.dtype, params.out.data, at, value / divisor_of(top, sum));
+  if (params.lse != nullptr && d == 0) {
+    params.lse[int64_t{token} * params.step.layout.query_heads() + query] = log_sum_exp(top, sum);
+  }
+}
+
+FASA_DEVICE int wave_tiles(const AttendParams& params) {
+  return (params.end - params.begin + kTileTokens - 1) / kTileTokens;
+}
+
+// Partials of the wanted tiles. Blocks: tiles x parts of the group, KV heads, sequences.
+template <DType kRow>
+struct AttendPartialsKernel {
+  using Tile = AttendTile<kRow>;
+  static constexpr const char* kName = "attend";
+  static constexpr int kThreads = Tile::kThreads;
+
+  AttendParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    if (params.step.sequences[simt::block_z()].mode != StepMode::kDecode) return;
+    const int tiles = wave_tiles(params);
+    const int tile = simt::block_x() % tiles;
+    const int head = simt::block_z() * layout.kv_heads + simt::block_y();
+    if (params.phase != AttendPhase::kAllTiles) {
+      const bool ready = params.tile_ready[int64_t{head} * tiles + tile] != 0;
+      if (ready != (params.phase == AttendPhase::kReadyTiles)) return;
+    }
+    const int first = simt::block_x() / tiles * Tile::kMostHeads;
+    const int left = layout.group - first;
+    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
+    const Tile body(params, head, first, heads, reinterpret_cast<float*>(simt::shared_memory()));
+    if (tile >= body.tiles()) return;
+    simt::sync_block();
+    const int64_t width = kStateHeader + layout.row.value_dim;
+    const int64_t query = int64_t{head} * layout.group + first;
+    body.compute(tile, params.partials + (query * tiles + tile) * width, tiles * width);
+  }
+};
+
+// Partials into the state, in tile order. Blocks: query heads, sequences; a thread for each
+// element, all of which follow the same maxima.
+struct AttendFoldKernel {
+  static constexpr const char* kName = "attend";
+  static constexpr int kThreads = 128;
+
+  AttendParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    const int query = simt::block_x();
+    const int sequence = simt::block_y();
+    const SequenceDesc& desc = params.step.sequences[sequence];
+    if (desc.mode != StepMode::kDecode) return;
+    const int tiles = wave_tiles(params);
+    const int64_t width = kStateHeader + layout.row.value_dim;
+    const int64_t at = int64_t{sequence} * layout.query_heads() + query;
+    const float* partials = params.partials + at * tiles * width;
+    float* state = params.state == nullptr ? nullptr : params.state + at * width;
+    const int filled = filled_tiles(desc, sequence * layout.kv_heads + query / layout.group);
+    // All have read the state before any writes it.
+    const float first_top = params.first_wave ? no_maximum() : state[0];
+    const float first_sum = params.first_wave ? 0.0f : state[1];
+    simt::sync_block();
+    for (int d = simt::thread_index(); d < layout.row.value_dim; d += kThreads) {
+      float top = first_top;
+      float sum = first_sum;
+      float value = params.first_wave ? 0.0f : state[kStateHeader + d];
+      for (int tile = 0; tile < filled; ++tile) {
+        const float* partial = partials + tile * width;
+        const SoftmaxMerge merge = SoftmaxMerge::of(top, partial[0]);
+        top = merge.top;
+        sum = merge(sum, partial[1]);
+        value = merge(value, partial[kStateHeader + d]);
+      }
+      if (params.last_wave) {
+        write_output(params, desc.first_token, query, top, sum, d, value);
+        continue;
+      }
+      state[kStateHeader + d] = value;
+      if (d == 0) state[0] = top, state[1] = sum;
+    }
+  }
+
+ private:
+  FASA_DEVICE int filled_tiles(const SequenceDesc& desc, int head) const {
+    int total = desc.end();
+    if (params.set_sizes != nullptr) {
+      total = params.set_sizes[head];
+    } else if (params.window > 0 && total > params.window) {
+      total = params.window;
+    }
+    const int end = params.end < total ? params.end : total;
+    return end > params.begin ? (end - params.begin + kTileTokens - 1) / kTileTokens : 0;
+  }
+};
+
+// Where there is no room for partials: a block goes through all tiles of a KV head, state and
+// partial in shared memory. The same bits.
+template <DType kRow>
+struct AttendAtOnceKernel {
+  using Tile = AttendTile<kRow>;
+  static constexpr const char* kName = "attend";
+  static constexpr int kThreads = Tile::kThreads;
+
+  AttendParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    const SequenceDesc& desc = params.step.sequences[simt::block_z()];
+    if (desc.mode != StepMode::kDecode) return;
+    const int head = simt::block_z() * layout.kv_heads + simt::block_y();
+    const int first = simt::block_x() * Tile::kMostHeads;
+    const int left = layout.group - first;
+    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
+    const int width = kStateHeader + layout.row.value_dim;
+    float* const shared = reinterpret_cast<float*>(simt::shared_memory());
+    float* const states = shared + Tile::shared_floats(layout, heads);
+    float* const partials = states + heads * width;
+    const int64_t query =
+        int64_t{simt::block_z()} * layout.query_heads() + simt::block_y() * layout.group + first;
+
+    const Tile body(params, head, first, heads, shared);
+    for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
+      states[i] = !params.first_wave ? params.state[query * width + i]
+                  : i % width == 0   ? no_maximum()
+                                     : 0.0f;
+    }
+    simt::sync_block();
+    for (int tile = 0; tile < body.tiles(); ++tile) {
+      body.compute(tile, partials, width);
+      simt::sync_block();
+      fold(states, partials, heads, width);
+    }
+    for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
+      const int d = i % width - kStateHeader;
+      const float* state = states + i / width * width;
+      if (!params.last_wave) {
+        params.state[query * width + i] = states[i];
+      } else if (d >= 0) {
+        write_output(params, desc.first_token, simt::block_y() * layout.group + first + i / width,
+                     state[0], state[1], d, states[i]);
+      }
+    }
+  }
+
+ private:
+  FASA_DEVICE void fold(float* states, const float* partials, int heads, int width) const {
+    // Every element by one thread; the maxima, which all need, last.
+    for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
+      const int top = i / width * width;
+      if (i == top) continue;
+      states[i] = SoftmaxMerge::of(states[top], partials[top])(states[i], partials[i]);
+    }
+    simt::sync_block();
+    for (int h = simt::thread_index(); h < heads; h += kThreads) {
+      states[h * width] = SoftmaxMerge::of(states[h * width], partials[h * width]).top;
+    }
+    simt::sync_block();
+  }
+};
+
+template <DType kRow, typename Launcher>
+void launch_attend_of(const AttendParams& params, const Launcher& launch) {
+  using Tile = AttendTile<kRow>;
+  const CacheLayout& layout = params.step.layout;
+  const int tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
+  const int parts = (layout.group + Tile::kMostHeads - 1) / Tile::kMostHeads;
+  const int heads = layout.group < Tile::kMostHeads ? layout.group : Tile::kMostHeads;
+  const int64_t floats = Tile::shared_floats(layout, heads);
+  if (params.partials == nullptr) {
+    const int64_t kept = 2 * int64_t{heads} * (kStateHeader + layout.row.value_dim);
+    launch(AttendAtOnceKernel<kRow>{params},
+           {.x = parts,
+            .y = layout.kv_heads,
+            .z = params.step.count,
+            .shared_bytes = (floats + kept) * static_cast<int64_t>(sizeof(float))});
+    return;
+  }
+  launch(AttendPartialsKernel<kRow>{params},
+         {.x = tiles * parts,
+          .y = layout.kv_heads,
+          .z = params.step.count,
+          .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
+  if (params.phase == AttendPhase::kReadyTiles) return;
+  launch(AttendFoldKernel{params}, {.x = layout.query_heads(), .y = params.step.count});
+}
+
+template <typename Launcher>
+void launch_attend(const AttendParams& params, const Launcher& launch) {
+  switch (params.step.layout.row.dtype) {
+    case DType::kF32:
+      return launch_attend_of<DType::kF32>(params, launch);
+    case DType::kF16:
+      return launch_attend_of<DType::kF16>(params, launch);
+    case DType::kBF16:
+      return launch_attend_of<DType::kBF16>(params, launch);
+  }
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,134 @@
+// Exact ranks within one block, of keys that are read as often as needed and kept nowhere: the key
+// of a rank by radix, three digits of a histogram, and the positions that reach it, in order.
+//
+// What is ranked is a functor `each(visit)`: every thread of the block calls it, and together they
+// call visit(key, position) for every key once, in any order. Keys are unsigned, larger is better;
+// equal keys are ranked by position, lower first.
+#pragma once
+
+#include "kernels/cuda/block_sum_inl.h"
+#include "kernels/cuda/simt.h"
+
+namespace fasa::cuda {
+
+struct BlockRank {
+  static constexpr int kThreads = 256;  // of the blocks that use it
+  static constexpr int kBins = 2048;
+  static constexpr int kWindow = 1 << 16;  // positions that are put in order at a time
+  static constexpr int kWindowWords = kWindow / 32;
+
+  uint32_t bins[kBins];
+  uint32_t above[kWindowWords];  // a bit for each position
+  uint32_t ties[kWindowWords];
+  uint64_t warp_sums[simt::kWarpThreads];
+  uint32_t found_bin;
+  uint32_t found_rank;
+};
+
+// The last key that is taken, and how many of those equal to it are.
+struct RankedKey {
+  uint32_t key;
+  int32_t ties;
+};
+
+// The bin that holds the `rank`-th key from above, and its rank in there.
+FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
+  constexpr int kEach = BlockRank::kBins / BlockRank::kThreads;
+  const int top = BlockRank::kBins - 1 - simt::thread_index() * kEach;
+  uint32_t sum = 0;
+  for (int i = 0; i < kEach; ++i) sum += shared.bins[top - i];
+  uint32_t before = static_cast<uint32_t>(block_prefix_sum(sum, shared.warp_sums).through) - sum;
+  if (before < rank && rank <= before + sum) {  // one thread's
+    int bin = top;
+    while (before + shared.bins[bin] < rank) before += shared.bins[bin--];
+    shared.found_bin = static_cast<uint32_t>(bin);
+    shared.found_rank = rank - before;
+  }
+  simt::sync_block();
+}
+
+// There are at least `rank` keys, rank >= 1.
+template <typename Each>
+FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& each) {
+  uint32_t prefix = 0;
+  uint32_t known = 0;  // bits of the prefix
+  for (const int shift : {21, 10, 0}) {
+    const uint32_t digit = shift == 0 ? 0x3ffu : 0x7ffu;
+    for (int i = simt::thread_index(); i < BlockRank::kBins; i += BlockRank::kThreads) {
+      shared.bins[i] = 0;
+    }
+    simt::sync_block();
+    each([&](uint32_t key, int) {
+      if ((key & known) == prefix) simt::atomic_add(&shared.bins[key >> shift & digit], 1u);
+    });
+    simt::sync_block();
+    find_bin(shared, rank);
+    prefix |= shared.found_bin << shift;
+    known |= digit << shift;
+    rank = shared.found_rank;
+    simt::sync_block();
+  }
+  return {prefix, static_cast<int32_t>(rank)};
+}
+
+// One window's positions to `out`; returns how many there are behind it now.
+FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, int32_t* ties_before,
+                                int32_t* out) {
+  constexpr int kEach = BlockRank::kWindowWords / BlockRank::kThreads;
+  const int first = simt::thread_index() * kEach;
+  uint64_t counts = 0;  // above, and ties in the low half
+  for (int i = first; i < first + kEach; ++i) {
+    counts += static_cast<uint64_t>(simt::count_bits(shared.above[i])) << 32 |
+              static_cast<uint64_t>(simt::count_bits(shared.ties[i]));
+  }
+  const BlockSum sums = block_prefix_sum(counts, shared.warp_sums);
+  const uint64_t before = sums.through - counts;
+  auto above = static_cast<int32_t>(before >> 32);
+  int32_t ties = *ties_before + static_cast<int32_t>(before & 0xffffffffu);
+  const int32_t taken_before = *ties_before < quota ? *ties_before : quota;
+  for (int i = first; i < first + kEach; ++i) {
+    uint32_t left = shared.above[i] | shared.ties[i];
+    for (; left != 0; left &= left - 1) {
+      const int bit = simt::lowest_bit(left);
+      const bool tie = (shared.ties[i] >> bit & 1) != 0;
+      const int32_t at = above + (ties < quota ? ties : quota) - taken_before;
+      if (!tie || ties < quota) out[at] = window + i * 32 + bit;
+      above += tie ? 0 : 1;
+      ties += tie ? 1 : 0;
+    }
+  }
+  const int32_t ties_after = *ties_before + static_cast<int32_t>(sums.all & 0xffffffffu);
+  const int32_t written = static_cast<int32_t>(sums.all >> 32) +
+                          (ties_after < quota ? ties_after : quota) - taken_before;
+  *ties_before = ties_after;
+  simt::sync_block();
+  return written;
+}
+
+// The positions in [begin, end) of keys above `last.key`, and the first `last.ties` of those equal
+// to it, ascending. `each(visit, first, end)` may leave out what is not in [first, end).
+template <typename EachWithin>
+FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int end,
+                             const EachWithin& each, int32_t* out) {
+  int32_t ties = 0;
+  for (int window = begin; window < end; window += BlockRank::kWindow) {
+    for (int i = simt::thread_index(); i < BlockRank::kWindowWords; i += BlockRank::kThreads) {
+      shared.above[i] = 0;
+      shared.ties[i] = 0;
+    }
+    simt::sync_block();
+    const int window_end = end - window < BlockRank::kWindow ? end : window + BlockRank::kWindow;
+    each(
+        [&](uint32_t key, int position) {
+          if (position < window || position >= window_end || key < last.key) return;
+          const int at = position - window;
+          uint32_t* words = key == last.key ? shared.ties : shared.above;
+          simt::atomic_or(&words[at / 32], 1u << (at % 32));
+        },
+        window, window_end);
+    simt::sync_block();
+    out += emit_window(shared, window, last.ties, &ties, out);
+  }
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,59 @@
+// Sums over the threads of a block, and sorting by one.
+#pragma once
+
+#include "kernels/cuda/simt.h"
+
+namespace fasa::cuda {
+
+struct BlockSum {
+  uint64_t through;  // of the threads up to and with this one
+  uint64_t all;
+};
+
+// `warp_sums`: shared, one for each warp; free again on return.
+FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
+  const uint64_t in_warp = simt::warp_prefix_sum(value);
+  if (simt::lane() == simt::kWarpThreads - 1) warp_sums[simt::warp()] = in_warp;
+  simt::sync_block();
+  uint64_t before = 0;
+  uint64_t all = 0;
+  for (int warp = 0; warp < simt::block_warps(); ++warp) {
+    if (warp == simt::warp()) before = all;
+    all += warp_sums[warp];
+  }
+  simt::sync_block();
+  return {before + in_warp, all};
+}
+
+// Ascending, keys [count] with `stride` between them, in shared or device memory. Bitonic, in the
+// form whose comparisons all put the lesser first, so that what lies beyond the end may be thought
+// of as infinite. Ends with a barrier.
+FASA_DEVICE void block_sort(uint64_t* keys, int stride, int count) {
+  const auto order = [&](int low, int high) {
+    if (high >= count) return;
+    const uint64_t a = keys[int64_t{low} * stride];
+    const uint64_t b = keys[int64_t{high} * stride];
+    if (a <= b) return;
+    keys[int64_t{low} * stride] = b;
+    keys[int64_t{high} * stride] = a;
+  };
+  int power = 1;
+  while (power < count) power *= 2;
+  for (int size = 2; size <= power; size *= 2) {
+    for (int i = simt::thread_index(); i < power / 2; i += simt::block_threads()) {
+      const int begin = i / (size / 2) * size;
+      const int at = i % (size / 2);
+      order(begin + at, begin + size - 1 - at);
+    }
+    simt::sync_block();
+    for (int step = size / 4; step > 0; step /= 2) {
+      for (int i = simt::thread_index(); i < power / 2; i += simt::block_threads()) {
+        const int low = i / step * 2 * step + i % step;
+        order(low, low + step);
+      }
+      simt::sync_block();
+    }
+  }
+}
+
+}  // namespace fasa::cuda

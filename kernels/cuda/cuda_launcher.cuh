@@ -1,0 +1,68 @@
+// Starts kernels (simt.h) on a CUDA stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/simt.h"
+#include "runtime/base/stream_view.h"
+
+namespace fasa::cuda {
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads)
+    run_kernel(const __grid_constant__ Kernel kernel) {
+  kernel();
+}
+
+class CudaLauncher {
+ public:
+  explicit CudaLauncher(StreamView stream) : stream_(static_cast<cudaStream_t>(stream.native)) {}
+
+  template <typename Kernel>
+  void operator()(const Kernel& kernel, const simt::Grid& grid) const {
+    if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
+    allow_shared<Kernel>(grid.shared_bytes);
+    const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                      static_cast<unsigned>(grid.z));
+    run_kernel<Kernel>
+        <<<blocks, Kernel::kThreads, static_cast<size_t>(grid.shared_bytes), stream_>>>(kernel);
+    check(cudaGetLastError(), Kernel::kName);
+  }
+  void zero(void* memory, int64_t bytes) const {
+    check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "cudaMemsetAsync");
+  }
+  int multiprocessors() const {
+    int device = 0;
+    int count = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+          "cudaDeviceGetAttribute");
+    return count;
+  }
+
+ private:
+  // More than 48 KiB of shared memory has to be asked for, once per device and size.
+  template <typename Kernel>
+  static void allow_shared(int64_t bytes) {
+    constexpr int64_t kGiven = 48 << 10;
+    constexpr int kDevices = 64;
+    static std::atomic<int64_t> allowed[kDevices];
+    if (bytes <= kGiven) return;
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    std::atomic<int64_t>& most = allowed[device % kDevices];
+    if (most.load(std::memory_order_relaxed) >= bytes) return;
+    check(cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(bytes)),
+          "cudaFuncSetAttribute");
+    most.store(bytes, std::memory_order_relaxed);
+  }
+
+  cudaStream_t stream_;
+};
+
+}  // namespace fasa::cuda

@@ -1,0 +1,106 @@
+// Rows from pinned host memory, which the device reads over the link itself: a call for each row
+// costs 2.3 us, a thread that loads 16 bytes nothing. Resolve has written what to copy; the copies
+// of all heads are dealt out over all threads in units of 16 bytes, so that a row of 512 bytes is a
+// warp's, and each thread has several loads under way before it stores.
+#pragma once
+
+#include "kernels/cuda/simt.h"
+#include "kernels/params.h"
+
+namespace fasa::cuda {
+
+struct GatherKernel {
+  static constexpr const char* kName = "gather";
+  static constexpr int kThreads = 512;
+  // With kBlocks: 128 KiB under way, which PCIe 5 takes (about 100 KB), on few multiprocessors.
+  static constexpr int kBlocks = 4;
+  static constexpr int kUnderWay = 4;
+  static constexpr int kHeads = 1024;  // whose counts a block looks at together
+
+  struct Shared {
+    int32_t ends[kHeads];  // rows of the heads up to and with this one
+  };
+
+  GatherParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int heads = params.count * params.layout.kv_heads;
+    for (int first = params.first; first < heads; first += kHeads * params.stride) {
+      const int64_t left = (int64_t{heads} - first + params.stride - 1) / params.stride;
+      const int count = static_cast<int>(left < kHeads ? left : kHeads);
+      sum_counts(first, count);
+      copy(first, count);
+      simt::sync_block();
+    }
+  }
+
+ private:
+  // By the first warp: few heads, and short.
+  FASA_DEVICE void sum_counts(int first, int count) const {
+    int32_t* ends = simt::shared<Shared>().ends;
+    if (simt::warp() == 0) {
+      int32_t sum = 0;
+      for (int begin = 0; begin < count; begin += simt::kWarpThreads) {
+        const int i = begin + simt::lane();
+        int32_t rows = i < count ? params.fetch_counts[first + i * params.stride] : 0;
+        rows = simt::warp_prefix_sum(rows);
+        if (i < count) ends[i] = sum + rows;
+        sum += simt::shuffle(rows, simt::kWarpThreads - 1);
+      }
+    }
+    simt::sync_block();
+  }
+
+  // The head of flat row `row`.
+  FASA_DEVICE static int head_of(const int32_t* ends, int count, int64_t row) {
+    int low = 0;
+    int high = count - 1;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (row < ends[middle]) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  FASA_DEVICE void copy(int first, int count) const {
+    const int32_t* ends = simt::shared<Shared>().ends;
+    const int units = static_cast<int>(params.layout.row.bytes() / sizeof(simt::Word16));
+    const int64_t all = int64_t{ends[count - 1]} * units;
+    const int64_t step = int64_t{simt::grid_x()} * kThreads;
+    for (int64_t begin = int64_t{simt::block_x()} * kThreads + simt::thread_index(); begin < all;
+         begin += kUnderWay * step) {
+      simt::Word16 words[kUnderWay];
+      simt::Word16* to[kUnderWay];
+      FASA_UNROLL
+      for (int i = 0; i < kUnderWay; ++i) {
+        const int64_t unit = begin + i * step;
+        to[i] = nullptr;
+        if (unit >= all) continue;
+        const int64_t row = unit / units;
+        const int head = head_of(ends, count, row);
+        const int64_t in_head = row - (head > 0 ? ends[head - 1] : 0);
+        const int64_t list = int64_t{first} + int64_t{head} * params.stride;
+        const FetchItem item = params.fetches[list * params.wave + in_head];
+        const int64_t at = unit % units;
+        words[i] = reinterpret_cast<const simt::Word16*>(item.source)[at];
+        to[i] = reinterpret_cast<simt::Word16*>(item.destination) + at;
+      }
+      FASA_UNROLL
+      for (int i = 0; i < kUnderWay; ++i) {
+        if (to[i] != nullptr) *to[i] = words[i];
+      }
+    }
+  }
+};
+
+template <typename Launcher>
+void launch_gather(const GatherParams& params, const Launcher& launch) {
+  launch(GatherKernel{params},
+         {.x = GatherKernel::kBlocks, .shared_bytes = sizeof(GatherKernel::Shared)});
+}
+
+}  // namespace fasa::cuda

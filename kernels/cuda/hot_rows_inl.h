@@ -1,0 +1,264 @@
+// One block's work on the hot rows of a (sequence, KV head): positions looked up, and the slots
+// that give way chosen, in the order of kernels/replacement.h.
+#pragma once
+
+#include "kernels/cuda/block_sum_inl.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/hot_slots.h"
+#include "kernels/params.h"
+
+namespace fasa::cuda {
+
+inline constexpr int kHotThreads = 512;
+// Slots that are sorted in shared memory; of more, those chosen alone, in the fetch list.
+inline constexpr int kSortedSlots = 4096;
+
+struct HotShared {
+  uint64_t warp_sums[simt::kWarpThreads];
+  int32_t stop;
+
+  static constexpr int64_t bytes(const CacheLayout& layout) {
+    const int slots = layout.hot_rows < kSortedSlots ? layout.hot_rows : kSortedSlots;
+    return int64_t{sizeof(HotShared)} + slots * int64_t{8};
+  }
+};
+
+// Chosen slots, in the order in which they go: slot = low bits of keys[i * stride].
+struct Victims {
+  static constexpr int kSlotBits = 25;
+  uint64_t* keys;
+  int stride;
+  int count;
+
+  FASA_DEVICE int32_t slot(int i) const {
+    return static_cast<int32_t>(keys[int64_t{i} * stride] & ((uint64_t{1} << kSlotBits) - 1));
+  }
+};
+
+// One head of one sequence.
+class HotHead {
+ public:
+  FASA_DEVICE HotHead(const StepParams& step, const SequenceDesc& sequence, int32_t* hot_table,
+                      int kv_head)
+      : step_(step),
+        sequence_(sequence),
+        kv_head_(kv_head),
+        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head)) {}
+
+  FASA_DEVICE const HotSlots& slots() const { return slots_; }
+  FASA_DEVICE bool resident(int position) const {
+    return position < step_.layout.sinks || position >= sequence_.end() - step_.layout.recent;
+  }
+  FASA_DEVICE const std::byte* resident_row(int position) const {
+    return sequence_.residents + step_.layout.resident_offset(step_.layer, kv_head_,
+                                                              step_.layout.resident_slot(position));
+  }
+  FASA_DEVICE const std::byte* block_row(int position) const {
+    return sequence_.row_blocks[position / step_.layout.row_page] + row_offset(position);
+  }
+  // In its page's device copy, or null.
+  FASA_DEVICE const std::byte* device_row(int position) const {
+    const std::byte* block = sequence_.device_row_block(position / kPageTokens);
+    return block == nullptr ? nullptr : block + row_offset(position);
+  }
+  FASA_DEVICE std::byte* hot_row(int32_t slot) const {
+    return sequence_.hot + step_.layout.hot_offset(step_.layer, kv_head_, slot);
+  }
+  FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
+
+  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not stamped.
+  // `spare`: device memory for `wanted` keys, 16 bytes apart. The whole block; as choose_victims().
+  // Clock moves its hand and stamps what it chooses.
+  template <typename Keep>
+  FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
+                             void* spare) const {
+    const bool sorted = slots_.count <= kSortedSlots;
+    Victims victims = {
+        sorted ? reinterpret_cast<uint64_t*>(&shared() + 1) : static_cast<uint64_t*>(spare),
+        sorted ? 1 : 2, 0};
+    if (policy == Replacement::kClock) {
+      choose_by_clock(step, keep, wanted, &victims);
+    } else if (sorted) {
+      sort_all(policy, step, keep, wanted, &victims);
+    } else {
+      sort_chosen(policy, step, keep, wanted, &victims);
+    }
+    simt::sync_block();
+    return victims;
+  }
+
+ private:
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  FASA_DEVICE int64_t row_offset(int position) const {
+    return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
+  }
+  // 0: empty; 1: holds a guess that nobody used; 2: by the policy.
+  FASA_DEVICE int rank_of(int slot) const {
+    if (slots_.positions[slot] < 0) return 0;
+    return is_guess(slots_.stamps[slot]) ? 1 : 2;
+  }
+  template <typename Keep>
+  FASA_DEVICE bool may_go(int slot, int32_t step, const Keep& keep) const {
+    const bool free = slots_.positions[slot] < 0 || step_of(slots_.stamps[slot]) != step;
+    return free && !keep(slot);
+  }
+
+  // What goes first has the least key: rank (2 bits), order (37 bits), slot (25 bits).
+  template <typename Keep>
+  FASA_DEVICE uint64_t key_of(Replacement policy, int slot, int32_t step, const Keep& keep) const {
+    if (!may_go(slot, step, keep)) return kNever;
+    constexpr uint64_t kLeastOften = 840;  // a multiple of 1 to kMostUses + 1
+    constexpr uint64_t kMostOrder = (uint64_t{1} << 37) - 1;
+    const int rank = rank_of(slot);
+    const int32_t stamp = slots_.stamps[slot];
+    uint64_t order = 0;
+    if (rank > 0) {
+      const auto idle = static_cast<uint64_t>(step - step_of(stamp));
+      order = policy == Replacement::kLru
+                  ? static_cast<uint64_t>(step_of(stamp))
+                  : kMostOrder - idle * kLeastOften / static_cast<uint64_t>(uses_of(stamp) + 1);
+    }
+    return static_cast<uint64_t>(rank) << 62 | order << Victims::kSlotBits |
+           static_cast<uint64_t>(slot);
+  }
+
+  template <typename Keep>
+  FASA_DEVICE void sort_all(Replacement policy, int32_t step, const Keep& keep, int wanted,
+                            Victims* victims) const {
+    uint64_t mine = 0;
+    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
+      const uint64_t key = key_of(policy, slot, step, keep);
+      victims->keys[slot] = key;
+      mine += key != kNever ? 1 : 0;
+    }
+    const auto free = static_cast<int>(block_prefix_sum(mine, shared().warp_sums).all);
+    block_sort(victims->keys, 1, slots_.count);
+    victims->count = wanted < free ? wanted : free;
+  }
+
+  // The key that `wanted` slots do not exceed, bit by bit; those in any order; then sorted.
+  template <typename Keep>
+  FASA_DEVICE void sort_chosen(Replacement policy, int32_t step, const Keep& keep, int wanted,
+                               Victims* victims) const {
+    uint64_t last = 0;
+    for (int bit = 63; bit >= 0; --bit) {
+      const uint64_t below = last | ((uint64_t{1} << bit) - 1);
+      if (count_up_to(policy, step, keep, below) < wanted) last |= uint64_t{1} << bit;
+    }
+    for (int begin = 0; begin < slots_.count; begin += simt::block_threads()) {
+      const int slot = begin + simt::thread_index();
+      const uint64_t key = slot < slots_.count ? key_of(policy, slot, step, keep) : kNever;
+      const bool taken = wanted > 0 && key != kNever && key <= last;
+      const BlockSum sum = block_prefix_sum(taken ? 1 : 0, shared().warp_sums);
+      if (taken) victims->keys[(victims->count + static_cast<int64_t>(sum.through) - 1) * 2] = key;
+      victims->count += static_cast<int>(sum.all);
+    }
+    simt::sync_block();
+    block_sort(victims->keys, 2, victims->count);
+  }
+  template <typename Keep>
+  FASA_DEVICE int count_up_to(Replacement policy, int32_t step, const Keep& keep,
+                              uint64_t last) const {
+    uint64_t mine = 0;
+    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
+      const uint64_t key = key_of(policy, slot, step, keep);
+      mine += key != kNever && key <= last ? 1 : 0;
+    }
+    return static_cast<int>(block_prefix_sum(mine, shared().warp_sums).all);
+  }
+
+  // Empty slots and unused guesses by slot; then the hand, twice around at most: it passes over
+  // what was used and takes that chance away.
+  template <typename Keep>
+  FASA_DEVICE void choose_by_clock(int32_t step, const Keep& keep, int wanted,
+                                   Victims* victims) const {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int begin = 0; begin < slots_.count && victims->count < wanted;
+           begin += simt::block_threads()) {
+        const int slot = begin + simt::thread_index();
+        const bool goes = slot < slots_.count && rank_of(slot) == rank && may_go(slot, step, keep);
+        take(goes, slot, wanted, victims);
+      }
+    }
+    if (slots_.count == 0) return;
+    const int first = *slots_.hand < 0 || *slots_.hand >= slots_.count ? 0 : *slots_.hand;
+    int hand = first;
+    for (int lap = 0; lap < 2 && victims->count < wanted; ++lap) {
+      for (int begin = 0; begin < slots_.count && victims->count < wanted;
+           begin += simt::block_threads()) {
+        hand = pass_over(first, begin, step, keep, wanted, victims);
+      }
+    }
+    simt::sync_block();
+    if (simt::thread_index() == 0) *slots_.hand = hand;
+  }
+
+  // Slots from the `begin`-th after `first` on, a block's worth; returns where the hand stops.
+  template <typename Keep>
+  FASA_DEVICE int pass_over(int first, int begin, int32_t step, const Keep& keep, int wanted,
+                            Victims* victims) const {
+    const int at = begin + simt::thread_index();
+    const int slot = (first + at) % slots_.count;
+    const bool candidate = at < slots_.count && rank_of(slot) == 2 && may_go(slot, step, keep);
+    const int32_t stamp = candidate ? slots_.stamps[slot] : 0;
+    if (simt::thread_index() == 0) {
+      const int end = begin + simt::block_threads();
+      shared().stop = (end < slots_.count ? end : slots_.count) - 1;
+    }
+    simt::sync_block();
+    const bool chosen =
+        take(candidate && uses_of(stamp) == 0, slot, wanted, victims, &shared().stop, at);
+    const int stop = shared().stop;
+    if (chosen) {
+      slots_.stamps[slot] = slot_stamp(step, 0);  // taken: not a second time
+    } else if (candidate && uses_of(stamp) > 0 && at <= stop) {
+      slots_.stamps[slot] = slot_stamp(step_of(stamp), 0);
+    }
+    simt::sync_block();
+    return (first + stop + 1) % slots_.count;
+  }
+
+  // Adds the threads' slots in thread order until there are enough; whether this one's was taken.
+  // The thread whose slot is the last one wanted leaves `at` in *stop.
+  FASA_DEVICE static bool take(bool goes, int slot, int wanted, Victims* victims,
+                               int32_t* stop = nullptr, int at = 0) {
+    const BlockSum sum = block_prefix_sum(goes ? 1 : 0, shared().warp_sums);
+    const int index = victims->count + static_cast<int>(sum.through) - 1;
+    const bool taken = goes && index < wanted;
+    if (taken) victims->keys[int64_t{index} * victims->stride] = static_cast<uint64_t>(slot);
+    if (taken && index == wanted - 1 && stop != nullptr) *stop = at;
+    const int all = victims->count + static_cast<int>(sum.all);
+    victims->count = all < wanted ? all : wanted;
+    simt::sync_block();
+    return taken;
+  }
+
+  const StepParams& step_;
+  const SequenceDesc& sequence_;
+  const int kv_head_;
+  const HotSlots slots_;
+};
+
+// Index of `position` in an ascending list, or -1.
+FASA_DEVICE int find_sorted(const int32_t* list, int count, int32_t position) {
+  int low = 0;
+  int high = count;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (list[middle] < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < count && list[low] == position ? low : -1;
+}
+
+// A warp's sum of `amount` to a counter in device memory.
+FASA_DEVICE void add_counter(uint64_t* counter, int amount) {
+  const int sum = simt::warp_sum(amount);
+  if (sum != 0 && simt::lane() == 0) simt::atomic_add(counter, static_cast<uint64_t>(sum));
+}
+
+}  // namespace fasa::cuda

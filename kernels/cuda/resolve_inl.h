@@ -1,0 +1,171 @@
+// Where the rows of a wave of set entries are, and what has to be fetched; the copying is another
+// kernel's (gather_inl.h), so that one block a (sequence, KV head) is enough. Sets are ascending:
+// each hot slot looks itself up in the set, and no table of positions is built.
+#pragma once
+
+#include "kernels/cuda/hot_rows_inl.h"
+#include "kernels/cuda/simt.h"
+
+namespace fasa::cuda {
+
+struct ResolveKernel {
+  static constexpr const char* kName = "resolve";
+  static constexpr int kThreads = kHotThreads;
+
+  ResolveParams params;
+
+  FASA_DEVICE void operator()() const {
+    const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
+    const Wave wave = wave_of(sequence);
+    for (int i = simt::thread_index(); i < wave.tiles; i += kThreads) wave.ready[i] = 1;
+    const HotHead head(params.step, sequence, params.rows_on_device ? nullptr : sequence.hot_table,
+                       simt::block_y());
+    Counts counts = {};
+    int fetched = 0;
+    if (params.rows_on_device) {
+      for (int i = simt::thread_index(); i < wave.entries; i += kThreads) {
+        const int position = wave.set[params.begin + i];
+        wave.rows[i] = head.block_row(position);
+        ++(head.resident(position) ? counts.resident : counts.hits);
+      }
+    } else {
+      find_hot(head, wave, &counts);
+      fetched = find_others(head, wave, &counts);
+      if (fetched > 0) fetch(head, wave, fetched);
+    }
+    if (simt::thread_index() == 0) {
+      if (params.fetch_counts != nullptr) params.fetch_counts[wave.head] = fetched;
+      counts.misses = fetched;
+    }
+    add_counter(&params.counters->resident, counts.resident);
+    add_counter(&params.counters->hits, counts.hits);
+    add_counter(&params.counters->misses, counts.misses);
+    add_counter(&params.counters->speculated_used, counts.used_guesses);
+  }
+
+ private:
+  struct Counts {
+    int resident;
+    int hits;
+    int misses;
+    int used_guesses;
+  };
+  struct Wave {
+    int64_t head;  // sequence * kv_heads + kv_head
+    int tiles;
+    int size;     // of the set
+    int entries;  // of this wave
+    const int32_t* set;
+    const std::byte** rows;
+    uint8_t* ready;
+    FetchItem* fetches;
+  };
+
+  FASA_DEVICE Wave wave_of(const SequenceDesc& sequence) const {
+    Wave wave = {};
+    const int width = params.end - params.begin;
+    wave.head = int64_t{simt::block_z()} * params.step.layout.kv_heads + simt::block_y();
+    wave.tiles = (width + kTileTokens - 1) / kTileTokens;
+    wave.size = sequence.mode == StepMode::kDecode ? params.set_sizes[wave.head] : 0;
+    const int end = params.end < wave.size ? params.end : wave.size;
+    wave.entries = end > params.begin ? end - params.begin : 0;
+    wave.set = params.sets + wave.head * params.set_capacity;
+    wave.rows = params.rows + wave.head * width;
+    wave.ready = params.tile_ready + wave.head * wave.tiles;
+    wave.fetches = params.fetches == nullptr ? nullptr : params.fetches + wave.head * width;
+    return wave;
+  }
+
+  // Hot rows of the wave into `rows`, null for the others; at the set's first wave all of its hits
+  // are stamped: whatever is fetched, they stay.
+  FASA_DEVICE void find_hot(const HotHead& head, const Wave& wave, Counts* counts) const {
+    for (int i = simt::thread_index(); i < wave.entries; i += kThreads) wave.rows[i] = nullptr;
+    simt::sync_block();
+    const HotSlots& slots = head.slots();
+    for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
+      const int32_t position = slots.positions[slot];
+      if (position < 0 || head.resident(position)) continue;
+      const int i = find_sorted(wave.set, wave.size, position);
+      if (i < 0 || head.device_row(position) != nullptr) continue;
+      const int entry = i - params.begin;
+      if (params.begin == 0) stamp_hit(&slots.stamps[slot], entry, wave, counts);
+      if (entry >= 0 && entry < wave.entries) wave.rows[entry] = head.hot_row(slot);
+    }
+    simt::sync_block();
+  }
+
+  // A guess of this step is still on its way, one of an earlier step has been waited for.
+  FASA_DEVICE void stamp_hit(int32_t* stamp, int entry, const Wave& wave, Counts* counts) const {
+    if (is_guess(*stamp)) {
+      ++counts->used_guesses;
+      if (step_of(*stamp) == params.stamp && entry < wave.entries) {
+        wave.ready[entry / kTileTokens] = 0;
+      }
+    }
+    *stamp = used_stamp(*stamp, params.stamp);
+  }
+
+  // Residents and device copies; the misses' entries, in order, into the fetch list. Returns how
+  // many of those there are.
+  FASA_DEVICE int find_others(const HotHead& head, const Wave& wave, Counts* counts) const {
+    int misses = 0;
+    for (int begin = 0; begin < wave.entries; begin += kThreads) {
+      const int i = begin + simt::thread_index();
+      bool miss = false;
+      if (i < wave.entries) {
+        const int position = wave.set[params.begin + i];
+        if (head.resident(position)) {
+          wave.rows[i] = head.resident_row(position);
+          ++counts->resident;
+        } else if (wave.rows[i] != nullptr) {
+          ++counts->hits;
+        } else if (const std::byte* row = head.device_row(position); row != nullptr) {
+          wave.rows[i] = row;
+          ++counts->hits;
+        } else {
+          miss = true;
+        }
+      }
+      const BlockSum sum = block_prefix_sum(miss ? 1 : 0, HotHead::shared().warp_sums);
+      if (miss) {
+        wave.fetches[misses + static_cast<int>(sum.through) - 1].destination =
+            reinterpret_cast<std::byte*>(static_cast<intptr_t>(i));
+      }
+      misses += static_cast<int>(sum.all);
+    }
+    simt::sync_block();
+    return misses;
+  }
+
+  FASA_DEVICE void fetch(const HotHead& head, const Wave& wave, int misses) const {
+    const Victims victims = head.choose(
+        params.replacement, params.stamp, [](int) { return false; }, misses, wave.fetches);
+    const HotSlots& slots = head.slots();
+    const int64_t row_bytes = params.step.layout.row.bytes();
+    for (int m = simt::thread_index(); m < misses; m += kThreads) {
+      const auto i = static_cast<int>(reinterpret_cast<intptr_t>(wave.fetches[m].destination));
+      const int position = wave.set[params.begin + i];
+      std::byte* destination = nullptr;
+      if (m < victims.count) {
+        const int32_t slot = victims.slot(m);
+        slots.positions[slot] = position;
+        slots.stamps[slot] = slot_stamp(params.stamp, 1);
+        destination = head.hot_row(slot);
+      } else {
+        destination = params.staging + (wave.head * (params.end - params.begin) + i) * row_bytes;
+      }
+      wave.fetches[m] = {head.block_row(position), destination};
+      wave.rows[i] = destination;
+      wave.ready[i / kTileTokens] = 0;
+    }
+  }
+};
+
+template <typename Launcher>
+void launch_resolve(const ResolveParams& params, const Launcher& launch) {
+  launch(ResolveKernel{params}, {.y = params.step.layout.kv_heads,
+                                 .z = params.step.count,
+                                 .shared_bytes = HotShared::bytes(params.step.layout)});
+}
+
+}  // namespace fasa::cuda

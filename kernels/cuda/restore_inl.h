@@ -1,0 +1,88 @@
+// Tail and residents of a sequence out of its rows, after a truncation, a fork or an aborted step:
+// a block for each layer and KV head.
+#pragma once
+
+#include "kernels/cuda/rows_inl.h"
+#include "kernels/hot_slots.h"
+
+namespace fasa::cuda {
+
+struct RestoreKernel {
+  static constexpr const char* kName = "restore";
+  static constexpr int kThreads = 256;
+
+  RestoreParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    const int layer = simt::block_x() / layout.kv_heads;
+    const int head = simt::block_x() % layout.kv_heads;
+    const SequenceDesc& desc = params.step.sequences[simt::block_y()];
+    if (layout.slice.dims > 0) restore_tail(desc, layer, head);
+    if (desc.residents != nullptr) restore_residents(desc, layer, head);
+    if (desc.hot_table != nullptr) forget_hot_rows(desc, layer, head);
+  }
+
+ private:
+  FASA_DEVICE const std::byte* row_of(const SequenceDesc& desc, int layer, int head,
+                                      int position) const {
+    return desc.row_blocks[position / kPageTokens] +
+           params.step.layout.row_offset(layer, head, position % kPageTokens);
+  }
+
+  // The tail's order: pairs of dimensions of one token side by side, f32 one dimension (see
+  // slice_format.h). Slots without a token are zero. A thread writes what lies together, so that
+  // nothing has to be cleared first.
+  FASA_DEVICE void restore_tail(const SequenceDesc& desc, int layer, int head) const {
+    const CacheLayout& layout = params.step.layout;
+    const SliceFormat format = layout.slice.tail();
+    std::byte* tail = desc.tail + layout.tail_offset(layer, head);
+    const int16_t* dims =
+        params.step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
+    const int first = desc.start == 0 ? 0 : (desc.start - 1) / kPageTokens * kPageTokens;
+    const int side = format.dtype == SliceDType::kF32 ? 1 : 2;
+    const DType dtype = side == 1 ? DType::kF32 : DType::kBF16;
+    const int64_t elements = format.page_bytes() / dtype_bytes(dtype);
+    for (int64_t i = simt::thread_index(); i < elements; i += kThreads) {
+      const int token = static_cast<int>(i / side % kPageTokens);
+      const int dim = static_cast<int>(i / side / kPageTokens) * side + static_cast<int>(i % side);
+      float value = 0;
+      if (first + token < desc.start && dim < layout.slice.dims) {
+        value = load(layout.row.dtype, row_of(desc, layer, head, first + token), dims[dim]);
+      }
+      store(dtype, tail, i, value);
+    }
+  }
+
+  // The first `sinks` positions, then the last `recent` that are none of these: a warp a row.
+  FASA_DEVICE void restore_residents(const SequenceDesc& desc, int layer, int head) const {
+    const CacheLayout& layout = params.step.layout;
+    const int sinks = desc.start < layout.sinks ? desc.start : layout.sinks;
+    const int oldest = desc.start - layout.recent;
+    const int recent = oldest < sinks ? sinks : oldest;
+    for (int i = simt::warp(); i < sinks + desc.start - recent; i += simt::block_warps()) {
+      const int position = i < sinks ? i : recent + i - sinks;
+      copy_row(desc.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
+               row_of(desc, layer, head, position), layout.row.bytes());
+    }
+  }
+
+  FASA_DEVICE void forget_hot_rows(const SequenceDesc& desc, int layer, int head) const {
+    const CacheLayout& layout = params.step.layout;
+    int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head);
+    for (int slot = simt::thread_index(); slot < layout.hot_rows; slot += kThreads) {
+      const int32_t held = positions[slot];
+      if (held == -1) continue;
+      const int32_t position = held >= 0 ? held : remembered(held);
+      positions[slot] = position < desc.start ? remembered(position) : -1;
+    }
+  }
+};
+
+template <typename Launcher>
+void launch_restore(const RestoreParams& params, const Launcher& launch) {
+  const CacheLayout& layout = params.step.layout;
+  launch(RestoreKernel{params}, {.x = static_cast<int>(layout.heads()), .y = params.step.count});
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,81 @@
+// Rows: where they are, and how a warp moves and reads them.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/params.h"
+
+namespace fasa::cuda {
+
+enum class NewRows : uint8_t { kInPages, kInStage };
+
+// Where a position's row is: new rows of a prefill in the stage, the page's device copy, the pages
+// staged for this call, the row blocks.
+FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv_head, int position,
+                                    const StagedPages& pages, NewRows fresh) {
+  const CacheLayout& layout = step.layout;
+  const SequenceDesc& desc = step.sequences[sequence];
+  const int page = position / kPageTokens;
+  const int64_t in_head = position % kPageTokens * layout.row.bytes();
+  if (fresh == NewRows::kInStage && desc.stage != nullptr && position >= desc.start) {
+    const int64_t staged = page - desc.start / kPageTokens;
+    return desc.stage + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
+  }
+  const int64_t in_block = layout.row_offset(step.layer, kv_head, 0) + in_head;
+  const std::byte* device = desc.device_row_block(page);
+  if (device != nullptr) return device + in_block;
+  const int at = page - pages.first_page;
+  if (pages.data != nullptr && at >= 0 && at < pages.pages) {
+    const int64_t staged = (int64_t{sequence} * pages.pages + at) * layout.kv_heads + kv_head;
+    return pages.data + staged * layout.row_head_bytes() + in_head;
+  }
+  return desc.row_blocks[page] + in_block;
+}
+
+// By the lanes of one warp; rows are whole words.
+FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_bytes) {
+  const int words = static_cast<int>(row_bytes / static_cast<int64_t>(sizeof(simt::Word16)));
+  for (int i = simt::lane(); i < words; i += simt::kWarpThreads) {
+    reinterpret_cast<simt::Word16*>(to)[i] = reinterpret_cast<const simt::Word16*>(from)[i];
+  }
+}
+
+struct Pair {
+  float low = 0;
+  float high = 0;
+};
+
+// How pairs of a vector lie: two at a time where every vector of a row begins at a whole pair.
+struct PairFormat {
+  int dim = 0;
+  bool aligned = false;
+
+  FASA_DEVICE int pairs() const { return (dim + 1) / 2; }
+};
+
+// Elements 2 x `pair` and the next one; 0 beyond the end.
+template <DType kType>
+FASA_DEVICE Pair load_pair(const std::byte* vector, int pair, const PairFormat& format) {
+  if (!format.aligned) {
+    const int first = 2 * pair;
+    return {load(kType, vector, first),
+            first + 1 < format.dim ? load(kType, vector, first + 1) : 0.0f};
+  }
+  if constexpr (kType == DType::kF32) {
+    struct alignas(8) Floats {
+      float low, high;
+    };
+    const Floats floats = reinterpret_cast<const Floats*>(vector)[pair];
+    return {floats.low, floats.high};
+  } else {
+    const uint32_t word = reinterpret_cast<const uint32_t*>(vector)[pair];
+    if constexpr (kType == DType::kBF16) {
+      return {simt::float_of(word << 16), simt::float_of(word & 0xffff0000u)};
+    } else {
+      return {float_of_f16(static_cast<uint16_t>(word)),
+              float_of_f16(static_cast<uint16_t>(word >> 16))};
+    }
+  }
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,175 @@
+// What the three passes of a select (select_inl.h) share: one block's view of its (sequence, KV
+// head), scores made finite, sort keys.
+#pragma once
+
+#include "kernels/cuda/block_rank_inl.h"
+#include "kernels/cuda/page_scorer_inl.h"
+#include "kernels/cuda/select_scratch.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/select_plan.h"
+
+namespace fasa::cuda {
+
+inline constexpr int kSelectThreads = BlockRank::kThreads;
+inline constexpr int kKeepAllTokens = 2048;  // up to here every token survives
+inline constexpr float kLowestFloat = -3.402823466e38f;
+
+FASA_DEVICE float infinity() { return simt::float_of(0x7f800000u); }
+
+// A key of the same order; 0 is below all of them. Not for NaN.
+FASA_DEVICE uint32_t key_of(float value) {
+  const uint32_t bits = simt::bits_of(value);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+FASA_DEVICE float value_of(uint32_t key) {
+  return simt::float_of((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
+}
+
+// A head's part of the scratch.
+struct SelectLists {
+  SelectState* state;
+  uint32_t* maxima;
+  float* bounds;
+  float* sample;
+  int32_t* positions;
+  uint32_t* keys;
+  float* raw;
+  int capacity;
+
+  FASA_DEVICE static SelectLists of(const SelectScratch& scratch, std::byte* memory, int64_t head) {
+    std::byte* state = memory + head * scratch.state_bytes();
+    std::byte* lists = memory + scratch.states_bytes() + head * scratch.list_bytes();
+    SelectLists found = {};
+    found.state = reinterpret_cast<SelectState*>(state);
+    found.maxima = reinterpret_cast<uint32_t*>(state + sizeof(SelectState));
+    found.bounds = reinterpret_cast<float*>(found.maxima + scratch.group);
+    found.sample = reinterpret_cast<float*>(lists + scratch.sample_at());
+    found.positions = reinterpret_cast<int32_t*>(lists + scratch.positions_at());
+    found.keys = reinterpret_cast<uint32_t*>(lists + scratch.keys_at());
+    found.raw = reinterpret_cast<float*>(lists + scratch.raw_at());
+    found.capacity = scratch.capacity;
+    return found;
+  }
+};
+
+// One block's head: its place, its plan, what it shares.
+class SelectHead {
+ public:
+  FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch)
+      : params_(params),
+        kv_head_(simt::block_y()),
+        index_(int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head_),
+        sequence_(params.step.sequences[simt::block_z()]),
+        plan_(plan_selection(params, sequence_)),
+        lists_(SelectLists::of(scratch, params.scratch, index_)) {}
+
+  FASA_DEVICE bool decodes() const { return sequence_.mode == StepMode::kDecode; }
+  // Whether anything has to be scored.
+  FASA_DEVICE bool scores() const { return decodes() && !plan_.takes_all(); }
+  FASA_DEVICE const SelectPlan& plan() const { return plan_; }
+  FASA_DEVICE const SelectLists& lists() const { return lists_; }
+  FASA_DEVICE const SelectParams& params() const { return params_; }
+  FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
+  FASA_DEVICE int group() const { return params_.step.layout.group; }
+  FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.set_capacity; }
+  FASA_DEVICE int32_t& set_size() const { return params_.set_sizes[index_]; }
+
+  FASA_DEVICE PageScorer scorer() const {
+    return PageScorer(params_, sequence_, kv_head_, scorer_layout(params_), simt::shared_memory());
+  }
+  static constexpr ScorerLayout scorer_layout(const SelectParams& params) {
+    return {params.step.layout.group, params.step.layout.slice.padded_dims(),
+            kSelectThreads / simt::kWarpThreads};
+  }
+
+  FASA_DEVICE int first_page() const { return plan_.first / kPageTokens; }
+  FASA_DEVICE int end_page() const { return (plan_.end - 1) / kPageTokens + 1; }
+  FASA_DEVICE int pages() const { return end_page() - first_page(); }
+  FASA_DEVICE bool visible(int position) const {
+    return position >= plan_.first && position < plan_.end;
+  }
+  FASA_DEVICE bool competes(int position) const {
+    return position >= plan_.sinks_end && position < plan_.recent_begin;
+  }
+  FASA_DEVICE int competing() const { return plan_.recent_begin - plan_.sinks_end; }
+
+  // Every which page is in the sample; 0: there is none, every token survives.
+  FASA_DEVICE int stride() const {
+    if (plan_.visible() <= kKeepAllTokens || plan_.need >= (plan_.visible() + 3) / 4) return 0;
+    const int shortest = pages() / 16 < 2 ? 2 : pages() / 16 > 16 ? 16 : pages() / 16;
+    const int longest = (pages() + kSamplePages - 1) / kSamplePages;
+    return shortest > longest ? shortest : longest;
+  }
+
+  // Tells the last of the head's blocks to come here; what the others have written it then sees.
+  FASA_DEVICE bool last_block(uint32_t* arrived, uint32_t* shared_flag) const {
+    simt::fence();
+    simt::sync_block();
+    if (simt::thread_index() == 0) {
+      *shared_flag =
+          simt::atomic_add(arrived, 1u) == static_cast<uint32_t>(simt::grid_x() - 1) ? 1 : 0;
+    }
+    simt::sync_block();
+    const bool last = *shared_flag != 0;
+    simt::sync_block();
+    simt::fence();
+    return last;
+  }
+
+  // The largest of max over heads of (score - maximum), as a key. `raw(h)` and `maximum(h)` for
+  // every head of the group.
+  template <typename Raw, typename Maximum>
+  FASA_DEVICE uint32_t relative_key(const Raw& raw, const Maximum& maximum) const {
+    float best = raw(0) - maximum(0);
+    for (int h = 1; h < group(); ++h) {
+      const float relative = raw(h) - maximum(h);
+      best = relative > best ? relative : best;
+    }
+    return key_of(best + 0.0f);  // -0 is 0
+  }
+
+  // Maxima are finite: a head of nothing but -inf counts from the lowest float.
+  FASA_DEVICE float maximum(int head) const {
+    const uint32_t key = simt::load_fresh(lists_.maxima + head);
+    const uint32_t lowest = key_of(kLowestFloat);
+    return value_of(key < lowest ? lowest : key);
+  }
+
+ private:
+  const SelectParams& params_;
+  const int kv_head_;
+  const int64_t index_;
+  const SequenceDesc& sequence_;
+  const SelectPlan plan_;
+  const SelectLists lists_;
+};
+
+// One token's score: NaN as -inf, counted; +inf as the largest finite number.
+FASA_DEVICE float finite_score(float score, int* nans) {
+  if (score != score) {
+    ++*nans;
+    return -infinity();
+  }
+  return score < -kLowestFloat ? score : -kLowestFloat;
+}
+
+// Pages first, first + step, ... below `end`, by one warp: visit(page, scores). The addresses of 32
+// pages are asked for together.
+template <typename Visit>
+FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int step,
+                             const Visit& visit) {
+  const std::byte* blocks = nullptr;
+  int in_batch = 0;
+  for (int page = first; page < end; page += step) {
+    if (in_batch == 0) {
+      const int64_t mine = page + int64_t{simt::lane()} * step;
+      blocks = mine < end ? scorer.block_of(static_cast<int>(mine)) : nullptr;
+    }
+    const auto block = simt::shuffle(reinterpret_cast<uint64_t>(blocks), in_batch);
+    in_batch = (in_batch + 1) % simt::kWarpThreads;
+    scorer.score(page, reinterpret_cast<const std::byte*>(block));
+    visit(page, scorer.scores());
+  }
+}
+
+}  // namespace fasa::cuda

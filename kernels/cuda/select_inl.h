@@ -1,0 +1,438 @@
+// TIP score + select over many blocks, exact, in one read of the slices; as kernels/cpu's:
+//
+//   sample  a share of the pages is scored: the heads' maxima among them (never above the true
+//           ones) and a rank among their relative scores give a bound for each query head
+//   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
+//           scores of all heads. A new maximum always survives, so the true maxima are known then.
+//           The head's last block compares survivors by max over heads of (raw - true maximum).
+//           Certain if the last one taken lies above what any other token can reach, max over
+//           heads of (bound - true maximum): f32 subtraction is monotone
+//   rescan  where it is not (the sample missed some head's maximum by much): pages are scored again
+//           with the true maxima; what reaches the last survivor that would have been taken is
+//           ranked. Where even that is more than there is room for (rows of equal values), the
+//           head's last block ranks by reading the slices three more times. Ends at once otherwise
+//
+// Blocks of a head share its pages; how many there are does not depend on the context, so the same
+// launch serves any length. Nothing is dropped: what finds no room is counted, and read again.
+#pragma once
+
+#include "kernels/cuda/select_head_inl.h"
+
+namespace fasa::cuda {
+
+struct SelectKernel {
+  static constexpr int kThreads = kSelectThreads;
+
+  SelectParams params;
+  SelectScratch scratch;
+
+  static constexpr int64_t scorer_bytes(const SelectParams& params) {
+    return SelectHead::scorer_layout(params).bytes();
+  }
+  static constexpr int64_t rank_at(const SelectParams& params) {
+    return align_up(scorer_bytes(params));
+  }
+  static constexpr int64_t shared_bytes(const SelectParams& params) {
+    return rank_at(params) + int64_t{sizeof(BlockRank)};
+  }
+  FASA_DEVICE BlockRank& rank() const {
+    return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at(params));
+  }
+};
+
+struct SampleKernel : SelectKernel {
+  static constexpr const char* kName = "select sample";
+
+  FASA_DEVICE void operator()() const {
+    const SelectHead head(params, scratch);
+    if (!head.scores() || head.stride() == 0) return;
+    score_sample(head);
+    if (head.last_block(&head.lists().state->sampled, &rank().found_bin)) set_bounds(head);
+  }
+
+ private:
+  // The ranked pages; the first one and the newest two are no sample, but their maxima count: the
+  // sinks and the newest tokens tend to have them.
+  FASA_DEVICE static int ranked_pages(const SelectHead& head) {
+    return (head.pages() - head.stride() / 2 + head.stride() - 1) / head.stride();
+  }
+  FASA_DEVICE static int page_of(const SelectHead& head, int i) {
+    const int ranked = ranked_pages(head);
+    if (i < ranked) return head.first_page() + head.stride() / 2 + i * head.stride();
+    return i == ranked ? head.first_page() : head.end_page() - (i - ranked);
+  }
+
+  FASA_DEVICE void score_sample(const SelectHead& head) const {
+    const PageScorer scorer = head.scorer();
+    const int ranked = ranked_pages(head);
+    const int warps = simt::block_warps();
+    for (int i = simt::block_x() * warps + simt::warp(); i < ranked + 3;
+         i += simt::grid_x() * warps) {
+      const int page = page_of(head, i);
+      scorer.score(page, scorer.block_of(page));
+      for (int h = 0; h < head.group(); ++h) {
+        float largest = -infinity();
+        for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+          int nans = 0;
+          const bool visible = head.visible(page * kPageTokens + t);
+          const float score =
+              visible ? finite_score(scorer.scores()[h * kPageTokens + t], &nans) : -infinity();
+          if (i < ranked) head.lists().sample[(h * kSamplePages + i) * kPageTokens + t] = score;
+          largest = score > largest ? score : largest;
+        }
+        largest = simt::warp_max(largest);
+        if (simt::lane() == 0) simt::atomic_max(head.lists().maxima + h, key_of(largest));
+      }
+    }
+  }
+
+  // Several times the rank that the budget has in a sample, and its noise, so that the bounds hold
+  // although the sample's maxima are too low, unlike for different heads; never so many that half
+  // of the room would not do.
+  FASA_DEVICE static int32_t sample_rank(const SelectHead& head, int32_t counted) {
+    const float competing = static_cast<float>(head.competing());
+    const float need = static_cast<float>(head.plan().need);
+    const float share = static_cast<float>(counted) / competing;
+    float factor = 0.08f * competing / need;
+    factor = factor < 4 ? 4 : factor > 12 ? 12 : factor;
+    const float expected = share * need;
+    const float most = 0.6f * share * static_cast<float>(head.lists().capacity);
+    float rank = factor * expected + 3 * simt::square_root(expected) + 4;
+    rank = rank < most ? rank : most;
+    return rank < 1 ? 1 : static_cast<int32_t>(rank);
+  }
+
+  FASA_DEVICE void set_bounds(const SelectHead& head) const {
+    const SelectLists& lists = head.lists();
+    const int tokens = ranked_pages(head) * kPageTokens;
+    int mine = 0;
+    for (int i = simt::thread_index(); i < tokens; i += kThreads) {
+      const int position = page_of(head, i / kPageTokens) * kPageTokens + i % kPageTokens;
+      uint32_t key = 0;
+      if (head.competes(position)) {
+        ++mine;
+        key = head.relative_key(
+            [&](int h) {
+              return simt::load_fresh(lists.sample + h * kSamplePages * kPageTokens + i);
+            },
+            [&](int h) { return head.maximum(h); });
+      }
+      lists.keys[i] = key;
+    }
+    if (simt::thread_index() == 0) rank().found_rank = 0;
+    simt::sync_block();
+    if (mine > 0) simt::atomic_add(&rank().found_rank, static_cast<uint32_t>(mine));
+    simt::sync_block();
+    const auto counted = static_cast<int32_t>(rank().found_rank);
+    simt::sync_block();
+    const int32_t wanted = sample_rank(head, counted);
+    uint32_t threshold = 0;
+    if (wanted <= counted) {
+      threshold = key_of_rank(rank(), static_cast<uint32_t>(wanted), [&](const auto& visit) {
+                    for (int i = simt::thread_index(); i < tokens; i += kThreads) {
+                      if (lists.keys[i] != 0) visit(lists.keys[i], 0);
+                    }
+                  }).key;
+    }
+    for (int h = simt::thread_index(); h < head.group(); h += kThreads) {
+      // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
+      const float bound = value_of(threshold) + head.maximum(h);
+      lists.bounds[h] = bound >= kLowestFloat ? bound : kLowestFloat;
+    }
+  }
+};
+
+struct ScanKernel : SelectKernel {
+  static constexpr const char* kName = "select scan";
+
+  FASA_DEVICE void operator()() const {
+    const SelectHead head(params, scratch);
+    if (!head.scores()) return take_all(head);
+    scan(head);
+    if (head.last_block(&head.lists().state->scanned, &rank().found_bin)) finish(head);
+  }
+
+ private:
+  FASA_DEVICE static void take_all(const SelectHead& head) {
+    const int count = head.decodes() ? head.plan().visible() : 0;
+    for (int i = simt::block_x() * kThreads + simt::thread_index(); i < count;
+         i += simt::grid_x() * kThreads) {
+      head.set()[i] = head.plan().first + i;
+    }
+    if (simt::block_x() == 0 && simt::thread_index() == 0) head.set_size() = count;
+  }
+
+  FASA_DEVICE void scan(const SelectHead& head) const {
+    const PageScorer scorer = head.scorer();
+    const bool keeps_all = head.stride() == 0;
+    const int64_t pages = head.pages();
+    const int begin =
+        head.first_page() + static_cast<int>(pages * simt::block_x() / simt::grid_x());
+    const int end =
+        head.first_page() + static_cast<int>(pages * (simt::block_x() + 1) / simt::grid_x());
+    int nans = 0;
+    visit_pages(scorer, begin + simt::warp(), end, simt::block_warps(),
+                [&](int page, const float* scores) {
+                  for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+                    keep(head, page * kPageTokens + t, scores + t, keeps_all, &nans);
+                  }
+                });
+    nans = simt::warp_sum(nans);
+    if (nans > 0 && simt::lane() == 0 && params.counters != nullptr) {
+      simt::atomic_add(&params.counters->nan_scores, static_cast<uint64_t>(nans));
+    }
+  }
+
+  // The whole warp, each lane with a token of its own; `scores`: of head h at h * kPageTokens.
+  FASA_DEVICE void keep(const SelectHead& head, int position, const float* scores, bool keeps_all,
+                        int* nans) const {
+    const SelectLists& lists = head.lists();
+    const bool visible = head.visible(position);
+    bool survives = visible && keeps_all;
+    for (int h = 0; h < head.group() && visible; ++h) {
+      const float score = finite_score(scores[h * kPageTokens], nans);
+      survives = survives || (!keeps_all && score >= lists.bounds[h]);
+    }
+    const uint32_t kept = simt::ballot(survives);
+    if (kept == 0) return;
+    int32_t first = 0;
+    if (simt::lane() == 0) {
+      first = simt::atomic_add(&lists.state->survivors, simt::count_bits(kept));
+    }
+    const int64_t at =
+        int64_t{simt::shuffle(first, 0)} + simt::count_bits(kept & simt::lower_lanes());
+    if (!survives) return;
+    int ignored = 0;
+    if (at < lists.capacity) lists.positions[at] = position;
+    for (int h = 0; h < head.group(); ++h) {
+      const float score = finite_score(scores[h * kPageTokens], &ignored);
+      if (at < lists.capacity) {
+        lists.raw[int64_t{h} * lists.capacity + at] = score;
+      } else {
+        simt::atomic_max(lists.maxima + h, key_of(score));
+      }
+    }
+  }
+
+  FASA_DEVICE void finish(const SelectHead& head) const {
+    const SelectLists& lists = head.lists();
+    const int32_t asked = simt::load_fresh(&lists.state->survivors);
+    // A count that passed the largest int comes back negative.
+    const bool overflown = asked < 0 || asked > lists.capacity;
+    const int32_t count = overflown ? lists.capacity : asked;
+    raise_maxima(head, count);
+    const int32_t competing = make_keys(head, count);
+    RankedKey last = {0, 0};
+    if (competing >= head.plan().need) {
+      last = key_of_rank(rank(), static_cast<uint32_t>(head.plan().need), each_of(lists, count));
+    }
+    if (overflown || last.key <= greatest_lost_key(head)) {
+      if (simt::thread_index() == 0) {
+        lists.state->floor = last.key;
+        lists.state->uncertain = 1;
+      }
+      return;
+    }
+    write_set(head, last, each_of(lists, count));
+  }
+
+  FASA_DEVICE static void raise_maxima(const SelectHead& head, int32_t count) {
+    const SelectLists& lists = head.lists();
+    for (int h = 0; h < head.group(); ++h) {
+      float largest = -infinity();
+      for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
+        const float score = simt::load_fresh(lists.raw + int64_t{h} * lists.capacity + i);
+        largest = score > largest ? score : largest;
+      }
+      largest = simt::warp_max(largest);
+      if (simt::lane() == 0) simt::atomic_max(lists.maxima + h, key_of(largest));
+    }
+    simt::fence();
+    simt::sync_block();
+  }
+
+  // 0 for what does not compete. Returns how many do.
+  FASA_DEVICE int32_t make_keys(const SelectHead& head, int32_t count) const {
+    const SelectLists& lists = head.lists();
+    if (simt::thread_index() == 0) rank().found_rank = 0;
+    simt::sync_block();
+    uint32_t mine = 0;
+    for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
+      uint32_t key = 0;
+      if (head.competes(simt::load_fresh(lists.positions + i))) {
+        ++mine;
+        key = head.relative_key(
+            [&](int h) { return simt::load_fresh(lists.raw + int64_t{h} * lists.capacity + i); },
+            [&](int h) { return head.maximum(h); });
+      }
+      lists.keys[i] = key;
+    }
+    if (mine > 0) simt::atomic_add(&rank().found_rank, mine);
+    simt::sync_block();
+    const auto competing = static_cast<int32_t>(rank().found_rank);
+    simt::sync_block();
+    return competing;
+  }
+
+  // No token that did not survive has a greater key.
+  FASA_DEVICE static uint32_t greatest_lost_key(const SelectHead& head) {
+    if (head.stride() == 0) return 0;
+    uint32_t greatest = 0;
+    for (int h = 0; h < head.group(); ++h) {
+      const uint32_t key = key_of(head.lists().bounds[h] - head.maximum(h) + 0.0f);
+      greatest = greatest < key ? key : greatest;
+    }
+    return greatest;
+  }
+
+ public:
+  // The keys of a list, each thread visiting those that it wrote itself.
+  struct EachOfList {
+    const SelectLists& lists;
+    int32_t count;
+
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
+      for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
+        const uint32_t key = lists.keys[i];
+        if (key != 0) visit(key, simt::load_fresh(lists.positions + i));
+      }
+    }
+  };
+  FASA_DEVICE static EachOfList each_of(const SelectLists& lists, int32_t count) {
+    return {lists, count};
+  }
+
+  template <typename Each>
+  FASA_DEVICE void write_set(const SelectHead& head, RankedKey last, const Each& each) const {
+    const SelectPlan& plan = head.plan();
+    int32_t* out = head.set();
+    const int sinks = plan.sinks_end - plan.first;
+    const int recent = plan.end - plan.recent_begin;
+    for (int i = simt::thread_index(); i < sinks; i += kThreads) out[i] = plan.first + i;
+    for (int i = simt::thread_index(); i < recent; i += kThreads) {
+      out[sinks + plan.need + i] = plan.recent_begin + i;
+    }
+    emit_ranked(rank(), last, plan.sinks_end, plan.recent_begin, each, out + sinks);
+    if (simt::thread_index() == 0) head.set_size() = plan.budget;
+  }
+};
+
+struct RescanKernel : ScanKernel {
+  static constexpr const char* kName = "select rescan";
+
+  FASA_DEVICE void operator()() const {
+    const SelectHead head(params, scratch);
+    if (!head.scores() || head.lists().state->uncertain == 0) return;
+    const PageScorer scorer = head.scorer();
+    collect(head, scorer);
+    if (!head.last_block(&head.lists().state->rescanned, &rank().found_bin)) return;
+    const SelectLists& lists = head.lists();
+    const int32_t asked = simt::load_fresh(&lists.state->candidates);
+    const auto need = static_cast<uint32_t>(head.plan().need);
+    if (asked >= 0 && asked <= lists.capacity) {
+      const EachFresh each = {lists, asked};
+      write_set(head, key_of_rank(rank(), need, each), each);
+    } else {
+      const EachOfPages each = {head, scorer};
+      write_set(head, key_of_rank(rank(), need, each), each);
+    }
+  }
+
+ private:
+  // By other blocks' threads.
+  struct EachFresh {
+    const SelectLists& lists;
+    int32_t count;
+
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
+      for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
+        visit(simt::load_fresh(lists.keys + i), simt::load_fresh(lists.positions + i));
+      }
+    }
+  };
+
+  // All tokens that compete, by this block; the whole context where no window is asked for.
+  struct EachOfPages {
+    const SelectHead& head;
+    const PageScorer& scorer;
+
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit) const {
+      (*this)(visit, head.plan().first, head.plan().end);
+    }
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit, int first, int end) const {
+      visit_pages(scorer, first / kPageTokens + simt::warp(), (end - 1) / kPageTokens + 1,
+                  simt::block_warps(), [&](int page, const float* scores) {
+                    for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+                      const int position = page * kPageTokens + t;
+                      if (head.competes(position)) visit(key_at(head, scores + t), position);
+                    }
+                  });
+    }
+  };
+
+  FASA_DEVICE static uint32_t key_at(const SelectHead& head, const float* scores) {
+    int ignored = 0;
+    return head.relative_key([&](int h) { return finite_score(scores[h * kPageTokens], &ignored); },
+                             [&](int h) { return head.maximum(h); });
+  }
+
+  FASA_DEVICE void collect(const SelectHead& head, const PageScorer& scorer) const {
+    const SelectLists& lists = head.lists();
+    const uint32_t floor = lists.state->floor;
+    visit_pages(scorer, head.first_page() + simt::block_x() * simt::block_warps() + simt::warp(),
+                head.end_page(), simt::grid_x() * simt::block_warps(),
+                [&](int page, const float* scores) {
+                  for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+                    const int position = page * kPageTokens + t;
+                    uint32_t key = 0;
+                    if (head.competes(position)) key = key_at(head, scores + t);
+                    add(lists, position, key, key != 0 && key >= floor);
+                  }
+                });
+  }
+
+  FASA_DEVICE static void add(const SelectLists& lists, int position, uint32_t key, bool taken) {
+    const uint32_t kept = simt::ballot(taken);
+    if (kept == 0) return;
+    int32_t first = 0;
+    if (simt::lane() == 0) {
+      first = simt::atomic_add(&lists.state->candidates, simt::count_bits(kept));
+    }
+    const int64_t at =
+        int64_t{simt::shuffle(first, 0)} + simt::count_bits(kept & simt::lower_lanes());
+    if (!taken || at >= lists.capacity) return;
+    lists.positions[at] = position;
+    lists.keys[at] = key;
+  }
+};
+
+// Blocks of a head: three a multiprocessor over all heads, which keep the memory busy; of its
+// sample: two pages a warp.
+constexpr int kSampleBlocks = 8;
+constexpr int kMostHeadBlocks = 1024;
+
+template <typename Launcher>
+void launch_select(const SelectParams& params, const Launcher& launch) {
+  const int kv_heads = params.step.layout.kv_heads;
+  const int64_t heads = int64_t{params.step.count} * kv_heads;
+  if (heads == 0) return;
+  const SelectScratch scratch =
+      SelectScratch::of(params.step.layout, params.step.count, params.set_capacity);
+  const int64_t wanted = (3 * int64_t{launch.multiprocessors()} + heads - 1) / heads;
+  simt::Grid grid = {.x = static_cast<int>(wanted < kMostHeadBlocks ? wanted : kMostHeadBlocks),
+                     .y = kv_heads,
+                     .z = params.step.count,
+                     .shared_bytes = SelectKernel::shared_bytes(params)};
+  simt::Grid sample = grid;
+  sample.x = kSampleBlocks;
+  launch.zero(params.scratch, scratch.states_bytes());
+  launch(SampleKernel{params, scratch}, sample);
+  launch(ScanKernel{params, scratch}, grid);
+  launch(RescanKernel{params, scratch}, grid);
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,56 @@
+// What a select works in, in device memory: a state for each (sequence, KV head), zeroed before
+// every call, then for each of them the scores of the sample and the tokens that may be selected.
+// Its size depends on the batch and the set's capacity alone, never on the context.
+#pragma once
+
+#include "kernels/cuda/simt.h"
+#include "kernels/layout.h"
+
+namespace fasa::cuda {
+
+inline constexpr int kSamplePages = 128;
+
+// What the blocks of one head tell each other.
+struct SelectState {
+  uint32_t sampled;  // blocks that are done with each pass
+  uint32_t scanned;
+  uint32_t rescanned;
+  int32_t survivors;   // asked to be kept, more than there is room for where this exceeds it
+  int32_t candidates;  // of the rescan
+  uint32_t uncertain;  // the survivors do not tell the set: a rescan does
+  uint32_t floor;      // of its keys
+  uint32_t padding;
+  // then maxima [group], as sort keys, 0 = none yet; bounds [group] f32
+};
+
+struct SelectScratch {
+  int heads = 0;  // sequences x KV heads
+  int group = 1;
+  int capacity = 0;  // survivors of a head
+
+  static constexpr SelectScratch of(const CacheLayout& layout, int count, int set_capacity) {
+    // Several times the set, so that the sample's threshold may be wrong by as much; all of a
+    // context that a set is a quarter of.
+    const int64_t most = int64_t{4} * set_capacity + kSamplePages * kPageTokens;
+    return {count * layout.kv_heads, layout.group,
+            static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2)};
+  }
+  constexpr int64_t state_bytes() const {
+    return align_up(int64_t{sizeof(SelectState)} + int64_t{8} * group);
+  }
+  constexpr int64_t sample_at() const { return 0; }  // f32 [group][kSamplePages * kPageTokens]
+  constexpr int64_t positions_at() const {           // int32 [capacity]
+    return int64_t{group} * kSamplePages * kPageTokens * 4;
+  }
+  constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
+  constexpr int64_t raw_at() const {  // f32 [group][capacity]
+    return keys_at() + align_up(int64_t{4} * capacity);
+  }
+  constexpr int64_t list_bytes() const {
+    return raw_at() + align_up(int64_t{4} * capacity * group);
+  }
+  constexpr int64_t states_bytes() const { return heads * state_bytes(); }
+  constexpr int64_t bytes() const { return states_bytes() + heads * list_bytes(); }
+};
+
+}  // namespace fasa::cuda

@@ -1,0 +1,243 @@
+// What the bodies of the CUDA kernels use of the machine: where a thread is, barriers, ballots,
+// shuffles, atomics, shared memory. Under nvcc these are the hardware's, at no cost; elsewhere an
+// interpreter stands behind them (simt_machine.h, tests/support/simt_interpreter.h), so that the
+// same bodies run on a host, under its sanitizers.
+//
+// A kernel is a plain struct of its parameters with `void operator()() const`, the body of one
+// thread, `kName`, and `kThreads`, the threads of a block, a multiple of 32. Which kernels a call
+// starts is a template over the launcher (cuda_launcher.cuh, SimtLauncher), in the same *_inl.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define FASA_DEVICE __device__ __forceinline__
+#define FASA_UNROLL _Pragma("unroll")
+#else
+#define FASA_DEVICE inline
+#define FASA_UNROLL
+#include "kernels/cuda/simt_machine.h"
+#endif
+
+namespace fasa::simt {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr uint32_t kFullWarp = 0xffffffffu;
+
+// What one thread moves at a time.
+struct alignas(16) Word16 {
+  uint32_t words[4];
+};
+
+// Blocks of a launch, and what each of them gets.
+struct Grid {
+  int x = 1;
+  int y = 1;
+  int z = 1;
+  int64_t shared_bytes = 0;
+};
+
+#if defined(__CUDACC__)
+
+FASA_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+FASA_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
+FASA_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
+FASA_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
+FASA_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+FASA_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
+FASA_DEVICE int grid_y() { return static_cast<int>(gridDim.y); }
+FASA_DEVICE int grid_z() { return static_cast<int>(gridDim.z); }
+
+// The block's shared memory, Grid::shared_bytes of it, 128-byte aligned. Its contents are
+// indeterminate.
+FASA_DEVICE std::byte* shared_memory() {
+  extern __shared__ __align__(128) unsigned char fasa_shared_memory[];
+  return reinterpret_cast<std::byte*>(fasa_shared_memory);
+}
+
+// All threads of the block that have not ended.
+FASA_DEVICE void sync_block() { __syncthreads(); }
+FASA_DEVICE void sync_warp(uint32_t mask = kFullWarp) { __syncwarp(mask); }
+FASA_DEVICE void fence() { __threadfence(); }
+
+// All threads of `mask` call it, with the same mask.
+FASA_DEVICE uint32_t ballot(bool predicate, uint32_t mask = kFullWarp) {
+  return __ballot_sync(mask, predicate);
+}
+template <typename T>
+FASA_DEVICE T shuffle(T value, int source, uint32_t mask = kFullWarp) {
+  return __shfl_sync(mask, value, source);
+}
+
+// The old value.
+template <typename T>
+FASA_DEVICE T atomic_add(T* address, T value) {
+  return atomicAdd(address, value);
+}
+FASA_DEVICE uint64_t atomic_add(uint64_t* address, uint64_t value) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(address), value);
+}
+FASA_DEVICE uint32_t atomic_max(uint32_t* address, uint32_t value) {
+  return atomicMax(address, value);
+}
+FASA_DEVICE uint32_t atomic_or(uint32_t* address, uint32_t value) {
+  return atomicOr(address, value);
+}
+
+// What other blocks of this launch have written, past this multiprocessor's own cache.
+template <typename T>
+FASA_DEVICE T load_fresh(const T* address) {
+  return __ldcg(address);
+}
+
+FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
+FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
+FASA_DEVICE int highest_bit(uint32_t word) { return 31 - __clz(static_cast<int>(word)); }
+
+// A float by its bits.
+FASA_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+FASA_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
+FASA_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+FASA_DEVICE float square_root(float value) { return __fsqrt_rn(value); }
+
+#else
+
+FASA_DEVICE int thread_index() { return machine().place().thread; }
+FASA_DEVICE int block_threads() { return machine().place().threads; }
+FASA_DEVICE int block_x() { return machine().place().block[0]; }
+FASA_DEVICE int block_y() { return machine().place().block[1]; }
+FASA_DEVICE int block_z() { return machine().place().block[2]; }
+FASA_DEVICE int grid_x() { return machine().place().grid[0]; }
+FASA_DEVICE int grid_y() { return machine().place().grid[1]; }
+FASA_DEVICE int grid_z() { return machine().place().grid[2]; }
+FASA_DEVICE std::byte* shared_memory() { return machine().shared_memory(); }
+FASA_DEVICE void sync_block() { machine().sync_block(); }
+FASA_DEVICE void fence() {}
+
+FASA_DEVICE void sync_warp(uint32_t mask = kFullWarp) {
+  machine().collective(mask, nullptr, [](void* const*, uint32_t) {});
+}
+FASA_DEVICE uint32_t ballot(bool predicate, uint32_t mask = kFullWarp) {
+  struct Vote {
+    bool predicate;
+    uint32_t result;
+  } vote = {predicate, 0};
+  machine().collective(mask, &vote, [](void* const* lanes, uint32_t members) {
+    uint32_t votes = 0;
+    for_each_lane<Vote>(lanes, members, [&](int lane, Vote& of) {
+      if (of.predicate) votes |= 1u << lane;
+    });
+    for_each_lane<Vote>(lanes, members, [&](int, Vote& of) { of.result = votes; });
+  });
+  return vote.result;
+}
+template <typename T>
+FASA_DEVICE T shuffle(T value, int source, uint32_t mask = kFullWarp) {
+  struct Word {
+    T value;
+    int source;
+    T result;
+  } word = {value, source % kWarpThreads, value};
+  machine().collective(mask, &word, [](void* const* lanes, uint32_t members) {
+    for_each_lane<Word>(lanes, members, [&](int lane, Word& of) {
+      if ((members >> of.source & 1) == 0) return bad_shuffle(lane, of.source);
+      of.result = static_cast<const Word*>(lanes[of.source])->value;
+    });
+  });
+  return word.result;
+}
+
+// Another thread may come first.
+template <typename T>
+FASA_DEVICE T atomic_add(T* address, T value) {
+  machine().yield();
+  const T old = *address;
+  *address = old + value;
+  return old;
+}
+FASA_DEVICE uint32_t atomic_max(uint32_t* address, uint32_t value) {
+  machine().yield();
+  const uint32_t old = *address;
+  *address = old < value ? value : old;
+  return old;
+}
+FASA_DEVICE uint32_t atomic_or(uint32_t* address, uint32_t value) {
+  machine().yield();
+  const uint32_t old = *address;
+  *address = old | value;
+  return old;
+}
+
+template <typename T>
+FASA_DEVICE T load_fresh(const T* address) {
+  return *address;
+}
+
+FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }
+FASA_DEVICE int lowest_bit(uint32_t word) { return word == 0 ? -1 : __builtin_ctz(word); }
+FASA_DEVICE int highest_bit(uint32_t word) { return word == 0 ? -1 : 31 - __builtin_clz(word); }
+FASA_DEVICE float float_of(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+FASA_DEVICE uint32_t bits_of(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+FASA_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+FASA_DEVICE float square_root(float value) { return __builtin_sqrtf(value); }
+
+#endif
+
+FASA_DEVICE int lane() { return thread_index() % kWarpThreads; }
+FASA_DEVICE int warp() { return thread_index() / kWarpThreads; }
+FASA_DEVICE int block_warps() { return block_threads() / kWarpThreads; }
+// Bits of the lanes before this one.
+FASA_DEVICE uint32_t lower_lanes() { return (1u << lane()) - 1; }
+
+template <typename T>
+FASA_DEVICE T& shared() {
+  return *reinterpret_cast<T*>(shared_memory());
+}
+
+template <typename T>
+FASA_DEVICE T shuffle_xor(T value, int lanes, uint32_t mask = kFullWarp) {
+  return shuffle(value, lane() ^ lanes, mask);
+}
+
+// Over the whole warp, the same in every lane; sums of floats in a fixed order.
+template <typename T>
+FASA_DEVICE T warp_sum(T value) {
+  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) value += shuffle_xor(value, lanes);
+  return value;
+}
+template <typename T>
+FASA_DEVICE T warp_max(T value) {
+  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
+    const T other = shuffle_xor(value, lanes);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+template <typename T>
+FASA_DEVICE T warp_min(T value) {
+  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
+    const T other = shuffle_xor(value, lanes);
+    value = other < value ? other : value;
+  }
+  return value;
+}
+// Sum of the values of this lane and those before it.
+template <typename T>
+FASA_DEVICE T warp_prefix_sum(T value) {
+  for (int lanes = 1; lanes < kWarpThreads; lanes *= 2) {
+    const T other = shuffle(value, lane() < lanes ? lane() : lane() - lanes);
+    if (lane() >= lanes) value += other;
+  }
+  return value;
+}
+
+}  // namespace fasa::simt

@@ -1,0 +1,47 @@
+// The seam between kernel bodies compiled for the host and what interprets them. Only simt.h
+// includes this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fasa::simt {
+
+// Where a thread is.
+struct Place {
+  int thread = 0;   // in its block
+  int threads = 0;  // of a block
+  int block[3] = {};
+  int grid[3] = {};
+};
+
+class Machine {
+ public:
+  // Once for all lanes of the mask together: `lanes` are their operands, [32], in which each finds
+  // its result afterwards.
+  using Combine = void (*)(void* const* lanes, uint32_t mask);
+
+  virtual ~Machine() = default;
+  virtual const Place& place() const = 0;
+  virtual std::byte* shared_memory() = 0;
+  virtual void sync_block() = 0;
+  virtual void collective(uint32_t mask, void* operands, Combine combine) = 0;
+  virtual void yield() = 0;  // others may run now
+  virtual void fault(const char* what, int lane, int other) = 0;
+};
+
+// The machine that runs on this (operating system's) thread.
+inline thread_local Machine* current_machine = nullptr;
+inline Machine& machine() { return *current_machine; }
+
+template <typename Operands, typename Work>
+void for_each_lane(void* const* lanes, uint32_t mask, const Work& work) {
+  for (int lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) != 0) work(lane, *static_cast<Operands*>(lanes[lane]));
+  }
+}
+inline void bad_shuffle(int lane, int source) {
+  machine().fault("shuffle from a lane outside of the mask", lane, source);
+}
+
+}  // namespace fasa::simt

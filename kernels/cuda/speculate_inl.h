@@ -1,0 +1,223 @@
+// Guesses to hot slots and fetches, by one block a (sequence, KV head). Guessed sets are ascending
+// where a select wrote them: then slots look themselves up among the guesses. Guesses in any other
+// order, and rows remembered from a table that was distrusted, are compared one with another, which
+// is quadratic and rare.
+#pragma once
+
+#include "kernels/cuda/hot_rows_inl.h"
+#include "kernels/cuda/simt.h"
+
+namespace fasa::cuda {
+
+// A bit for each of so many guesses or slots; beyond them what the bits say is found out again.
+struct SpeculateBits {
+  static constexpr int kMost = 1 << 15;
+  uint32_t held[kMost / 32];        // guesses that a slot holds
+  uint32_t candidates[kMost / 32];  // guesses that are new
+  uint32_t keep[kMost / 32];        // slots that are guessed
+
+  FASA_DEVICE static bool test(const uint32_t* bits, int i) {
+    return (bits[i / 32] >> i % 32 & 1) != 0;
+  }
+  FASA_DEVICE static void set(uint32_t* bits, int i) {
+    simt::atomic_or(&bits[i / 32], 1u << i % 32);
+  }
+};
+
+struct SpeculateKernel {
+  static constexpr const char* kName = "speculate";
+  static constexpr int kThreads = kHotThreads;
+
+  SpeculateParams params;
+
+  static constexpr int64_t bits_at(const CacheLayout& layout) {
+    return align_up(HotShared::bytes(layout));
+  }
+  static constexpr int64_t shared_bytes(const CacheLayout& layout) {
+    return bits_at(layout) + int64_t{sizeof(SpeculateBits)};
+  }
+
+  FASA_DEVICE void operator()() const {
+    const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
+    const HotHead hot(params.step, sequence, sequence.hot_table, simt::block_y());
+    const int64_t index = int64_t{simt::block_z()} * params.step.layout.kv_heads + simt::block_y();
+    int chosen = 0;
+    if (sequence.mode == StepMode::kDecode && hot.slots().count > 0) {
+      const int room = params.max_rows - guessed_in_this_step(hot);
+      if (room > 0) chosen = claim(hot, sequence, index, room);
+    }
+    if (simt::thread_index() != 0) return;
+    params.fetch_counts[index] = chosen;
+    if (chosen > 0) {
+      simt::atomic_add(&params.counters->speculated, static_cast<uint64_t>(chosen));
+    }
+  }
+
+ private:
+  struct Guesses {
+    const int32_t* set;  // null: what the slots remember
+    const HotSlots* slots;
+    int count;
+    bool ascending;
+
+    FASA_DEVICE int32_t operator[](int i) const {
+      if (set != nullptr) return set[i];
+      return slots->positions[i] <= remembered(0) ? remembered(slots->positions[i]) : -1;
+    }
+  };
+
+  FASA_DEVICE SpeculateBits& bits() const {
+    return *reinterpret_cast<SpeculateBits*>(simt::shared_memory() + bits_at(params.step.layout));
+  }
+  FASA_DEVICE static int count_all(int mine) {
+    return static_cast<int>(
+        block_prefix_sum(static_cast<uint64_t>(mine), HotHead::shared().warp_sums).all);
+  }
+
+  FASA_DEVICE int guessed_in_this_step(const HotHead& hot) const {
+    const HotSlots& slots = hot.slots();
+    int mine = 0;
+    for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
+      const bool guess = slots.stamps[slot] == guessed_stamp(params.stamp);
+      mine += slots.positions[slot] >= 0 && guess ? 1 : 0;
+    }
+    return count_all(mine);
+  }
+
+  FASA_DEVICE Guesses find_guesses(const HotHead& hot, int64_t index) const {
+    Guesses guesses = {nullptr, &hot.slots(), hot.slots().count, false};
+    if (params.sets == nullptr) return guesses;
+    guesses.set = params.sets + index * params.set_capacity;
+    const int size = params.set_sizes[index];
+    guesses.count = size < 0 ? 0 : size < params.set_capacity ? size : params.set_capacity;
+    int falling = 0;
+    for (int i = 1 + simt::thread_index(); i < guesses.count; i += kThreads) {
+      falling += guesses[i] <= guesses[i - 1] ? 1 : 0;
+    }
+    guesses.ascending = count_all(falling) == 0 && guesses.count <= SpeculateBits::kMost;
+    return guesses;
+  }
+
+  // A committed token's row that the device does not hold as a resident or in a page's copy.
+  FASA_DEVICE static bool eligible(const HotHead& hot, const SequenceDesc& sequence,
+                                   int32_t position) {
+    return position >= 0 && position < sequence.start && !hot.resident(position) &&
+           hot.device_row(position) == nullptr;
+  }
+  FASA_DEVICE static bool among(const Guesses& guesses, int32_t position, int end) {
+    for (int i = 0; i < end; ++i) {
+      if (guesses[i] == position) return true;
+    }
+    return false;
+  }
+
+  FASA_DEVICE static bool is_guessed(const HotHead& hot, const SequenceDesc& sequence,
+                                     const Guesses& guesses, int slot) {
+    const int32_t position = hot.slots().positions[slot];
+    if (position < 0 || !eligible(hot, sequence, position)) return false;
+    return guesses.ascending ? find_sorted(guesses.set, guesses.count, position) >= 0
+                             : among(guesses, position, guesses.count);
+  }
+  // New: in no slot, and the first of its kind.
+  FASA_DEVICE bool is_new(const HotHead& hot, const SequenceDesc& sequence, const Guesses& guesses,
+                          int i) const {
+    const int32_t position = guesses[i];
+    if (!eligible(hot, sequence, position)) return false;
+    if (guesses.ascending) return !SpeculateBits::test(bits().held, i);
+    for (int slot = 0; slot < hot.slots().count; ++slot) {
+      if (hot.slots().positions[slot] == position) return false;
+    }
+    return !among(guesses, position, i);
+  }
+
+  FASA_DEVICE void mark(const HotHead& hot, const SequenceDesc& sequence,
+                        const Guesses& guesses) const {
+    SpeculateBits& marks = bits();
+    for (int i = simt::thread_index(); i < SpeculateBits::kMost / 32; i += kThreads) {
+      marks.held[i] = marks.candidates[i] = marks.keep[i] = 0;
+    }
+    simt::sync_block();
+    for (int slot = simt::thread_index(); slot < hot.slots().count; slot += kThreads) {
+      if (slot < SpeculateBits::kMost && is_guessed(hot, sequence, guesses, slot)) {
+        SpeculateBits::set(marks.keep, slot);
+      }
+      const int32_t position = hot.slots().positions[slot];
+      if (!guesses.ascending || position < 0) continue;
+      const int i = find_sorted(guesses.set, guesses.count, position);
+      if (i >= 0) SpeculateBits::set(marks.held, i);
+    }
+    simt::sync_block();
+    const int end = guesses.count < SpeculateBits::kMost ? guesses.count : SpeculateBits::kMost;
+    for (int i = simt::thread_index(); i < end; i += kThreads) {
+      if (is_new(hot, sequence, guesses, i)) SpeculateBits::set(marks.candidates, i);
+    }
+    simt::sync_block();
+  }
+
+  // Returns how many rows are to be fetched.
+  FASA_DEVICE int claim(const HotHead& hot, const SequenceDesc& sequence, int64_t index,
+                        int room) const {
+    const Guesses guesses = find_guesses(hot, index);
+    mark(hot, sequence, guesses);
+    const auto candidate = [&](int i) {
+      if (i >= guesses.count) return false;
+      return i < SpeculateBits::kMost ? SpeculateBits::test(bits().candidates, i)
+                                      : is_new(hot, sequence, guesses, i);
+    };
+    const auto keep = [&](int slot) {
+      return slot < SpeculateBits::kMost ? SpeculateBits::test(bits().keep, slot)
+                                         : is_guessed(hot, sequence, guesses, slot);
+    };
+    int mine = 0;
+    for (int i = simt::thread_index(); i < guesses.count; i += kThreads)
+      mine += candidate(i) ? 1 : 0;
+    const int count = count_all(mine);
+    FetchItem* fetches = params.fetches + index * params.max_rows;
+    const Victims victims =
+        hot.choose(params.replacement, params.stamp, keep, room < count ? room : count, fetches);
+    if (victims.count == 0) return 0;
+    spread(guesses, candidate, count, victims.count, fetches);
+    const HotSlots& slots = hot.slots();
+    for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
+      const auto position =
+          static_cast<int32_t>(reinterpret_cast<intptr_t>(fetches[i].destination));
+      const int32_t slot = victims.slot(i);
+      slots.positions[slot] = position;
+      slots.stamps[slot] = guessed_stamp(params.stamp);
+      fetches[i] = {hot.block_row(position), hot.hot_row(slot)};
+    }
+    return victims.count;
+  }
+
+  // The position of fetch i, candidate number i * count / chosen, into its item: where not all
+  // candidates find room, those that do are spread over all of them.
+  template <typename Candidate>
+  FASA_DEVICE static void spread(const Guesses& guesses, const Candidate& candidate, int count,
+                                 int chosen, FetchItem* fetches) {
+    int before = 0;
+    for (int begin = 0; begin < guesses.count; begin += kThreads) {
+      const int at = begin + simt::thread_index();
+      const bool mine = candidate(at);
+      const BlockSum sum = block_prefix_sum(mine ? 1 : 0, HotHead::shared().warp_sums);
+      if (mine) {
+        const int64_t number = before + static_cast<int64_t>(sum.through) - 1;
+        const int64_t i = (number * chosen + count - 1) / count;
+        if (i < chosen && i * count / chosen == number) {
+          fetches[i].destination = reinterpret_cast<std::byte*>(static_cast<intptr_t>(guesses[at]));
+        }
+      }
+      before += static_cast<int>(sum.all);
+    }
+    simt::sync_block();
+  }
+};
+
+template <typename Launcher>
+void launch_speculate(const SpeculateParams& params, const Launcher& launch) {
+  launch(SpeculateKernel{params},
+         {.y = params.step.layout.kv_heads,
+          .z = params.step.count,
+          .shared_bytes = SpeculateKernel::shared_bytes(params.step.layout)});
+}
+
+}  // namespace fasa::cuda

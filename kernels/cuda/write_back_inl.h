@@ -1,0 +1,49 @@
+// New rows to pinned host memory: a warp a row. Writes over the link wait for nothing, so few
+// threads keep it busy.
+#pragma once
+
+#include "kernels/cuda/rows_inl.h"
+
+namespace fasa::cuda {
+
+struct WriteBackKernel {
+  static constexpr const char* kName = "write_back";
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 8;  // of a sequence, whose length the host need not know
+
+  WriteBackParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    const SequenceDesc& desc = params.step.sequences[simt::block_y()];
+    const int64_t rows = int64_t{desc.tokens} * layout.kv_heads;
+    const int64_t step = int64_t{simt::grid_x()} * simt::block_warps();
+    for (int64_t row = int64_t{simt::block_x()} * simt::block_warps() + simt::warp(); row < rows;
+         row += step) {
+      const int head = static_cast<int>(row % layout.kv_heads);
+      const int position = desc.start + static_cast<int>(row / layout.kv_heads);
+      std::byte* to = desc.row_blocks[position / kPageTokens] +
+                      layout.row_offset(params.step.layer, head, position % kPageTokens);
+      copy_row(to, source(desc, head, position), layout.row.bytes());
+    }
+  }
+
+ private:
+  FASA_DEVICE const std::byte* source(const SequenceDesc& desc, int head, int position) const {
+    const CacheLayout& layout = params.step.layout;
+    if (desc.mode == StepMode::kDecode) {
+      return desc.residents +
+             layout.resident_offset(params.step.layer, head, layout.resident_slot(position));
+    }
+    const int64_t page = position / kPageTokens - desc.start / kPageTokens;
+    return desc.stage + (page * layout.kv_heads + head) * layout.row_head_bytes() +
+           position % kPageTokens * layout.row.bytes();
+  }
+};
+
+template <typename Launcher>
+void launch_write_back(const WriteBackParams& params, const Launcher& launch) {
+  launch(WriteBackKernel{params}, {.x = WriteBackKernel::kBlocks, .y = params.step.count});
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,329 @@
+#include "offload/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "offload/operation_names.h"
+#include "offload/topology.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+CudaEvent& event_of(EventView event) { return *static_cast<CudaEvent*>(event.native); }
+
+CudaStream& stream_of(StreamView stream) {
+  if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
+    throw UsageError(
+        "the stream is not one of the CUDA device's; make it with create_stream, or adopt_stream "
+        "for an engine's own");
+  }
+  return *static_cast<CudaStream*>(stream.native);
+}
+
+template <auto kLauncher, typename Params>
+void enqueue_kernel(const Params& params, StreamView stream) {
+  stream_of(stream).run_kernel(
+      kernel_name(params),
+      [&](const KernelTable& kernels, StreamView native) { (kernels.*kLauncher)(params, native); });
+}
+
+constexpr KernelTable kTable = {enqueue_kernel<&KernelTable::append, AppendParams>,
+                                enqueue_kernel<&KernelTable::write_back, WriteBackParams>,
+                                enqueue_kernel<&KernelTable::restore, RestoreParams>,
+                                enqueue_kernel<&KernelTable::select, SelectParams>,
+                                enqueue_kernel<&KernelTable::resolve, ResolveParams>,
+                                enqueue_kernel<&KernelTable::speculate, SpeculateParams>,
+                                enqueue_kernel<&KernelTable::gather, GatherParams>,
+                                enqueue_kernel<&KernelTable::attend, AttendParams>,
+                                enqueue_kernel<&KernelTable::prefill, PrefillParams>};
+
+KernelWork work_of(CopyKind kind, size_t bytes) {
+  return {.device_bytes = kind == CopyKind::kDeviceToDevice ? bytes : 0,
+          .h2d_bytes = kind == CopyKind::kHostToDevice ? bytes : 0,
+          .d2h_bytes = kind == CopyKind::kDeviceToHost ? bytes : 0};
+}
+
+}  // namespace
+
+class CudaDevice::Control {
+ public:
+  Control(CudaCalls& calls, int index, bool only_one) : calls_(calls) {
+    const CudaGpuScope scope(calls, index, only_one);
+    check_cuda(calls, calls.create_stream(&stream_, StreamPriority::kNormal),
+               {"cudaStreamCreateWithPriority"});
+  }
+  Control(const Control&) = delete;  // owns its stream
+  Control& operator=(const Control&) = delete;
+  ~Control() {
+    if (calls_.destroy_stream(stream_) != cuda_status::kSuccess) calls_.take_last_error();
+  }
+  void* stream() const { return stream_; }
+
+ private:
+  CudaCalls& calls_;
+  void* stream_ = nullptr;
+};
+
+CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& gpu, bool only_one,
+                       const DeviceOptions& options)
+    : calls_(*platform.calls),
+      gpu_(gpu),
+      index_(index),
+      threads_(options.threads),
+      control_(std::make_unique<Control>(calls_, index, only_one)),
+      pinned_(calls_, options.numa, Topology::machine().node_of_pci(gpu.pci_bus_id),
+              threads_.value()),
+      host_limit_("host_memory", options.host_memory),
+      pinned_limit_("pinned_memory", options.pinned_memory) {
+  if (options.host_alias_bytes) {
+    throw UsageError(
+        "host_alias_bytes: memory that repeats itself cannot be pinned for a GPU; "
+        "allowed on: cpu, emulated");
+  }
+  const CudaGpuScope scope(calls_, index, only_one);
+  shared_ =
+      std::make_unique<CudaShared>(calls_, *platform.kernels, index, only_one, control_->stream());
+  memory_ =
+      std::make_unique<CudaMemory>(calls_, gpu, index, control_->stream(), options.device_memory);
+  link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
+}
+
+CudaDevice::~CudaDevice() = default;
+
+std::string CudaDevice::name() const { return fmt::format("cuda:{}", index_); }
+
+MemoryUse CudaDevice::memory(MemorySpace space) const {
+  if (space == MemorySpace::kDevice) return memory_->use();
+  MemoryUse use = host_limit_.use();
+  use.limit_bytes = std::min(use.limit_bytes, pinned_limit_.use().limit_bytes);
+  return use;
+}
+
+Stream CudaDevice::add_stream(void* native, CudaStream::Ownership ownership,
+                              std::string_view name) {
+  auto stream = std::make_unique<CudaStream>(*shared_, native, ownership, name);
+  const std::lock_guard lock(streams_mutex_);
+  streams_.push_back(stream.get());
+  return {this, {DeviceKind::kCuda, stream.release()}};
+}
+
+Stream CudaDevice::create_stream(StreamPriority priority, std::string_view name) {
+  shared_->require_context();
+  const CudaGpuScope scope = shared_->enter();
+  void* native = nullptr;
+  shared_->check(calls_.create_stream(&native, priority), {"cudaStreamCreateWithPriority"});
+  return add_stream(native, CudaStream::Ownership::kOurs, name);
+}
+
+Stream CudaDevice::adopt_stream(void* native, std::string_view name) {
+  return add_stream(native, CudaStream::Ownership::kTheirs, name);
+}
+
+void CudaDevice::destroy_stream(StreamView view) noexcept {
+  auto* const stream = static_cast<CudaStream*>(view.native);
+  {
+    const std::lock_guard lock(streams_mutex_);
+    std::erase(streams_, stream);
+  }
+  delete stream;
+}
+
+Event CudaDevice::create_event() {
+  shared_->require_context();
+  const CudaGpuScope scope = shared_->enter();
+  auto event = std::make_unique<CudaEvent>();
+  shared_->check(calls_.create_event(&event->native), {"cudaEventCreate"});
+  return {this, {event.release()}};
+}
+
+void CudaDevice::destroy_event(EventView event) noexcept {
+  const std::unique_ptr<CudaEvent> owned(&event_of(event));
+  if (calls_.destroy_event(owned->native) != cuda_status::kSuccess) calls_.take_last_error();
+}
+
+void CudaDevice::record(EventView event, StreamView stream) {
+  stream_of(stream).record(event_of(event));
+}
+
+void CudaDevice::wait(StreamView stream, EventView event) {
+  stream_of(stream).wait(event_of(event));
+}
+
+void CudaDevice::synchronize(StreamView stream) { stream_of(stream).synchronize(); }
+
+void CudaDevice::synchronize(EventView view) {
+  const CudaEvent& event = event_of(view);
+  shared_->require_context();
+  if (event.journal == nullptr) return;
+  shared_->check(calls_.synchronize_event(event.native), {"cudaEventSynchronize"});
+  event.journal->passed(event.number);
+  if (timeline() != nullptr) [[unlikely]]
+    flush_streams(timeline());
+  throw_host_failure(*event.failure, event.number);
+}
+
+bool CudaDevice::done(EventView view) {
+  const CudaEvent& event = event_of(view);
+  shared_->require_context();
+  if (event.journal == nullptr) return true;
+  const CudaStatus status = calls_.query_event(event.native);
+  if (status == cuda_status::kNotReady) return false;
+  shared_->check(status, {"cudaEventQuery"});
+  event.journal->passed(event.number);
+  throw_host_failure(*event.failure, event.number);
+  return true;
+}
+
+void CudaDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                      StreamView view) {
+  CudaStream& stream = stream_of(view);
+  if (bytes == 0) return;
+  auto* to = static_cast<std::byte*>(destination);
+  const auto* from = static_cast<const std::byte*>(source);
+  Traffic* const traffic = kind == CopyKind::kHostToDevice   ? &h2d_
+                           : kind == CopyKind::kDeviceToHost ? &d2h_
+                                                             : nullptr;
+  if (traffic != nullptr) {
+    traffic->bytes.fetch_add(bytes, std::memory_order_relaxed);
+    traffic->operations.fetch_add(1, std::memory_order_relaxed);
+  }
+  while (bytes > 0) {
+    const size_t piece =
+        traffic == nullptr
+            ? bytes
+            : pinned_.copyable(traffic == &h2d_ ? static_cast<const void*>(from) : to, bytes);
+    copy_piece(to, from, piece, kind, stream);
+    to += piece;
+    from += piece;
+    bytes -= piece;
+  }
+}
+
+void CudaDevice::copy_piece(std::byte* destination, const std::byte* source, size_t bytes,
+                            CopyKind kind, CudaStream& stream) {
+  // The runtime's own copy inside the host waits for nothing that the stream did before.
+  if (kind == CopyKind::kHostToHost) {
+    stream.run_on_host(copy_name(kind), [destination, source, bytes] {
+      std::memcpy(destination, source, bytes);
+      return KernelWork{};
+    });
+    return;
+  }
+  stream.run({copy_name(kind), bytes}, work_of(kind, bytes),
+             [&] { return calls_.copy(destination, source, bytes, kind, stream.native()); });
+}
+
+void CudaDevice::fill(void* destination, int byte, size_t bytes, StreamView view) {
+  CudaStream& stream = stream_of(view);
+  if (bytes == 0) return;
+  stream.run({"fill", bytes}, {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0},
+             [&] { return calls_.fill(destination, byte, bytes, stream.native()); });
+}
+
+const KernelTable& CudaDevice::kernels() const { return kTable; }
+
+void CudaDevice::launch(StreamView, const char* name, std::function<KernelWork()>) {
+  throw UsageError(
+      fmt::format("operation '{}' is host code, which {} cannot run: its memory is not "
+                  "the host's; use --device cpu or emulated",
+                  name, this->name()));
+}
+
+void CudaDevice::run_on_host(StreamView stream, const char* name,
+                             std::function<KernelWork()> work) {
+  stream_of(stream).run_on_host(name, std::move(work));
+}
+
+double CudaDevice::seconds_at(EventView view) {
+  if (event_of(view).journal == nullptr) {
+    throw UsageError("seconds_at: the event was never recorded");
+  }
+  synchronize(view);
+  const CudaGpuScope scope = shared_->enter();
+  return shared_->clock.seconds_at(event_of(view).native);
+}
+
+TransferTotals CudaDevice::transfers() {
+  TransferTotals totals;
+  totals.h2d_bytes = h2d_.bytes.load(std::memory_order_relaxed);
+  totals.d2h_bytes = d2h_.bytes.load(std::memory_order_relaxed);
+  totals.h2d_operations = h2d_.operations.load(std::memory_order_relaxed);
+  totals.d2h_operations = d2h_.operations.load(std::memory_order_relaxed);
+  totals.h2d_seconds = static_cast<double>(totals.h2d_bytes) / link_.h2d;
+  totals.d2h_seconds = static_cast<double>(totals.d2h_bytes) / link_.d2h;
+  return totals;
+}
+
+void CudaDevice::flush_streams(Timeline* timeline) {
+  const std::lock_guard lock(streams_mutex_);
+  for (CudaStream* stream : streams_) stream->flush(timeline);
+}
+
+void CudaDevice::set_timeline(Timeline* timeline) {
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (CudaStream* stream : streams_) stream->synchronize();
+  }
+  shared_->tap.set_timeline(timeline);
+  sample_memory();
+}
+
+void CudaDevice::sample_memory() {
+  if (Timeline* timeline = this->timeline(); timeline != nullptr) {
+    timeline->sample(kDeviceMemoryCounter, shared_->clock.host_seconds(),
+                     static_cast<double>(memory_->use().used_bytes));
+  }
+}
+
+std::byte* CudaDevice::allocate_host(size_t bytes, std::string_view purpose) {
+  host_limit_.take(bytes, purpose);
+  try {
+    pinned_limit_.take(bytes, purpose);
+  } catch (...) {
+    host_limit_.give(bytes);
+    throw;
+  }
+  try {
+    return pinned_.allocate(bytes, purpose);
+  } catch (...) {
+    pinned_limit_.give(bytes);
+    host_limit_.give(bytes);
+    throw;
+  }
+}
+
+std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
+  shared_->require_context();
+  const CudaGpuScope scope = shared_->enter();
+  if (space == MemorySpace::kHost) return allocate_host(bytes, purpose);
+  std::byte* const data = memory_->allocate(bytes, purpose);
+  sample_memory();
+  return data;
+}
+
+// Waits for what is under way, as cudaFree does and a pool does not: an owner that unwinds early
+// takes no memory from under a kernel. Decode steps free nothing.
+void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (const CudaStream* stream : streams_) {
+      if (calls_.synchronize_stream(stream->native()) != cuda_status::kSuccess) {
+        calls_.take_last_error();
+      }
+    }
+  }
+  if (space == MemorySpace::kHost) {
+    pinned_.free(data, bytes);
+    pinned_limit_.give(bytes);
+    host_limit_.give(bytes);
+    return;
+  }
+  memory_->free(data, bytes);
+  sample_memory();
+}
+
+}  // namespace fasa

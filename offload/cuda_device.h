@@ -1,0 +1,110 @@
+// A GPU: its memory in a pool of the CUDA runtime's, pinned host memory near to it, its streams and
+// events, kernels of its own.
+//
+// Failures: what a call itself cannot do, it throws, with call, place and bytes. What fails while
+// it runs is thrown by the next wait (or call) that learns of it, with what was under way on every
+// stream; the GPU's context is lost then, every later call throws the same, and everything can be
+// destroyed in order.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "offload/cuda_calls.h"
+#include "offload/cuda_link.h"
+#include "offload/cuda_memory.h"
+#include "offload/cuda_shared.h"
+#include "offload/cuda_stream.h"
+#include "offload/device.h"
+#include "offload/open_device.h"
+#include "offload/pinned_arena.h"
+#include "offload/thread_count.h"
+
+namespace fasa {
+
+class CudaDevice final : public Device {
+ public:
+  // The GPU of this index, which can be used (cuda_choice.h). Throws DeviceError, BudgetError where
+  // nothing can be pinned, UsageError for options that it has not (host_alias_bytes).
+  CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& gpu, bool only_one,
+             const DeviceOptions& options);
+  ~CudaDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
+  std::string name() const override;
+  const CudaGpu& gpu() const { return gpu_; }
+  MemoryUse memory(MemorySpace space) const override;
+
+  Stream create_stream(StreamPriority priority, std::string_view name) override;
+  // An engine's own cudaStream_t for our calls, which must outlive it. It is not destroyed.
+  Stream adopt_stream(void* native, std::string_view name);
+  Event create_event() override;
+  void record(EventView event, StreamView stream) override;
+  void wait(StreamView stream, EventView event) override;
+  void synchronize(StreamView stream) override;
+  void synchronize(EventView event) override;
+  bool done(EventView event) override;
+
+  // Host memory that is not of this device's arena may be copied too, but such a copy waits.
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+            StreamView stream) override;
+  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
+  const KernelTable& kernels() const override;
+  // Throws UsageError: host code can't read this device's memory.
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
+  // See CudaStream.
+  void run_on_host(StreamView stream, const char* name, std::function<KernelWork()> work);
+
+  double seconds_at(EventView event) override;
+  // Copies; what kernels move over the link is in the pipeline's counters. Seconds: what the link
+  // takes for so many bytes at the rate of large copies, as measured at opening.
+  TransferTotals transfers() override;
+  CudaLinkRates link() const { return link_; }
+
+  void set_timeline(Timeline* timeline) override;
+  Timeline* timeline() const override { return shared_->tap.timeline(); }
+  void set_tag(OperationTag tag) override { shared_->tap.set_tag(tag); }
+
+ private:
+  class Control;  // the stream that orders memory and the clock
+
+  std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
+  void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
+  void destroy_stream(StreamView stream) noexcept override;
+  void destroy_event(EventView event) noexcept override;
+
+  Stream add_stream(void* native, CudaStream::Ownership ownership, std::string_view name);
+  std::byte* allocate_host(size_t bytes, std::string_view purpose);
+  void copy_piece(std::byte* destination, const std::byte* source, size_t bytes, CopyKind kind,
+                  CudaStream& stream);
+  void flush_streams(Timeline* timeline);
+  void sample_memory();
+
+  struct Traffic {
+    std::atomic<uint64_t> bytes{0};
+    std::atomic<uint64_t> operations{0};
+  };
+
+  CudaCalls& calls_;
+  const CudaGpu gpu_;
+  const int index_;
+  const ThreadCount threads_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<CudaShared> shared_;
+  std::unique_ptr<CudaMemory> memory_;
+  PinnedArena pinned_;
+  MemoryLimit host_limit_;
+  MemoryLimit pinned_limit_;
+  CudaLinkRates link_;
+  Traffic h2d_;
+  Traffic d2h_;
+  std::mutex streams_mutex_;
+  std::vector<CudaStream*> streams_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,181 @@
+// The real CUDA runtime (12.4 or newer), of builds with FASA_CUDA. It is linked statically and
+// looks for the driver's library when it is first called: such a program starts on machines without
+// one.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "kernels/cuda/kernels.h"
+#include "offload/cuda_calls.h"
+
+#ifndef FASA_CUDA_MACHINE_CODE
+#error "FASA_CUDA_MACHINE_CODE: the architectures that kernels are compiled for, as \"75,80\""
+#endif
+
+namespace fasa {
+namespace {
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+cudaMemPool_t pool_of(void* pool) { return static_cast<cudaMemPool_t>(pool); }
+
+cudaMemcpyKind kind_of(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return cudaMemcpyHostToDevice;
+    case CopyKind::kDeviceToHost:
+      return cudaMemcpyDeviceToHost;
+    case CopyKind::kDeviceToDevice:
+      return cudaMemcpyDeviceToDevice;
+    case CopyKind::kHostToHost:
+      break;
+  }
+  return cudaMemcpyHostToHost;
+}
+
+int attribute(int gpu, cudaDeviceAttr attribute) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, attribute, gpu) == cudaSuccess ? value : 0;
+}
+
+class RuntimeCalls final : public CudaCalls {
+ public:
+  std::string name_of(CudaStatus status) override {
+    return cudaGetErrorName(static_cast<cudaError_t>(status));
+  }
+  std::string text_of(CudaStatus status) override {
+    return cudaGetErrorString(static_cast<cudaError_t>(status));
+  }
+  CudaStatus take_last_error() override { return cudaGetLastError(); }
+
+  CudaStatus versions(int* driver, int* runtime) override {
+    const cudaError_t status = cudaDriverGetVersion(driver);
+    return status == cudaSuccess ? cudaRuntimeGetVersion(runtime) : status;
+  }
+  CudaStatus count_gpus(int* count) override { return cudaGetDeviceCount(count); }
+  CudaStatus describe(int gpu, CudaGpu* description) override;
+  CudaStatus current_gpu(int* gpu) override { return cudaGetDevice(gpu); }
+  CudaStatus use_gpu(int gpu) override { return cudaSetDevice(gpu); }
+
+  CudaStatus free_memory(uint64_t* free_bytes, uint64_t* total_bytes) override {
+    size_t left = 0, all = 0;
+    const cudaError_t status = cudaMemGetInfo(&left, &all);
+    if (status != cudaSuccess) return status;
+    *free_bytes = left;
+    *total_bytes = all;
+    return cudaSuccess;
+  }
+  CudaStatus create_pool(int gpu, void** pool) override;
+  CudaStatus destroy_pool(void* pool) override { return cudaMemPoolDestroy(pool_of(pool)); }
+  CudaStatus trim_pool(void* pool) override { return cudaMemPoolTrimTo(pool_of(pool), 0); }
+  CudaStatus allocate(void** data, size_t bytes, void* pool, void* stream) override {
+    return pool == nullptr ? cudaMalloc(data, bytes)
+                           : cudaMallocFromPoolAsync(data, bytes, pool_of(pool), stream_of(stream));
+  }
+  CudaStatus free(void* data, void* pool, void* stream) override {
+    return pool == nullptr ? cudaFree(data) : cudaFreeAsync(data, stream_of(stream));
+  }
+  CudaStatus register_host(void* data, size_t bytes) override {
+    return cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  }
+  CudaStatus unregister_host(void* data) override { return cudaHostUnregister(data); }
+
+  CudaStatus create_stream(void** stream, StreamPriority priority) override;
+  CudaStatus destroy_stream(void* stream) override { return cudaStreamDestroy(stream_of(stream)); }
+  CudaStatus synchronize_stream(void* stream) override {
+    return cudaStreamSynchronize(stream_of(stream));
+  }
+  CudaStatus create_event(void** event) override {
+    return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDefault);
+  }
+  CudaStatus destroy_event(void* event) override { return cudaEventDestroy(event_of(event)); }
+  CudaStatus record(void* event, void* stream) override {
+    return cudaEventRecord(event_of(event), stream_of(stream));
+  }
+  CudaStatus wait(void* stream, void* event) override {
+    return cudaStreamWaitEvent(stream_of(stream), event_of(event), 0);
+  }
+  // Not being ready is the runtime's "last error" too, which would be taken for a kernel's.
+  CudaStatus query_event(void* event) override {
+    const cudaError_t status = cudaEventQuery(event_of(event));
+    if (status == cudaErrorNotReady) cudaGetLastError();
+    return status;
+  }
+  CudaStatus synchronize_event(void* event) override {
+    return cudaEventSynchronize(event_of(event));
+  }
+  CudaStatus elapsed(float* milliseconds, void* from, void* to) override {
+    return cudaEventElapsedTime(milliseconds, event_of(from), event_of(to));
+  }
+
+  CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                  void* stream) override {
+    return cudaMemcpyAsync(destination, source, bytes, kind_of(kind), stream_of(stream));
+  }
+  CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) override {
+    return cudaMemsetAsync(destination, byte, bytes, stream_of(stream));
+  }
+  CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override {
+    return cudaLaunchHostFunc(stream_of(stream), function, argument);
+  }
+};
+
+CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
+  cudaDeviceProp properties{};
+  const cudaError_t status = cudaGetDeviceProperties(&properties, gpu);
+  if (status != cudaSuccess) return status;
+  char bus_id[32] = "";
+  if (cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), gpu) != cudaSuccess) cudaGetLastError();
+  description->name = properties.name;
+  description->pci_bus_id = bus_id;
+  description->major = properties.major;
+  description->minor = properties.minor;
+  description->memory_bytes = properties.totalGlobalMem;
+  description->memory_pools = attribute(gpu, cudaDevAttrMemoryPoolsSupported) != 0;
+  description->shares_host_addresses =
+      properties.unifiedAddressing != 0 && properties.canMapHostMemory != 0 &&
+      attribute(gpu, cudaDevAttrCanUseHostPointerForRegisteredMem) != 0;
+  description->prohibited =
+      attribute(gpu, cudaDevAttrComputeMode) == static_cast<int>(cudaComputeModeProhibited);
+  return cudaSuccess;
+}
+
+CudaStatus RuntimeCalls::create_pool(int gpu, void** pool) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = gpu;
+  cudaMemPool_t made = nullptr;
+  cudaError_t status = cudaMemPoolCreate(&made, &properties);
+  if (status != cudaSuccess) return status;
+  uint64_t keep = UINT64_MAX;
+  status = cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep);
+  if (status != cudaSuccess) {
+    cudaMemPoolDestroy(made);
+    return status;
+  }
+  *pool = made;
+  return cudaSuccess;
+}
+
+CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
+  int least = 0, greatest = 0;
+  const cudaError_t status = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  if (status != cudaSuccess) return status;
+  return cudaStreamCreateWithPriority(reinterpret_cast<cudaStream_t*>(stream),
+                                      cudaStreamNonBlocking,
+                                      priority == StreamPriority::kHigh ? greatest : least);
+}
+
+constexpr KernelTable kTable = {cuda::append, cuda::write_back, cuda::restore,
+                                cuda::select, cuda::resolve,    cuda::speculate,
+                                cuda::gather, cuda::attend,     cuda::prefill};
+
+}  // namespace
+
+CudaPlatform cuda_platform() {
+  static RuntimeCalls calls;
+  return {&calls, &kTable, FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
+}
+
+}  // namespace fasa

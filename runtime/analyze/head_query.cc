@@ -1,0 +1,64 @@
+#include "runtime/analyze/head_query.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace fasa {
+
+TokenSet best_tokens(std::span<const float> scores, int64_t k) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float top = kNone;
+  for (const float score : scores) top = score > top ? score : top;
+  std::vector<float> relative(scores.size(), kNone);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const float value = scores[i] - top;
+    if (value > relative[i]) relative[i] = value;
+  }
+  TopKSelector selector;
+  selector.select(relative, k);
+  TokenSet set(scores.size());
+  selector.mark(set);
+  return set;
+}
+
+int64_t common(const TokenSet& a, const TokenSet& b) {
+  int64_t both = 0;
+  for (size_t i = 0; i < a.size(); ++i) both += a[i] & b[i];
+  return both;
+}
+
+void HeadQuery::add(int chunk, std::vector<float>& row) const {
+  const auto [a, b] = samples_.chunks[static_cast<size_t>(chunk)];
+  const float* query = samples_.query(query_, head_);
+  const int64_t first = samples_.visible_first(query_);
+  const float* keys_a = samples_.key_plane(a) + first;
+  const float* keys_b = samples_.key_plane(b) + first;
+  for (size_t t = 0; t < row.size(); ++t) row[t] += query[a] * keys_a[t] + query[b] * keys_b[t];
+}
+
+std::vector<float> HeadQuery::scores() const {
+  std::vector<float> row(static_cast<size_t>(tokens()));
+  for (int chunk = 0; chunk < static_cast<int>(samples_.chunks.size()); ++chunk) add(chunk, row);
+  return row;
+}
+
+std::vector<float> HeadQuery::scores(std::span<const int> chunks) const {
+  std::vector<float> row(static_cast<size_t>(tokens()));
+  for (const int chunk : chunks) add(chunk, row);
+  return row;
+}
+
+std::vector<float> HeadQuery::weights() const {
+  std::vector<float> row = scores();
+  const float top = *std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (float& value : row) {
+    value = std::exp(samples_.scale * (value - top));
+    sum += double{value};
+  }
+  for (float& value : row) value = static_cast<float>(double{value} / sum);
+  return row;
+}
+
+}  // namespace fasa

@@ -1,0 +1,29 @@
+// A device that shows the token sets of decode steps and passes everything on to the cpu device.
+#pragma once
+
+#include <functional>
+
+#include "offload/laned_device.h"
+
+namespace fasa {
+
+class SetWatch final : public LanedDevice {
+ public:
+  // `inner`: a cpu device, where work is done on return, so that sets are complete. It outlives
+  // this. Throws UsageError for another.
+  explicit SetWatch(Device& inner);
+
+  // Called with the sets of every decode step's layer when their rows are looked up, whatever chose
+  // them; not for layers that attend to everything. Null: nobody looks.
+  using Observer = std::function<void(const ResolveParams&)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
+  const KernelTable& kernels() const override;
+
+ private:
+  static void resolve(const ResolveParams& params, StreamView stream);
+
+  Observer observer_;
+};
+
+}  // namespace fasa

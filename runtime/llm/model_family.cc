@@ -1,0 +1,102 @@
+#include "runtime/llm/model_family.h"
+
+#include <algorithm>
+#include <array>
+
+namespace fasa {
+namespace {
+
+constexpr Choice kAlways{.otherwise = true};
+
+constexpr ModelFamily kLlama{.type = "llama",
+                             .qkv_bias = {.key = "attention_bias"},
+                             .output_bias = {.key = "attention_bias"},
+                             .mlp_bias = {.key = "mlp_bias"}};
+
+constexpr ModelFamily kMistral{.type = "mistral"};
+
+constexpr ModelFamily kQwen2{.type = "qwen2", .qkv_bias = kAlways};
+
+constexpr ModelFamily kQwen3{.type = "qwen3",
+                             .head_norm = HeadNorm::kShared,
+                             .has_head_norm = kAlways,
+                             .qkv_bias = {.key = "attention_bias"},
+                             .output_bias = {.key = "attention_bias"}};
+
+constexpr ModelFamily kGptNeox{
+    .type = "gpt_neox",
+    .norm = NormKind::kLayer,
+    .qkv_layout = QkvLayout::kByHead,
+    .rotary_share = 0.25,
+    .partial_rotary = true,
+    .qkv_bias = {.key = "attention_bias", .otherwise = true},
+    .output_bias = {.key = "attention_bias", .otherwise = true},
+    .mlp_bias = kAlways,
+    .parallel = {.key = "use_parallel_residual", .otherwise = true},
+    .one_norm_when_parallel = false,
+    .keys = {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5, .default_activation = "gelu"},
+    .names = {.root = "gpt_neox.",
+              .embeddings = "embed_in",
+              .final_norm = "final_layer_norm",
+              .head = "embed_out",
+              .qkv = "attention.query_key_value",
+              .output = "attention.dense",
+              .gate = "",
+              .up = "mlp.dense_h_to_4h",
+              .down = "mlp.dense_4h_to_h"}};
+
+constexpr ModelFamily kStableLm{
+    .type = "stablelm",
+    .norm = NormKind::kLayer,
+    .rotary_share = 0.25,
+    .partial_rotary = true,
+    .head_norm = HeadNorm::kPerHead,
+    .has_head_norm = {.key = "qk_layernorm"},
+    .qkv_bias = {.key = "use_qkv_bias"},
+    .parallel = {.key = "use_parallel_residual"},
+    .keys = {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5},
+    .names = {.query_norm = "self_attn.q_layernorm", .key_norm = "self_attn.k_layernorm"}};
+
+constexpr ModelFamily kPhi{.type = "phi",
+                           .norm = NormKind::kLayer,
+                           .rotary_share = 0.5,
+                           .partial_rotary = true,
+                           .head_norm = HeadNorm::kShared,
+                           .has_head_norm = {.key = "qk_layernorm"},
+                           .head_norm_bias = true,
+                           .qkv_bias = kAlways,
+                           .output_bias = kAlways,
+                           .mlp_bias = kAlways,
+                           .head_bias = kAlways,
+                           .parallel = kAlways,
+                           .keys = {.norm_eps = "layer_norm_eps",
+                                    .default_norm_eps = 1e-5,
+                                    .default_activation = "gelu_new"},
+                           .names = {.final_norm = "final_layernorm",
+                                     .output = "self_attn.dense",
+                                     .query_norm = "self_attn.q_layernorm",
+                                     .key_norm = "self_attn.k_layernorm",
+                                     .gate = "",
+                                     .up = "mlp.fc1",
+                                     .down = "mlp.fc2"}};
+
+constexpr std::array kFamilies = {kLlama, kMistral, kQwen2, kQwen3, kGptNeox, kStableLm, kPhi};
+
+}  // namespace
+
+const ModelFamily* ModelFamily::find(std::string_view type) {
+  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                  [&](const ModelFamily& family) { return family.type == type; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+std::string ModelFamily::all_types() {
+  std::string text;
+  for (const ModelFamily& family : kFamilies) {
+    if (!text.empty()) text += ", ";
+    text += family.type;
+  }
+  return text;
+}
+
+}  // namespace fasa

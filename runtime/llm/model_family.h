@@ -1,0 +1,87 @@
+// What distinguishes the model families that run here, as one table: names of tensors, order of a
+// layer's parts, kinds of norm and activation. What a model's own config.json decides lies in
+// ModelConfig. A new family is a new entry, and code only for what no entry can say yet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fasa {
+
+enum class NormKind : uint8_t { kRms, kLayer };
+
+enum class PositionKind : uint8_t { kRotary, kAlibi };
+
+// Where queries, keys and values lie in the files: in tensors of their own; stacked in one, all
+// queries first; or in one that holds query, key and value of a head beside each other.
+enum class QkvLayout : uint8_t { kSeparate, kStacked, kByHead };
+
+// Norms of each query and key head: one for all heads, or one a head.
+enum class HeadNorm : uint8_t { kNone, kShared, kPerHead };
+
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
+
+// What the config says under `key`, and where there is no key or it says nothing, `otherwise`.
+struct Choice {
+  const char* key = nullptr;
+  bool otherwise = false;
+};
+
+// Where a config.json says a family's shapes.
+struct ConfigKeys {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* query_heads = "num_attention_heads";
+  const char* positions = "max_position_embeddings";  // null: the model has no limit
+  const char* norm_eps = "rms_norm_eps";
+  double default_norm_eps = 1e-6;
+  const char* activation = "hidden_act";
+  const char* default_activation = "silu";
+};
+
+// Names without ".weight" and ".bias". Those of a layer follow "<root><layers>.<index>.".
+struct TensorNames {
+  std::string_view root = "model.";
+  std::string_view embeddings = "embed_tokens";
+  std::string_view embedding_norm = "";  // "" = none
+  std::string_view layers = "layers";
+  std::string_view final_norm = "norm";
+  std::string_view head = "lm_head";  // without the root
+  std::string_view attention_norm = "input_layernorm";
+  std::string_view mlp_norm = "post_attention_layernorm";
+  std::string_view qkv = "";  // where one tensor holds all three
+  std::string_view query = "self_attn.q_proj";
+  std::string_view key = "self_attn.k_proj";
+  std::string_view value = "self_attn.v_proj";
+  std::string_view output = "self_attn.o_proj";
+  std::string_view query_norm = "self_attn.q_norm";
+  std::string_view key_norm = "self_attn.k_norm";
+  std::string_view gate = "mlp.gate_proj";  // "" = the MLP has no gate
+  std::string_view up = "mlp.up_proj";
+  std::string_view down = "mlp.down_proj";
+};
+
+struct ModelFamily {
+  std::string_view type;  // config.json's model_type
+  NormKind norm = NormKind::kRms;
+  PositionKind position = PositionKind::kRotary;
+  QkvLayout qkv_layout = QkvLayout::kSeparate;
+  double rotary_share = 1;      // of a head's dimensions, where the config does not say
+  bool partial_rotary = false;  // the config may say less than all
+  HeadNorm head_norm = HeadNorm::kNone;
+  Choice has_head_norm = {};
+  bool head_norm_bias = false;
+  Choice qkv_bias = {}, output_bias = {}, mlp_bias = {}, head_bias = {};
+  bool tied_embeddings = false;        // where the config does not say
+  Choice parallel = {};                // attention and MLP side by side, see ModelConfig
+  bool one_norm_when_parallel = true;  // for both
+  ConfigKeys keys = {};
+  TensorNames names = {};
+
+  // Null where there is none of this type.
+  static const ModelFamily* find(std::string_view type);
+  static std::string all_types();  // "a, b, c"
+};
+
+}  // namespace fasa

@@ -1,0 +1,34 @@
+// A sequence of a runtime that is freed with its owner.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/fasa.hpp"
+
+namespace fasa {
+
+class OwnedSequence {
+ public:
+  explicit OwnedSequence(Runtime& runtime) : OwnedSequence(runtime, runtime.create()) {}
+  // Takes over `id`, a fork's for one.
+  OwnedSequence(Runtime& runtime, SequenceId id) : runtime_(runtime), id_(id) {}
+  ~OwnedSequence() {
+    try {
+      runtime_.free(id_);
+    } catch (const Error& error) {
+      log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    }
+  }
+  OwnedSequence(const OwnedSequence&) = delete;  // frees once
+  OwnedSequence& operator=(const OwnedSequence&) = delete;
+  SequenceId id() const { return id_; }
+  Runtime& runtime() const { return runtime_; }
+
+ private:
+  Runtime& runtime_;
+  SequenceId id_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,44 @@
+// Rotary position embedding as config.json describes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/json_fields.h"
+
+namespace fasa {
+
+inline constexpr int64_t kMostPositions = int64_t{1} << 31;
+
+enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
+
+struct RopeParameters {
+  RopeKind kind = RopeKind::kDefault;
+  double theta = 10000;
+  double factor = 1;
+  int64_t original_positions = 0;  // of the model before its context was extended
+  double low_freq_factor = 1;      // llama3
+  double high_freq_factor = 4;
+  double beta_fast = 32;  // yarn
+  double beta_slow = 1;
+  bool truncate = true;
+  double attention_factor = 1;  // multiplies cosines and sines
+  double share = 1;             // of a head's dimensions that are rotated, the first ones
+
+  // Canonical text of the scaling, "" = none: part of a model's fingerprint.
+  std::string scaling_text() const;
+};
+
+// What a family's configs may say, and take where they don't.
+struct RotaryShare {
+  double usual = 1;      // of a head's dimensions
+  bool partial = false;  // less than all is allowed
+};
+
+// transformers 5 writes rope_parameters; before, rope_theta stood alone beside rope_scaling, whose
+// kind was once called "type", and gpt_neox had rotary_pct and rotary_emb_base. `name`: the file's.
+// Throws InputError.
+RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
+                         const RotaryShare& share);
+
+}  // namespace fasa

@@ -1,0 +1,103 @@
+#include "scheduler/selection/selection_stage.h"
+
+#include <oneapi/tbb/parallel_for.h>
+
+#include <atomic>
+
+#include "scheduler/selection/selection_history.h"
+#include "scheduler/selection/token_selection.h"
+
+namespace fasa {
+namespace {
+
+HeadStep head_step(const StepSettings& settings, const SelectParams& params, int sequence,
+                   int head) {
+  const CacheLayout& layout = settings.layout;
+  const int sharers = layout.query_heads() / settings.set_heads();
+  const SequenceDesc& tokens = params.step.sequences[sequence];
+  HeadStep step{.params = params,
+                .sequence = sequence,
+                .head = head,
+                .kv_head = head * sharers / layout.group,
+                .first_query_head = head * sharers,
+                .query_heads = sharers,
+                .scale = settings.scale,
+                .plan = plan_selection(params, tokens),
+                .queries = {}};
+  for (int h = 0; h < sharers; ++h) {
+    const int64_t at = params.q.offset(tokens.first_token, step.first_query_head + h);
+    for (int d = 0; d < layout.row.key_dim; ++d) {
+      step.queries.push_back(load_element(params.q.dtype, params.q.data, at + d));
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+void SelectionStage::record(StepMode mode) const {
+  for (int s = 0; s < params.step.count; ++s) {
+    const SequenceDesc& sequence = params.step.sequences[s];
+    SelectionHistory* history = step.histories[static_cast<size_t>(s)];
+    if (history != nullptr && sequence.mode == mode) {
+      history->record(params.step.layer, params.q, sequence);
+    }
+  }
+}
+
+void SelectionStage::choose(int sequence, int head) const {
+  const int64_t index = int64_t{sequence} * settings.set_heads() + head;
+  params.set_sizes[index] = 0;
+  if (params.step.sequences[sequence].mode != StepMode::kDecode) return;
+  const HeadStep one = head_step(settings, params, sequence, head);
+  SelectionHistory* history = step.histories[static_cast<size_t>(sequence)];
+  const std::vector<int32_t>* kept =
+      history == nullptr ? nullptr : &history->advance(params.step, one.tokens(), head);
+  params.set_sizes[index] =
+      settings.selection->choose(one, kept, params.sets + index * params.set_capacity);
+}
+
+KernelWork SelectionStage::select() const {
+  record(StepMode::kDecode);
+  const int heads = settings.set_heads();
+  tbb::parallel_for(0, params.step.count * heads, [&](int i) { choose(i / heads, i % heads); });
+  return {};
+}
+
+KernelWork SelectionStage::observe_prefill() const {
+  record(StepMode::kPrefill);
+  const int heads = settings.set_heads();
+  tbb::parallel_for(0, params.step.count * heads, [&](int i) {
+    const SequenceDesc& sequence = params.step.sequences[i / heads];
+    SelectionHistory* history = step.histories[static_cast<size_t>(i / heads)];
+    if (history == nullptr || sequence.mode != StepMode::kPrefill) return;
+    history->advance(params.step, sequence, i % heads);
+  });
+  return {};
+}
+
+void SelectionStage::place_rows(int32_t wave, const std::byte** rows) const {
+  const CacheLayout& layout = settings.layout;
+  const int heads = settings.set_heads();
+  uint64_t placed = 0;
+  for (int i = 0; i < params.step.count * heads; ++i) {
+    const SequenceDesc& sequence = params.step.sequences[i / heads];
+    const int kv_head = i % heads * layout.kv_heads / heads;
+    const int32_t* set = params.sets + int64_t{i} * params.set_capacity;
+    for (int32_t e = 0; e < params.set_sizes[i]; ++e) {
+      rows[int64_t{i} * wave + e] =
+          sequence.row_blocks[set[e] / kPageTokens] +
+          layout.row_offset(params.step.layer, kv_head, set[e] % kPageTokens);
+    }
+    placed += static_cast<uint64_t>(params.set_sizes[i]);
+  }
+  std::atomic_ref(params.counters->hits).fetch_add(placed, std::memory_order_relaxed);
+}
+
+CacheLayout per_query_head(CacheLayout layout) {
+  layout.kv_heads = layout.query_heads();
+  layout.group = 1;
+  return layout;
+}
+
+}  // namespace fasa

@@ -1,0 +1,79 @@
+#include "scheduler/selection/selection_table.h"
+
+#include <array>
+
+#include "scheduler/selection/h2o.h"
+#include "scheduler/selection/oracle.h"
+#include "scheduler/selection/quest.h"
+#include "scheduler/selection/random.h"
+#include "scheduler/selection/rkv.h"
+#include "scheduler/selection/slice_scores.h"
+#include "scheduler/selection/snapkv.h"
+#include "scheduler/selection/sparq.h"
+#include "scheduler/selection/streaming.h"
+
+namespace fasa {
+namespace {
+
+using Made = std::shared_ptr<const TokenSelection>;
+
+template <typename Kind>
+Made make(const SelectionOptions& options) {
+  return std::make_shared<Kind>(options);
+}
+
+Made make_fasa(const SelectionOptions& options) {
+  return options.fused() ? nullptr : make<SliceSelection>(options);
+}
+Made make_full(const SelectionOptions&) { return nullptr; }
+
+struct Entry {
+  std::string_view name;
+  Made (*make)(const SelectionOptions&);
+};
+
+// The first two are SelectionKind::kFasa and kFull.
+constexpr std::array kTable{
+    Entry{"fasa", make_fasa},
+    Entry{"full", make_full},
+    Entry{"oracle", make<OracleSelection>},
+    Entry{"streaming", make<StreamingSelection>},
+    Entry{"snapkv", make<SnapKvSelection>},
+    Entry{"h2o", make<H2oSelection>},
+    Entry{"rkv", make<RkvSelection>},
+    Entry{"quest", make<QuestSelection>},
+    Entry{"sparq", make<SparqSelection>},
+    Entry{"random", make<RandomSelection>},
+};
+
+}  // namespace
+
+std::optional<SelectionKind> find_selection(std::string_view name) {
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].name == name) return SelectionKind(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view selection_name(SelectionKind kind) {
+  return kTable[static_cast<size_t>(kind)].name;
+}
+
+const std::string& selection_names() {
+  static const std::string kNames = [] {
+    std::string names;
+    for (const Entry& entry : kTable) {
+      if (!names.empty()) names += ", ";
+      names += entry.name;
+    }
+    return names;
+  }();
+  return kNames;
+}
+
+std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,
+                                                     const SelectionOptions& options) {
+  return kTable[static_cast<size_t>(kind)].make(options);
+}
+
+}  // namespace fasa

@@ -1,0 +1,106 @@
+// FASA (arXiv 2602.03152) beyond what the fused kernel does, for comparison: other group rules, a
+// set per query head, pages of tokens chosen by their mean key, survivors rescored on whole keys.
+// Scores tokens on the slices, with the kernel's own arithmetic.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/page_scorer.h"
+#include "kernels/cpu/target.h"
+#include "scheduler/selection/key_reader.h"
+#include "scheduler/selection/token_selection.h"
+#include "scheduler/selection/vector_math.h"
+
+namespace fasa {
+
+class SliceSelection : public ScoredSelection {
+ public:
+  explicit SliceSelection(const SelectionOptions& options) : options_(options) {}
+
+  bool reads_slices() const override { return true; }
+  int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,
+                 int32_t* set) const override {
+    const SelectPlan& plan = step.plan;
+    const int survivors = static_cast<int>(
+        std::min<double>(std::ceil(static_cast<double>(plan.need) * options_.rescore),
+                         plan.recent_begin - plan.sinks_end));
+    if (options_.rescore == 1 || plan.takes_all()) {
+      return ScoredSelection::choose(step, kept, set);
+    }
+    const std::vector<float> coarse = score(step).combined();
+    const std::vector<float> exact =
+        rescored(step, best_tokens(plan, coarse, survivors)).combined();
+    return write_set(plan, best_tokens(plan, exact, plan.need), set);
+  }
+
+ protected:
+  TokenScores score(const HeadStep& step) const override {
+    TokenScores scores(step.query_heads, step.plan.visible(), options_.rule, step.scale);
+    thread_local cpu::PageScorer scorer;
+    thread_local cpu::PageScratch scratch;
+    thread_local cpu::ScratchArray<float> page_scores;
+    scorer.begin(step.params, step.sequence, step.kv_head, step.plan.first,
+                 cpu::score_bodies(cpu::active_target()));
+    scratch.begin(step.params.step.layout);
+    const int group = step.params.step.layout.group;
+    float* all = page_scores.reserve(static_cast<size_t>(group) * kPageTokens);
+    const int first_head = step.first_query_head % group;
+    for (int page = step.plan.first / kPageTokens; page * kPageTokens < step.plan.end; ++page) {
+      scorer.score(page, nullptr, &scratch, all);
+      const int begin = std::max(step.plan.first, page * kPageTokens);
+      const int end = std::min(step.plan.end, (page + 1) * kPageTokens);
+      for (int h = 0; h < step.query_heads; ++h) {
+        const float* from = all + (first_head + h) * kPageTokens;
+        std::copy(from + begin % kPageTokens, from + begin % kPageTokens + (end - begin),
+                  scores.head(h).begin() + (begin - step.plan.first));
+      }
+    }
+    if (options_.page_tokens > 1) average_pages(step.plan, scores);
+    return scores;
+  }
+
+ private:
+  // The score of a page's mean key is the mean of its tokens' scores. Equal scores go by position,
+  // so pages are taken whole, one after the other, the last one cut where the budget ends.
+  void average_pages(const SelectPlan& plan, TokenScores& scores) const {
+    for (int h = 0; h < scores.heads(); ++h) {
+      const std::span<float> tokens = scores.head(h);
+      for (int begin = plan.first; begin < plan.end;) {
+        const int end =
+            std::min(plan.end, (begin / options_.page_tokens + 1) * options_.page_tokens);
+        const auto page = tokens.subspan(static_cast<size_t>(begin - plan.first),
+                                         static_cast<size_t>(end - begin));
+        double sum = 0;
+        for (const float score : page) sum += score;
+        std::fill(page.begin(), page.end(),
+                  finite_score(static_cast<float>(sum / static_cast<double>(page.size()))));
+        begin = end;
+      }
+    }
+  }
+
+  // Whole keys' scores of the survivors and of what is always in the set, for these decide what
+  // the heads' maxima are; the others are out.
+  TokenScores rescored(const HeadStep& step, const std::vector<int32_t>& survivors) const {
+    const SelectPlan& plan = step.plan;
+    TokenScores scores(step.query_heads, plan.visible(), options_.rule, step.scale);
+    std::fill(scores.values.begin(), scores.values.end(), kNoScore);
+    std::vector<int32_t> tokens(survivors.size() + static_cast<size_t>(plan.budget - plan.need));
+    write_set(plan, survivors, tokens.data());
+    KeyReader keys(step.params.step, step.tokens(), step.kv_head);
+    for (const int32_t token : tokens) {
+      const float* key = keys.at(token);
+      for (int h = 0; h < step.query_heads; ++h) {
+        scores.head(h)[static_cast<size_t>(token - plan.first)] =
+            finite_score(dot(step.query(h), key, step.key_dim()));
+      }
+    }
+    return scores;
+  }
+
+  SelectionOptions options_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,27 @@
+// StreamingLLM (arXiv 2309.17453): the first tokens and the newest ones, whatever the query. Eight
+// first ones, as FASA's paper (arXiv 2602.03152) runs it, or selection.sinks where that is more.
+// The same for every head. Keys keep their positions, as everywhere here.
+#pragma once
+
+#include "scheduler/selection/token_selection.h"
+
+namespace fasa {
+
+class StreamingSelection : public ScoredSelection {
+ public:
+  explicit StreamingSelection(const SelectionOptions&) {}
+
+ protected:
+  TokenScores score(const HeadStep& step) const override {
+    constexpr int kSinks = 8;
+    TokenScores scores(1, step.plan.visible(), GroupRule::kRawMax, 1);
+    for (int t = 0; t < scores.tokens; ++t) {
+      const int position = step.plan.first + t;
+      scores.values[static_cast<size_t>(t)] =
+          position < kSinks ? static_cast<float>(step.plan.end) : static_cast<float>(position);
+    }
+    return scores;
+  }
+};
+
+}  // namespace fasa

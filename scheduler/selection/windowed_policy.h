@@ -1,0 +1,71 @@
+// What SnapKV and R-KV share: the newest tokens, the window, are kept as they are; the others have
+// a value, found anew from the newest queries each time the window has passed.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "scheduler/selection/eviction.h"
+
+namespace fasa {
+
+class WindowedPolicy : public EvictionPolicy {
+ public:
+  void judge(EvictionHead& head, int position, int budget, std::span<const int32_t> kept,
+             std::span<float> merits) override {
+    constexpr int kWindow = 32;
+    const int window = protected_tokens(kWindow, budget);
+    const size_t older = kept.size() - std::min(kept.size(), static_cast<size_t>(window));
+    if (valued_at_ < 0 || position - valued_at_ >= window) {
+      values_.assign(static_cast<size_t>(position) + 1, 0.0f);
+      found_.assign(older, 0.0f);
+      find_values(head, position, kept, found_);
+      for (size_t i = 0; i < older; ++i) values_[static_cast<size_t>(kept[i])] = found_[i];
+      valued_at_ = position;
+    }
+    for (size_t i = 0; i < kept.size(); ++i) {
+      merits[i] = i < older ? value_of(kept[i]) : std::numeric_limits<float>::infinity();
+    }
+  }
+
+ protected:
+  // Of the first tokens of `kept`, those older than the window; `position` is the newest token,
+  // its queries unknown.
+  virtual void find_values(EvictionHead& head, int position, std::span<const int32_t> kept,
+                           std::span<float> values) = 0;
+
+  // The newest `most` positions before `position` that had queries, newest first.
+  static std::vector<int> newest_queries(const EvictionHead& head, int position, int most) {
+    std::vector<int> found;
+    for (int p = position - 1; p >= 0 && static_cast<int>(found.size()) < most; --p) {
+      if (head.observed(p)) found.push_back(p);
+    }
+    return found;
+  }
+
+  // Each value becomes the greatest of the seven around it.
+  static std::vector<float> max_pooled(std::span<const float> values) {
+    constexpr size_t kReach = 3;
+    std::vector<float> pooled(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t begin = i - std::min(i, kReach);
+      const size_t end = std::min(values.size(), i + kReach + 1);
+      pooled[i] = *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    values.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    return pooled;
+  }
+
+ private:
+  float value_of(int32_t token) const {
+    const auto at = static_cast<size_t>(token);
+    return at < values_.size() ? values_[at] : 0;
+  }
+
+  int valued_at_ = -1;
+  std::vector<float> values_;  // by position
+  std::vector<float> found_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,158 @@
+// Perplexity and planted facts on the bundled model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/base/error.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
+#include "tests/llm/llm_fixture.h"
+
+namespace fasa {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EvalTasksTest : public ::testing::Test {
+ protected:
+  std::vector<EvalText> text(size_t bytes) const {
+    auto texts =
+        read_eval_texts({llm_test::source_path("models/texts/ruth.txt")}, tokenizer_.get());
+    texts[0].bytes.resize(bytes);
+    texts[0].ids.resize(bytes);
+    return texts;
+  }
+  NeedleTask needle(const NeedleOptions& options) const {
+    return NeedleTask(text(13000), NeedleTemplate::of_model(llm_test::bundled_dir()), *tokenizer_,
+                      options);
+  }
+  std::unique_ptr<Runtime> fasa(int64_t tokens, int chunks = 32) {
+    Config config;
+    config.preset = "fasa-c";
+    config.apply_preset();
+    config.selection.fac_tokens = {{.tokens = tokens, .share = 0}};
+    config.selection.tip_chunks = chunks;
+    const Geometry geometry = model_.config().geometry();
+    std::vector<int16_t> dims;  // of the fastest FCs, which see the neighbourhood
+    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        dims.push_back(static_cast<int16_t>(chunk));
+        dims.push_back(static_cast<int16_t>(chunk + 32));
+      }
+    }
+    return std::make_unique<Runtime>(*device_, config, geometry, DType::kF32, dims);
+  }
+
+  std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
+  Model model_ = Model::load(llm_test::bundled_dir(), *device_, DType::kF32);
+  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(llm_test::bundled_dir());
+};
+
+TEST(NegativeLogLikelihood, KnownValues) {
+  const std::array logits = {0.0f, std::log(3.0f), -std::numeric_limits<float>::infinity()};
+  EXPECT_NEAR(negative_log_likelihood(logits, 0), std::log(4.0), 1e-7);
+  EXPECT_NEAR(negative_log_likelihood(logits, 1), std::log(4.0 / 3.0), 1e-7);
+  EXPECT_TRUE(std::isinf(negative_log_likelihood(logits, 2)));
+  const std::array broken = {std::nanf(""), 1.0f};
+  EXPECT_TRUE(std::isinf(negative_log_likelihood(broken, 1)));
+}
+
+// Whatever goes through decode with everything attended to is what one prefill of the same window
+// says.
+TEST_F(EvalTasksTest, PerplexityOfFullAttentionIsThatOfOnePass) {
+  const auto texts = text(300);
+  PerplexityTask task(texts, {.context = 200, .stride = 50});
+  ASSERT_EQ(task.examples(), 2);
+  const auto runtime = llm_test::full_runtime(model_);
+  const auto record = task.run(1, model_, *runtime);
+  const std::span<const int32_t> window(texts[0].ids.data() + 50, 200);
+  const auto logits = llm_test::prefill_logits(model_, window, 200);
+  double loss = 0;
+  for (size_t at = 150; at < 200; ++at) {
+    loss +=
+        negative_log_likelihood(std::span(logits).subspan(at * 256, 256), texts[0].ids[51 + at]);
+  }
+  EXPECT_NEAR(record.at("nll").get<double>(), loss, 1e-3);
+  EXPECT_EQ(record.at("tokens"), 50);
+  EXPECT_GT(loss / 50, 0.5);
+}
+
+TEST_F(EvalTasksTest, TheSelectionIsOnWhilePerplexityIsMeasured) {
+  PerplexityTask task(text(600), {.context = 500, .stride = 100});
+  const auto loss = [&](std::unique_ptr<Runtime> runtime) {
+    return task.run(0, model_, *runtime).at("nll").get<double>();
+  };
+  const double full = loss(llm_test::full_runtime(model_));
+  EXPECT_NE(loss(fasa(24)), full);
+  EXPECT_EQ(loss(fasa(512)), loss(fasa(1024))) << "as many as there are";
+}
+
+TEST_F(EvalTasksTest, WindowsLieAStrideApartAndNeverCrossTexts) {
+  auto texts = text(1000);
+  texts.push_back(text(501)[0]);
+  PerplexityTask task(std::move(texts), {.context = 500, .stride = 200});
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < task.examples(); ++i) ids.push_back(task.id(i));
+  EXPECT_THAT(ids, ::testing::ElementsAre("0@0", "1@0", "0@200", "0@400"));
+}
+
+TEST_F(EvalTasksTest, TextsTooShortAndWindowsTooWideAreRefused) {
+  EXPECT_THROW(PerplexityTask(text(500), {.context = 500, .stride = 100}), InputError);
+  EXPECT_THROW((PerplexityOptions{.context = 100, .stride = 100}.validate(8192)), UsageError);
+  EXPECT_THROW((PerplexityOptions{.context = 9000, .stride = 100}.validate(8192)), UsageError);
+  EXPECT_THROW((NeedleOptions{.depths = {1.5}}.validate(8192)), UsageError);
+  EXPECT_THROW((NeedleOptions{.facts = 0}.validate(8192)), UsageError);
+  EXPECT_THROW(needle({.context = 60}), UsageError);
+  EXPECT_THROW(needle({.context = 14000}), InputError);
+}
+
+TEST_F(EvalTasksTest, EveryDepthHasItsTurnAndFactsLieThere) {
+  const NeedleTask task = needle({.context = 1000});
+  std::map<double, int> depths;
+  for (size_t i = 0; i < 8; ++i) {
+    const auto made = task.make(i);
+    EXPECT_LE(made.text.size(), 1000);
+    EXPECT_GT(made.text.size(), 950);
+    const std::string text = tokenizer_->decode(made.text);
+    for (const auto& question : made.questions) {
+      ++depths[question.depth];
+      const size_t at = text.find(question.fact.statement);
+      ASSERT_NE(at, std::string::npos);
+      EXPECT_NEAR(static_cast<double>(at) / 1000, question.depth, 0.06);
+    }
+  }
+  EXPECT_EQ(depths.size(), 8);
+  for (const auto& [depth, count] : depths) EXPECT_EQ(count, 4) << depth;
+}
+
+TEST_F(EvalTasksTest, TheModelRecallsFactsAndABlindSelectionForgetsThem) {
+  NeedleTask task = needle({.context = 600, .seed = 3});
+  const auto right = [&](Runtime& runtime) {
+    int sum = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const auto record = task.run(i, model_, runtime);
+      EXPECT_EQ(record.at("asked"), 4);
+      sum += record.at("right").get<int>();
+    }
+    return sum;
+  };
+  const auto full = llm_test::full_runtime(model_);
+  EXPECT_GE(right(*full), 10) << "of 12";
+  const auto wide = fasa(600);
+  EXPECT_EQ(right(*wide), right(*full));
+  const auto blind = fasa(21, 1);  // sinks, recent tokens and one more by one FC
+  EXPECT_LT(right(*blind), 6);
+}
+
+TEST_F(EvalTasksTest, ExamplesDependOnTheSeedAlone) {
+  const auto ids = [&](uint64_t seed) {
+    return needle({.context = 600, .examples = 5, .seed = seed}).make(2).text;
+  };
+  EXPECT_EQ(ids(1), ids(1));
+  EXPECT_NE(ids(1), ids(2));
+}
+
+}  // namespace
+}  // namespace fasa

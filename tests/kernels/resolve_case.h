@@ -1,0 +1,208 @@
+// Resolve and gather against the reference, entry for entry, over steps with a changing set, for
+// any device's kernels: after the gather every row pointer leads to the right row.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/kernels/row_case.h"
+#include "tests/kernels/row_kernels.h"
+
+namespace fasa {
+
+inline constexpr int kResolveLength = 500;
+
+// Buffers of one wave.
+struct Wave {
+  Wave(const RowCase& cache, int count, int size)
+      : heads(count * cache.layout().kv_heads),
+        entries(size),
+        staging(static_cast<size_t>(heads * entries * cache.layout().row.bytes())),
+        rows(static_cast<size_t>(heads * entries), nullptr),
+        ready(static_cast<size_t>(heads * ((entries + 31) / 32)), 9),
+        fetches(static_cast<size_t>(heads * entries)),
+        counts(static_cast<size_t>(heads), -1) {}
+  void point(ResolveParams& params) {
+    params.staging = staging.data();
+    params.rows = rows.data();
+    params.tile_ready = ready.data();
+    params.fetches = fetches.data();
+    params.fetch_counts = counts.data();
+    params.counters = &counters;
+  }
+  int64_t heads, entries;
+  std::vector<std::byte> staging;
+  std::vector<const std::byte*> rows;
+  std::vector<uint8_t> ready;
+  std::vector<FetchItem> fetches;
+  std::vector<int32_t> counts;
+  StepCounters counters;
+};
+
+struct Sets {
+  int capacity = 0;
+  std::vector<int32_t> positions, sizes;
+};
+
+// Sinks, recent and random others, ascending; different sizes per head.
+inline Sets random_sets(const CacheLayout& layout, int count, int length, int size,
+                        std::mt19937& random) {
+  Sets sets;
+  sets.capacity = size;
+  for (int head = 0; head < count * layout.kv_heads; ++head) {
+    std::vector<int32_t> others(static_cast<size_t>(length + 1 - layout.sinks - layout.recent));
+    std::iota(others.begin(), others.end(), layout.sinks);
+    std::shuffle(others.begin(), others.end(), random);
+    const int taken = size - head % 3 - layout.residents();
+    std::vector<int32_t> set(others.begin(), others.begin() + taken);
+    for (int i = 0; i < layout.sinks; ++i) set.push_back(i);
+    for (int i = 0; i < layout.recent; ++i) set.push_back(length - i);
+    std::sort(set.begin(), set.end());
+    sets.sizes.push_back(static_cast<int32_t>(set.size()));
+    set.resize(static_cast<size_t>(size), -7);
+    sets.positions.insert(sets.positions.end(), set.begin(), set.end());
+  }
+  return sets;
+}
+
+// An address as an offset that two caches share: (owner, bytes).
+inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std::byte* address) {
+  const auto within = [&](const std::vector<std::byte>& block) {
+    return address >= block.data() && address < block.data() + block.size();
+  };
+  if (within(wave.staging)) return {-1, address - wave.staging.data()};
+  for (int s = 0; s < 2; ++s) {
+    RowSequence& sequence = cache.sequence(s);
+    if (within(sequence.residents)) return {s * 1000, address - sequence.residents.data()};
+    if (within(sequence.hot)) return {s * 1000 + 1, address - sequence.hot.data()};
+    for (size_t page = 0; page < sequence.copies.size(); ++page) {
+      if (within(sequence.copies[page])) {
+        return {s * 1000 + 500 + static_cast<int>(page), address - sequence.copies[page].data()};
+      }
+    }
+    for (size_t page = 0; page < sequence.rows.size(); ++page) {
+      if (within(sequence.rows[page])) {
+        return {s * 1000 + 2 + static_cast<int>(page), address - sequence.rows[page].data()};
+      }
+    }
+  }
+  return {-2, 0};
+}
+
+struct ResolveSetting {
+  int hot_rows;
+  int wave;
+  bool on_device;
+  bool device_copies = false;
+  Replacement replacement = Replacement::kLru;
+};
+
+inline std::vector<ResolveSetting> resolve_settings() {
+  return {{0, 128, false},
+          {7, 128, false},
+          {64, 32, false},
+          {240, 64, false},
+          {600, 128, false},
+          {0, 32, true},
+          {0, 128, false, true},
+          {64, 32, false, true},
+          {240, 64, false, true},
+          {64, 96, true},
+          {130, 128, false, false, Replacement::kClock},
+          {130, 128, false, false, Replacement::kScore}};
+}
+inline std::string name_of(const ResolveSetting& setting) {
+  return "hot" + std::to_string(setting.hot_rows) + "_wave" + std::to_string(setting.wave) +
+         (setting.on_device ? "_device" : "_host") + (setting.device_copies ? "_copies" : "") +
+         (setting.replacement == Replacement::kLru
+              ? ""
+              : "_policy" + std::to_string(static_cast<int>(setting.replacement)));
+}
+
+inline void expect_resolves_as_reference(const ResolveSetting& setting, const RowKernels& kernels) {
+  RowShape shape;
+  shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
+  shape.hot_rows = setting.hot_rows, shape.on_device = setting.on_device;
+  shape.device_copies = setting.device_copies;
+  RowCase fast(shape, {1, 2}, kResolveLength + 40);
+  RowCase slow(shape, {1, 2}, kResolveLength + 40);
+  std::mt19937 random(4);
+  constexpr int kSet = 120;
+  int from_copies = 0;
+  for (RowCase* cache : {&fast, &slow}) {
+    cache->advance({{0, kResolveLength}, {1, kResolveLength - 13}}, cache == &slow);
+  }
+
+  for (int stamp = 1; stamp <= 12; ++stamp) {
+    const std::vector<Advance> advances = {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}};
+    RowStep steps[] = {fast.begin(advances), slow.begin(advances)};
+    fast.append(steps[0]);
+    slow.append(steps[1], true);
+    const int length = fast.sequence(1).length;
+    Sets sets = random_sets(fast.layout(), 2, length, kSet, random);
+    for (int begin = 0; begin < kSet; begin += setting.wave) {
+      Wave waves[] = {Wave(fast, 2, setting.wave), Wave(slow, 2, setting.wave)};
+      ResolveParams params;
+      params.rows_on_device = setting.on_device;
+      params.begin = begin;
+      params.end = begin + setting.wave;
+      params.stamp = stamp;
+      params.replacement = setting.replacement;
+      params.set_capacity = kSet;
+      params.sets = sets.positions.data();
+      params.set_sizes = sets.sizes.data();
+      params.step = fast.params(steps[0], 1);
+      waves[0].point(params);
+      kernels.resolve(params);
+      params.step = slow.params(steps[1], 1);
+      waves[1].point(params);
+      reference::resolve(params);
+
+      EXPECT_EQ(waves[0].counts, waves[1].counts);
+      EXPECT_EQ(waves[0].ready, waves[1].ready);
+      EXPECT_EQ(waves[0].counters.resident, waves[1].counters.resident);
+      EXPECT_EQ(waves[0].counters.hits, waves[1].counters.hits);
+      EXPECT_EQ(waves[0].counters.misses, waves[1].counters.misses);
+      uint64_t fetched = 0;
+      for (const int32_t count : waves[0].counts) fetched += static_cast<uint64_t>(count);
+      EXPECT_EQ(fetched, waves[0].counters.misses);
+
+      kernels.gather(
+          {fast.layout(), 2, setting.wave, waves[0].fetches.data(), waves[0].counts.data()});
+      reference::gather(
+          {slow.layout(), 2, setting.wave, waves[1].fetches.data(), waves[1].counts.data()});
+      for (int head = 0; head < 4; ++head) {
+        const int size = sets.sizes[static_cast<size_t>(head)];
+        for (int i = begin; i < std::min(size, params.end); ++i) {
+          const size_t at = static_cast<size_t>(head * setting.wave + i - begin);
+          const auto where = place(fast, waves[0], waves[0].rows[at]);
+          ASSERT_EQ(where, place(slow, waves[1], waves[1].rows[at]));
+          from_copies += where.first % 1000 >= 500 ? 1 : 0;
+          ASSERT_EQ(std::memcmp(waves[0].rows[at], waves[1].rows[at],
+                                static_cast<size_t>(fast.layout().row.bytes())),
+                    0);
+          const int position = sets.positions[static_cast<size_t>(head * kSet + i)];
+          RowSequence& sequence = fast.sequence(head / 2);
+          const std::byte* truth =
+              sequence.row_blocks[static_cast<size_t>(position / kPageTokens)] +
+              fast.layout().row_offset(1, head % 2, position % kPageTokens);
+          ASSERT_EQ(
+              std::memcmp(waves[0].rows[at], truth, static_cast<size_t>(fast.layout().row.bytes())),
+              0)
+              << "stamp " << stamp << " head " << head << " position " << position;
+        }
+      }
+      for (int s = 0; s < 2; ++s) {
+        EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table);
+        EXPECT_EQ(fast.sequence(s).hot, slow.sequence(s).hot);
+      }
+    }
+    fast.commit(advances);
+    slow.commit(advances);
+  }
+  EXPECT_EQ(from_copies > 0, setting.device_copies);
+}
+
+}  // namespace fasa

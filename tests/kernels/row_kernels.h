@@ -1,0 +1,22 @@
+// The kernels over hot rows of one device, so that the same tests run over each.
+#pragma once
+
+#include <functional>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/reference/kernels.h"
+
+namespace fasa {
+
+struct RowKernels {
+  std::function<void(const ResolveParams&)> resolve;
+  std::function<void(const SpeculateParams&)> speculate;
+  std::function<void(const GatherParams&)> gather;
+};
+
+inline RowKernels reference_row_kernels() {
+  return {reference::resolve, reference::speculate, reference::gather};
+}
+inline RowKernels cpu_row_kernels() { return {cpu::resolve, cpu::speculate, cpu::gather}; }
+
+}  // namespace fasa

@@ -1,0 +1,287 @@
+// Speculate against the reference, slot for slot, between resolves with changing sets; and what it
+// promises whatever the guesses are; for any device's kernels.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <climits>
+#include <random>
+#include <set>
+
+#include "tests/kernels/row_case.h"
+#include "tests/kernels/row_kernels.h"
+
+namespace fasa {
+
+inline constexpr int kSpeculateLength = 300;
+inline constexpr int kSpeculateSet = 60;
+
+inline RowShape speculate_shape(int hot_rows, bool device_copies) {
+  RowShape shape;
+  shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
+  shape.hot_rows = hot_rows, shape.on_device = false;
+  shape.device_copies = device_copies;
+  return shape;
+}
+
+// The outputs of both kernels for two sequences of two heads.
+struct SpeculateBuffers {
+  explicit SpeculateBuffers(const CacheLayout& layout)
+      : rows(4 * kSpeculateSet),
+        ready(4 * ((kSpeculateSet + 31) / 32)),
+        fetches(4 * 512),
+        counts(4, -1),
+        staging(static_cast<size_t>(4 * kSpeculateSet * layout.row.bytes())) {}
+  std::vector<const std::byte*> rows;
+  std::vector<uint8_t> ready;
+  std::vector<FetchItem> fetches;
+  std::vector<int32_t> counts;
+  std::vector<std::byte> staging;
+};
+
+class SpeculateSide {
+ public:
+  SpeculateSide(int hot_rows, RowKernels kernels, bool device_copies = false)
+      : cache(speculate_shape(hot_rows, device_copies), {1, 2}, kSpeculateLength + 40),
+        buffers(cache.layout()),
+        kernels_(std::move(kernels)) {
+    cache.advance({{0, kSpeculateLength}, {1, kSpeculateLength - 13}});
+  }
+  void begin() {
+    step_ = cache.begin(kAdvances);
+    cache.append(step_);
+  }
+  void commit() { cache.commit(kAdvances); }
+  void speculate(SpeculateParams params) {
+    params.step = cache.params(step_, 1);
+    params.fetches = buffers.fetches.data();
+    params.fetch_counts = buffers.counts.data();
+    params.counters = &counters;
+    kernels_.speculate(params);
+    gather(params.max_rows);
+  }
+  void resolve(ResolveParams params) {
+    params.step = cache.params(step_, 1);
+    params.rows_on_device = false;
+    params.end = kSpeculateSet;
+    params.staging = buffers.staging.data();
+    params.rows = buffers.rows.data();
+    params.tile_ready = buffers.ready.data();
+    params.fetches = buffers.fetches.data();
+    params.fetch_counts = buffers.counts.data();
+    params.counters = &counters;
+    kernels_.resolve(params);
+    gather(kSpeculateSet);
+  }
+  HotSlots slots(int sequence, int head) {
+    return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head);
+  }
+
+  RowCase cache;
+  SpeculateBuffers buffers;
+  StepCounters counters;
+  static inline const std::vector<Advance> kAdvances = {{0, 1, StepMode::kDecode},
+                                                        {1, 1, StepMode::kDecode}};
+
+ private:
+  // By three lanes, as the pipeline deals heads out.
+  void gather(int wave) {
+    for (int lane = 0; lane < 3; ++lane) {
+      const GatherParams params{cache.layout(),        2,    wave, buffers.fetches.data(),
+                                buffers.counts.data(), lane, 3};
+      kernels_.gather(params);
+    }
+  }
+  RowKernels kernels_;
+  RowStep step_;
+};
+
+inline std::vector<int32_t> anything(std::mt19937& random, int count) {
+  std::vector<int32_t> guesses;
+  for (int i = 0; i < count; ++i) {
+    const auto kind = random() % 12;
+    guesses.push_back(kind == 0   ? static_cast<int32_t>(random())
+                      : kind == 1 ? INT_MAX
+                      : kind == 2 ? INT_MIN
+                      : kind == 3 && i > 0
+                          ? guesses.back()
+                          : static_cast<int32_t>(random() % (kSpeculateLength + 20)) - 5);
+  }
+  return guesses;
+}
+
+// As a select writes them: four heads' sets, each rising.
+inline std::vector<int32_t> ascending(std::mt19937& random, int capacity) {
+  std::vector<int32_t> guesses;
+  for (int head = 0; head < 4; ++head) {
+    int32_t position = -3;
+    for (int i = 0; i < capacity; ++i) {
+      position += 1 + static_cast<int32_t>(random() % 6);
+      guesses.push_back(position);
+    }
+  }
+  return guesses;
+}
+
+// Sinks, recent and random others: the same in both.
+inline std::vector<int32_t> true_sets(RowCase& cache, std::mt19937& random) {
+  std::vector<int32_t> sets;
+  for (int head = 0; head < 4; ++head) {
+    const int end = cache.sequence(head / 2).length + 1;
+    std::set<int32_t> set;
+    for (int i = 0; i < cache.layout().sinks; ++i) set.insert(i);
+    for (int i = 1; i <= cache.layout().recent; ++i) set.insert(end - i);
+    while (set.size() < kSpeculateSet)
+      set.insert(static_cast<int32_t>(random() % static_cast<unsigned>(end)));
+    sets.insert(sets.end(), set.begin(), set.end());
+  }
+  return sets;
+}
+
+// No position twice, and every hot row is the row of its position.
+inline void expect_sound(SpeculateSide& side) {
+  for (int sequence = 0; sequence < 2; ++sequence) {
+    for (int head = 0; head < 2; ++head) {
+      const HotSlots slots = side.slots(sequence, head);
+      const RowSequence& owner = side.cache.sequence(sequence);
+      std::set<int32_t> seen;
+      for (int slot = 0; slot < slots.count; ++slot) {
+        const int32_t position = slots.positions[slot];
+        if (position < 0) continue;
+        ASSERT_TRUE(seen.insert(position).second) << "position " << position << " has two slots";
+        ASSERT_LT(position, owner.length + 1);
+        const auto page = static_cast<size_t>(position / kPageTokens);
+        if (page < owner.device_row_blocks.size()) {
+          ASSERT_EQ(owner.device_row_blocks[page], nullptr) << "position " << position;
+        }
+        const CacheLayout& layout = side.cache.layout();
+        ASSERT_EQ(std::memcmp(owner.hot.data() + layout.hot_offset(1, head, slot),
+                              owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
+                                  layout.row_offset(1, head, position % kPageTokens),
+                              static_cast<size_t>(layout.row.bytes())),
+                  0);
+      }
+    }
+  }
+}
+
+struct SpeculateSetting {
+  int hot_rows;
+  int max_rows;
+  Replacement replacement;
+  bool device_copies = false;
+};
+
+inline std::vector<SpeculateSetting> speculate_settings() {
+  return {{0, 5, Replacement::kLru},
+          {1, 1, Replacement::kLru},
+          {61, 0, Replacement::kLru},
+          {61, 1, Replacement::kClock},
+          {77, 17, Replacement::kLru},
+          {77, 17, Replacement::kClock},
+          {77, 17, Replacement::kScore},
+          {200, 140, Replacement::kScore},
+          {511, 451, Replacement::kLru},
+          {77, 17, Replacement::kLru, true},
+          {200, 140, Replacement::kScore, true}};
+}
+inline std::string name_of(const SpeculateSetting& setting) {
+  return "hot" + std::to_string(setting.hot_rows) + "_rows" + std::to_string(setting.max_rows) +
+         "_policy" + std::to_string(static_cast<int>(setting.replacement)) +
+         (setting.device_copies ? "_copies" : "");
+}
+
+inline void expect_speculates_as_reference(const SpeculateSetting& setting,
+                                           const RowKernels& kernels) {
+  SpeculateSide fast(setting.hot_rows, kernels, setting.device_copies);
+  SpeculateSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
+  std::mt19937 random(9);
+  for (int stamp = 1; stamp <= 14; ++stamp) {
+    const int capacity = 1 + static_cast<int>(random() % 90);
+    std::vector<int32_t> guesses = anything(random, 4 * capacity);
+    if (stamp % 2 == 0) guesses = ascending(random, capacity);
+    const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
+    const SpeculateParams guess{.step = {},
+                                .stamp = stamp,
+                                .replacement = setting.replacement,
+                                .max_rows = setting.max_rows,
+                                .set_capacity = capacity,
+                                .sets = guesses.data(),
+                                .set_sizes = sizes.data()};
+    const std::vector<int32_t> sets = true_sets(fast.cache, random);
+    const std::vector<int32_t> set_sizes(4, kSpeculateSet);
+    const ResolveParams resolve{.step = {},
+                                .stamp = stamp,
+                                .replacement = setting.replacement,
+                                .set_capacity = kSpeculateSet,
+                                .sets = sets.data(),
+                                .set_sizes = set_sizes.data()};
+    for (SpeculateSide* side : {&fast, &slow}) {
+      side->begin();
+      const uint64_t before = side->counters.speculated;
+      side->speculate(guess);
+      const uint64_t guessed = side->counters.speculated - before;
+      EXPECT_LE(guessed, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
+      side->speculate(guess);  // once more: all of it is there, or there was no room
+      expect_sound(*side);
+      for (const int32_t count : side->buffers.counts) EXPECT_LE(count, setting.max_rows);
+    }
+    EXPECT_EQ(fast.buffers.counts, slow.buffers.counts);
+    for (SpeculateSide* side : {&fast, &slow}) {
+      side->resolve(resolve);
+      expect_sound(*side);
+    }
+    EXPECT_EQ(fast.buffers.counts, slow.buffers.counts);
+    EXPECT_EQ(fast.buffers.ready, slow.buffers.ready);
+    EXPECT_EQ(fast.counters.hits, slow.counters.hits);
+    EXPECT_EQ(fast.counters.misses, slow.counters.misses);
+    EXPECT_EQ(fast.counters.speculated, slow.counters.speculated);
+    EXPECT_EQ(fast.counters.speculated_used, slow.counters.speculated_used);
+    for (int s = 0; s < 2; ++s) {
+      ASSERT_EQ(fast.cache.sequence(s).hot_table, slow.cache.sequence(s).hot_table);
+      ASSERT_EQ(fast.cache.sequence(s).hot, slow.cache.sequence(s).hot);
+    }
+    fast.commit();
+    slow.commit();
+  }
+  EXPECT_EQ(fast.counters.speculated > 0, setting.max_rows > 0 && setting.hot_rows > 0);
+}
+
+// A table that was distrusted says what it held; that is fetched back, into free slots.
+inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
+  SpeculateSide fast(40, kernels);
+  SpeculateSide slow(40, reference_row_kernels());
+  for (SpeculateSide* side : {&fast, &slow}) {
+    side->begin();
+    for (int s = 0; s < 2; ++s) {
+      for (int head = 0; head < 2; ++head) {
+        const HotSlots slots = side->slots(s, head);
+        for (int slot = 0; slot < slots.count; ++slot) {
+          slots.positions[slot] = slot % 3 == 0   ? remembered(20 + slot)
+                                  : slot % 3 == 1 ? -1
+                                                  : 150 + slot;
+          slots.stamps[slot] = slot_stamp(1, 1);
+        }
+        slots.positions[3] = remembered(kSpeculateLength + 5);  // beyond the end
+        slots.positions[6] = remembered(150 + 2);               // slot 2 holds it
+      }
+    }
+    side->speculate({.step = {}, .stamp = 2, .max_rows = 8});
+    for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
+  }
+  for (int s = 0; s < 2; ++s) {
+    EXPECT_EQ(fast.cache.sequence(s).hot_table, slow.cache.sequence(s).hot_table);
+  }
+  const HotSlots slots = fast.slots(0, 0);
+  std::set<int32_t> positions;
+  int guessed = 0;
+  for (int slot = 0; slot < slots.count; ++slot) {
+    if (slots.positions[slot] < 0) continue;
+    EXPECT_TRUE(positions.insert(slots.positions[slot]).second);
+    guessed += slots.stamps[slot] == guessed_stamp(2) ? 1 : 0;
+  }
+  EXPECT_EQ(guessed, 8);
+}
+
+}  // namespace fasa

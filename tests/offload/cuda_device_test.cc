@@ -1,0 +1,347 @@
+// The CUDA device against a runtime played by the host: each call failing in turn, failures while
+// work runs, memory that others take, times, timelines.
+#include "offload/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "tests/support/fake_cuda.h"
+
+namespace fasa {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::unique_ptr<Device> open(FakeCuda& fake, std::optional<uint64_t> device_memory = {}) {
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.threads = 1;
+  options.device_memory = device_memory;
+  return open_device(options, fake.platform());
+}
+
+template <typename Work>
+std::string device_error_of(const Work& work) {
+  try {
+    work();
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Everything that a device is asked for, once.
+void use(Device& device) {
+  const Stream a = device.create_stream(StreamPriority::kNormal, "a");
+  const Stream b = device.create_stream(StreamPriority::kHigh, "b");
+  const Event event = device.create_event();
+  const Buffer on_device = device.allocate(MemorySpace::kDevice, 1000, "test");
+  const Buffer on_host = device.allocate(MemorySpace::kHost, 1000, "test");
+  device.fill(on_device.data(), 1, 1000, a.view());
+  device.record(event.view(), a.view());
+  device.wait(b.view(), event.view());
+  device.copy(on_host.data(), on_device.data(), 1000, CopyKind::kDeviceToHost, b.view());
+  device.copy(on_host.data() + 500, on_host.data(), 500, CopyKind::kHostToHost, b.view());
+  device.kernels().gather({}, b.view());
+  device.record(event.view(), b.view());
+  while (!device.done(event.view())) {
+  }
+  device.synchronize(event.view());
+  device.synchronize(b.view());
+  EXPECT_GT(device.seconds_at(event.view()), 0);
+}
+
+void expect_nothing_left(const FakeCuda& fake) {
+  EXPECT_EQ(fake.live_streams, 0);
+  EXPECT_EQ(fake.live_events, 0);
+  EXPECT_EQ(fake.live_pools, 0);
+  EXPECT_EQ(fake.device_bytes, 0u);
+  EXPECT_TRUE(fake.registered.empty());
+}
+
+TEST(CudaDevice, LeavesNothingBehind) {
+  FakeCuda fake;
+  use(*open(fake));
+  expect_nothing_left(fake);
+}
+
+// Each call of the runtime's fails once, first while the device is opened, then while it is used:
+// an error of ours every time, nothing leaks, and the device goes on.
+TEST(CudaDevice, EveryCallMayFail) {
+  FakeCuda counted;
+  use(*open(counted));
+  int failures = 0;
+  for (const auto& [name, times] : counted.calls) {
+    // What gives back does so without a word, and an error's text is no failure.
+    if (name == "take_last_error" || name == "free" || name == "unregister_host" ||
+        name.starts_with("destroy") || name == "trim_pool") {
+      continue;
+    }
+    for (int64_t nth = 1; nth <= times; ++nth) {
+      SCOPED_TRACE(name + " " + std::to_string(nth));
+      FakeCuda fake;
+      fake.fail_call(name, nth, cuda_status::kNotSupported);
+      std::string said;
+      try {
+        const auto device = open(fake);
+        try {
+          use(*device);
+        } catch (const Error& error) {
+          said = error.what();
+          EXPECT_NO_THROW(use(*device));
+        }
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      // Some waits are for what is given back.
+      if (name == "synchronize_stream" && said.empty()) said = "cudaError801";
+      failures += said.empty() ? 0 : 1;
+      EXPECT_THAT(said, HasSubstr("cudaError801"));
+      expect_nothing_left(fake);
+      EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);
+    }
+  }
+  EXPECT_GT(failures, 50);
+}
+
+TEST(CudaDevice, GivingBackMayFailToo) {
+  for (const char* name :
+       {"free", "unregister_host", "destroy_stream", "destroy_event", "destroy_pool"}) {
+    FakeCuda fake;
+    fake.fail_call(name, 1, cuda_status::kUnknown);
+    EXPECT_NO_THROW(use(*open(fake))) << name;
+    EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess) << name;
+  }
+}
+
+TEST(CudaDevice, AFailedCallNamesItselfItsPlaceAndItsBytes) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "test");
+  const Buffer buffer = device->allocate(MemorySpace::kDevice, 1000, "test");
+  std::vector<std::byte> host(777);
+  fake.fail_call("copy", 1, cuda_status::kInvalidValue);
+  EXPECT_THAT(
+      device_error_of([&] {
+        device->copy(buffer.data(), host.data(), 777, CopyKind::kHostToDevice, stream.view());
+      }),
+      AllOf(HasSubstr("copy host to device of 777 bytes"), HasSubstr("offload/cuda_device.cc:"),
+            HasSubstr("cudaError1")));
+  // Nothing else is hurt.
+  device->fill(buffer.data(), 0, 1000, stream.view());
+  EXPECT_NO_THROW(device->synchronize(stream.view()));
+}
+
+TEST(CudaDevice, AKernelThatCannotBeLaunchedIsNamed) {
+  FakeCuda fake;
+  // The launcher leaves a last error, as a launch of too large a block does.
+  const KernelTable broken = [&] {
+    KernelTable table = *fake.platform().kernels;
+    table.attend = [](const AttendParams&, StreamView view) {
+      FakeCuda& cuda = FakeCuda::of(view);
+      cuda.fail_call("fill", 1, cuda_status::kNoKernelImage);
+      cuda.fill(nullptr, 0, 0, view.native);
+    };
+    return table;
+  }();
+  CudaPlatform platform = fake.platform();
+  platform.kernels = &broken;
+  DeviceOptions options;
+  options.name = "cuda:0";
+  const auto other = open_device(options, platform);
+  const Stream compute = other->create_stream(StreamPriority::kNormal, "compute");
+  EXPECT_THAT(device_error_of([&] { other->kernels().attend({}, compute.view()); }),
+              AllOf(HasSubstr("attend failed"), HasSubstr("cudaError209")));
+}
+
+TEST(CudaDevice, AFailureWhileWorkRunsNamesWhatWasUnderWay) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream compute = device->create_stream(StreamPriority::kNormal, "compute");
+  const Stream copy = device->create_stream(StreamPriority::kHigh, "copy 0");
+  const Event event = device->create_event();
+  const Buffer buffer = device->allocate(MemorySpace::kDevice, 64, "test");
+  device->fill(buffer.data(), 0, 64, copy.view());
+  device->record(event.view(), copy.view());
+  device->wait(compute.view(), event.view());
+  device->set_tag(tag_of(2, Cause::kCompute));
+  device->kernels().select({}, compute.view());
+  device->synchronize(compute.view());  // the fill has passed with it
+
+  device->set_tag(tag_of(3, Cause::kCompute));
+  device->kernels().resolve({}, compute.view());
+  device->set_tag(tag_of(4, Cause::kCompute));
+  device->kernels().attend({}, compute.view());
+  device->record(event.view(), compute.view());
+  fake.fail_operation(1);
+  const std::string first = device_error_of([&] { device->synchronize(event.view()); });
+  EXPECT_THAT(first, AllOf(HasSubstr("'resolve' of layer 3 to 'attend' of layer 4 (2 operations)"),
+                           HasSubstr("on compute"), HasSubstr("cudaErrorIllegalAddress"),
+                           HasSubstr("CUDA_LAUNCH_BLOCKING=1"), HasSubstr("cuda_device.cc:")));
+  EXPECT_THAT(first,
+              AllOf(Not(HasSubstr("select")), Not(HasSubstr("fill")), Not(HasSubstr("copy 0"))));
+  // Everything after that gives the same, and everything can be destroyed.
+  EXPECT_EQ(device_error_of([&] { device->synchronize(copy.view()); }), first);
+  EXPECT_EQ(device_error_of([&] { device->done(event.view()); }), first);
+  EXPECT_EQ(device_error_of([&] { device->fill(buffer.data(), 0, 1, copy.view()); }), first);
+  EXPECT_EQ(device_error_of([&] { device->allocate(MemorySpace::kDevice, 1, "test"); }), first);
+  EXPECT_EQ(device_error_of([&] { device->create_event(); }), first);
+}
+
+TEST(CudaDevice, TheOnlyOperationUnderWayIsTheOneThatFailed) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
+  device->set_tag(tag_of(7, Cause::kCompute));
+  device->kernels().append({}, stream.view());
+  device->synchronize(stream.view());
+  device->kernels().select({}, stream.view());
+  fake.fail_operation(1);
+  EXPECT_THAT(device_error_of([&] { device->synchronize(stream.view()); }),
+              HasSubstr("failed: 'select' of layer 7 on compute."));
+}
+
+TEST(CudaMemory, OthersMayTakeIt) {
+  FakeCuda fake;
+  fake.gpus[0].memory_bytes = uint64_t{1} << 30;
+  const auto device = open(fake);
+  EXPECT_EQ(device->memory(MemorySpace::kDevice).limit_bytes,
+            (uint64_t{1} << 30) - CudaMemory::kSpare);
+  fake.others_bytes = uint64_t{1000} << 20;
+  try {
+    device->allocate(MemorySpace::kDevice, 100 << 20, "slice pages");
+    FAIL() << "allocated";
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(error.limit(), "device_memory");
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("slice pages"), HasSubstr("cuda:0"), HasSubstr("nvidia-smi")));
+  }
+  EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, 0u);
+  EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);
+  fake.others_bytes = 0;
+  EXPECT_NO_THROW(device->allocate(MemorySpace::kDevice, 100 << 20, "slice pages"));
+}
+
+// What the pool keeps is given back before an allocation fails for want of it.
+TEST(CudaMemory, ThePoolIsTrimmedFirst) {
+  FakeCuda fake;
+  fake.gpus[0].memory_bytes = uint64_t{300} << 20;
+  const auto device = open(fake, uint64_t{1} << 40);
+  { const Buffer small = device->allocate(MemorySpace::kDevice, 200 << 20, "test"); }
+  EXPECT_NO_THROW(device->allocate(MemorySpace::kDevice, 290 << 20, "test"));
+  EXPECT_GT(fake.calls["trim_pool"], 0);
+}
+
+TEST(CudaMemory, GpusWithoutPoolsHaveMemoryToo) {
+  FakeCuda fake;
+  fake.gpus[0].memory_pools = false;
+  use(*open(fake));
+  EXPECT_EQ(fake.calls["create_pool"], 0);
+  expect_nothing_left(fake);
+}
+
+// An hour of milliseconds in a float would be known to a quarter of one only.
+TEST(CudaClock, StaysFine) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "test");
+  const Event before = device->create_event(), after = device->create_event();
+  double elapsed = 0;
+  for (int i = 0; i < 1000; ++i) {
+    fake.pass_time(3.6);
+    elapsed += 3.6;
+    device->record(before.view(), stream.view());
+    device->synchronize(before.view());
+    ASSERT_NEAR(device->seconds_at(before.view()), elapsed, 0.01);
+  }
+  device->record(before.view(), stream.view());
+  device->synchronize(stream.view());
+  fake.pass_time(10e-6);
+  device->record(after.view(), stream.view());
+  EXPECT_NEAR(device->seconds_at(after.view()) - device->seconds_at(before.view()), 10e-6, 2e-6);
+}
+
+TEST(CudaDevice, TimelinesHaveWorkWaitsAndTheirReasons) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  Timeline timeline;
+  device->set_timeline(&timeline);
+  const Stream compute = device->create_stream(StreamPriority::kNormal, "compute");
+  const Stream copy = device->create_stream(StreamPriority::kHigh, "copy 0");
+  const Event event = device->create_event();
+  const Buffer buffer = device->allocate(MemorySpace::kDevice, 1000, "test");
+  std::vector<std::byte> host(1000);
+  device->set_tag(tag_of(5, Cause::kMiss));
+  device->copy(buffer.data(), host.data(), 1000, CopyKind::kHostToDevice, copy.view());
+  device->record(event.view(), copy.view());
+  device->wait(compute.view(), event.view());
+  device->set_tag(tag_of(5, Cause::kCompute));
+  device->kernels().attend({}, compute.view());
+  device->synchronize(compute.view());
+  device->synchronize(copy.view());
+  device->set_timeline(nullptr);
+  device->kernels().attend({}, compute.view());
+  device->synchronize(compute.view());
+
+  bool copied = false, waited = false, attended = false;
+  for (const TimelineEntry& entry : timeline.entries()) {
+    EXPECT_LE(entry.span.start, entry.span.end);
+    const std::string name = entry.name;
+    if (entry.kind == TimelineEntry::Kind::kWait) {
+      waited = true;
+      EXPECT_STREQ(entry.awaited.name, "copy host to device");
+      EXPECT_EQ(entry.awaited.tag, tag_of(5, Cause::kMiss));
+      EXPECT_EQ(timeline.streams().at(entry.awaited.stream), "copy 0");
+    } else if (name == "copy host to device") {
+      copied = true;
+      EXPECT_EQ(entry.work.h2d_bytes, 1000u);
+      EXPECT_GT(entry.link[0].seconds(), 0);
+      EXPECT_EQ(entry.link[1].seconds(), 0);
+    } else if (name == "attend") {
+      attended = true;
+      EXPECT_EQ(entry.tag, tag_of(5, Cause::kCompute));
+    }
+  }
+  EXPECT_TRUE(copied && waited && attended);
+  EXPECT_EQ(timeline.size(), 3u);
+  EXPECT_FALSE(timeline.samples().empty());
+}
+
+TEST(CudaDevice, HostCodeIsNoKernel) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "test");
+  EXPECT_THROW(device->launch(stream.view(), "projections", [] { return KernelWork{}; }),
+               UsageError);
+  EXPECT_THROW(device->fill(nullptr, 0, 1, StreamView{}), UsageError);
+}
+
+// An engine's stream is used in its order and left to it.
+TEST(CudaDevice, StreamsOfOthersAreAdopted) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  void* theirs = nullptr;
+  ASSERT_EQ(fake.create_stream(&theirs, StreamPriority::kNormal), cuda_status::kSuccess);
+  std::vector<int> seen;
+  {
+    const Stream stream = static_cast<CudaDevice&>(*device).adopt_stream(theirs, "engine");
+    for (int i = 0; i < 3; ++i) {
+      static_cast<CudaDevice&>(*device).run_on_host(stream.view(), "note", [&seen, i] {
+        seen.push_back(i);
+        return KernelWork{};
+      });
+    }
+  }
+  EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2));
+  EXPECT_EQ(fake.destroy_stream(theirs), cuda_status::kSuccess);
+}
+
+}  // namespace
+}  // namespace fasa

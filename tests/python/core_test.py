@@ -1,0 +1,340 @@
+"""The core: NumPy alone. Runs under the address sanitizer too."""
+import copy
+import gc
+import pathlib
+import sys
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fasa
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAYERS, KV, QUERY, DIM = 2, 2, 4, 32
+RNG = np.random.default_rng(7)
+
+
+def geometry(**changes):
+    given = dict(layers=LAYERS, kv_heads=KV, query_heads=QUERY, head_dim=DIM)
+    return fasa.Geometry(**{**given, **changes})
+
+
+def open_runtime(**options):
+    return fasa.Runtime(geometry(), fasa.Config(**{"fac_tokens": 4096, **options}), row_dtype="f32")
+
+
+def tensor(tokens, heads, dtype=np.float32):
+    return RNG.standard_normal((tokens, heads, DIM)).astype(dtype)
+
+
+def new_tokens(tokens, dtype=np.float32):
+    return [(tensor(tokens, KV, dtype), tensor(tokens, KV, dtype), tensor(tokens, QUERY, dtype))
+            for _ in range(LAYERS)]
+
+
+def run(runtime, parts, layers):
+    runtime.begin_step(parts)
+    outs = []
+    for layer, (k, v, q) in enumerate(layers):
+        runtime.append(layer, k, v)
+        outs.append(runtime.attend(layer, q))
+    runtime.end_step()
+    return outs
+
+
+def softmax_attention(keys, values, query):
+    """[query_heads, dim] of one query over all keys."""
+    out = np.empty((QUERY, DIM))
+    sums = np.empty(QUERY)
+    for head in range(QUERY):
+        scores = keys[:, head // (QUERY // KV)].astype(np.float64) @ query[head] / DIM**0.5
+        weights = np.exp(scores - scores.max())
+        sums[head] = np.log(weights.sum()) + scores.max()
+        out[head] = weights @ values[:, head // (QUERY // KV)] / weights.sum()
+    return out, sums
+
+
+@pytest.mark.parametrize("options", [{"preset": "fasa-c"}, {"preset": "full"},
+                                     {"preset": "fasa-m", "device": "emulated"}])
+def test_attention_is_softmax_over_everything_selected(options):
+    runtime = open_runtime(**options)
+    sequence = runtime.sequence()
+    prompt, new = new_tokens(131), new_tokens(1)
+    run(runtime, [(sequence, 131)], prompt)
+    runtime.begin_step([sequence])
+    for layer, (k, v, q) in enumerate(new):
+        runtime.append(layer, k, v)
+        out, sums = runtime.attend(layer, q, lse=True)
+        keys = np.concatenate([prompt[layer][0], k])
+        values = np.concatenate([prompt[layer][1], v])
+        expected, expected_sums = softmax_attention(keys, values, q[0])
+        # f32 sums of 132 terms of size 1.
+        np.testing.assert_allclose(out[0], expected, atol=2e-5)
+        np.testing.assert_allclose(sums[0], expected_sums, atol=2e-5)
+    runtime.end_step()
+    assert len(sequence) == sequence.length == 132
+    assert runtime.metrics()["decode_steps"] == 1
+    assert runtime.memory()["device_total"] > 0
+
+
+def test_stored_rows_are_read_back():
+    runtime = open_runtime(device="emulated")
+    sequence = runtime.sequence()
+    prompt = new_tokens(70)
+    run(runtime, [(sequence, 70)], prompt)
+    keys, values = runtime.read(sequence, 1, first=3)
+    np.testing.assert_array_equal(keys, prompt[1][0][3:])
+    np.testing.assert_array_equal(values, prompt[1][1][3:])
+
+
+def test_dtypes_and_strides_without_a_copy():
+    runtime = open_runtime()
+    same = [RNG.integers(-3, 4, (5, heads, DIM)).astype(np.float32) for heads in (KV, KV, QUERY)]
+    wanted = None
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
+        sequence = runtime.sequence()
+        layers = [[t.astype(dtype) for t in same]] * LAYERS
+        out = run(runtime, [(sequence, 5)], layers)[1]
+        wanted = out if wanted is None else wanted
+        np.testing.assert_array_equal(out, wanted)  # small integers: the same in every dtype
+    wide = [np.zeros((5, 2 * t.shape[1], DIM), np.float32) for t in same]
+    for big, t in zip(wide, same):
+        big[:, ::2] = t
+    sequence = runtime.sequence()
+    out = run(runtime, [(sequence, 5)], [[big[:, ::2] for big in wide]] * LAYERS)[1]
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_pytorch_tensors():
+    torch = pytest.importorskip("torch")
+    runtime = open_runtime()
+    sequence = runtime.sequence()
+    layers = new_tokens(3)
+    out = torch.zeros(3, QUERY, DIM, dtype=torch.bfloat16)
+    runtime.begin_step([(sequence, 3)])
+    for layer, (k, v, q) in enumerate(layers):
+        runtime.append(layer, torch.from_numpy(k), torch.from_numpy(v).requires_grad_().detach())
+        assert runtime.attend(layer, torch.from_numpy(q), out=out) is out
+    runtime.end_step()
+    assert out.abs().sum() > 0
+
+
+def test_forks_share_and_go_their_own_way():
+    runtime = open_runtime()
+    parent = runtime.sequence()
+    prompt, a, b = new_tokens(100), new_tokens(1), new_tokens(1)
+    run(runtime, [(parent, 100)], prompt)
+    child = parent.fork()
+    short = parent.fork(64)
+    assert (len(child), len(short)) == (100, 64)
+    of_parent = run(runtime, [parent], a)
+    run(runtime, [child], b)
+    child.truncate(100)
+    np.testing.assert_array_equal(run(runtime, [child], a)[1], of_parent[1])
+
+
+def test_a_sequence_goes_with_its_object_even_inside_a_step():
+    runtime = open_runtime()
+    kept, gone = runtime.sequence(), runtime.sequence()
+    for sequence in (kept, gone):
+        run(runtime, [(sequence, 70)], new_tokens(70))
+    held = runtime.memory()["device_rows"]
+    runtime.begin_step([kept])
+    del gone
+    gc.collect()
+    assert runtime.memory()["device_rows"] == held  # a step is open: freed when it ends
+    runtime.abort_step()
+    assert runtime.memory()["device_rows"] <= held
+    assert len(kept) == 70
+
+
+def test_references_are_given_back():
+    runtime = open_runtime(device="emulated")
+    sequence = runtime.sequence()
+    layers = new_tokens(9)
+    before = [sys.getrefcount(t) for layer in layers for t in layer]
+    run(runtime, [(sequence, 9)], layers)
+    assert [sys.getrefcount(t) for layer in layers for t in layer] == before
+    runtime.begin_step([(sequence, 9)])
+    runtime.append(0, *layers[0][:2])
+    runtime.abort_step()
+    assert [sys.getrefcount(t) for layer in layers for t in layer] == before
+
+
+def test_tensors_freed_early_are_kept_alive():
+    runtime = open_runtime(device="emulated")
+    sequence = runtime.sequence()
+    layers = new_tokens(90)
+    wanted = [k.copy() for k, _, _ in layers]
+    runtime.begin_step([(sequence, 90)])
+    for layer in range(LAYERS):
+        k, v, q = layers[layer]
+        layers[layer] = None
+        runtime.append(layer, k, v)
+        del k, v
+        gc.collect()
+        runtime.attend(layer, q)
+    runtime.end_step()
+    for layer in range(LAYERS):
+        np.testing.assert_array_equal(runtime.read(sequence, layer)[0], wanted[layer])
+
+
+def expect(error, *words):
+    return pytest.raises(error, match="(?s)" + ".*".join(words))
+
+
+def test_bad_tensors_say_expected_and_given():
+    runtime = open_runtime()
+    sequence = runtime.sequence()
+    runtime.begin_step([(sequence, 2)])
+    good = tensor(2, KV)
+    cases = [
+        (good.astype(np.float64), "k has dtype float64; expected float32, float16 or bfloat16"),
+        (tensor(3, KV), r"k is \[3, 2, 32\]; expected \[2, 2, 32\]"),
+        (tensor(2, QUERY), r"k is \[2, 4, 32\]; expected \[2, 2, 32\]"),
+        (np.zeros((2, KV, 2 * DIM), np.float32)[:, :, ::2], "stride 2 .* expected stride 1"),
+        (good[0], r"k has 2 dimensions; expected \[tokens, heads, dim\]"),
+        ("keys", "k is of type str; expected an array"),
+        (None, "k is of type NoneType; expected an array"),
+    ]
+    for bad, message in cases:
+        with expect(fasa.UsageError, message):
+            runtime.append(0, bad, good)
+    runtime.append(0, good, good)
+    read_only = np.zeros((2, QUERY, DIM), np.float32)
+    read_only.flags.writeable = False
+    with expect(fasa.UsageError, "out is read only"):
+        runtime.attend(0, tensor(2, QUERY), out=read_only)
+    with expect(fasa.UsageError, "layers come in order"):
+        runtime.append(0, good, good)
+    runtime.abort_step()
+
+
+def test_lifetimes():
+    runtime, other = open_runtime(), open_runtime()
+    sequence = runtime.sequence()
+    with expect(fasa.UsageError, "belongs to another runtime"):
+        other.begin_step([sequence])
+    with expect(fasa.UsageError, "belongs to another runtime"):
+        other.read(sequence, 0)
+    sequence.free()
+    for call in (sequence.fork, sequence.free, lambda: len(sequence),
+                 lambda: sequence.truncate(0), lambda: runtime.begin_step([sequence])):
+        with expect(fasa.UsageError, "the sequence was freed"):
+            call()
+    alone = open_runtime().sequence()  # the sequence keeps its runtime
+    gc.collect()
+    assert len(alone) == 0
+    with expect(fasa.UsageError, "fork at token 5; allowed: 0 to the sequence's length, 0"):
+        alone.fork(5)
+    with expect(fasa.UsageError, "a step takes Sequences"):
+        runtime.begin_step([3])
+    with expect(fasa.UsageError, "end_step outside a step"):
+        runtime.end_step()
+
+
+def test_config_is_the_table_of_options():
+    config = fasa.Config(fac_tokens=64, sinks=2, device_memory="6GiB")
+    assert (config.fac_tokens, config.sinks, config.device_memory) == (64, 2, 6 << 30)
+    config.fac_tokens = 0.5
+    assert fasa.Config.from_toml(config.to_toml()) == config
+    assert copy.deepcopy(config) == config and copy.copy(config) is not config
+    flat = {}
+    for key, value in config.to_dict().items():
+        flat.update({f"{key}.{k}": v for k, v in value.items()}
+                    if isinstance(value, dict) else {key: value})
+    attributes = [name for name in dir(fasa.Config) if isinstance(getattr(fasa.Config, name), property)]
+    assert len(attributes) == len(flat)
+    with expect(fasa.UsageError, "selection.fac_tokens = 3: allowed: at least"):
+        config.fac_tokens = 3
+    assert config.fac_tokens == 0.5
+    with expect(fasa.UsageError, r"unknown option fac_token \(nearest: fac_tokens\)"):
+        fasa.Config(fac_token=3)
+    with pytest.raises(AttributeError):
+        config.fac_token = 3
+    with expect(fasa.UsageError, "config:2: selection.fac_tokens = 1"):
+        fasa.Config.from_toml("[selection]\nfac_tokens = 1\n")
+    with expect(fasa.UsageError, "the config file cannot be read"):
+        fasa.Config.load("/nowhere.toml")
+
+
+def test_config_sources(tmp_path, monkeypatch):
+    file = tmp_path / "fasa.toml"
+    file.write_text("[selection]\nsinks = 1\nrecent = 8\nfac_tokens = 99\n")
+    monkeypatch.setenv("FASA_RECENT", "9")
+    config = fasa.Config.load(str(file), fac_tokens=77)
+    assert (config.sinks, config.recent, config.fac_tokens) == (1, 9, 77)
+    assert fasa.Config.load(str(file), environment=False).recent == 8
+
+
+def test_errors_are_one_small_hierarchy():
+    for name in ("UsageError", "InputError", "BudgetError", "DeviceError"):
+        assert issubclass(getattr(fasa, name), fasa.Error)
+    assert issubclass(fasa.UsageError, ValueError) and issubclass(fasa.BudgetError, MemoryError)
+    runtime = fasa.Runtime(geometry(), fasa.Config(device="emulated", device_memory="256KiB"))
+    sequence = runtime.sequence()
+    with pytest.raises(fasa.BudgetError) as caught:
+        sequence.reserve(1 << 20)
+    assert caught.value.limit == "device_memory"
+    assert caught.value.asked_bytes > caught.value.capacity_bytes > 0
+    assert len(sequence) == 0
+
+
+def test_maps_and_plans():
+    with expect(fasa.UsageError, "need an FC map"):
+        open_runtime(slice="lean")
+    made = fasa.calibrate(str(ROOT / "models/needle-3m"), tokens=512, queries=8)
+    assert made.slice_dims(8).shape == (4, 2, 16)
+    again = fasa.FcMap.from_json(made.to_json())  # rounded there
+    assert again.to_json() == made.to_json() and again == fasa.FcMap.from_json(again.to_json())
+    with expect(fasa.UsageError, "4 layers of 2 KV heads; expected 2 of 2"):
+        fasa.Runtime(geometry(), fasa.Config(slice="lean"), fc_map=made)
+    with expect(fasa.InputError, "/nowhere.json"):
+        fasa.FcMap.load("/nowhere.json")
+    plan = fasa.plan(geometry="Llama-3.1-8B", vram="16GiB", memory_bandwidth="300GB/s",
+                     link_bandwidth="16GB/s", weight_bits=4)
+    assert plan["recommended"]["toml"]
+    with expect(fasa.UsageError, "model .* or geometry"):
+        fasa.plan()
+
+
+def test_slices_of_a_map_select_what_they_rank():
+    keys, queries = RNG.standard_normal((64, DIM)), RNG.standard_normal((3, 2, DIM))
+    keys[:, [3, 3 + DIM // 2]] *= 8  # one chunk decides
+    queries[:, :, [3, 3 + DIM // 2]] *= 8
+    ranking = fasa.rank_chunks(keys.astype(np.float32), queries.astype(np.float32), [40, 50, 63],
+                               geometry().chunks, scale=DIM**-0.5, window=32)
+    assert list(ranking.chunks[0]) == [3, 3 + DIM // 2]
+    with expect(fasa.UsageError, "at positions of keys"):
+        fasa.rank_chunks(keys.astype(np.float32), queries.astype(np.float32), [40, 50, 64],
+                         geometry().chunks, scale=1.0)
+
+
+def test_threads_take_turns():
+    runtime = open_runtime()
+    errors = []
+
+    def work():
+        try:
+            for _ in range(20):
+                sequence = runtime.sequence()
+                runtime.memory()
+                sequence.fork()
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_the_package_is_typed():
+    folder = pathlib.Path(fasa.__file__).parent
+    assert (folder / "py.typed").exists()
+    for name in fasa.__all__:
+        assert (getattr(fasa, name).__doc__ or "").strip() or name.startswith("Head"), name

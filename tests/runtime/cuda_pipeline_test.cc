@@ -1,0 +1,150 @@
+// The whole pipeline on the CUDA device: over a runtime played by the host, whose kernels are the
+// CPU's, with the CPU's bits; and on a GPU, where there is one, with its own bits in every way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr int kPrompt = 200;
+constexpr int kSteps = 6;
+
+using Outputs = std::vector<std::vector<float>>;
+
+Outputs generate(RuntimeRun& run, int chunk = kPrompt) {
+  const SequenceId id = run.runtime().create();
+  Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
+  for (auto& step : run.decode(id, 1, kSteps)) outputs.push_back(std::move(step));
+  return outputs;
+}
+Outputs generate(const RunSetup& setup, int chunk = kPrompt) {
+  RuntimeRun run(setup);
+  return generate(run, chunk);
+}
+
+std::unique_ptr<Device> open_fake(FakeCuda& fake) {
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.threads = 2;
+  return open_device(options, fake.platform());
+}
+
+void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(same_bits(a[i], b[i])) << what << ": differs at token " << i;
+  }
+}
+
+struct NamedSetup {
+  std::string name;
+  RunSetup setup;
+};
+
+// All with the same outputs on one kind of device.
+std::vector<NamedSetup> ways() {
+  return {{"host rows", {}},
+          {"device rows", {.rows = RowPlacement::kDevice}},
+          {"rows where there is room", {.rows = RowPlacement::kAuto}},
+          {"no hot rows", {.hot_rows = 0}},
+          {"few hot rows, four streams", {.hot_rows = 33, .streams = 4}},
+          {"good guesses", {.depth = 1, .guesser = Guesser::kGoodQueries}},
+          {"any guesses", {.depth = 2, .guesser = Guesser::kRandom}}};
+}
+
+TEST(CudaPipeline, OverAPlayedRuntimeHasTheCpusBits) {
+  const Outputs base = generate({});
+  for (const NamedSetup& way : ways()) {
+    FakeCuda fake;
+    {
+      RuntimeRun run(open_fake(fake), way.setup);
+      expect_same(base, generate(run, 67), way.name);
+    }
+    EXPECT_EQ(fake.device_bytes, 0u);
+    EXPECT_EQ(fake.live_streams, 0);
+    EXPECT_TRUE(fake.registered.empty());
+  }
+}
+
+// Whatever operation fails while it runs: a DeviceError that says what was under way, at some later
+// call, and an orderly end.
+TEST(CudaPipeline, EveryFailureIsNamedAndEndsInOrder) {
+  for (const int64_t nth : {1, 40, 100, 137, 171, 200, 260}) {
+    SCOPED_TRACE(nth);
+    FakeCuda fake;
+    std::string said;
+    {
+      RuntimeRun run(open_fake(fake), {});
+      fake.fail_operation(nth);
+      try {
+        generate(run, 67);
+      } catch (const DeviceError& error) {
+        said = error.what();
+      }
+    }
+    EXPECT_THAT(said, ::testing::AllOf(::testing::HasSubstr("an operation failed: '"),
+                                       ::testing::HasSubstr("cudaErrorIllegalAddress")));
+    EXPECT_EQ(fake.device_bytes, 0u);
+    EXPECT_EQ(fake.live_streams, 0);
+    EXPECT_EQ(fake.live_events, 0);
+  }
+}
+
+class CudaPipelineOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override { FASA_NEEDS_GPU(); }
+};
+
+TEST_F(CudaPipelineOnGpu, EveryWayHasTheSameBits) {
+  RunSetup first;
+  first.device = "cuda:0";
+  const Outputs base = generate(first);
+  for (NamedSetup way : ways()) {
+    way.setup.device = "cuda:0";
+    expect_same(base, generate(way.setup, 67), way.name);
+  }
+}
+
+TEST_F(CudaPipelineOnGpu, EverythingSelectedIsFullAndNearTheCpu) {
+  RunSetup full;
+  full.kind = SelectionKind::kFull;
+  const Outputs cpu = generate(full);
+  full.device = "cuda:0";
+  const Outputs gpu = generate(full);
+  RunSetup all;
+  all.device = "cuda:0";
+  all.fac_tokens = 10000;
+  expect_same(gpu, generate(all), "fasa over all tokens");
+  ASSERT_EQ(cpu.size(), gpu.size());
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    for (size_t j = 0; j < cpu[i].size(); ++j) {
+      ASSERT_NEAR(cpu[i][j], gpu[i][j], 3e-5) << "token " << i << ", element " << j;
+    }
+  }
+}
+
+// Scores of other bits choose other tokens only where these are almost equal.
+TEST_F(CudaPipelineOnGpu, SelectedAttentionIsCloseToTheCpus) {
+  RunSetup setup;
+  setup.slice = SliceDType::kBF16;
+  const Outputs cpu = generate(setup);
+  setup.device = "cuda:0";
+  const Outputs gpu = generate(setup);
+  double far = 0, all = 0;
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    for (size_t j = 0; j < cpu[i].size(); ++j, ++all) far += std::abs(cpu[i][j] - gpu[i][j]) > 1e-3;
+  }
+  EXPECT_LT(far / all, 0.02);
+}
+
+}  // namespace
+}  // namespace fasa::testing

@@ -1,0 +1,168 @@
+// The bodies of FAC (kernels/cuda/attend_inl.h): against the f64 reference, and bit for bit against
+// themselves over phases, waves, partials and places of the rows.
+#include "kernels/cuda/attend_inl.h"
+
+#include "tests/kernels/attend_case.h"
+#include "tests/simt/simt_case.h"
+
+namespace fasa {
+namespace {
+
+using namespace attend_case;
+
+class AttendBody : public testing::Test {
+ protected:
+  explicit AttendBody(const SimtRun& run = {SimtInterpreter::Order::kRandom, 3})
+      : interpreter_(run.order, run.seed) {}
+  Cut cut() {
+    Cut made;
+    made.run = [this](const AttendParams& params) {
+      cuda::launch_attend(params, SimtLauncher(interpreter_));
+    };
+    return made;
+  }
+  SimtInterpreter interpreter_;
+};
+
+class AttendBodyInOrders : public AttendBody, public testing::WithParamInterface<SimtRun> {
+ protected:
+  AttendBodyInOrders() : AttendBody(GetParam()) {}
+};
+
+TEST_P(AttendBodyInOrders, Lengths) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.key_dim = 16, shape.value_dim = 10;
+  for (const int length : {1, 32, 75}) {
+    SCOPED_TRACE(length);
+    expect_all_cuts_equal(Decode(shape, {length}), cut(), {32});
+  }
+}
+
+struct Shape {
+  int group, key_dim, value_dim;
+};
+
+// Groups of several blocks, odd dimensions, dimensions beyond a block's threads. In one order.
+TEST_F(AttendBody, Shapes) {
+  for (const Shape& of : {Shape{1, 2, 2}, {3, 33, 7}, {4, 192, 128}, {17, 34, 70}, {33, 8, 6}}) {
+    SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
+    RowShape shape;
+    shape.kv_heads = 1;
+    shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
+    shape.slices = of.key_dim % 2 == 0;
+    expect_all_cuts_equal(Decode(shape, {37}), cut(), {0});
+  }
+}
+
+TEST_F(AttendBody, ElementTypes) {
+  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
+      RowShape shape;
+      shape.row = row, shape.input = input, shape.key_dim = 40, shape.value_dim = 24;
+      expect_all_cuts_equal(Decode(shape, {50}), cut(), {0});
+    }
+  }
+}
+
+TEST_P(AttendBodyInOrders, WindowsAndDeviceCopies) {
+  for (const int window : {1, 70, 1000}) {
+    SCOPED_TRACE(window);
+    Cut windowed = cut();
+    windowed.window = window;
+    RowShape shape;
+    shape.kv_heads = 1, shape.key_dim = 16, shape.value_dim = 10;
+    shape.device_copies = window == 70;
+    expect_all_cuts_equal(Decode(shape, {103, 20}), windowed, {64});
+  }
+}
+
+TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
+  RowShape shape;
+  shape.key_dim = 16, shape.value_dim = 10;
+  const Decode decode(shape, {200, 170});
+  Cut chosen = cut();
+  chosen.set.emplace();
+  for (int position = 0; position < 170; position += 1 + position % 5) {
+    chosen.set->push_back(position);
+  }
+  expect_all_cuts_equal(decode, chosen, {32});
+
+  const Decode whole(RowShape(), {101});
+  Cut all = cut();
+  all.set.emplace();
+  for (int position = 0; position < 101; ++position) all.set->push_back(position);
+  EXPECT_TRUE(attention(whole.cache, whole.step, cut()) == attention(whole.cache, whole.step, all));
+}
+
+TEST_P(AttendBodyInOrders, ABatchIsItsSequencesAlone) {
+  const std::vector<int> lengths = {1, 140, 33};
+  const Decode batch(RowShape(), lengths);
+  const Result all = attention(batch.cache, batch.step, cut());
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    RowStep alone = batch.step;
+    alone.descs = {batch.step.descs[s]};
+    const Result result = attention(batch.cache, alone, cut());
+    const size_t width = 4 * 64;
+    EXPECT_EQ(std::memcmp(result.out.data() + s * width, all.out.data() + s * width,
+                          width * sizeof(float)),
+              0);
+  }
+}
+
+TEST_P(AttendBodyInOrders, InfiniteScoresAndValues) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = 2;
+  const auto keys = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kKey && dim == 0 && position % 96 < 64) return -INFINITY;
+    const float value = noise(kind, sequence, layer, position, head, dim);
+    return kind == InputKind::kQuery && dim == 0 ? 1.0f : value;
+  };
+  expect_all_cuts_equal(Decode(shape, {150}, keys), cut(), {32});
+  const Decode nothing(shape, {40}, keys);
+  const Result empty = attention(nothing.cache, nothing.step, cut());
+  for (const float value : empty.out) EXPECT_EQ(value, 0);
+  for (const float value : empty.lse) EXPECT_EQ(value, -INFINITY);
+  const auto values = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && dim == 3 && position == 50) return INFINITY;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const Decode infinite(shape, {60}, values);
+  const Result result = attention(infinite.cache, infinite.step, cut());
+  for (size_t i = 0; i < result.out.size(); ++i) {
+    EXPECT_EQ(std::isinf(result.out[i]), i % 64 == 3) << i;
+  }
+}
+
+// A NaN among the scores reaches the output, in whatever tile it is.
+TEST_P(AttendBodyInOrders, NaNIsNotLost) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = 1;
+  for (const int where : {0, 40, 69}) {
+    const auto keys = [where](InputKind kind, int sequence, int layer, int position, int head,
+                              int dim) {
+      if (kind == InputKind::kKey && position == where) return NAN;
+      return noise(kind, sequence, layer, position, head, dim);
+    };
+    const Decode decode(shape, {70}, keys);
+    for (const bool partials : {false, true}) {
+      Cut made = cut();
+      made.partials = partials;
+      const Result result = attention(decode.cache, decode.step, made);
+      for (const float value : result.out) EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
+TEST_P(AttendBodyInOrders, PrefillSequencesAreLeftAlone) {
+  Decode decode(RowShape(), {40, 50});
+  decode.step.descs[0].mode = StepMode::kPrefill;
+  const Result result = attention(decode.cache, decode.step, cut());
+  EXPECT_EQ(result.out[0], -77);
+  EXPECT_NE(result.out[4 * 64], -77);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, AttendBodyInOrders, testing::ValuesIn(simt_runs()),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace fasa

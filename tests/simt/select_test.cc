@@ -1,0 +1,400 @@
+// The select of the CUDA device under the interpreter: its page scores against the reference, and
+// its sets against a full sort, of its own scores bit for bit, and of the reference's where all
+// sums are exact.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cuda/select_inl.h"
+#include "kernels/reference/kernels.h"
+#include "tests/kernels/select_case.h"
+#include "tests/simt/simt_case.h"
+
+namespace fasa {
+namespace {
+
+using Order = SimtInterpreter::Order;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr SliceDType kDTypes[] = {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
+                                  SliceDType::kInt4, SliceDType::kInt2};
+
+// Scores of all visible tokens of one head, as the passes see them.
+struct ScoresKernel : cuda::SelectKernel {
+  static constexpr const char* kName = "scores";
+  int sequence;
+  int kv_head;
+  float* raw;  // [group][visible]
+
+  void operator()() const {
+    const SequenceDesc& desc = params.step.sequences[sequence];
+    const SelectPlan plan = plan_selection(params, desc);
+    const cuda::PageScorer scorer(params, desc, kv_head, cuda::SelectHead::scorer_layout(params),
+                                  simt::shared_memory());
+    cuda::visit_pages(scorer, plan.first / kPageTokens + simt::warp(),
+                      (plan.end - 1) / kPageTokens + 1, simt::block_warps(),
+                      [&](int page, const float* scores) {
+                        for (int i = simt::lane(); i < scorer.group() * kPageTokens; i += 32) {
+                          const int position = page * kPageTokens + i % kPageTokens;
+                          if (position < plan.first || position >= plan.end) continue;
+                          int nans = 0;
+                          raw[i / kPageTokens * plan.visible() + position - plan.first] =
+                              cuda::finite_score(scores[i], &nans);
+                        }
+                      });
+  }
+};
+
+class SimtSelect {
+ public:
+  SimtSelect(SelectCase& cache, Order order, unsigned seed = 3, int multiprocessors = 2)
+      : params_(cache.params()),
+        scratch_(
+            static_cast<size_t>(cuda::SelectScratch::of(params_.step.layout, params_.step.count,
+                                                        params_.set_capacity)
+                                    .bytes()),
+            std::byte{0xEE}),
+        interpreter_(order, seed),
+        launch_(interpreter_, multiprocessors) {
+    params_.scratch = scratch_.data();
+  }
+  SelectParams& params() { return params_; }
+  void run() { cuda::launch_select(params_, launch_); }
+  reference::GroupScores scores(int sequence, int kv_head) {
+    const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
+    reference::GroupScores own;
+    own.heads = params_.step.layout.group;
+    own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
+    launch_(ScoresKernel{{params_, {}}, sequence, kv_head, own.raw.data()},
+            {.shared_bytes = cuda::SelectKernel::shared_bytes(params_)});
+    return own;
+  }
+  uint32_t uncertain(int head) const {
+    const auto scratch =
+        cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.set_capacity);
+    return reinterpret_cast<const cuda::SelectState*>(scratch_.data() +
+                                                      head * scratch.state_bytes())
+        ->uncertain;
+  }
+
+ private:
+  SelectParams params_;
+  std::vector<std::byte> scratch_;
+  SimtInterpreter interpreter_;
+  SimtLauncher launch_;
+};
+
+// Returns how many heads had to be scanned again.
+int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
+  SimtSelect select(cache, order);
+  const SelectParams& params = select.params();
+  select.run();
+  int rescans = 0;
+  for (int s = 0; s < params.step.count; ++s) {
+    const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
+    for (int h = 0; h < params.step.layout.kv_heads; ++h) {
+      const reference::GroupScores own =
+          plan.takes_all() ? reference::GroupScores{} : select.scores(s, h);
+      EXPECT_EQ(cache.set_of(s, h), sorted_set(plan, own)) << "sequence " << s << " head " << h;
+      rescans += static_cast<int>(select.uncertain(s * params.step.layout.kv_heads + h));
+    }
+  }
+  return rescans;
+}
+
+class SimtSelectOf : public testing::TestWithParam<SliceDType> {};
+
+TEST_P(SimtSelectOf, ScoresAreTheReferences) {
+  const SliceDType dtype = GetParam();
+  for (const int dims : {2, 6, 30, 64, 80, 128}) {
+    for (const int group : {1, 3, 4, 9}) {
+      SelectShape shape{dtype, dims, 1, group, 4, 16, 0, 32};
+      SelectCase cache(shape, {200}, gaussian_keys(1), gaussian_queries(1));
+      SimtSelect select(cache, Order::kRising);
+      const reference::GroupScores expected = reference::group_scores(select.params(), 0, 0);
+      const reference::GroupScores own = select.scores(0, 0);
+      const auto* q = static_cast<const float*>(select.params().q.data);
+      for (size_t i = 0; i < own.raw.size(); ++i) {
+        // f32 sums of |q k| <= 100 |q|. Weights of codes, q * scale, are off by 2^-12 of
+        // themselves, or by what the smallest f16 is of a largest of at least 1; times a code, of
+        // channels that range over less than 16.
+        float bound = 0;
+        for (int d = 0; d < dims; ++d) {
+          const float size = std::abs(q[static_cast<int>(i) / 200 * dims + d]);
+          bound += size * 100 * 1e-5f;
+          if (is_coded(dtype)) bound += (size + 0.02f) * 16 / 4096;
+        }
+        ASSERT_NEAR(own.raw[i], expected.raw[i], bound) << "dims " << dims << " group " << group;
+      }
+    }
+  }
+}
+
+TEST_P(SimtSelectOf, EveryLengthAndBudgetGivesTheFullSort) {
+  for (const int tokens : {1, 64, 65, 1000, 2049, 4097}) {
+    for (const int budget : {21, 256}) {
+      SelectShape shape{GetParam(), 16, 1, tokens == 1000 ? 3 : 4, 4, 16, 0, budget};
+      SelectCase cache(shape, {tokens}, gaussian_keys(static_cast<unsigned>(tokens)),
+                       gaussian_queries(2));
+      SCOPED_TRACE(testing::Message() << tokens << " tokens, budget " << budget);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+TEST_P(SimtSelectOf, GroupsWindowsAndSequences) {
+  for (const int group : {1, 8}) {
+    for (const int window : {0, 21, 2500}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
+      SelectCase cache(shape, {2600, 70}, gaussian_keys(7), gaussian_queries(7));
+      SCOPED_TRACE(testing::Message() << "group " << group << " window " << window);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+TEST_P(SimtSelectOf, PartsOfTheSliceAndGuesses) {
+  for (const int score_dims : {1, 17, 100}) {
+    for (const int tokens : {1, 64, 65, 2300}) {
+      SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");
+      SelectShape shape{GetParam(), 40, 2, 3, 4, 16, tokens == 2300 ? 2200 : 0, 50, score_dims, 2};
+      SelectCase cache(shape, {tokens}, gaussian_keys(7), gaussian_queries(7));
+      expect_own_sort(cache);
+      SimtSelect select(cache, Order::kRising);
+      const auto expected = reference::group_scores(select.params(), 0, 1).raw;
+      if (expected.empty()) continue;
+      const auto own = select.scores(0, 1).raw;
+      for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 0.5f);
+    }
+  }
+}
+
+// Integers of which every product and sum is exact, in f16 too.
+TEST_P(SimtSelectOf, ExactSumsGiveTheReferencesSet) {
+  const SliceDType dtype = GetParam();
+  std::mt19937 random(11);
+  for (const int group : {1, 4, 5}) {
+    for (const int tokens : {300, 3000}) {
+      SelectShape shape{dtype, 32, 1, group, 4, 16, 0, 100};
+      const auto small = [&](unsigned range, int middle) {
+        return static_cast<float>(static_cast<int>(random() % range) - middle);
+      };
+      SelectCase cache(
+          shape, {tokens}, [&](int, int, int, int) { return small(5, 2); },
+          [&](int, int, int) { return small(15, 7); });
+      if (is_coded(dtype)) {
+        // Pages of our own making: random codes and zeros, every scale the base.
+        const CacheLayout& layout = cache.layout();
+        for (int p = 0; p < (tokens - 1) / kPageTokens; ++p) {
+          std::byte* page = cache.block(0, p) + layout.slice_offset(0, 0);
+          const float base = 2;
+          std::memcpy(cache.block(0, p), &base, 4);
+          for (int64_t i = 0; i < layout.slice.code_bytes(); ++i) {
+            page[i] = static_cast<std::byte>(random() & 0xff);
+          }
+          for (int d = 0; d < shape.dims; ++d) {
+            const auto zero = static_cast<uint16_t>((random() % 8) << 6);
+            std::memcpy(page + layout.slice.code_bytes() + d * 2, &zero, 2);
+          }
+        }
+      }
+      SCOPED_TRACE(testing::Message() << "group " << group << " tokens " << tokens);
+      reference::select(cache.params());
+      const std::vector<int32_t> expected = cache.set_of(0, 0);
+      SimtSelect(cache, Order::kFalling).run();
+      EXPECT_EQ(cache.set_of(0, 0), expected);
+      expect_own_sort(cache);
+    }
+  }
+}
+
+TEST_P(SimtSelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
+  for (const int tokens : {100, 2100, 9100}) {
+    SelectShape shape{GetParam(), 4, 1, 2, 4, 16, 0, 50};
+    SelectCase zeros(shape, {tokens}, gaussian_keys(3), [](int, int, int) { return 0.0f; });
+    std::vector<int32_t> expected(34);
+    std::iota(expected.begin(), expected.end(), 0);
+    for (int p = tokens - 16; p < tokens; ++p) expected.push_back(p);
+    SimtSelect(zeros, Order::kRandom).run();
+    EXPECT_EQ(zeros.set_of(0, 0), expected);
+    // Sealed and unsealed pages of equal rows may round differently.
+    SelectCase equal(
+        shape, {tokens}, [](int, int, int, int d) { return static_cast<float>(d); },
+        [](int, int, int) { return 1.0f; });
+    expect_own_sort(equal);
+  }
+}
+
+// More equal tokens than there is room for: the last block reads the slices itself, in windows.
+TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
+  constexpr int kTokens = 70000;
+  SelectShape shape{SliceDType::kBF16, 2, 1, 1, 4, 16, 0, 300};
+  SelectCase cache(
+      shape, {kTokens},
+      [](int, int, int t, int) {
+        return t > 65000 && t % 100 == 0 ? 2.0f : t % 3 == 0 ? 1.0f : 0.0f;
+      },
+      [](int, int, int) { return 1.0f; });
+  SelectParams roomy = cache.params();
+  SimtSelect select(cache, Order::kRising);
+  select.params().set_capacity = 300;  // the room follows it
+  ASSERT_LT(cuda::SelectScratch::of(roomy.step.layout, 1, 300).capacity, kTokens / 3);
+  select.run();
+  std::vector<int32_t> set(select.params().sets, select.params().sets + 300);
+  reference::select(roomy);
+  EXPECT_EQ(set, cache.set_of(0, 0));
+  EXPECT_EQ(select.uncertain(0), 1u);
+}
+
+// The sample misses what matters: one page that beats all, rising scores, alternating heads.
+TEST_P(SimtSelectOf, UnrepresentativeSamplesLoseNothing) {
+  const SelectCase::KeyOf shapes[] = {
+      [](int, int, int t, int d) {
+        return t / 64 == 20 ? 50.0f + static_cast<float>((t * 7 + d) % 13) : 0.1f;
+      },
+      [](int, int, int t, int d) { return static_cast<float>(t) * 0.01f + static_cast<float>(d); },
+      [](int, int, int t, int) { return -static_cast<float>(t % 4096) * 0.02f; },
+      [](int, int, int t, int d) {
+        return t == 1500 + d ? 1000.0f : static_cast<float>((t * 31 + d * 17) % 101) * 0.01f;
+      },
+  };
+  for (const auto& key : shapes) {
+    for (const int group : {1, 4}) {
+      SelectShape shape{GetParam(), 4, 1, group, 4, 16, 0, 120};
+      SelectCase cache(shape, {6000}, key,
+                       [](int, int h, int d) { return h % 4 == d ? 2.0f : 0.25f; });
+      expect_own_sort(cache);
+    }
+  }
+}
+
+// On ordinary data one pass suffices.
+TEST(SimtSelect, OrdinaryScoresNeedNoRescan) {
+  SelectShape shape{SliceDType::kBF16, 8, 2, 4, 4, 16, 0, 64};
+  SelectCase cache(shape, {12000}, gaussian_keys(21), gaussian_queries(21));
+  EXPECT_EQ(expect_own_sort(cache, Order::kRising), 0);
+}
+
+TEST_P(SimtSelectOf, NaNAndInfinitiesAreCountedAndOrdered) {
+  if (is_coded(GetParam())) {
+    // Codes hold no NaN: only a query can bring one, or an infinity.
+    for (const float odd : {kNaN, kInfinity, -kInfinity}) {
+      SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+      SelectCase cache(shape, {500}, gaussian_keys(5),
+                       [odd](int, int h, int d) { return h == 1 && d == 2 ? odd : 1.0f; });
+      expect_own_sort(cache);
+      SimtSelect select(cache, Order::kRising);
+      select.run();
+      const uint64_t counted = cache.counters().nan_scores;
+      const std::vector<int32_t> set = cache.set_of(0, 0);
+      reference::select(cache.params());
+      EXPECT_EQ(counted, cache.counters().nan_scores);
+      EXPECT_TRUE(!std::isnan(odd) || counted == 500u) << counted;
+    }
+    return;
+  }
+  for (const int tokens : {500, 3000}) {
+    SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+    const auto gaussian = gaussian_keys(5);
+    SelectCase cache(
+        shape, {tokens},
+        [&](int s, int h, int t, int d) {
+          const float value = gaussian(s, h, t, d);
+          if (d != 1) return value;
+          return t % 100 == 50 ? kNaN : t == 77 ? kInfinity : t == 78 ? -kInfinity : value;
+        },
+        [](int, int, int) { return 0.5f; });
+    SimtSelect(cache, Order::kRandom).run();
+    EXPECT_EQ(cache.counters().nan_scores, static_cast<uint64_t>(tokens / 100 * 2));
+    const std::vector<int32_t> set = cache.set_of(0, 0);
+    EXPECT_TRUE(std::binary_search(set.begin(), set.end(), 77));
+    EXPECT_FALSE(std::binary_search(set.begin(), set.end(), 50));
+    expect_own_sort(cache);
+  }
+}
+
+TEST_P(SimtSelectOf, NothingButNaNStillFillsTheSet) {
+  for (const int tokens : {500, 2500}) {
+    SelectShape shape{GetParam(), 4, 1, 2, 4, 16, 0, 60};
+    SelectCase cache(
+        shape, {tokens}, [](int, int, int, int) { return 1.0f; },
+        [](int, int, int) { return kNaN; });
+    SimtSelect(cache, Order::kRandom).run();
+    std::vector<int32_t> expected(44);
+    std::iota(expected.begin(), expected.end(), 0);
+    for (int p = tokens - 16; p < tokens; ++p) expected.push_back(p);
+    EXPECT_EQ(cache.set_of(0, 0), expected);
+    EXPECT_EQ(cache.counters().nan_scores, 2u * static_cast<unsigned>(tokens));
+  }
+}
+
+TEST_P(SimtSelectOf, BlocksBatchAndOrderChangeNothing) {
+  SelectShape shape{GetParam(), 16, 2, 4, 4, 16, 0, 60};
+  const std::vector<int> lengths = {4200, 1, 700, 64};
+  SelectCase cache(shape, lengths, gaussian_keys(9), gaussian_queries(9));
+  cache.descriptor(2).mode = StepMode::kPrefill;
+  std::vector<std::vector<int32_t>> expected;
+  for (const SimtRun& run : simt_runs()) {
+    for (const int multiprocessors : {1, 12}) {
+      SimtSelect(cache, run.order, run.seed, multiprocessors).run();
+      std::vector<std::vector<int32_t>> sets;
+      for (int s = 0; s < 4; ++s) {
+        for (int h = 0; h < 2; ++h) sets.push_back(cache.set_of(s, h));
+      }
+      if (expected.empty()) expected = sets;
+      EXPECT_EQ(sets, expected);
+    }
+  }
+  EXPECT_TRUE(expected[4].empty());
+}
+
+// Magnitudes at the ends of f32.
+TEST_P(SimtSelectOf, HugeAndTinyValues) {
+  for (const float q : {1e-38f, 3e38f, 1e30f, 1e-40f}) {
+    SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+    const auto gaussian = gaussian_queries(5);
+    SelectCase cache(shape, {2200}, gaussian_keys(5), [&](int s, int h, int d) {
+      return std::clamp(gaussian(s, h, d), -1.0f, 1.0f) * q;
+    });
+    expect_own_sort(cache);
+    SimtSelect select(cache, Order::kRising);
+    const auto expected = reference::group_scores(select.params(), 0, 0).raw;
+    const auto own = select.scores(0, 0).raw;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const float size = std::abs(expected[i]);
+      if (size > 1e38f) {
+        EXPECT_EQ(std::signbit(own[i]), std::signbit(expected[i]));
+        continue;
+      }
+      ASSERT_NEAR(own[i], expected[i], size * 0.02f + q * 2);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SimtSelectOf, testing::ValuesIn(kDTypes), [](const auto& test) {
+  return std::string(slice_dtype_name(test.param));
+});
+
+TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
+  SelectShape shape{SliceDType::kInt4, 8, 1, 2, 1, 4, 0, 20};
+  SelectCase cache(shape, {300}, gaussian_keys(4),
+                   [](int, int h, int d) { return static_cast<float>(d - 3 * h); });
+  SimtSelect select(cache, Order::kRising);
+  select.run();
+  const std::vector<int32_t> expected = cache.set_of(0, 0);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    std::vector<std::byte> wide(static_cast<size_t>(40 * dtype_bytes(dtype)), std::byte{0x11});
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 0; d < 8; ++d) {
+        store_element(dtype, wide.data(), h * 20 + d, static_cast<float>(d - 3 * h));
+      }
+    }
+    select.params().q = {wide.data(), dtype, 1, 2, 8, 40, 20};
+    select.run();
+    EXPECT_EQ(cache.set_of(0, 0), expected);
+  }
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,408 @@
+#include "tests/support/fake_cuda.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/kernels.h"
+
+namespace fasa {
+
+struct FakeCuda::Recording {
+  FakeStream* stream;
+  bool passed = false;
+  double seconds = 0;
+};
+
+struct FakeCuda::FakeEvent {
+  std::shared_ptr<Recording> latest;  // null: never recorded
+};
+
+struct FakeCuda::Operation {
+  std::function<void()> work;
+  std::shared_ptr<Recording> records;
+  std::shared_ptr<Recording> waits;
+};
+
+struct FakeCuda::FakeStream {
+  FakeCuda* cuda;
+  std::deque<Operation> queue;
+};
+
+namespace {
+
+FakeCuda::FakeStream& stream_of(void* stream) {
+  return *static_cast<FakeCuda::FakeStream*>(stream);
+}
+
+}  // namespace
+
+FakeCuda::FakeCuda() {
+  gpus.push_back({.name = "Fake GPU",
+                  .pci_bus_id = "0000:00:00.0",
+                  .major = 9,
+                  .minor = 0,
+                  .memory_bytes = uint64_t{2} << 30,
+                  .memory_pools = true,
+                  .shares_host_addresses = true,
+                  .prohibited = false});
+}
+
+FakeCuda::~FakeCuda() {
+  for (const auto& [data, bytes] : blocks_) std::free(const_cast<std::byte*>(data));
+}
+
+FakeCuda& FakeCuda::of(StreamView stream) { return *stream_of(stream.native).cuda; }
+
+void FakeCuda::fail_call(std::string name, int64_t nth, CudaStatus status) {
+  failing_calls_[std::move(name)] = {nth, status};
+}
+void FakeCuda::fail_operation(int64_t nth, CudaStatus status) {
+  failing_operation_ = nth;
+  operation_status_ = status;
+}
+void FakeCuda::pass_time(double seconds) {
+  const std::lock_guard lock(mutex_);
+  seconds_ += seconds;
+}
+
+CudaStatus FakeCuda::fail(CudaStatus status) { return last_error_ = status; }
+
+CudaStatus FakeCuda::enter(const char* name) {
+  ++calls[name];
+  if (lost_ != cuda_status::kSuccess) return fail(lost_);
+  const auto failing = failing_calls_.find(name);
+  if (failing == failing_calls_.end() || failing->second.first == 0) return cuda_status::kSuccess;
+  if (--failing->second.first > 0) return cuda_status::kSuccess;
+  const CudaStatus status = failing->second.second;
+  failing_calls_.erase(failing);
+  return fail(status);
+}
+
+void FakeCuda::enqueue(FakeStream& stream, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  stream.queue.push_back({std::move(work), nullptr, nullptr});
+}
+
+void FakeCuda::run_next(FakeStream& stream) {
+  const Operation operation = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  seconds_ += 1e-6;
+  if (operation.waits != nullptr) reach(operation.waits);
+  if (operation.work && lost_ == cuda_status::kSuccess) {
+    if (failing_operation_ > 0 && --failing_operation_ == 0) {
+      lost_ = operation_status_;
+    } else {
+      operation.work();
+    }
+  }
+  if (operation.records != nullptr) {
+    operation.records->passed = true;
+    operation.records->seconds = seconds_;
+  }
+}
+
+void FakeCuda::run_all(FakeStream& stream) {
+  while (!stream.queue.empty()) run_next(stream);
+}
+
+void FakeCuda::reach(const std::shared_ptr<Recording>& recording) {
+  while (!recording->passed) run_next(*recording->stream);
+}
+
+bool FakeCuda::on_device(const void* data, size_t bytes) const {
+  const auto* begin = static_cast<const std::byte*>(data);
+  auto block = blocks_.upper_bound(begin);
+  if (block == blocks_.begin()) return false;
+  --block;
+  return begin + bytes <= block->first + block->second;
+}
+
+bool FakeCuda::pinned(const void* data, size_t bytes) const {
+  const auto* begin = static_cast<const std::byte*>(data);
+  auto range = registered.upper_bound(begin);
+  if (range == registered.begin()) return false;
+  --range;
+  return begin + bytes <= range->first + range->second;
+}
+
+uint64_t FakeCuda::left() const {
+  const uint64_t used = device_bytes + kept_bytes_ + others_bytes;
+  return used < gpus[0].memory_bytes ? gpus[0].memory_bytes - used : 0;
+}
+
+std::string FakeCuda::name_of(CudaStatus status) {
+  switch (status) {
+    case cuda_status::kOutOfMemory:
+      return "cudaErrorMemoryAllocation";
+    case cuda_status::kIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    default:
+      return "cudaError" + std::to_string(status);
+  }
+}
+std::string FakeCuda::text_of(CudaStatus status) { return "status " + std::to_string(status); }
+
+CudaStatus FakeCuda::take_last_error() {
+  const std::lock_guard lock(mutex_);
+  ++calls["take_last_error"];
+  const CudaStatus status = std::exchange(last_error_, cuda_status::kSuccess);
+  return lost_ != cuda_status::kSuccess ? lost_ : status;
+}
+
+CudaStatus FakeCuda::versions(int* driver, int* runtime) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("versions")) return status;
+  *driver = driver_version;
+  *runtime = runtime_version;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::count_gpus(int* count) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("count_gpus")) return status;
+  if (count_status != cuda_status::kSuccess) return fail(count_status);
+  *count = static_cast<int>(gpus.size());
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::describe(int gpu, CudaGpu* description) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("describe")) return status;
+  *description = gpus.at(static_cast<size_t>(gpu));
+  return cuda_status::kSuccess;
+}
+
+namespace {
+thread_local int t_gpu = 0;  // of the calling thread, as the runtime has it
+}
+
+CudaStatus FakeCuda::current_gpu(int* gpu) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("current_gpu")) return status;
+  *gpu = t_gpu;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::use_gpu(int gpu) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("use_gpu")) return status;
+  t_gpu = gpu;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::free_memory(uint64_t* free_bytes, uint64_t* total_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("free_memory")) return status;
+  *free_bytes = left();
+  *total_bytes = gpus[0].memory_bytes;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::create_pool(int, void** pool) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("create_pool")) return status;
+  ++live_pools;
+  *pool = this;  // there is one pool, so any address will do
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::destroy_pool(void*) {
+  const std::lock_guard lock(mutex_);
+  --live_pools;
+  kept_bytes_ = 0;
+  return enter("destroy_pool");
+}
+
+CudaStatus FakeCuda::trim_pool(void*) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("trim_pool")) return status;
+  kept_bytes_ = 0;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::allocate(void** data, size_t bytes, void* pool, void*) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("allocate")) return status;
+  // A pool hands out what it keeps, in one piece as far as this one goes.
+  const uint64_t reused = pool != nullptr && kept_bytes_ >= bytes ? bytes : 0;
+  if (reused == 0 && bytes > left()) return fail(cuda_status::kOutOfMemory);
+  auto* block = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  kept_bytes_ -= reused;
+  device_bytes += bytes;
+  blocks_.emplace(block, bytes);
+  *data = block;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::free(void* data, void* pool, void*) {
+  const std::lock_guard lock(mutex_);
+  const auto block = blocks_.find(static_cast<std::byte*>(data));
+  if (block == blocks_.end()) return fail(cuda_status::kInvalidValue);
+  device_bytes -= block->second;
+  if (pool != nullptr) kept_bytes_ += block->second;
+  std::free(data);
+  blocks_.erase(block);
+  return enter("free");
+}
+
+CudaStatus FakeCuda::register_host(void* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("register_host")) return status;
+  ++registrations;
+  registered.emplace(static_cast<std::byte*>(data), bytes);
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::unregister_host(void* data) {
+  const std::lock_guard lock(mutex_);
+  if (registered.erase(static_cast<std::byte*>(data)) == 0) return fail(cuda_status::kInvalidValue);
+  return enter("unregister_host");
+}
+
+CudaStatus FakeCuda::create_stream(void** stream, StreamPriority) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("create_stream")) return status;
+  ++live_streams;
+  *stream = new FakeStream{this, {}};
+  return cuda_status::kSuccess;
+}
+
+// Recordings may outlive their stream: all of its work is done first.
+CudaStatus FakeCuda::destroy_stream(void* stream) {
+  const std::lock_guard lock(mutex_);
+  run_all(stream_of(stream));
+  delete &stream_of(stream);
+  --live_streams;
+  return enter("destroy_stream");
+}
+
+CudaStatus FakeCuda::synchronize_stream(void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("synchronize_stream")) return status;
+  run_all(stream_of(stream));
+  return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
+}
+
+CudaStatus FakeCuda::create_event(void** event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("create_event")) return status;
+  ++live_events;
+  *event = new FakeEvent;
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::destroy_event(void* event) {
+  const std::lock_guard lock(mutex_);
+  delete static_cast<FakeEvent*>(event);
+  --live_events;
+  return enter("destroy_event");
+}
+
+CudaStatus FakeCuda::record(void* event, void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("record")) return status;
+  auto recording = std::make_shared<Recording>();
+  recording->stream = &stream_of(stream);
+  static_cast<FakeEvent*>(event)->latest = recording;
+  stream_of(stream).queue.push_back({nullptr, std::move(recording), nullptr});
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::wait(void* stream, void* event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("wait")) return status;
+  const auto& latest = static_cast<FakeEvent*>(event)->latest;
+  if (latest != nullptr) stream_of(stream).queue.push_back({nullptr, nullptr, latest});
+  return cuda_status::kSuccess;
+}
+
+// Asking makes a little progress, so that who polls gets there.
+CudaStatus FakeCuda::query_event(void* event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("query_event")) return status;
+  const auto& latest = static_cast<FakeEvent*>(event)->latest;
+  if (latest == nullptr || latest->passed) return cuda_status::kSuccess;
+  run_next(*latest->stream);
+  if (lost_ != cuda_status::kSuccess) return fail(lost_);
+  return latest->passed ? cuda_status::kSuccess : cuda_status::kNotReady;
+}
+
+CudaStatus FakeCuda::synchronize_event(void* event) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("synchronize_event")) return status;
+  const auto& latest = static_cast<FakeEvent*>(event)->latest;
+  if (latest != nullptr) reach(latest);
+  return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
+}
+
+CudaStatus FakeCuda::elapsed(float* milliseconds, void* from, void* to) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("elapsed")) return status;
+  const auto& begin = static_cast<FakeEvent*>(from)->latest;
+  const auto& end = static_cast<FakeEvent*>(to)->latest;
+  if (begin == nullptr || end == nullptr) return fail(cuda_status::kInvalidValue);
+  if (!begin->passed || !end->passed) return cuda_status::kNotReady;
+  *milliseconds = static_cast<float>((end->seconds - begin->seconds) * 1e3);
+  return cuda_status::kSuccess;
+}
+
+// As the runtime does: what is not pinned is read at once, and written before the call returns.
+CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                          void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("copy")) return status;
+  ++copies;
+  const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
+  const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
+  if (on_device(destination, bytes) != to_device || on_device(source, bytes) != from_device) {
+    return fail(cuda_status::kInvalidValue);
+  }
+  FakeStream& target = stream_of(stream);
+  if (kind == CopyKind::kHostToDevice && !pinned(source, bytes)) {
+    const auto* from = static_cast<const std::byte*>(source);
+    enqueue(target, [destination, staged = std::vector<std::byte>(from, from + bytes)] {
+      std::memcpy(destination, staged.data(), staged.size());
+    });
+    return cuda_status::kSuccess;
+  }
+  enqueue(target, [destination, source, bytes] { std::memcpy(destination, source, bytes); });
+  if (kind == CopyKind::kDeviceToHost && !pinned(destination, bytes)) run_all(target);
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::fill(void* destination, int byte, size_t bytes, void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("fill")) return status;
+  if (!on_device(destination, bytes)) return fail(cuda_status::kInvalidValue);
+  enqueue(stream_of(stream), [=] { std::memset(destination, byte, bytes); });
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::run_on_host(void* stream, void (*function)(void*), void* argument) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("run_on_host")) return status;
+  enqueue(stream_of(stream), [=] { function(argument); });
+  return cuda_status::kSuccess;
+}
+
+namespace {
+
+template <typename Params, KernelWork (*kKernel)(const Params&)>
+void enqueue_kernel(const Params& params, StreamView stream) {
+  FakeCuda::FakeStream& target = stream_of(stream.native);
+  target.cuda->enqueue(target, [params] { kKernel(params); });
+}
+
+constexpr KernelTable kTable = {
+    enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
+    enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
+    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
+    enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
+    enqueue_kernel<PrefillParams, cpu::prefill>};
+
+}  // namespace
+
+CudaPlatform FakeCuda::platform() { return {this, &kTable, "75,80,86,89,90", "90"}; }
+
+}  // namespace fasa

@@ -1,0 +1,114 @@
+// A CUDA runtime played by the host, as lazy as the real one may be: what is enqueued runs when
+// somebody waits for it, streams in their own order, and what they wait for first. Kernels are the
+// CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the runtime does, and
+// any call, or any operation while it runs, can be made to fail.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "offload/cuda_calls.h"
+
+namespace fasa {
+
+class FakeCuda final : public CudaCalls {
+ public:
+  FakeCuda();
+  FakeCuda(const FakeCuda&) = delete;  // streams point to it
+  FakeCuda& operator=(const FakeCuda&) = delete;
+  ~FakeCuda() override;
+
+  CudaPlatform platform();
+
+  // What there is; before a device is opened.
+  int driver_version = 13000;
+  int runtime_version = 13000;
+  CudaStatus count_status = cuda_status::kSuccess;
+  std::vector<CudaGpu> gpus;
+  uint64_t others_bytes = 0;  // of GPU memory, used by somebody else; at any time
+
+  // The n-th call from now (1 = the next) of the method of that name fails with `status`.
+  void fail_call(std::string name, int64_t nth, CudaStatus status);
+  // The n-th operation from now fails while it runs, and takes the context with it.
+  void fail_operation(int64_t nth, CudaStatus status = cuda_status::kIllegalAddress);
+  void pass_time(double seconds);  // on the GPU's clock
+
+  // What was made and not destroyed.
+  int64_t live_streams = 0;
+  int64_t live_events = 0;
+  int64_t live_pools = 0;
+  uint64_t device_bytes = 0;  // allocated
+  std::map<const std::byte*, size_t> registered;
+  int registrations = 0;
+  int copies = 0;
+  std::map<std::string, int64_t> calls;  // how often each method was called
+
+  struct FakeStream;
+  static FakeCuda& of(StreamView stream);  // of a launcher's stream
+  void enqueue(FakeStream& stream, std::function<void()> work);
+
+  // CudaCalls
+  std::string name_of(CudaStatus status) override;
+  std::string text_of(CudaStatus status) override;
+  CudaStatus take_last_error() override;
+  CudaStatus versions(int* driver, int* runtime) override;
+  CudaStatus count_gpus(int* count) override;
+  CudaStatus describe(int gpu, CudaGpu* description) override;
+  CudaStatus current_gpu(int* gpu) override;
+  CudaStatus use_gpu(int gpu) override;
+  CudaStatus free_memory(uint64_t* free_bytes, uint64_t* total_bytes) override;
+  CudaStatus create_pool(int gpu, void** pool) override;
+  CudaStatus destroy_pool(void* pool) override;
+  CudaStatus trim_pool(void* pool) override;
+  CudaStatus allocate(void** data, size_t bytes, void* pool, void* stream) override;
+  CudaStatus free(void* data, void* pool, void* stream) override;
+  CudaStatus register_host(void* data, size_t bytes) override;
+  CudaStatus unregister_host(void* data) override;
+  CudaStatus create_stream(void** stream, StreamPriority priority) override;
+  CudaStatus destroy_stream(void* stream) override;
+  CudaStatus synchronize_stream(void* stream) override;
+  CudaStatus create_event(void** event) override;
+  CudaStatus destroy_event(void* event) override;
+  CudaStatus record(void* event, void* stream) override;
+  CudaStatus wait(void* stream, void* event) override;
+  CudaStatus query_event(void* event) override;
+  CudaStatus synchronize_event(void* event) override;
+  CudaStatus elapsed(float* milliseconds, void* from, void* to) override;
+  CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                  void* stream) override;
+  CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) override;
+  CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override;
+
+ private:
+  struct Recording;
+  struct FakeEvent;
+  struct Operation;
+
+  // Counts the call; what it has to return at once, success where it may go on.
+  CudaStatus enter(const char* name);
+  CudaStatus fail(CudaStatus status);
+  void run_next(FakeStream& stream);
+  void run_all(FakeStream& stream);
+  void reach(const std::shared_ptr<Recording>& recording);
+  bool on_device(const void* data, size_t bytes) const;
+  bool pinned(const void* data, size_t bytes) const;
+  uint64_t left() const;
+
+  mutable std::recursive_mutex mutex_;
+  std::map<std::string, std::pair<int64_t, CudaStatus>> failing_calls_;
+  int64_t failing_operation_ = 0;
+  CudaStatus operation_status_ = cuda_status::kSuccess;
+  CudaStatus lost_ = cuda_status::kSuccess;  // given by every call once it is no success
+  CudaStatus last_error_ = cuda_status::kSuccess;
+  double seconds_ = 0;
+  std::map<const std::byte*, size_t> blocks_;
+  uint64_t kept_bytes_ = 0;  // by pools
+};
+
+}  // namespace fasa

@@ -1,0 +1,60 @@
+// Tests that only a GPU can run: skipped, and counted, where there is none; with FASA_REQUIRE_GPU=1
+// they fail instead.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "offload/cuda_choice.h"
+
+namespace fasa {
+
+// Why cuda:0 can't be used here; "" where it can.
+inline const std::string& gpu_obstacle() {
+  static const std::string obstacle = [] {
+    const CudaPlatform platform = cuda_platform();
+    if (platform.calls == nullptr) return std::string("this build has no CUDA device");
+    return cuda_obstacle(take_inventory(*platform.calls), 0, platform.machine_code, platform.ptx);
+  }();
+  return obstacle;
+}
+
+inline bool gpu_required() {
+  const char* const required = std::getenv("FASA_REQUIRE_GPU");
+  return required != nullptr && std::string_view(required) != "0";
+}
+
+// Counts what was skipped and says so when the tests are over.
+class GpuSkips final : public testing::EmptyTestEventListener {
+ public:
+  static void add() {
+    static GpuSkips* const listener = [] {
+      auto* made = new GpuSkips;  // owned by GoogleTest
+      testing::UnitTest::GetInstance()->listeners().Append(made);
+      return made;
+    }();
+    ++listener->count_;
+  }
+  void OnTestProgramEnd(const testing::UnitTest&) override {
+    std::printf("GPU tests skipped: %d (%s)\n", count_, gpu_obstacle().c_str());
+  }
+
+ private:
+  int count_ = 0;
+};
+
+}  // namespace fasa
+
+// In SetUp or a test's body.
+#define FASA_NEEDS_GPU()                                            \
+  do {                                                              \
+    if (!::fasa::gpu_obstacle().empty()) {                          \
+      if (::fasa::gpu_required()) FAIL() << ::fasa::gpu_obstacle(); \
+      ::fasa::GpuSkips::add();                                      \
+      GTEST_SKIP() << ::fasa::gpu_obstacle();                       \
+    }                                                               \
+  } while (false)

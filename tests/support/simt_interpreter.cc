@@ -1,0 +1,191 @@
+#include "tests/support/simt_interpreter.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fasa {
+namespace {
+
+constexpr std::byte kPattern{0xA5};
+constexpr int kWarp = simt::kWarpThreads;
+
+}  // namespace
+
+void SimtInterpreter::run(const simt::Grid& grid, int threads, const std::function<void()>& body) {
+  if (threads < kWarp || threads % kWarp != 0) {
+    throw SimtError("blocks of " + std::to_string(threads) + " threads: not a multiple of 32");
+  }
+  while (threads_.size() < static_cast<size_t>(threads)) {
+    threads_.push_back(std::make_unique<Thread>());
+    threads_.back()->owner = this;
+  }
+  std::vector<int> blocks(static_cast<size_t>(grid.x * grid.y * grid.z));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  if (order_ == Order::kFalling) std::reverse(blocks.begin(), blocks.end());
+  if (order_ == Order::kRandom) std::shuffle(blocks.begin(), blocks.end(), random_);
+  body_ = &body;
+  simt::Machine* const before = std::exchange(simt::current_machine, this);
+  try {
+    for (const int block : blocks) {
+      run_block(block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y, grid, threads);
+    }
+  } catch (...) {
+    simt::current_machine = before;
+    throw;
+  }
+  simt::current_machine = before;
+}
+
+void SimtInterpreter::enter(void* thread) {
+  auto* self = static_cast<Thread*>(thread);
+  (*self->owner->body_)();
+  self->state = State::kEnded;
+  self->fiber.leave_for_good();
+}
+
+void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int threads) {
+  shared_ = std::vector<std::byte>(static_cast<size_t>(grid.shared_bytes), kPattern);
+  count_ = threads;
+  for (int i = 0; i < threads; ++i) {
+    Thread& thread = *threads_[static_cast<size_t>(i)];
+    thread.place = {i, threads, {x, y, z}, {grid.x, grid.y, grid.z}};
+    thread.state = State::kReady;
+    thread.fiber.prepare(&SimtInterpreter::enter, &thread);
+  }
+  while (true) {
+    const bool ran = run_ready();
+    stop_at_fault();
+    settle_warps();
+    stop_at_fault();
+    if (!ran) {
+      const auto of = [this](State state) {
+        return std::count_if(threads_.begin(), threads_.begin() + count_,
+                             [state](const auto& thread) { return thread->state == state; });
+      };
+      if (of(State::kEnded) == count_) return;
+      if (of(State::kReady) > 0) continue;
+      if (of(State::kInCollective) > 0) {
+        const auto stuck =
+            std::find_if(threads_.begin(), threads_.begin() + count_,
+                         [](const auto& thread) { return thread->state == State::kInCollective; });
+        fault_ = where(**stuck) + ": waits in a warp's collective for lanes that never come";
+        stop_at_fault();
+      }
+      release_barrier();
+    }
+  }
+}
+
+bool SimtInterpreter::run_ready() {
+  std::vector<int> turn(static_cast<size_t>(count_));
+  std::iota(turn.begin(), turn.end(), 0);
+  if (order_ == Order::kFalling) std::reverse(turn.begin(), turn.end());
+  if (order_ == Order::kRandom) {
+    // Some warps only, each whole or in part: others fall behind.
+    std::shuffle(turn.begin(), turn.end(), random_);
+    turn.resize(std::max<size_t>(1, random_() % turn.size()));
+  }
+  bool ran = false;
+  for (const int i : turn) {
+    Thread& thread = *threads_[static_cast<size_t>(i)];
+    if (thread.state != State::kReady) continue;
+    ran = true;
+    running_ = &thread;
+    inside_ = true;
+    thread.fiber.resume();
+    inside_ = false;
+    if (!fault_.empty()) break;
+  }
+  return ran;
+}
+
+void SimtInterpreter::settle_warps() {
+  for (int warp = 0; warp < count_; warp += kWarp) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      if (threads_[static_cast<size_t>(warp + lane)]->state == State::kInCollective) {
+        settle_collective(warp + lane);
+      }
+    }
+  }
+}
+
+// The collective that thread `first` is in, if all of its lanes are. A lane that is in one without
+// `first` will come later.
+void SimtInterpreter::settle_collective(int first) {
+  const Thread& caller = *threads_[static_cast<size_t>(first)];
+  const int warp = first / kWarp * kWarp;
+  void* lanes[kWarp] = {};
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if ((caller.mask >> lane & 1) == 0) continue;
+    const Thread& other = *threads_[static_cast<size_t>(warp + lane)];
+    if (other.state == State::kEnded) {
+      fault_ =
+          where(caller) + ": a collective with lane " + std::to_string(lane) + ", which has ended";
+      return;
+    }
+    if (other.state != State::kInCollective) return;
+    if (other.mask != caller.mask && (other.mask >> (first % kWarp) & 1) == 0) return;
+    if (other.mask != caller.mask || other.combine != caller.combine) {
+      fault_ = where(caller) + ": lane " + std::to_string(lane) +
+               " of the mask is in another collective";
+      return;
+    }
+    lanes[lane] = other.operands;
+  }
+  caller.combine(lanes, caller.mask);
+  const uint32_t mask = caller.mask;
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if ((mask >> lane & 1) != 0) threads_[static_cast<size_t>(warp + lane)]->state = State::kReady;
+  }
+}
+
+void SimtInterpreter::release_barrier() {
+  for (int i = 0; i < count_; ++i) {
+    Thread& thread = *threads_[static_cast<size_t>(i)];
+    if (thread.state == State::kAtBarrier) thread.state = State::kReady;
+  }
+}
+
+// Threads under way are abandoned where they stand: kernel bodies own nothing.
+void SimtInterpreter::stop_at_fault() {
+  if (fault_.empty()) return;
+  throw SimtError(std::exchange(fault_, {}));
+}
+
+std::byte* SimtInterpreter::shared_memory() { return shared_.data(); }
+
+void SimtInterpreter::sync_block() {
+  running_->state = State::kAtBarrier;
+  running_->fiber.leave();
+}
+
+void SimtInterpreter::collective(uint32_t mask, void* operands, Combine combine) {
+  Thread& self = *running_;
+  if ((mask >> (self.place.thread % kWarp) & 1) == 0) {
+    fault("a collective's mask without its caller", self.place.thread % kWarp, 0);
+  }
+  self.mask = mask;
+  self.operands = operands;
+  self.combine = combine;
+  self.state = State::kInCollective;
+  self.fiber.leave();
+}
+
+void SimtInterpreter::yield() {
+  if (order_ != Order::kRandom || random_() % 4 != 0) return;
+  running_->fiber.leave();
+}
+
+void SimtInterpreter::fault(const char* what, int lane, int other) {
+  fault_ = where(*running_) + ": " + what + " (lane " + std::to_string(lane) + ", " +
+           std::to_string(other) + ")";
+  if (inside_) running_->fiber.leave();  // never resumed
+}
+
+std::string SimtInterpreter::where(const Thread& thread) const {
+  const simt::Place& at = thread.place;
+  return "block (" + std::to_string(at.block[0]) + ", " + std::to_string(at.block[1]) + ", " +
+         std::to_string(at.block[2]) + ") thread " + std::to_string(at.thread);
+}
+
+}  // namespace fasa

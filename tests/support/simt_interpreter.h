@@ -1,0 +1,103 @@
+// Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other, each thread of a
+// block on a stack of its own. Threads run until they meet a barrier, a warp's collective or (in
+// random order) an atomic, so that what lacks a barrier shows in some order. Shared memory lies in
+// a heap block of exactly the bytes asked for, filled with a pattern before every block.
+//
+// What hardware leaves undefined is an error here, a SimtError that names kernel block and thread:
+// threads of a block that wait for different things forever, lanes of a warp that meet in a
+// collective with different masks or calls, masks with lanes that have ended or without the caller,
+// shuffles from lanes outside of the mask.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/simt.h"
+#include "tests/support/fiber.h"
+
+namespace fasa {
+
+class SimtError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class SimtInterpreter : public simt::Machine {
+ public:
+  enum class Order {
+    kRising,   // blocks and threads as they are numbered
+    kFalling,  // the other way round
+    kRandom,   // any thread that can run, any block; atomics are shuffled too
+  };
+  explicit SimtInterpreter(Order order = Order::kRising, unsigned seed = 1)
+      : order_(order), random_(seed) {}
+
+  // Every thread of every block. Throws SimtError.
+  void run(const simt::Grid& grid, int threads, const std::function<void()>& body);
+
+  const simt::Place& place() const override { return running_->place; }
+  std::byte* shared_memory() override;
+  void sync_block() override;
+  void collective(uint32_t mask, void* operands, Combine combine) override;
+  void yield() override;
+  void fault(const char* what, int lane, int other) override;
+
+ private:
+  enum class State { kReady, kAtBarrier, kInCollective, kEnded };
+  struct Thread {
+    SimtInterpreter* owner = nullptr;
+    Fiber fiber;
+    simt::Place place;
+    State state = State::kEnded;
+    uint32_t mask = 0;
+    void* operands = nullptr;
+    Combine combine = nullptr;
+  };
+
+  static void enter(void* thread);
+  void run_block(int x, int y, int z, const simt::Grid& grid, int threads);
+  bool run_ready();  // false: nobody could
+  void settle_warps();
+  void settle_collective(int first);
+  void release_barrier();
+  void stop_at_fault();
+  std::string where(const Thread& thread) const;
+
+  const Order order_;
+  std::mt19937 random_;
+  std::vector<std::unique_ptr<Thread>> threads_;  // grows only
+  int count_ = 0;                                 // of the block
+  Thread* running_ = nullptr;
+  bool inside_ = false;  // a thread's fiber, not the scheduler
+  const std::function<void()>* body_ = nullptr;
+  std::vector<std::byte> shared_;
+  std::string fault_;
+};
+
+// A launcher whose kernels are done on return (kernels/cuda/simt.h).
+class SimtLauncher {
+ public:
+  explicit SimtLauncher(SimtInterpreter& interpreter, int multiprocessors = 2)
+      : interpreter_(interpreter), multiprocessors_(multiprocessors) {}
+
+  template <typename Kernel>
+  void operator()(const Kernel& kernel, const simt::Grid& grid) const {
+    interpreter_.run(grid, Kernel::kThreads, [&kernel] { kernel(); });
+  }
+  void zero(void* memory, int64_t bytes) const {
+    __builtin_memset(memory, 0, static_cast<size_t>(bytes));
+  }
+  int multiprocessors() const { return multiprocessors_; }
+
+ private:
+  SimtInterpreter& interpreter_;
+  int multiprocessors_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,171 @@
+"""fasa eval: results that are kept example by example, and what they add up to."""
+import html.parser
+import json
+import math
+import signal
+import subprocess
+import time
+
+from support import FASA, MODEL, SOURCE, CommandTest, main
+
+RUTH = SOURCE / "models/texts/ruth.txt"
+NEEDLE = ("eval", "needle", "--model", MODEL, "--text", RUTH, "--context", 600)
+PPL = ("eval", "ppl", "--model", MODEL, "--text", RUTH, "--context", 400, "--stride", 50)
+
+
+class PageCheck(html.parser.HTMLParser):
+    """Elements that are opened are closed, and nothing is fetched."""
+    VOID = {"meta", "line", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        assert not {"src", "href"} & {name for name, _ in attrs}, attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+class Eval(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.results = self.folder / "results"
+
+    def evaluate(self, *arguments):
+        done = self.assert_done(*arguments, "--results", self.results, "--json")
+        return json.loads(done.stdout)
+
+    def files(self):
+        return sorted(self.results.glob("*.jsonl"))
+
+    def records(self):
+        (path,) = self.files()
+        return [json.loads(line) for line in path.read_text().splitlines()][1:]
+
+    def test_perplexity_is_what_its_examples_say(self):
+        result = self.evaluate(*PPL, "--examples", 3, "--fac-tokens", 32)
+        records = self.records()
+        self.assertEqual(result["examples"], 3)
+        self.assertEqual(result["tokens"], 150)
+        self.assertAlmostEqual(result["perplexity"],
+                               math.exp(sum(r["nll"] for r in records) / 150), places=9)
+        self.assertLess(result["interval"][0], result["perplexity"])
+        self.assertEqual(result["config"]["selection"]["fac_tokens"], 32)
+        self.assertEqual(result["tasks"][0]["results"], str(self.files()[0]))
+
+    def test_needle_counts_right_answers(self):
+        result = self.evaluate(*NEEDLE, "--examples", 2, "--selection", "full")
+        questions = [q for r in self.records() for q in r["questions"]]
+        self.assertEqual(result["questions"], 8)
+        self.assertEqual(len(questions), 8)
+        self.assertEqual(result["accuracy"], sum(q["right"] for q in questions) / 8)
+        for question in questions:
+            self.assertEqual(question["right"],
+                             question["answer"].split(".")[0] == question["expected"])
+
+    def test_goes_on_where_it_was(self):
+        first = self.evaluate(*PPL, "--examples", 2)
+        more = self.evaluate(*PPL, "--examples", 4)
+        self.assertEqual(more["tasks"][0]["resumed"], 2)
+        self.assertEqual([r["id"] for r in self.records()], ["0@0", "0@50", "0@100", "0@150"])
+        again = self.evaluate(*PPL, "--examples", 2)
+        self.assertEqual(again["perplexity"], first["perplexity"])
+        self.assertEqual(again["tasks"][0]["resumed"], 2)
+        fresh = self.evaluate(*PPL, "--examples", 1, "--fresh")
+        self.assertEqual(fresh["tasks"][0]["resumed"], 0)
+        self.assertEqual(len(self.records()), 1)
+
+    def test_an_interruption_loses_the_current_example_alone(self):
+        arguments = [str(a) for a in (*PPL, "--examples", 200, "--results", self.results)]
+        running = subprocess.Popen([FASA, *arguments], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        try:
+            # Killed as soon as the file holds some results.
+            while running.poll() is None and not (self.files() and
+                                                  self.files()[0].read_text().count("\n") >= 4):
+                time.sleep(0.001)
+            self.assertIsNone(running.poll(), "it ended before it could be interrupted")
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+        kept = self.files()[0].read_text().count("\n") - 1
+        self.assertGreaterEqual(kept, 3)
+        resumed = self.evaluate(*PPL, "--examples", kept + 2)
+        self.assertEqual(resumed["tasks"][0]["resumed"], kept)
+        whole = self.folder / "whole"
+        done = self.assert_done(*PPL, "--examples", kept + 2, "--results", whole, "--json")
+        self.assertEqual(json.loads(done.stdout)["perplexity"], resumed["perplexity"])
+
+    def test_the_table_has_methods_and_tasks(self):
+        self.evaluate(*PPL, "--examples", 2, "--selection", "full")
+        self.evaluate(*NEEDLE, "--examples", 1, "--fac-tokens", 40)
+        done = self.assert_done(*PPL, "--examples", 1, "--fac-tokens", 40, "--results",
+                                self.results)
+        lines = done.stdout.decode().split("Results in ")[1].splitlines()[1:]
+        self.assertEqual(lines[0].split(), ["method", "needle", "600", "ppl", "400"])
+        self.assertTrue(lines[1].startswith("fasa 40, 32 FCs int2"))
+        self.assertTrue(lines[1].endswith("*"), lines[1])
+        self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
+        self.assertIn("fewer examples", lines[3])
+
+    def test_several_lengths_and_the_picture(self):
+        page = self.folder / "needle.html"
+        result = self.evaluate(*NEEDLE, 900, "--examples", 1, "--html", page)
+        self.assertEqual([t["task"] for t in result["tasks"]], ["needle 600", "needle 900"])
+        self.assertEqual(result["questions"], 8)
+        check = PageCheck()
+        check.feed(page.read_text())
+        self.assertEqual(check.open, [])
+        for part in ("600", "900", "context, tokens", "% of 1"):
+            self.assertIn(part, check.text)
+
+    def test_a_model_without_a_template_is_asked_in_english(self):
+        model = self.copy_model()
+        (model / "needle.json").unlink()
+        self.evaluate("eval", "needle", "--model", model, "--text", RUTH, "--context", 900,
+                      "--examples", 1)
+        self.assertIn("secret number", self.records()[0]["questions"][0]["question"])
+
+    def test_bad_input(self):
+        base = ("--model", MODEL, "--results", self.results)
+        self.assert_fails(2, ["pppl", "nearest: ppl", "needle"], "eval", "pppl", *base)
+        short = self.write("short.txt", "x" * 300)
+        self.assert_fails(3, ["short.txt", "300", "401"], *PPL[:4], "--text", short, "--context",
+                          400, "--results", self.results)
+        self.assert_fails(3, ["short.txt", "--context"], *NEEDLE[:4], "--text", short, "--context",
+                          600, "--results", self.results)
+        self.assert_fails(3, ["none.txt"], *PPL[:4], "--text", self.folder / "none.txt",
+                          "--results", self.results)
+        self.assert_fails(2, ["--stride", "400", "399"], *PPL[:-1], 400, "--results", self.results)
+        self.assert_fails(2, ["--context", "9000", "8192"], *NEEDLE, 9000, "--results",
+                          self.results)
+        self.assert_fails(2, ["--examples", "0"], *PPL, "--examples", 0, "--results", self.results)
+        self.assert_fails(2, ["--examples", "100000"], *PPL, "--examples", 100000, "--results",
+                          self.results)
+        self.assert_fails(2, ["--depths", "1.5"], *NEEDLE, "--depths", 1.5, "--results",
+                          self.results)
+        self.assert_fails(2, ["facts", "25", "24"], *NEEDLE, "--facts", 25, "--results",
+                          self.results)
+        model = self.copy_model()
+        self.replace(model, "needle.json", "{\"fact\": 3}")
+        self.assert_fails(3, ["needle.json", "fact"], "eval", "needle", "--model", model,
+                          "--results", self.results)
+        self.assertEqual(self.files(), [])
+        self.assert_fails(2, ["--results", "short.txt"], *PPL, "--results", short)
+        self.assert_fails(2, ["/nonexistent"], *PPL, "--html", "/nonexistent/x.html", "--results",
+                          self.results)
+
+
+if __name__ == "__main__":
+    main()

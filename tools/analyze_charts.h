@@ -1,0 +1,22 @@
+// Pictures of an analysis as SVG, for the HTML report.
+#pragma once
+
+#include <string>
+
+#include "runtime/analyze/analysis.h"
+
+namespace fasa {
+
+// FC x query head, one block a layer, and the scale of its colours.
+std::string agreement_heatmaps_svg(const Analysis& analysis);
+std::string agreement_cdf_svg(const Analysis& analysis);
+std::string compound_svg(const CompoundTable& table);
+std::string fifths_svg(const FifthsTable& fifths);
+std::string size_overlap_svg(const std::vector<double>& overlap);
+// Far mass that selections capture, by budget.
+std::string selections_svg(const std::vector<SelectionMass>& selections,
+                           CapturedMass SelectionMass::*queries);
+// Far mass that slices keep of the oracle's, by bytes.
+std::string slices_svg(const std::vector<SliceChoiceMass>& slices, size_t kind);
+
+}  // namespace fasa

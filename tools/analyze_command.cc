@@ -1,0 +1,194 @@
+// fasa analyze: how a model's heads use their frequency chunks, and what selections keep.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "runtime/config_options.h"
+#include "runtime/eval/eval_text.h"
+#include "runtime/machine.h"
+#include "runtime/output_file.h"
+#include "tools/analyze_report.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/eval_method.h"
+#include "tools/progress.h"
+#include "tools/slice_choice.h"
+
+namespace fasa {
+namespace {
+
+// Every selection that there is but the one that takes everything.
+std::vector<std::string> all_selections() {
+  std::vector<std::string> names;
+  const std::string_view allowed = find_option("selection", "kind")->allowed;
+  for (size_t at = 0; at < allowed.size();) {
+    const size_t end = std::min(allowed.find(", ", at), allowed.size());
+    if (allowed.substr(at, end - at) != "full") names.emplace_back(allowed.substr(at, end - at));
+    at = end + 2;
+  }
+  return names;
+}
+
+class AnalyzeCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override;
+  int run() override;
+
+ private:
+  void validate(const ModelConfig& model) const;
+  AnalyzeReport analyze_model(const Config& config, const std::vector<AnalysisInput>& inputs);
+  void measure_selections(Model& model, SetWatch& watch, AnalyzeReport& report) const;
+  Config config_of(const std::string& selection, int64_t budget, const Config& base) const;
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags config_flags_;
+  std::string model_dir_;
+  std::vector<std::string> texts_;
+  AnalysisOptions options_;
+  std::string selections_ = "all";
+  std::vector<int64_t> budgets_ = {32, 64, 128, 256};
+  int steps_ = 48;
+  std::string html_;
+  bool json_ = false;
+};
+
+CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
+  command_ = app.add_subcommand("analyze", "How heads use frequency chunks, what selections keep");
+  command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+      ->type_name("DIR")
+      ->required();
+  command_->add_option("--text", texts_, "Files to run over")->type_name("FILE")->required();
+  command_->add_option("-o,--output", html_, "Write a report that a browser shows")
+      ->type_name("FILE.html");
+  command_->add_flag("--json", json_, "Print one JSON object instead of the tables");
+  command_->add_option("--tokens", options_.tokens, "Tokens of each text at most")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--window", options_.window, "K of agreement")
+      ->type_name("K")
+      ->capture_default_str();
+  command_->add_option("--queries", options_.queries, "Positions of a text that are looked at")
+      ->type_name("N")
+      ->capture_default_str();
+  command_
+      ->add_option("--selections", selections_,
+                   "Names between commas, whose captured mass is measured; all, or none")
+      ->type_name("NAMES")
+      ->capture_default_str();
+  command_->add_option("--budgets", budgets_, "fac_tokens that they are measured at")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--steps", steps_, "Steps on the text that they are measured over")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--seed", options_.seed, "Of the choice of queries and planted strings")
+      ->type_name("N")
+      ->capture_default_str();
+  config_flags_.add_to(*command_);
+  return command_;
+}
+
+void AnalyzeCommand::validate(const ModelConfig& model) const {
+  options_.validate(model.geometry(), model.max_positions);
+  const auto require = [](bool ok, std::string_view flag, auto given, const std::string& allowed) {
+    if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
+  };
+  require(steps_ >= 1 && 2 * int64_t{steps_} <= options_.tokens, "--steps", steps_,
+          fmt::format("1 to {}, half of the tokens of a text", options_.tokens / 2));
+  for (const int64_t budget : budgets_) {
+    require(budget >= 1 && budget <= options_.tokens, "--budgets", budget,
+            fmt::format("1 to {}, the tokens of a text", options_.tokens));
+  }
+}
+
+Config AnalyzeCommand::config_of(const std::string& selection, int64_t budget,
+                                 const Config& base) const {
+  Config config = base;
+  const ConfigOption* kind = find_option("selection", "kind");
+  if (!kind->set(config, selection)) {
+    throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
+                                 kind->allowed));
+  }
+  config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
+  config.validate();
+  return config;
+}
+
+// On the last of the texts: maps and agreement are of all of them.
+void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
+                                        AnalyzeReport& report) const {
+  if (selections_ == "none") return;
+  const auto names = selections_ == "all" ? all_selections() : CLI::detail::split(selections_, ',');
+  const AnalysisText& text = report.analysis.texts.back();
+  Progress progress("selections");
+  int64_t done = 0;
+  for (const std::string& name : names) {
+    for (const int64_t budget : budgets_) {
+      const Config config = config_of(name, budget, report.config);
+      const auto slices = choose_slices(model, config, model_dir_, text.data.ids);
+      SelectionMass mass = measure_selection(model, watch, config, slices.dims, text, steps_);
+      mass.method = name;
+      mass.budget = budget;
+      report.analysis.selections.push_back(std::move(mass));
+      progress.update(++done, static_cast<int64_t>(names.size() * budgets_.size()));
+    }
+  }
+}
+
+AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
+                                            const std::vector<AnalysisInput>& inputs) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto device = open_device(config.device_options());
+  SetWatch watch(*device);
+  Model model = Model::load(model_dir_, watch, std::nullopt);
+  AnalyzeReport report{.model = model_dir_,
+                       .options = options_,
+                       .text_steps = steps_,
+                       .analysis = {},
+                       .config = config};
+  {
+    Progress progress("layers");
+    report.analysis = analyze(
+        model, inputs, options_,
+        [&](const std::string&, int64_t done, int64_t total) { progress.update(done, total); });
+  }
+  measure_selections(model, watch, report);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+int AnalyzeCommand::run() {
+  reject_unknown_arguments(*command_);
+  const Config config = config_flags_.load();
+  require_usable_target();
+  const ModelConfig model_config = ModelConfig::load(model_dir_);
+  config.validate_for(model_config.geometry());
+  if (command_->get_option("--tokens")->count() == 0) {
+    options_.tokens = std::min(options_.tokens, model_config.max_positions);
+  }
+  validate(model_config);
+  if (selections_ != "all" && selections_ != "none") {
+    for (const std::string& name : CLI::detail::split(selections_, ',')) {
+      config_of(name, budgets_.front(), config);
+    }
+  }
+  if (!html_.empty()) check_writable(html_);
+  const auto tokenizer = Tokenizer::load(model_dir_);
+  std::vector<AnalysisInput> inputs;
+  for (EvalText& text : read_eval_texts(texts_, tokenizer.get())) {
+    inputs.push_back({std::filesystem::path(text.path).filename().string(), std::move(text.ids)});
+  }
+  const AnalyzeReport report = analyze_model(config, inputs);
+  if (!html_.empty()) write_file_atomically(html_, to_html(report));
+  fmt::print("{}", json_ ? to_json(report).dump(2) + "\n" : to_table(report));
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_analyze_command() { return std::make_unique<AnalyzeCommand>(); }
+
+}  // namespace fasa

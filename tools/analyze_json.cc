@@ -1,0 +1,85 @@
+// An analysis as JSON. Shares are of 1.
+#include "runtime/config_options.h"
+#include "tools/analyze_report.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+Json agreement_json(const Analysis& analysis) {
+  const AgreementTable& shape = analysis.agreement.front();
+  Json layers = Json::array();
+  for (int layer = 0; layer < shape.layers(); ++layer) {
+    Json heads = Json::array();
+    for (int head = 0; head < shape.query_heads(); ++head) {
+      Json chunks = Json::array();
+      for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
+        chunks.push_back(analysis.mean_agreement(layer, head, chunk));
+      }
+      heads.push_back(std::move(chunks));
+    }
+    layers.push_back(std::move(heads));
+  }
+  return {{"mean", layers},
+          {"over_0.4", analysis.share_of_chunks([](double ca) { return ca > 0.4; })},
+          {"under_0.15", analysis.share_of_chunks([](double ca) { return ca < 0.15; })}};
+}
+
+Json compound_json(const CompoundTable& table) {
+  Json rows = Json::object();
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    Json values = Json::array();
+    for (const double share : table.share[row]) {
+      values.push_back(share < 0 ? Json(nullptr) : Json(share));
+    }
+    rows[table.rows[row]] = std::move(values);
+  }
+  return {{"windows", table.windows}, {"agreement", rows}};
+}
+
+Json mass_json(const CapturedMass& mass) {
+  return {{"mass", mass.mass_share()}, {"far_mass", mass.far_share()}, {"queries", mass.queries}};
+}
+
+}  // namespace
+
+Json to_json(const AnalyzeReport& report) {
+  const Analysis& analysis = report.analysis;
+  Json texts = Json::array();
+  for (const AnalysisText& text : analysis.texts) {
+    texts.push_back({{"name", text.name},
+                     {"tokens", text.data.ids.size()},
+                     {"queries", text.anchors.size()},
+                     {"probes", text.probes.size()}});
+  }
+  Json slices = Json::array();
+  for (const SliceChoiceMass& one : analysis.slices) {
+    slices.push_back({{"dtype", std::string(slice_dtype_name(one.dtype))},
+                      {"chunks", one.chunks},
+                      {"bytes", one.bytes},
+                      {"kept_text", one.kept(0)},
+                      {"kept_probes", one.kept(1)}});
+  }
+  Json selections = Json::array();
+  for (const SelectionMass& one : analysis.selections) {
+    selections.push_back({{"method", one.method},
+                          {"fac_tokens", one.budget},
+                          {"text", mass_json(one.text)},
+                          {"probes", mass_json(one.probes)}});
+  }
+  return {{"model", report.model},
+          {"window", report.options.window},
+          {"slice_window", report.options.slice_window},
+          {"seconds", report.seconds},
+          {"texts", texts},
+          {"agreement", agreement_json(analysis)},
+          {"compound", compound_json(analysis.compound)},
+          {"fifths", {{"dominant", analysis.fifths.dominant}, {"others", analysis.fifths.others}}},
+          {"map_overlap", {{"texts", analysis.text_overlap}, {"sizes", analysis.size_overlap}}},
+          {"slices", slices},
+          {"selections", selections},
+          {"config", config_to_json(report.config)}};
+}
+
+}  // namespace fasa

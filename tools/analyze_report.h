@@ -1,0 +1,25 @@
+// What `fasa analyze` found, as JSON, as tables and as one HTML page.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/analyze/analysis.h"
+#include "runtime/config.h"
+
+namespace fasa {
+
+struct AnalyzeReport {
+  std::string model;
+  AnalysisOptions options;
+  int text_steps = 0;  // decoded on the text for the selections
+  Analysis analysis;
+  Config config;
+  double seconds = 0;
+};
+
+nlohmann::json to_json(const AnalyzeReport& report);
+std::string to_table(const AnalyzeReport& report);
+std::string to_html(const AnalyzeReport& report);
+
+}  // namespace fasa

@@ -1,0 +1,17 @@
+// How a config's way of selecting is called in tables of results.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/config.h"
+
+namespace fasa {
+
+// "full", "streaming 128", "fasa 128, 32 FCs int2": kind, tokens attended to, slices.
+std::string method_name(const Config& config, const Geometry& geometry);
+
+// What the results of a config depend on: its selection, but for where the FC map lies.
+nlohmann::json method_setup(const Config& config);
+
+}  // namespace fasa

@@ -1,0 +1,92 @@
+#include "tools/eval_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/base/error.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
+#include "runtime/nearest.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kPerplexityExamples = 16;
+constexpr int64_t kContext = 4096;
+
+std::vector<EvalText> texts_of(const EvalFlags& flags, const Tokenizer* tokenizer) {
+  return read_eval_texts(
+      flags.texts.empty() ? std::vector{default_eval_text(flags.model_dir)} : flags.texts,
+      tokenizer);
+}
+
+int examples_of(const EvalFlags& flags, int otherwise) {
+  const int examples = flags.examples.value_or(otherwise);
+  if (examples >= 1) return examples;
+  throw UsageError(fmt::format("--examples = {}: allowed: 1 or more", examples));
+}
+
+using Contexts = std::vector<int64_t>;
+
+std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts& contexts,
+                                         const ModelConfig& model, const Tokenizer* tokenizer) {
+  std::vector<PlannedTask> planned;
+  for (const int64_t context : contexts) {
+    const PerplexityOptions options{
+        .context = context, .stride = flags.stride.value_or(std::max<int64_t>(1, context / 4))};
+    options.validate(model.max_positions);
+    auto task = std::make_unique<PerplexityTask>(texts_of(flags, tokenizer), options);
+    const auto examples = static_cast<size_t>(examples_of(flags, kPerplexityExamples));
+    const size_t all = task->examples();
+    if (flags.examples && examples > all) {
+      throw UsageError(fmt::format("--examples = {}: allowed: 1 to {}, the windows of the texts",
+                                   examples, all));
+    }
+    planned.push_back({std::move(task), std::min(examples, all)});
+  }
+  return planned;
+}
+
+std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& contexts,
+                                     const ModelConfig& model, const Tokenizer* tokenizer) {
+  std::vector<PlannedTask> planned;
+  for (const int64_t context : contexts) {
+    NeedleOptions options{.context = context, .facts = flags.facts, .seed = flags.seed};
+    if (!flags.depths.empty()) options.depths = flags.depths;
+    options.examples = examples_of(flags, options.examples);
+    options.validate(model.max_positions);
+    planned.push_back({std::make_unique<NeedleTask>(texts_of(flags, tokenizer),
+                                                    NeedleTemplate::of_model(flags.model_dir),
+                                                    *tokenizer, options),
+                       static_cast<size_t>(options.examples)});
+  }
+  return planned;
+}
+
+struct TaskKind {
+  std::string_view name;
+  std::vector<PlannedTask> (*plan)(const EvalFlags&, const Contexts&, const ModelConfig&,
+                                   const Tokenizer*);
+};
+constexpr std::array<TaskKind, 2> kTasks = {{{"ppl", plan_perplexity}, {"needle", plan_needle}}};
+
+}  // namespace
+
+std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
+                                    const Tokenizer* tokenizer) {
+  const auto found = std::find_if(kTasks.begin(), kTasks.end(),
+                                  [&](const TaskKind& kind) { return kind.name == flags.task; });
+  if (found == kTasks.end()) {
+    std::vector<std::string> names;
+    for (const TaskKind& kind : kTasks) names.emplace_back(kind.name);
+    throw UsageError(fmt::format("unknown task \"{}\"{}; allowed: {}", flags.task,
+                                 nearest_hint(flags.task, names), fmt::join(names, ", ")));
+  }
+  const Contexts contexts =
+      flags.contexts.empty() ? Contexts{std::min(kContext, model.max_positions)} : flags.contexts;
+  return found->plan(flags, contexts, model, tokenizer);
+}
+
+}  // namespace fasa

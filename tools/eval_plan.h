@@ -1,0 +1,38 @@
+// From what `fasa eval` was asked for to the tasks that it runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/eval/eval_task.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/tokenizer.h"
+
+namespace fasa {
+
+struct EvalFlags {
+  std::string task;
+  std::string model_dir;
+  std::vector<std::string> texts;
+  std::vector<int64_t> contexts;    // none: 4096, or the model's positions where they are fewer
+  std::optional<int> examples;      // none: the task's own
+  std::optional<int64_t> stride;    // ppl; none: a quarter of the context
+  int facts = 4;                    // needle
+  std::vector<double> depths = {};  // needle; none: the task's own
+  uint64_t seed = 1;
+};
+
+struct PlannedTask {
+  std::unique_ptr<EvalTask> task;
+  size_t examples = 0;  // to run
+};
+
+// `tokenizer` outlives the tasks; may be null. Throws UsageError (unknown task, flags) and
+// InputError (texts), before any model is loaded.
+std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
+                                    const Tokenizer* tokenizer);
+
+}  // namespace fasa

@@ -1,0 +1,87 @@
+#include "tools/eval_report.h"
+
+#include <fmt/format.h>
+
+#include "runtime/config_options.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+Json summary_json(const Summary& summary) {
+  Json json{{std::string(metric_name(summary.metric)), summary.value},
+            {"interval", {summary.interval.low, summary.interval.high}},
+            {"examples", summary.examples}};
+  if (summary.metric == Metric::kPerplexity) json["tokens"] = summary.counted;
+  if (summary.metric == Metric::kAccuracy) json["questions"] = summary.counted;
+  return json;
+}
+
+std::string value_text(const Summary& summary) {
+  const double scale = summary.metric == Metric::kAccuracy ? 100 : 1;
+  const int digits = summary.metric == Metric::kPerplexity ? 4 : 1;
+  const std::string_view unit = summary.metric == Metric::kAccuracy ? " %" : "";
+  return fmt::format("{:.{}f}{} (95 %: {:.{}f} to {:.{}f})", summary.value * scale, digits, unit,
+                     summary.interval.low * scale, digits, summary.interval.high * scale, digits);
+}
+
+std::string counted_text(const Summary& summary) {
+  std::string text = fmt::format("{} examples", summary.examples);
+  if (summary.metric == Metric::kPerplexity) text += fmt::format(", {} tokens", summary.counted);
+  if (summary.metric == Metric::kAccuracy) text += fmt::format(", {} questions", summary.counted);
+  return text;
+}
+
+}  // namespace
+
+Summary EvalReport::total() const {
+  const Metric metric = tasks.front().summary.metric;
+  std::vector<Json> records;
+  for (const TaskResult& one : tasks) {
+    if (metric == Metric::kScore && tasks.size() > 1) {
+      if (one.summary.counted > 0) records.push_back(Json{{"score", one.summary.value}});
+    } else {
+      records.insert(records.end(), one.records.begin(), one.records.end());
+    }
+  }
+  Summary summary = summarize(metric, records);
+  summary.examples = 0;
+  for (const TaskResult& one : tasks) summary.examples += one.summary.examples;
+  return summary;
+}
+
+Json to_json(const EvalReport& report) {
+  Json json = summary_json(report.total());
+  json["task"] = report.task;
+  json["model"] = report.model;
+  json["method"] = report.method;
+  json["config"] = config_to_json(report.config);
+  json["skipped_lines"] = report.skipped;
+  json["notes"] = report.notes;
+  Json tasks = Json::array();
+  for (const TaskResult& task : report.tasks) {
+    Json one = summary_json(task.summary);
+    one["task"] = task.task;
+    one["resumed"] = task.resumed;
+    one["seconds"] = task.seconds;
+    one["results"] = task.path;
+    tasks.push_back(std::move(one));
+  }
+  json["tasks"] = tasks;
+  return json;
+}
+
+std::string to_table(const EvalReport& report) {
+  std::string text = fmt::format("{}, {}\n", report.model, report.method);
+  for (const TaskResult& task : report.tasks) {
+    text += fmt::format("{}: {} {}; {}{}\n", task.task, metric_name(task.summary.metric),
+                        value_text(task.summary), counted_text(task.summary),
+                        task.resumed > 0 ? fmt::format(", {} from before", task.resumed) : "");
+  }
+  if (report.tasks.size() > 1) text += fmt::format("all: {}\n", value_text(report.total()));
+  for (const std::string& note : report.notes) text += note + '\n';
+  return text;
+}
+
+}  // namespace fasa

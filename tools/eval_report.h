@@ -1,0 +1,30 @@
+// What `fasa eval` found, as JSON, as a table and as one HTML page.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/eval_run.h"
+
+namespace fasa {
+
+struct EvalReport {
+  std::string task;  // as on the command line
+  std::string model;
+  std::string method;
+  Config config;
+  std::vector<TaskResult> tasks;
+  std::vector<std::string> notes;  // lines of data left out and the like
+  int64_t skipped = 0;             // such lines
+
+  // Of all tasks: pooled, but for scores, where each task counts once.
+  Summary total() const;
+};
+
+nlohmann::json to_json(const EvalReport& report);
+std::string to_table(const EvalReport& report);
+// With the accuracy grid of planted facts, depth x length.
+std::string to_html(const EvalReport& report);
+
+}  // namespace fasa

@@ -1,0 +1,49 @@
+// Runs evaluations: examples one by one, each kept as soon as it is there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/config.h"
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/result_log.h"
+
+namespace fasa {
+
+// What all tasks of a command share.
+struct EvalSubject {
+  Model* model = nullptr;
+  std::string model_dir;
+  Config config;
+  DType row_dtype = DType::kF32;
+  std::vector<int16_t> slice_dims;
+  std::string results;  // folder
+  ResultLog::Begin begin = ResultLog::Begin::kResume;
+
+  std::string method() const;
+  // What the results depend on beside the task.
+  nlohmann::json setup() const;
+};
+
+struct TaskResult {
+  std::string task;
+  std::string path;  // of the results
+  nlohmann::json setup;
+  std::vector<nlohmann::json> records;  // of the examples asked for
+  int64_t resumed = 0;                  // of those, there before
+  double seconds = 0;                   // spent on the others
+  Summary summary = summarize(Metric::kAccuracy, {});
+};
+
+// Makes the results' folder. Throws UsageError.
+void make_results_folder(const std::string& path);
+
+// Runs the first `examples` examples of the task that have no result yet. Throws what they throw;
+// what was done until then is kept.
+TaskResult run_task(EvalTask& task, size_t examples, const EvalSubject& subject);
+
+}  // namespace fasa

@@ -1,0 +1,108 @@
+#include "tools/eval_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Cell {
+  Summary summary;
+};
+
+// Ordered by task; two setups of one task are two columns.
+struct Column {
+  std::string name;
+  std::string setup;
+  auto operator<=>(const Column&) const = default;
+};
+
+Metric metric_of(const std::string& name) {
+  for (const Metric metric : {Metric::kPerplexity, Metric::kAccuracy}) {
+    if (metric_name(metric) == name) return metric;
+  }
+  return Metric::kScore;
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string cell_text(const Summary& summary, int64_t most) {
+  if (summary.counted == 0) return "-";
+  const double scale = summary.metric == Metric::kAccuracy ? 100 : 1;
+  return fmt::format("{:.{}f}{}", summary.value * scale,
+                     summary.metric == Metric::kPerplexity ? 4 : 1,
+                     summary.examples < most ? "*" : "");
+}
+
+class Results {
+ public:
+  void add(const ResultFile& file) {
+    const Column column{file.setup.at("task").get<std::string>(),
+                        file.setup.at("task_setup").dump()};
+    const Summary summary =
+        summarize(metric_of(file.setup.at("metric").get<std::string>()), file.records);
+    cells_[file.setup.at("method").get<std::string>()].emplace(column, summary);
+    int64_t& most = most_[column];
+    most = std::max(most, summary.examples);
+  }
+
+  std::string table() const {
+    size_t widest = 6;
+    for (const auto& [method, cells] : cells_) widest = std::max(widest, method.size());
+    std::string text = fmt::format("{:<{}}", "method", widest);
+    for (const auto& [column, most] : most_) text += fmt::format("  {:>{}}", column.name, kCell);
+    text += '\n';
+    bool partial = false;
+    for (const auto& [method, cells] : cells_) {
+      text += fmt::format("{:<{}}", method, widest);
+      for (const auto& [column, most] : most_) {
+        const auto found = cells.find(column);
+        const std::string cell = found == cells.end() ? "-" : cell_text(found->second, most);
+        partial = partial || cell.ends_with('*');
+        text += fmt::format("  {:>{}}", cell, std::max<size_t>(kCell, column.name.size()));
+      }
+      text += '\n';
+    }
+    return partial ? text + "* fewer examples than others of the column\n" : text;
+  }
+
+ private:
+  static constexpr size_t kCell = 9;
+  std::map<std::string, std::map<Column, Summary>> cells_;  // by method
+  std::map<Column, int64_t> most_;                          // examples
+};
+
+}  // namespace
+
+std::string results_table(const std::string& folder, const std::string& model_hash) {
+  Results results;
+  for (const std::string& path : files_in(folder)) {
+    try {
+      const ResultFile file = read_results(path);
+      if (file.setup.value("model_hash", "") == model_hash) results.add(file);
+    } catch (const Error& error) {
+      log_warning(fmt::format("left out of the table: {}", error.what()));
+    } catch (const Json::exception& error) {
+      log_warning(fmt::format("left out of the table: {}: {}", path, error.what()));
+    }
+  }
+  return results.table();
+}
+
+}  // namespace fasa
