@@ -13,8 +13,8 @@
 
 #include "bench/question_text.h"
 #include "offload/open_device.h"
-#include "runtime/analyze/slice_mass.h"
 #include "runtime/calibrate_query.h"
+#include "runtime/calibrate_slices.h"
 #include "runtime/input_file.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/probes.h"
@@ -231,7 +231,7 @@ void add_head(const HeadSamples& samples, const FcMap& map, int layer, int head,
     const auto width = static_cast<size_t>(2 * kFormats[f].chunks);
     const auto index = static_cast<size_t>(layer * map.fingerprint.kv_heads + head);
     const HeadSamples slice =
-        with_slice_keys(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
+        coded_samples(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const size_t kind = samples.positions[q] >= text_end ? 0 : 1;
       for (size_t k = 0; k < 2; ++k) {

@@ -42,6 +42,7 @@ struct Variant {
   SliceDType slice = SliceDType::kInt2;
   int chunks = 0;  // FCs in the slices, 0 = all
   LayerBudget layer_budget = LayerBudget::kUniform;
+  bool adaptive = false;  // `chunks` is the mean over heads: those that gain most get more
 };
 
 // FASA's own through the class, for what the fused kernel selects, too.
@@ -234,6 +235,38 @@ Mass run_head(const HeadSamples& samples, const std::vector<Truth>& truths, int3
   return mass;
 }
 
+// FCs per head, [layers x kv_heads], `mean` of them in the mean: dealt out by what the map's curves
+// say that they add, several at a time where one alone adds nothing yet.
+std::vector<int> adaptive_chunks(const FcMap& map, int mean) {
+  std::vector<const std::vector<double>*> curves;
+  for (const auto& layer : map.heads) {
+    for (const HeadRanking& head : layer) curves.push_back(&head.far_mass_kept);
+  }
+  std::vector<int> counts(curves.size(), 1);
+  auto left = static_cast<int>(curves.size()) * (mean - 1);
+  while (left > 0) {
+    size_t best = 0;
+    int best_step = 0;
+    double best_gain = -1;
+    for (size_t h = 0; h < curves.size(); ++h) {
+      const std::vector<double>& curve = *curves[h];
+      const auto at = static_cast<size_t>(counts[h]);
+      for (size_t step = 1; step <= static_cast<size_t>(left) && at + step <= curve.size();
+           ++step) {
+        const double gain = (curve[at + step - 1] - curve[at - 1]) / static_cast<double>(step);
+        if (gain <= best_gain) continue;
+        best_gain = gain;
+        best = h;
+        best_step = static_cast<int>(step);
+      }
+    }
+    if (best_step == 0) break;
+    counts[best] += best_step;
+    left -= best_step;
+  }
+  return counts;
+}
+
 class Study {
  public:
   Study(size_t bytes, int texts) : bytes_(bytes), texts_(texts) {
@@ -246,7 +279,8 @@ class Study {
     CalibrationOptions calibration;
     calibration.tokens = 4096;
     const auto ids = tokenizer_->encode(read("ruth.txt") + read("state-of-the-union-1996.txt"));
-    dims_ = calibrate(*model_, ids, calibration).slice_dims(geometry_.chunks());
+    map_ = calibrate(*model_, ids, calibration);
+    dims_ = map_.slice_dims(geometry_.chunks());
     for (int i = 0; i < texts; ++i) capture(i);
   }
 
@@ -306,10 +340,15 @@ class Study {
     config.selection.layer_budget = variant.layer_budget;
     const std::vector<TokenBudget> budgets = layer_budgets(config, geometry_);
     const auto width = static_cast<size_t>(geometry_.key_dim);
+    std::vector<int> chunks(map_.heads.size() * static_cast<size_t>(geometry_.kv_heads),
+                            variant.chunks);
+    if (variant.adaptive) chunks = adaptive_chunks(map_, variant.chunks);
     Mass sum{};
     for (const Head& head : heads_) {
       const auto index = static_cast<size_t>(head.layer * geometry_.kv_heads + head.kv_head);
-      const Mass mass = run_head(head.samples, head.truths, head.prompt, variant,
+      Variant own = variant;
+      own.chunks = chunks[index];
+      const Mass mass = run_head(head.samples, head.truths, head.prompt, own,
                                  budgets[static_cast<size_t>(head.layer)],
                                  std::span(dims_).subspan(index * width, width));
       sum[0] += mass[0];
@@ -324,6 +363,7 @@ class Study {
   std::optional<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Geometry geometry_;
+  FcMap map_;
   std::vector<int16_t> dims_;
   std::vector<Head> heads_;
 };
@@ -360,6 +400,13 @@ std::vector<Variant> variants() {
       {.label = "oracle, pyramid", .kind = "oracle", .layer_budget = LayerBudget::kPyramid});
   all.push_back({.label = "fasa, 16 FCs, int2", .chunks = 16});
   all.push_back({.label = "16 FCs, `rescore = 2`", .options = {.rescore = 2}, .chunks = 16});
+  all.push_back({.label = "16 FCs in the mean, by head", .chunks = 16, .adaptive = true});
+  all.push_back(
+      {.label = "fasa, 8 FCs, bf16", .slice = SliceDType::kBF16, .chunks = 8, .adaptive = false});
+  all.push_back({.label = "8 FCs in the mean, by head, bf16",
+                 .slice = SliceDType::kBF16,
+                 .chunks = 8,
+                 .adaptive = true});
   return all;
 }
 

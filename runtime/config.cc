@@ -93,7 +93,7 @@ void validate_selection_options(const Config::Selection& selection) {
   require(options.rescore >= 1 && options.rescore <= kMostRescore, "selection.rescore",
           fmt::to_string(options.rescore), fmt::format("1 to {}", kMostRescore));
   of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
-  require(selection.layer_budget == LayerBudget::kUniform || selection.fac_tokens.size() == 1,
+  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() == 1,
           "selection.layer_budget", "pyramid",
           "uniform where selection.fac_tokens has a value per layer");
 }
@@ -121,6 +121,7 @@ int Config::effective_tip_chunks(int chunks) const {
   if (selection.tip_chunks) return *selection.tip_chunks;
   switch (selection.slice) {
     case SlicePreset::kDefault:
+    case SlicePreset::kMap:
       return chunks;
     case SlicePreset::kPaper:
       return std::max(1, chunks / 4);
@@ -264,6 +265,14 @@ void Config::check_for(const Geometry& geometry) const {
   require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
           fmt::to_string(prefetch.depth.value_or(0)),
           fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));
+  require(selection.slice != SlicePreset::kMap ||
+              (selection.slice_dtype.has_value() && selection.tip_chunks.has_value()),
+          "selection.slice", "\"map\"",
+          "with a model whose FC map says so (fasa calibrate --slice-bytes N)");
+  require(
+      selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
+      "selection.layer_budget", "\"map\"",
+      "with a model whose FC map says so (fasa calibrate --keep-mass SHARE)");
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

@@ -38,8 +38,10 @@ struct TokenCount {
   bool operator==(const TokenCount&) const = default;
 };
 
-enum class LayerBudget : uint8_t { kUniform, kPyramid };
-enum class SlicePreset : uint8_t { kDefault, kPaper, kLean };  // all FCs int2, 1/4 bf16, 1/2 int2
+// kMap: as calibration found; map_settings.h puts it into the config.
+enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
+// All FCs int2, 1/4 bf16, 1/2 int2, as calibration found.
+enum class SlicePreset : uint8_t { kDefault, kPaper, kLean, kMap };
 // kAuto: on the host, with copies on the device as far as its memory goes.
 enum class RowPlacement : uint8_t { kHost, kDevice, kAuto };
 

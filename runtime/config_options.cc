@@ -26,11 +26,13 @@ constexpr std::array<Named<GroupRule>, 5> kGroupRules{{{"max", GroupRule::kMaxNo
                                                        {"raw-sum", GroupRule::kRawSum}}};
 constexpr std::array<Named<SelectionScope>, 2> kScopes{
     {{"kv_head", SelectionScope::kKvHead}, {"query_head", SelectionScope::kQueryHead}}};
-constexpr std::array<Named<LayerBudget>, 2> kLayerBudgets{
-    {{"uniform", LayerBudget::kUniform}, {"pyramid", LayerBudget::kPyramid}}};
-constexpr std::array<Named<SlicePreset>, 3> kSlices{{{"default", SlicePreset::kDefault},
+constexpr std::array<Named<LayerBudget>, 3> kLayerBudgets{{{"uniform", LayerBudget::kUniform},
+                                                           {"pyramid", LayerBudget::kPyramid},
+                                                           {"map", LayerBudget::kMap}}};
+constexpr std::array<Named<SlicePreset>, 4> kSlices{{{"default", SlicePreset::kDefault},
                                                      {"paper", SlicePreset::kPaper},
-                                                     {"lean", SlicePreset::kLean}}};
+                                                     {"lean", SlicePreset::kLean},
+                                                     {"map", SlicePreset::kMap}}};
 constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement::kHost},
                                                           {"device", RowPlacement::kDevice},
                                                           {"auto", RowPlacement::kAuto}}};
@@ -184,9 +186,11 @@ const std::array<ConfigOption, 33> kOptions{{
      .key = "slice",
      .flag = "",
      .type = "NAME",
-     .allowed = "default, paper, lean",
-     .help = "What selection reads: default = all frequency chunks in int2; lean = half of them "
-             "in int2; paper = a quarter of them in bf16. Less than all needs an FC map.",
+     .allowed = "default, paper, lean, map",
+     .help =
+         "What selection reads: default = all frequency chunks in int2; lean = half of them "
+         "in int2; paper = a quarter of them in bf16; map = what the FC map says (fasa calibrate "
+         "--slice-bytes). Less than all needs an FC map.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSlices, c.selection.slice); },
      .get = [](const Config& c) { return name_of(c.selection.slice, kSlices); }},
@@ -258,9 +262,10 @@ const std::array<ConfigOption, 33> kOptions{{
      .key = "layer_budget",
      .flag = "",
      .type = "NAME",
-     .allowed = "uniform, pyramid",
+     .allowed = "uniform, pyramid, map",
      .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
-             "layers and fewer in the last, the same in all.",
+             "layers and fewer in the last, the same in all; map = the counts that the FC map has "
+             "(fasa calibrate --keep-mass).",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },

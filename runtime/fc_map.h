@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/slice_format.h"
 #include "runtime/base/geometry.h"
 
 namespace fasa {
@@ -31,12 +33,22 @@ struct HeadRanking {
   bool operator==(const HeadRanking&) const = default;
 };
 
+// The slice that calibration found best within `bytes` per token and KV head.
+struct MapSlice {
+  SliceDType dtype = SliceDType::kInt2;
+  int tip_chunks = 0;
+  int bytes = 0;
+  bool operator==(const MapSlice&) const = default;
+};
+
 struct FcMap {
   static constexpr int kSchema = 1;
   std::string objective;  // far_mass, mass, far_ca, ca
   std::string data_hash;
   int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
   bool probes = true;
+  std::optional<MapSlice> slice;  // what selection.slice = map takes
+  std::vector<int> fac_tokens;  // per layer, what selection.layer_budget = map takes; may be empty
   ModelFingerprint fingerprint;
   std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
   bool operator==(const FcMap&) const = default;

@@ -49,6 +49,8 @@ class Node {
   Node operator[](size_t index) const {
     return {(*json_)[index], file_, fmt::format("{}[{}]", place_, index)};
   }
+  // An optional key, of an object.
+  bool has(const char* key) const { return json_->contains(key); }
   // A list of exactly `size` items.
   void require_list(size_t size, std::string_view of) const {
     if (!json_->is_array() || json_->size() != size) {
@@ -178,6 +180,14 @@ HeadRanking parse_head(const Node& node, const Geometry& geometry) {
   return head;
 }
 
+MapSlice parse_slice(const Node& node, int chunks) {
+  node.require_keys({"dtype", "tip_chunks", "bytes"});
+  const std::string name = node["dtype"].one_of({"f32", "bf16", "int8", "int4", "int2"});
+  return {.dtype = parse_slice_dtype(name).value(),
+          .tip_chunks = node["tip_chunks"].integer(1, chunks),
+          .bytes = node["bytes"].integer(1, INT32_MAX)};
+}
+
 Json head_to_json(const HeadRanking& head) {
   // Five digits are more than 96 queries tell.
   const auto rounded = [](const std::vector<double>& values) {
@@ -204,7 +214,7 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   const int schema = root["schema"].integer(0, INT32_MAX);
   if (schema != kSchema) root["schema"].fail(fmt::format("{}, the version read here", kSchema));
   root.require_keys({"schema", "objective", "data_hash", "sinks", "recent", "window", "tokens",
-                     "queries", "probes", "model", "heads"});
+                     "queries", "probes", "slice", "fac_tokens", "model", "heads"});
   FcMap map;
   map.objective = root["objective"].one_of({"far_mass", "mass", "far_ca", "ca"});
   map.data_hash = root["data_hash"].text();
@@ -216,6 +226,14 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   map.probes = root["probes"].boolean();
   map.fingerprint = parse_fingerprint(root["model"]);
   const Geometry geometry = pairs_of(map.fingerprint);
+  if (root.has("slice")) map.slice = parse_slice(root["slice"], geometry.chunks());
+  if (root.has("fac_tokens")) {
+    const Node counts = root["fac_tokens"];
+    counts.require_list(static_cast<size_t>(map.fingerprint.layers), "one per layer");
+    for (size_t i = 0; i < static_cast<size_t>(map.fingerprint.layers); ++i) {
+      map.fac_tokens.push_back(counts[i].integer(1, INT32_MAX));
+    }
+  }
   const Node layers = root["heads"];
   layers.require_list(static_cast<size_t>(map.fingerprint.layers), "one per layer");
   for (size_t layer = 0; layer < static_cast<size_t>(map.fingerprint.layers); ++layer) {
@@ -237,10 +255,16 @@ std::string FcMap::to_json() const {
                       {"rotary_dims", print.rotary_dims}, {"rotary_layout", print.rotary_layout},
                       {"rope_theta", print.rope_theta},   {"rope_scaling", print.rope_scaling},
                       {"key_rows", print.key_rows}};
-  const Json head = {{"schema", kSchema}, {"objective", objective}, {"data_hash", data_hash},
-                     {"sinks", sinks},    {"recent", recent},       {"window", window},
-                     {"tokens", tokens},  {"queries", queries},     {"probes", probes},
-                     {"model", model}};
+  Json head = {{"schema", kSchema}, {"objective", objective}, {"data_hash", data_hash},
+               {"sinks", sinks},    {"recent", recent},       {"window", window},
+               {"tokens", tokens},  {"queries", queries},     {"probes", probes}};
+  if (slice) {
+    head["slice"] = {{"dtype", slice_dtype_name(slice->dtype)},
+                     {"tip_chunks", slice->tip_chunks},
+                     {"bytes", slice->bytes}};
+  }
+  if (!fac_tokens.empty()) head["fac_tokens"] = fac_tokens;
+  head["model"] = model;
   // One line a head: a line a number would make the file of a large model half a million lines.
   std::string text = head.dump(1);
   text.resize(text.rfind('\n'));

@@ -56,7 +56,7 @@ std::vector<TokenBudget> layer_budgets(const Config& config, const Geometry& geo
     if (!config.is_dense(layer)) pruned.push_back(budgets.size());
     budgets.push_back(budget_of(config.fac_tokens_of(layer)));
   }
-  if (config.selection.layer_budget == LayerBudget::kUniform || pruned.empty()) return budgets;
+  if (config.selection.layer_budget != LayerBudget::kPyramid || pruned.empty()) return budgets;
   const TokenCount& mean = config.selection.fac_tokens.front();
   const auto steps = static_cast<int>(pruned.size());
   const int64_t least = int64_t{config.selection.sinks} + config.selection.recent + 1;

@@ -28,6 +28,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       probes_{StepProbe(device), StepProbe(device)},
       counters_(device, settings_.layout) {
   check_slice_dims(slice_dims, settings_.layout, geometry);
+  settings_.select_scratch = device.kernels().select_scratch;
   start_streams();
   slice_dims_ = upload_slice_dims(device, slice_dims, settings_.layout, control_.view());
   reset_metrics();

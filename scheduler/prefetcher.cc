@@ -73,6 +73,7 @@ void Prefetcher::guess(const Target& target) {
   guess.select.set_capacity = scratch.guess_capacity;
   guess.select.sets = scratch.guess_sets_of(target.layer);
   guess.select.set_sizes = scratch.guess_sizes_of(target.layer);
+  guess.select.scratch = scratch.select;
   predictor_->predict(guess);
 }
 

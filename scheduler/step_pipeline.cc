@@ -229,7 +229,8 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .set_capacity = scratch.set_capacity,
           .sets = scratch.sets,
           .set_sizes = scratch.set_sizes,
-          .counters = call.step.counters + call.layer};
+          .counters = call.step.counters + call.layer,
+          .scratch = scratch.select};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

@@ -41,6 +41,12 @@ void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carve
   scratch->guess_counts = carver.take<int32_t>(lanes);
 }
 
+int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
+  const int capacity = std::max(shape.set_capacity, shape.guess_capacity);
+  if (settings.select_scratch == nullptr || capacity == 0) return 0;
+  return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
+}
+
 DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * settings.set_heads();
@@ -75,6 +81,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
     }
   }
   carve_guesses(settings, shape, carver, &scratch);
+  scratch.select = carver.take<std::byte>(select_bytes(settings, shape));
   return scratch;
 }
 

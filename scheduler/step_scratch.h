@@ -42,6 +42,7 @@ struct DecodeScratch {
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
   int32_t* set_sizes = nullptr;
+  std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;

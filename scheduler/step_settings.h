@@ -41,6 +41,8 @@ struct StepSettings {
   std::shared_ptr<const TokenSelection> selection;
   bool selection_remembers = false;  // it sees every query: it evicts
   bool set_per_query_head = false;   // else per KV head
+  // The device's KernelTable::select_scratch.
+  uint64_t (*select_scratch)(const CacheLayout&, int count, int set_capacity) = nullptr;
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "runtime/calibrate_slices.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/tokenizer.h"
@@ -63,6 +64,15 @@ class CalibrateCommand final : public Command {
     command_->add_option("--seed", options_.seed, "Of the choice of queries and probes")
         ->type_name("N")
         ->capture_default_str();
+    command_
+        ->add_option("--slice-bytes", options_.slice_bytes,
+                     "Find the slice's bits and FCs within N bytes per token and KV head")
+        ->type_name("N");
+    command_
+        ->add_option("--keep-mass", options_.keep_mass,
+                     "Find per layer how many tokens, fac_tokens or more, hold this share of its "
+                     "attention")
+        ->type_name("SHARE");
     command_->add_flag("--no-probes", no_probes_, "Plant no strings to look back for");
     flags_.add_to(*command_);
     return command_;
@@ -94,10 +104,12 @@ class CalibrateCommand final : public Command {
         "{} queries over {} tokens{}, objective {}, {:.1f} s; written to {}\n",
         shown, chunks, map.window, map.queries, map.tokens, map.probes ? " with probes" : "",
         map.objective, seconds, output_);
+    print_findings(map);
     return 0;
   }
 
  private:
+  void print_findings(const FcMap& map) const;
   void set_options(const Config& config, const ModelConfig& model);
   FcMap calibrate_with_progress(Model& model, const std::vector<int32_t>& text) const;
 
@@ -111,6 +123,18 @@ class CalibrateCommand final : public Command {
   CalibrationOptions options_;
   bool no_probes_ = false;
 };
+
+void CalibrateCommand::print_findings(const FcMap& map) const {
+  if (map.slice) {
+    fmt::print("slice within {} bytes: {} FCs in {} ({:.1f} bytes); taken by --slice map\n",
+               map.slice->bytes, map.slice->tip_chunks, slice_dtype_name(map.slice->dtype),
+               slice_bytes_per_token(map.slice->dtype, map.slice->tip_chunks));
+  }
+  if (!map.fac_tokens.empty()) {
+    fmt::print("tokens per layer: {}; taken by --layer-budget map\n",
+               fmt::join(map.fac_tokens, ", "));
+  }
+}
 
 void CalibrateCommand::set_options(const Config& config, const ModelConfig& model) {
   const auto objective = parse_objective(objective_);
@@ -126,6 +150,12 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
   if (tokens_option_->count() == 0) {
     options_.tokens = std::min(options_.tokens, model.max_positions);
   }
+  const TokenCount& usual = config.selection.fac_tokens.front();
+  if (options_.keep_mass && (usual.tokens == 0 || config.selection.fac_tokens.size() != 1)) {
+    throw UsageError("--keep-mass: allowed with one fac_tokens count for all layers");
+  }
+  options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual.tokens, 1, INT32_MAX));
+  if (!options_.keep_mass) options_.fac_tokens = CalibrationOptions().fac_tokens;
   options_.validate(model.geometry(), model.max_positions);
 }
 

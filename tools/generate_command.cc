@@ -150,7 +150,7 @@ void GenerateCommand::print(const GenerateReport& report) const {
 
 int GenerateCommand::run() {
   reject_unknown_arguments(*command_);
-  const Config config = flags_.load();
+  const Config config = with_map(flags_.load(), model_dir_);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
   options_.sampling.validate();

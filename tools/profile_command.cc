@@ -1,6 +1,8 @@
 // fasa profile: what the steps of a decode spend their time on.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "runtime/base/error.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
@@ -8,6 +10,7 @@
 #include "tools/config_flags.h"
 #include "tools/profile_subject.h"
 #include "tools/progress.h"
+#include "tools/slice_choice.h"
 
 namespace fasa {
 namespace {
@@ -100,7 +103,8 @@ std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
   for (const std::string& file : compare_) {
     configs.emplace_back(file, config_flags_.load_file(file, subject.defaults()));
   }
-  for (const auto& [name, config] : configs) {
+  for (auto& [name, config] : configs) {
+    if (!flags_.synthetic()) config = with_map(std::move(config), flags_.model_dir);
     subject.check(config);
     if (config.trace.file.empty()) continue;
     if (!compare_.empty()) {

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/calibration.h"
+#include "runtime/map_settings.h"
 #include "tools/progress.h"
 
 namespace fasa {
@@ -24,6 +25,10 @@ std::vector<int16_t> first_slice_dims(const Geometry& geometry, int count) {
     }
   }
   return dims;
+}
+
+std::string usual_map(const std::string& model_dir) {
+  return (std::filesystem::path(model_dir) / "fc_map.json").string();
 }
 
 SliceChoice from_map(const Model& model, const std::string& path, int count) {
@@ -65,6 +70,14 @@ SliceChoice from_prompt(Model& model, const Config& config, std::span<const int3
 
 }  // namespace
 
+Config with_map(Config config, const std::string& model_dir) {
+  if (!asks_map(config)) return config;
+  const std::string& given = config.selection.map;
+  const std::string path = given.empty() ? usual_map(model_dir) : given;
+  take_from_map(FcMap::load(path), path, config);
+  return config;
+}
+
 SliceChoice choose_slices(Model& model, const Config& config, const std::string& model_dir,
                           std::span<const int32_t> prompt) {
   const Geometry geometry = model.config().geometry();
@@ -75,7 +88,7 @@ SliceChoice choose_slices(Model& model, const Config& config, const std::string&
     return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
   }
   if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
-  const std::string usual = (std::filesystem::path(model_dir) / "fc_map.json").string();
+  const std::string usual = usual_map(model_dir);
   if (count == geometry.chunks()) return all_ranked(model, usual);
   if (std::filesystem::exists(usual)) return from_map(model, usual, count);
   return from_prompt(model, config, prompt, usual, count);

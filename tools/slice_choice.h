@@ -17,6 +17,10 @@ struct SliceChoice {
   double seconds = 0;         // of wall time, spent on making a map
 };
 
+// The config with what it leaves to the model's FC map (selection.slice = map, layer_budget = map):
+// of selection.map, else of fc_map.json in the model's folder. Throws InputError.
+Config with_map(Config config, const std::string& model_dir);
+
 // The first FCs of the config's map, else of fc_map.json in the model's folder. A slice over all
 // FCs needs no map: one that is there only says which of them guesses read. Fewer FCs without one:
 // from a map made of the first 4096 tokens of the prompt, with a notice. Throws InputError for a

@@ -10,6 +10,7 @@
 #include "tools/config_flags.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
+#include "tools/slice_choice.h"
 
 namespace fasa {
 namespace {
@@ -61,7 +62,7 @@ class TraceCommand final : public Command {
     reject_unknown_arguments(*command_);
     Config defaults;
     defaults.selection.fac_tokens = {{.tokens = kTraceTokens, .share = 0}};
-    const Config config = flags_.load(defaults);
+    const Config config = with_map(flags_.load(defaults), model_dir_);
     require_usable_target();
     check_writable(output_);
     const ModelConfig model_config = ModelConfig::load(model_dir_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
@@ -14,6 +15,7 @@
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/progress.h"
+#include "tools/slice_choice.h"
 #include "tools/tune_objective.h"
 #include "tools/tune_report.h"
 
@@ -119,7 +121,8 @@ Config TuneCommand::load_config() const {
   Config defaults;
   defaults.device.name = "emulated";
   if (!geometry_.empty()) defaults.device.gpu = kUsualGpu;
-  return flags_.load(defaults);
+  Config config = flags_.load(defaults);
+  return model_dir_.empty() ? config : with_map(std::move(config), model_dir_);
 }
 
 std::unique_ptr<TuneObjective> TuneCommand::make_objective(const Config& config,

@@ -17,9 +17,17 @@ struct BlockRank {
   static constexpr int kWindow = 1 << 16;  // positions that are put in order at a time
   static constexpr int kWindowWords = kWindow / 32;
 
+  static constexpr int kSorted = kWindowWords;  // positions that are sorted rather
+
+  struct Window {
+    uint32_t above[kWindowWords];  // a bit for each position
+    uint32_t ties[kWindowWords];
+  };
   uint32_t bins[kBins];
-  uint32_t above[kWindowWords];  // a bit for each position
-  uint32_t ties[kWindowWords];
+  union {
+    Window window;
+    uint64_t sorted[kSorted];
+  };
   uint64_t warp_sums[simt::kWarpThreads];
   uint32_t found_bin;
   uint32_t found_rank;
@@ -78,8 +86,8 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
   const int first = simt::thread_index() * kEach;
   uint64_t counts = 0;  // above, and ties in the low half
   for (int i = first; i < first + kEach; ++i) {
-    counts += static_cast<uint64_t>(simt::count_bits(shared.above[i])) << 32 |
-              static_cast<uint64_t>(simt::count_bits(shared.ties[i]));
+    counts += static_cast<uint64_t>(simt::count_bits(shared.window.above[i])) << 32 |
+              static_cast<uint64_t>(simt::count_bits(shared.window.ties[i]));
   }
   const BlockSum sums = block_prefix_sum(counts, shared.warp_sums);
   const uint64_t before = sums.through - counts;
@@ -87,10 +95,10 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
   int32_t ties = *ties_before + static_cast<int32_t>(before & 0xffffffffu);
   const int32_t taken_before = *ties_before < quota ? *ties_before : quota;
   for (int i = first; i < first + kEach; ++i) {
-    uint32_t left = shared.above[i] | shared.ties[i];
+    uint32_t left = shared.window.above[i] | shared.window.ties[i];
     for (; left != 0; left &= left - 1) {
       const int bit = simt::lowest_bit(left);
-      const bool tie = (shared.ties[i] >> bit & 1) != 0;
+      const bool tie = (shared.window.ties[i] >> bit & 1) != 0;
       const int32_t at = above + (ties < quota ? ties : quota) - taken_before;
       if (!tie || ties < quota) out[at] = window + i * 32 + bit;
       above += tie ? 0 : 1;
@@ -105,6 +113,31 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
   return written;
 }
 
+// As emit_ranked() below, for no more than kSorted positions: one reading and a sort instead of a
+// reading for each window. False, and nothing is written, where not all keys equal to the last one
+// are taken.
+template <typename Each>
+FASA_DEVICE bool emit_sorted(BlockRank& shared, RankedKey last, int32_t need, const Each& each,
+                             int32_t* out) {
+  if (simt::thread_index() == 0) shared.found_rank = 0;
+  simt::sync_block();
+  each([&](uint32_t key, int position) {
+    if (key < last.key) return;
+    const uint32_t at = simt::atomic_add(&shared.found_rank, 1u);
+    if (at < BlockRank::kSorted) shared.sorted[at] = static_cast<uint64_t>(position);
+  });
+  simt::sync_block();
+  const bool complete = shared.found_rank == static_cast<uint32_t>(need);
+  if (complete) {
+    block_sort(shared.sorted, 1, need);
+    for (int i = simt::thread_index(); i < need; i += BlockRank::kThreads) {
+      out[i] = static_cast<int32_t>(shared.sorted[i]);
+    }
+  }
+  simt::sync_block();
+  return complete;
+}
+
 // The positions in [begin, end) of keys above `last.key`, and the first `last.ties` of those equal
 // to it, ascending. `each(visit, first, end)` may leave out what is not in [first, end).
 template <typename EachWithin>
@@ -113,8 +146,8 @@ FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int e
   int32_t ties = 0;
   for (int window = begin; window < end; window += BlockRank::kWindow) {
     for (int i = simt::thread_index(); i < BlockRank::kWindowWords; i += BlockRank::kThreads) {
-      shared.above[i] = 0;
-      shared.ties[i] = 0;
+      shared.window.above[i] = 0;
+      shared.window.ties[i] = 0;
     }
     simt::sync_block();
     const int window_end = end - window < BlockRank::kWindow ? end : window + BlockRank::kWindow;
@@ -122,7 +155,7 @@ FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int e
         [&](uint32_t key, int position) {
           if (position < window || position >= window_end || key < last.key) return;
           const int at = position - window;
-          uint32_t* words = key == last.key ? shared.ties : shared.above;
+          uint32_t* words = key == last.key ? shared.window.ties : shared.window.above;
           simt::atomic_or(&words[at / 32], 1u << (at % 32));
         },
         window, window_end);

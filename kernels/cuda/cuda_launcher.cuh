@@ -12,8 +12,18 @@
 
 namespace fasa::cuda {
 
+// Kernel::kResidentBlocks: blocks that a multiprocessor is to hold, which limits their registers.
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads)
+constexpr int resident_blocks() {
+  if constexpr (requires { Kernel::kResidentBlocks; }) {
+    return Kernel::kResidentBlocks;
+  } else {
+    return 1;
+  }
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, resident_blocks<Kernel>())
     run_kernel(const __grid_constant__ Kernel kernel) {
   kernel();
 }

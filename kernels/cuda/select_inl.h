@@ -23,20 +23,20 @@ namespace fasa::cuda {
 struct SelectKernel {
   static constexpr int kThreads = kSelectThreads;
 
+  // Of a multiprocessor: the memory's latency takes about 24 warps. Bounds registers to 80, for
+  // which the scan spills 68 bytes on sm_90 (unbounded 101 and none).
+  static constexpr int kResidentBlocks = 3;
+
   SelectParams params;
   SelectScratch scratch;
+  // In shared memory: in place of the scorers', or behind it where pages are read while ranking.
+  int64_t rank_at;
 
   static constexpr int64_t scorer_bytes(const SelectParams& params) {
-    return SelectHead::scorer_layout(params).bytes();
-  }
-  static constexpr int64_t rank_at(const SelectParams& params) {
-    return align_up(scorer_bytes(params));
-  }
-  static constexpr int64_t shared_bytes(const SelectParams& params) {
-    return rank_at(params) + int64_t{sizeof(BlockRank)};
+    return align_up(SelectHead::scorer_layout(params).bytes());
   }
   FASA_DEVICE BlockRank& rank() const {
-    return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at(params));
+    return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);
   }
 };
 
@@ -313,13 +313,17 @@ struct ScanKernel : SelectKernel {
     for (int i = simt::thread_index(); i < recent; i += kThreads) {
       out[sinks + plan.need + i] = plan.recent_begin + i;
     }
-    emit_ranked(rank(), last, plan.sinks_end, plan.recent_begin, each, out + sinks);
+    if (plan.need > BlockRank::kSorted ||
+        !emit_sorted(rank(), last, plan.need, each, out + sinks)) {
+      emit_ranked(rank(), last, plan.sinks_end, plan.recent_begin, each, out + sinks);
+    }
     if (simt::thread_index() == 0) head.set_size() = plan.budget;
   }
 };
 
 struct RescanKernel : ScanKernel {
   static constexpr const char* kName = "select rescan";
+  static constexpr int kResidentBlocks = 2;  // scores in several places: more registers
 
   FASA_DEVICE void operator()() const {
     const SelectHead head(params, scratch);
@@ -410,10 +414,14 @@ struct RescanKernel : ScanKernel {
   }
 };
 
-// Blocks of a head: three a multiprocessor over all heads, which keep the memory busy; of its
-// sample: two pages a warp.
-constexpr int kSampleBlocks = 8;
+constexpr int kSampleBlocks = 8;  // of a head: two pages a warp
 constexpr int kMostHeadBlocks = 1024;
+
+// All blocks of all heads run at once, where the heads alone are not too many for that.
+constexpr int head_blocks(int multiprocessors, int64_t heads) {
+  const int64_t blocks = int64_t{SelectKernel::kResidentBlocks} * multiprocessors / heads;
+  return static_cast<int>(blocks < 1 ? 1 : blocks < kMostHeadBlocks ? blocks : kMostHeadBlocks);
+}
 
 template <typename Launcher>
 void launch_select(const SelectParams& params, const Launcher& launch) {
@@ -422,17 +430,20 @@ void launch_select(const SelectParams& params, const Launcher& launch) {
   if (heads == 0) return;
   const SelectScratch scratch =
       SelectScratch::of(params.step.layout, params.step.count, params.set_capacity);
-  const int64_t wanted = (3 * int64_t{launch.multiprocessors()} + heads - 1) / heads;
-  simt::Grid grid = {.x = static_cast<int>(wanted < kMostHeadBlocks ? wanted : kMostHeadBlocks),
+  const int64_t scorers = SelectKernel::scorer_bytes(params);
+  constexpr int64_t kRank = sizeof(BlockRank);
+  simt::Grid grid = {.x = head_blocks(launch.multiprocessors(), heads),
                      .y = kv_heads,
                      .z = params.step.count,
-                     .shared_bytes = SelectKernel::shared_bytes(params)};
+                     .shared_bytes = scorers > kRank ? scorers : kRank};
   simt::Grid sample = grid;
   sample.x = kSampleBlocks;
+  simt::Grid rescan = grid;
+  rescan.shared_bytes = scorers + kRank;
   launch.zero(params.scratch, scratch.states_bytes());
-  launch(SampleKernel{params, scratch}, sample);
-  launch(ScanKernel{params, scratch}, grid);
-  launch(RescanKernel{params, scratch}, grid);
+  launch(SampleKernel{{params, scratch, 0}}, sample);
+  launch(ScanKernel{{params, scratch, 0}}, grid);
+  launch(RescanKernel{{{params, scratch, scorers}}}, rescan);
 }
 
 }  // namespace fasa::cuda

@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate_ranking.h"
+#include "runtime/calibrate_slices.h"
 #include "runtime/llm/calibration.h"
 
 namespace fasa {
@@ -101,7 +102,7 @@ class Analyzer {
     for (int head = 0; head < samples.group; ++head) {
       ranked.push_back(rank_by_agreement(even, 0, head, 1));
     }
-    compound_.add(samples, with_slice_keys(samples, SliceDType::kInt2, all_dims(samples)),
+    compound_.add(samples, coded_samples(samples, SliceDType::kInt2, all_dims(samples)),
                   from.anchors, ranked);
   }
 

@@ -4,42 +4,10 @@
 #include <cstddef>
 #include <set>
 
-#include "kernels/reference/slices.h"
 #include "runtime/calibrate_query.h"
+#include "runtime/calibrate_slices.h"
 
 namespace fasa {
-
-HeadSamples with_slice_keys(const HeadSamples& samples, SliceDType dtype,
-                            std::span<const int16_t> dims) {
-  HeadSamples result = samples;
-  std::fill(result.keys.begin(), result.keys.end(), 0.0f);
-  const SliceFormat format{dtype, static_cast<int>(dims.size())};
-  std::vector<std::byte> tail(static_cast<size_t>(format.tail().page_bytes()));
-  std::vector<std::byte> page(static_cast<size_t>(format.page_bytes()));
-  std::vector<float> key(static_cast<size_t>(samples.key_dim));
-  for (int64_t first = 0; first < samples.tokens; first += kPageTokens) {
-    const int count = static_cast<int>(std::min<int64_t>(kPageTokens, samples.tokens - first));
-    for (int slot = 0; slot < count; ++slot) {
-      for (int dim = 0; dim < samples.key_dim; ++dim) {
-        key[static_cast<size_t>(dim)] = samples.key_plane(dim)[first + slot];
-      }
-      reference::write_tail_token(format.tail(), dims.data(), DType::kF32, key.data(), slot,
-                                  tail.data());
-    }
-    const bool sealed = count == kPageTokens;
-    float base = 0;
-    if (sealed) reference::seal_page(format, tail.data(), page.data(), &base);
-    for (int i = 0; i < format.dims; ++i) {
-      for (int slot = 0; slot < count; ++slot) {
-        result.keys[static_cast<size_t>(dims[static_cast<size_t>(i)] * samples.tokens + first +
-                                        slot)] =
-            sealed ? reference::slice_value(format, page.data(), base, i, slot)
-                   : reference::slice_value(format.tail(), tail.data(), 0, i, slot);
-      }
-    }
-  }
-  return result;
-}
 
 std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
   std::set<int> counts;
@@ -48,10 +16,9 @@ std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
   for (const SliceDType dtype :
        {SliceDType::kBF16, SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {
     for (const int count : counts) {
-      const SliceFormat format{dtype, 2 * count};
       choices.push_back({.dtype = dtype,
                          .chunks = count,
-                         .bytes = static_cast<double>(format.page_bytes()) / kPageTokens,
+                         .bytes = slice_bytes_per_token(dtype, count),
                          .captured = std::vector<double>(kinds),
                          .oracle = std::vector<double>(kinds)});
     }
@@ -70,7 +37,7 @@ void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size
       dims.push_back(static_cast<int16_t>(a));
       dims.push_back(static_cast<int16_t>(b));
     }
-    const HeadSamples slice = with_slice_keys(samples, choice.dtype, dims);
+    const HeadSamples slice = coded_samples(samples, choice.dtype, dims);
     for (size_t kind = 0; kind < queries.size(); ++kind) {
       for (const size_t query : queries[kind]) {
         const CalibrationQuery truth(samples, query, rule, scratch);

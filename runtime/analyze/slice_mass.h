@@ -10,11 +10,6 @@
 
 namespace fasa {
 
-// The same samples with the keys that a slice of this format holds; full pages only are coded, as
-// in the runtime. Dimensions outside the slice are zero.
-HeadSamples with_slice_keys(const HeadSamples& samples, SliceDType dtype,
-                            std::span<const int16_t> dims);
-
 struct SliceChoiceMass {
   SliceDType dtype;
   int chunks;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/calibrate_layers.h"
+#include "runtime/calibrate_slices.h"
 #include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
@@ -33,6 +35,11 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
   require(queries >= 1 && queries <= 1 << 20, "queries", queries, "1 to 1048576");
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
           fmt::format("1 to {}, the model's positions", max_positions));
+  if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // says what is too little
+  require(!keep_mass || (*keep_mass > 0 && *keep_mass < 1), "keep_mass", keep_mass.value_or(0),
+          "a share above 0 and below 1");
+  require(fac_tokens > sinks + recent, "fac_tokens", fac_tokens,
+          fmt::format("more than sinks + recent ({})", sinks + recent));
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
 }
 
@@ -93,15 +100,28 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
                                .sinks = options.sinks,
                                .recent = options.recent,
                                .greedy_chunks = options.tip_chunks};
+  const SelectionRule rule{map.window, options.sinks, options.recent};
+  std::optional<SliceSearch> slices;
+  if (options.slice_bytes) slices.emplace(*options.slice_bytes, geometry.chunks());
+  std::optional<LayerSearch> layers;
+  if (options.keep_mass) {
+    layers.emplace(SelectionRule{options.fac_tokens, options.sinks, options.recent},
+                   *options.keep_mass, map.tokens);
+  }
   const int64_t total = int64_t{geometry.layers} * geometry.kv_heads;
   int64_t done = 0;
   for (int layer = 0; layer < geometry.layers; ++layer) {
     auto& heads = map.heads.emplace_back();
     for (int head = 0; head < geometry.kv_heads; ++head) {
-      heads.push_back(rank_chunks(capture.take(layer, head), ranking));
+      const HeadSamples samples = capture.take(layer, head);
+      heads.push_back(rank_chunks(samples, ranking));
+      if (slices) slices->add(samples, heads.back(), rule);
+      if (layers) layers->add(static_cast<size_t>(layer), samples);
       if (progress) progress(CalibrationPhase::kRanking, ++done, total);
     }
   }
+  if (slices) map.slice = slices->best();
+  if (layers) map.fac_tokens = layers->counts();
   return map;
 }
 

@@ -27,6 +27,12 @@ struct CalibrationOptions {
   uint64_t seed = 1;
   int64_t tokens = 4096;  // of the text at most, probes included
   int prefill_chunk = 512;
+  // Bytes of a slice per token and KV head: its bits and FCs are found and written into the map.
+  std::optional<int> slice_bytes;
+  // Share of a layer's attention mass to keep: counts of tokens per layer are found and written
+  // into the map, `fac_tokens` or more.
+  std::optional<double> keep_mass;
+  int fac_tokens = 256;
 
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(const Geometry& geometry, int64_t max_positions) const;

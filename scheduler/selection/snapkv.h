@@ -1,8 +1,8 @@
 // SnapKV (arXiv 2404.14469): the last 32 queries vote with their attention weights, votes are
 // max-pooled over 7 neighbouring tokens, and the tokens with the most votes are kept beside the
-// window itself (of at most half of the budget). As FASA's paper runs it, the vote is repeated
-// while generating, among the tokens still there, each time the window has passed. The paper votes
-// per head; a group's votes are added.
+// window itself (of at most half of the budget). As FASA's paper (arXiv 2602.03152) runs it, the
+// vote is repeated while generating, among the tokens still there: each time a quarter of the
+// window has passed. The paper votes per head; a group's votes are added.
 #pragma once
 
 #include <algorithm>

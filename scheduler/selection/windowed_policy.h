@@ -1,5 +1,6 @@
 // What SnapKV and R-KV share: the newest tokens, the window, are kept as they are; the others have
-// a value, found anew from the newest queries each time the window has passed.
+// a value, found anew from the newest queries each time a quarter of the window has passed. What
+// was in the window when values were found last has none yet and stays till they are found again.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +17,19 @@ class WindowedPolicy : public EvictionPolicy {
              std::span<float> merits) override {
     constexpr int kWindow = 32;
     const int window = protected_tokens(kWindow, budget);
-    const size_t older = kept.size() - std::min(kept.size(), static_cast<size_t>(window));
-    if (valued_at_ < 0 || position - valued_at_ >= window) {
+    if (valued_at_ < 0 || position - valued_at_ >= std::max(1, window / 4)) {
+      const auto older = static_cast<size_t>(
+          std::upper_bound(kept.begin(), kept.end(), position - window) - kept.begin());
       values_.assign(static_cast<size_t>(position) + 1, 0.0f);
       found_.assign(older, 0.0f);
       find_values(head, position, kept, found_);
       for (size_t i = 0; i < older; ++i) values_[static_cast<size_t>(kept[i])] = found_[i];
       valued_at_ = position;
+      window_begin_ = position - window + 1;
     }
     for (size_t i = 0; i < kept.size(); ++i) {
-      merits[i] = i < older ? value_of(kept[i]) : std::numeric_limits<float>::infinity();
+      merits[i] = kept[i] < window_begin_ ? values_[static_cast<size_t>(kept[i])]
+                                          : std::numeric_limits<float>::infinity();
     }
   }
 
@@ -58,12 +62,8 @@ class WindowedPolicy : public EvictionPolicy {
   }
 
  private:
-  float value_of(int32_t token) const {
-    const auto at = static_cast<size_t>(token);
-    return at < values_.size() ? values_[at] : 0;
-  }
-
   int valued_at_ = -1;
+  int window_begin_ = 0;       // when values were found last
   std::vector<float> values_;  // by position
   std::vector<float> found_;
 };

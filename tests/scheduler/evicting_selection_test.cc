@@ -97,23 +97,21 @@ std::vector<double> pooled(const std::vector<double>& values) {
 
 using Values = std::function<std::vector<double>(int position, const Set& kept)>;
 
-// `values`: of the tokens of `kept` that are older than the window.
+// `values`: of the tokens of `kept` that are older than the window. Values are found every third
+// step; what has none yet stays.
 std::vector<Set> plain_windowed(const Values& values) {
   std::map<int32_t, double> merit;
   Set kept = first_tokens(kPrompt);
   std::vector<Set> all;
-  int last = -1000;
   for (int p = kPrompt; p < kTokens; ++p) {
     kept.push_back(p);
-    if (p - last >= kWindow) {
+    if ((p - kPrompt) % (kWindow / 4) == 0) {
       merit.clear();
       const std::vector<double> found = values(p, kept);
-      for (size_t i = 0; i < found.size(); ++i) merit[kept[i]] = found[i];
-      for (const int32_t t : kept) merit.emplace(t, 0);
-      last = p;
+      for (size_t i = 0; i < kept.size(); ++i) merit[kept[i]] = i < found.size() ? found[i] : 1e300;
     }
-    merit.emplace(p, 0);
-    kept = pruned(kept, p, kWindow, merit);
+    merit.emplace(p, 1e300);
+    kept = pruned(kept, p, 0, merit);
     all.push_back(kept);
   }
   return all;

@@ -66,8 +66,8 @@ class SimtSelect {
     reference::GroupScores own;
     own.heads = params_.step.layout.group;
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
-    launch_(ScoresKernel{{params_, {}}, sequence, kv_head, own.raw.data()},
-            {.shared_bytes = cuda::SelectKernel::shared_bytes(params_)});
+    launch_(ScoresKernel{{params_, {}, 0}, sequence, kv_head, own.raw.data()},
+            {.shared_bytes = cuda::SelectKernel::scorer_bytes(params_)});
     return own;
   }
   uint32_t uncertain(int head) const {

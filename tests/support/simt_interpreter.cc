@@ -39,17 +39,17 @@ void SimtInterpreter::run(const simt::Grid& grid, int threads, const std::functi
 void SimtInterpreter::enter(void* thread) {
   auto* self = static_cast<Thread*>(thread);
   (*self->owner->body_)();
-  self->state = State::kEnded;
+  self->owner->state_of(*self) = State::kEnded;
   self->fiber.leave_for_good();
 }
 
 void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int threads) {
   shared_ = std::vector<std::byte>(static_cast<size_t>(grid.shared_bytes), kPattern);
   count_ = threads;
+  states_.assign(static_cast<size_t>(threads), State::kReady);
   for (int i = 0; i < threads; ++i) {
     Thread& thread = *threads_[static_cast<size_t>(i)];
     thread.place = {i, threads, {x, y, z}, {grid.x, grid.y, grid.z}};
-    thread.state = State::kReady;
     thread.fiber.prepare(&SimtInterpreter::enter, &thread);
   }
   while (true) {
@@ -59,16 +59,14 @@ void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int
     stop_at_fault();
     if (!ran) {
       const auto of = [this](State state) {
-        return std::count_if(threads_.begin(), threads_.begin() + count_,
-                             [state](const auto& thread) { return thread->state == state; });
+        return std::count(states_.begin(), states_.end(), state);
       };
       if (of(State::kEnded) == count_) return;
       if (of(State::kReady) > 0) continue;
       if (of(State::kInCollective) > 0) {
-        const auto stuck =
-            std::find_if(threads_.begin(), threads_.begin() + count_,
-                         [](const auto& thread) { return thread->state == State::kInCollective; });
-        fault_ = where(**stuck) + ": waits in a warp's collective for lanes that never come";
+        const auto stuck = std::find(states_.begin(), states_.end(), State::kInCollective);
+        fault_ = where(*threads_[static_cast<size_t>(stuck - states_.begin())]) +
+                 ": waits in a warp's collective for lanes that never come";
         stop_at_fault();
       }
       release_barrier();
@@ -77,18 +75,22 @@ void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int
 }
 
 bool SimtInterpreter::run_ready() {
-  std::vector<int> turn(static_cast<size_t>(count_));
-  std::iota(turn.begin(), turn.end(), 0);
-  if (order_ == Order::kFalling) std::reverse(turn.begin(), turn.end());
+  int first = order_ == Order::kFalling ? count_ - 1 : 0;
+  int step = order_ == Order::kFalling ? count_ - 1 : 1;
+  int turns = count_;
   if (order_ == Order::kRandom) {
-    // Some warps only, each whole or in part: others fall behind.
-    std::shuffle(turn.begin(), turn.end(), random_);
-    turn.resize(std::max<size_t>(1, random_() % turn.size()));
+    // In leaps over all threads, every other time over some alone: the others fall behind.
+    const auto count = static_cast<unsigned>(count_);
+    first = static_cast<int>(random_() % count);
+    do {
+      step = 1 + static_cast<int>(random_() % count);
+    } while (std::gcd(step, count_) != 1);
+    if (random_() % 2 == 0) turns = 1 + static_cast<int>(random_() % count);
   }
   bool ran = false;
-  for (const int i : turn) {
+  for (int turn = 0, i = first; turn < turns; ++turn, i = (i + step) % count_) {
+    if (states_[static_cast<size_t>(i)] != State::kReady) continue;
     Thread& thread = *threads_[static_cast<size_t>(i)];
-    if (thread.state != State::kReady) continue;
     ran = true;
     running_ = &thread;
     inside_ = true;
@@ -102,7 +104,7 @@ bool SimtInterpreter::run_ready() {
 void SimtInterpreter::settle_warps() {
   for (int warp = 0; warp < count_; warp += kWarp) {
     for (int lane = 0; lane < kWarp; ++lane) {
-      if (threads_[static_cast<size_t>(warp + lane)]->state == State::kInCollective) {
+      if (states_[static_cast<size_t>(warp + lane)] == State::kInCollective) {
         settle_collective(warp + lane);
       }
     }
@@ -118,12 +120,13 @@ void SimtInterpreter::settle_collective(int first) {
   for (int lane = 0; lane < kWarp; ++lane) {
     if ((caller.mask >> lane & 1) == 0) continue;
     const Thread& other = *threads_[static_cast<size_t>(warp + lane)];
-    if (other.state == State::kEnded) {
+    const State state = states_[static_cast<size_t>(warp + lane)];
+    if (state == State::kEnded) {
       fault_ =
           where(caller) + ": a collective with lane " + std::to_string(lane) + ", which has ended";
       return;
     }
-    if (other.state != State::kInCollective) return;
+    if (state != State::kInCollective) return;
     if (other.mask != caller.mask && (other.mask >> (first % kWarp) & 1) == 0) return;
     if (other.mask != caller.mask || other.combine != caller.combine) {
       fault_ = where(caller) + ": lane " + std::to_string(lane) +
@@ -135,15 +138,12 @@ void SimtInterpreter::settle_collective(int first) {
   caller.combine(lanes, caller.mask);
   const uint32_t mask = caller.mask;
   for (int lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1) != 0) threads_[static_cast<size_t>(warp + lane)]->state = State::kReady;
+    if ((mask >> lane & 1) != 0) states_[static_cast<size_t>(warp + lane)] = State::kReady;
   }
 }
 
 void SimtInterpreter::release_barrier() {
-  for (int i = 0; i < count_; ++i) {
-    Thread& thread = *threads_[static_cast<size_t>(i)];
-    if (thread.state == State::kAtBarrier) thread.state = State::kReady;
-  }
+  std::replace(states_.begin(), states_.end(), State::kAtBarrier, State::kReady);
 }
 
 // Threads under way are abandoned where they stand: kernel bodies own nothing.
@@ -155,7 +155,7 @@ void SimtInterpreter::stop_at_fault() {
 std::byte* SimtInterpreter::shared_memory() { return shared_.data(); }
 
 void SimtInterpreter::sync_block() {
-  running_->state = State::kAtBarrier;
+  state_of(*running_) = State::kAtBarrier;
   running_->fiber.leave();
 }
 
@@ -167,7 +167,7 @@ void SimtInterpreter::collective(uint32_t mask, void* operands, Combine combine)
   self.mask = mask;
   self.operands = operands;
   self.combine = combine;
-  self.state = State::kInCollective;
+  state_of(self) = State::kInCollective;
   self.fiber.leave();
 }
 

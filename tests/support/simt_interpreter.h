@@ -49,18 +49,20 @@ class SimtInterpreter : public simt::Machine {
   void fault(const char* what, int lane, int other) override;
 
  private:
-  enum class State { kReady, kAtBarrier, kInCollective, kEnded };
+  enum class State : uint8_t { kReady, kAtBarrier, kInCollective, kEnded };
   struct Thread {
     SimtInterpreter* owner = nullptr;
     Fiber fiber;
     simt::Place place;
-    State state = State::kEnded;
     uint32_t mask = 0;
     void* operands = nullptr;
     Combine combine = nullptr;
   };
 
   static void enter(void* thread);
+  State& state_of(const Thread& thread) {
+    return states_[static_cast<size_t>(thread.place.thread)];
+  }
   void run_block(int x, int y, int z, const simt::Grid& grid, int threads);
   bool run_ready();  // false: nobody could
   void settle_warps();
@@ -72,7 +74,8 @@ class SimtInterpreter : public simt::Machine {
   const Order order_;
   std::mt19937 random_;
   std::vector<std::unique_ptr<Thread>> threads_;  // grows only
-  int count_ = 0;                                 // of the block
+  std::vector<State> states_;                     // of the block's threads, side by side
+  int count_ = 0;                                 // of them
   Thread* running_ = nullptr;
   bool inside_ = false;  // a thread's fiber, not the scheduler
   const std::function<void()>* body_ = nullptr;
