@@ -63,6 +63,9 @@ struct StepParams {
   // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
   // a chunk side by side.
   const int16_t* slice_dims = nullptr;
+  // ALiBi, [query_heads]: every q·k has slope · (key position - query position) added, before the
+  // scale. Null = none. In device memory.
+  const float* slopes = nullptr;
 };
 
 // k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
@@ -145,11 +148,12 @@ struct StepCounters {
 };
 
 // TIP: scores every visible token of each decode sequence on the slices and writes the set of the
-// best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products; within a group the
-// score of a token is the maximum over the query heads of S - max S (max over the visible tokens);
-// NaN counts as -inf. Exact: the best by (score, lower position) of the scores that this kernel
-// computes. Sinks and recent are always in the set and count towards the budget. Visible are the
-// last `window` tokens (0 = all), sinks included only there.
+// best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products, with ALiBi's part
+// where there are slopes; within a group the score of a token is the maximum over the query heads
+// of S - max S (max over the visible tokens); NaN counts as -inf. Exact: the best by (score, lower
+// position) of the scores that this kernel computes. Sinks and recent are always in the set and
+// count towards the budget. Visible are the last `window` tokens (0 = all), sinks included only
+// there.
 //
 // A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone. With
 // `score_dims` it reads a part of every page.
@@ -264,6 +268,9 @@ struct AttendParams {
   const int32_t* set_sizes = nullptr;      // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;  // [count, kv_heads, end - begin]
   const uint8_t* tile_ready = nullptr;
+  // The set's positions, [count, kv_heads, set_capacity]: read with slopes alone.
+  const int32_t* sets = nullptr;
+  int32_t set_capacity = 0;
   StagedPages pages;
   // [count, query_heads, tiles of the wave, value_dim + 2]; may be null for kAllTiles.
   float* partials = nullptr;

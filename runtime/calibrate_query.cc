@@ -10,12 +10,20 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// A query head's two factors and the two key planes of one FC.
+// A query head's two factors and the two key planes of one FC; of a single dimension the second
+// factor is zero.
 struct ChunkTerm {
   float first, second;
   const float* first_keys;
   const float* second_keys;
 };
+
+ChunkTerm term_of(const HeadSamples& samples, int chunk, const float* query, int64_t first_token) {
+  const Geometry::Pair dims = samples.chunks[static_cast<size_t>(chunk)];
+  return {query[dims.first], dims.single() ? 0.0f : query[dims.second],
+          samples.key_plane(dims.first) + first_token,
+          samples.key_plane(dims.second) + first_token};
+}
 
 // out[t] = base[t] + the FC's part (base null: zero); returns the maximum, NaN left out. Eight
 // maxima side by side, since the compiler may not reorder comparisons of floats by itself.
@@ -68,6 +76,7 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
       far_first_(std::clamp<int64_t>(rule.sinks - first_, 0, end_ - first_)),
       far_end_(std::max(far_first_, end_ - first_ - rule.recent)),
       mass_(count()) {
+  alibi_ = alibi_rows();
   const ScoreRows rows = true_scores();
   for (int head = 0; head < samples.group; ++head) {
     const std::span<const float> row(rows.data() + static_cast<size_t>(head) * count(), count());
@@ -91,6 +100,15 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
   oracle_far_ = captured_far(rows, -1, scratch);
 }
 
+ScoreRows CalibrationQuery::alibi_rows() const {
+  ScoreRows rows;
+  for (const float slope : samples_->slopes) {
+    for (int64_t t = first_; t < end_; ++t)
+      rows.push_back(slope * static_cast<float>(t + 1 - end_));
+  }
+  return rows;
+}
+
 ScoreRows CalibrationQuery::true_scores() const {
   ScoreRows rows;
   for (int chunk = 0; chunk < static_cast<int>(samples_->chunks.size()); ++chunk) {
@@ -100,14 +118,11 @@ ScoreRows CalibrationQuery::true_scores() const {
 }
 
 void CalibrationQuery::add_chunk(int chunk, ScoreRows& rows) const {
+  if (rows.empty()) rows = alibi_;
   rows.resize(count() * static_cast<size_t>(samples_->group), 0.0f);
-  const auto [a, b] = samples_->chunks[static_cast<size_t>(chunk)];
   for (int head = 0; head < samples_->group; ++head) {
-    const float* query = samples_->query(index_, head);
     float* row = rows.data() + static_cast<size_t>(head) * count();
-    score(row,
-          {query[a], query[b], samples_->key_plane(a) + first_, samples_->key_plane(b) + first_},
-          row, count());
+    score(row, term_of(*samples_, chunk, samples_->query(index_, head), first_), row, count());
   }
 }
 
@@ -115,16 +130,14 @@ void CalibrationQuery::combine(const ScoreRows& rows, int chunk, QueryScratch& s
   scratch.combined.assign(count(), kNone);
   scratch.row.resize(count());
   for (int head = 0; head < samples_->group; ++head) {
-    const float* row = rows.empty() ? nullptr : rows.data() + static_cast<size_t>(head) * count();
+    const ScoreRows& begun = rows.empty() ? alibi_ : rows;
+    const float* row = begun.empty() ? nullptr : begun.data() + static_cast<size_t>(head) * count();
     if (chunk < 0) {
       const std::span<const float> as_is(row, count());
       fold(as_is, maximum(as_is), scratch.combined);
       continue;
     }
-    const auto [a, b] = samples_->chunks[static_cast<size_t>(chunk)];
-    const float* query = samples_->query(index_, head);
-    const ChunkTerm term{query[a], query[b], samples_->key_plane(a) + first_,
-                         samples_->key_plane(b) + first_};
+    const ChunkTerm term = term_of(*samples_, chunk, samples_->query(index_, head), first_);
     const float top = score(row, term, scratch.row.data(), count());
     fold(scratch.row, top, scratch.combined);
   }
@@ -164,10 +177,11 @@ std::vector<double> CalibrationQuery::agreement(QueryScratch& scratch) const {
     const std::span<const float> whole(rows.data() + static_cast<size_t>(head) * count(), count());
     mark(whole, maximum(whole), scratch.best);
     const float* query = samples_->query(index_, head);
-    for (const auto& [a, b] : samples_->chunks) {
-      const ChunkTerm term{query[a], query[b], samples_->key_plane(a) + first_,
-                           samples_->key_plane(b) + first_};
-      const float top = score(nullptr, term, scratch.row.data(), count());
+    const float* alibi =
+        alibi_.empty() ? nullptr : alibi_.data() + static_cast<size_t>(head) * count();
+    for (int chunk = 0; chunk < static_cast<int>(samples_->chunks.size()); ++chunk) {
+      const ChunkTerm term = term_of(*samples_, chunk, query, first_);
+      const float top = score(alibi, term, scratch.row.data(), count());
       mark(scratch.row, top, scratch.own);
       int64_t both = 0;
       for (size_t t = 0; t < count(); ++t) both += scratch.best[t] & scratch.own[t];

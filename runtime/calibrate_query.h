@@ -11,7 +11,8 @@
 
 namespace fasa {
 
-// Score rows of one query, [group][tokens that it sees]; empty = all zero.
+// Score rows of one query, [group][tokens that it sees]. Empty = those of no FC yet: zero, or what
+// ALiBi alone gives.
 using ScoreRows = std::vector<float>;
 
 // What a thread needs besides; reused over queries.
@@ -52,6 +53,7 @@ class CalibrationQuery {
   size_t count() const { return static_cast<size_t>(end_ - first_); }
   void combine(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
   ScoreRows true_scores() const;
+  ScoreRows alibi_rows() const;
 
   const HeadSamples* samples_;
   size_t index_;
@@ -60,6 +62,7 @@ class CalibrationQuery {
   int64_t far_first_, far_end_;   // of the far ones, counted from the first visible
   std::vector<float> mass_;       // [visible]: sum over the group's softmaxes
   std::vector<double> far_mass_;  // [group]
+  ScoreRows alibi_;               // empty = none
   double oracle_far_ = 0;         // what the true scores would capture
 };
 

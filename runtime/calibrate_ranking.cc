@@ -47,15 +47,17 @@ class Ranker {
   }
 
   std::vector<int> greedy_order() {
-    const int depth =
-        options_.greedy_chunks == 0 ? chunks_ : std::min(options_.greedy_chunks, chunks_);
+    const int all = samples_.key_dim;
+    const int depth = options_.greedy_chunks == 0 ? all : std::min(2 * options_.greedy_chunks, all);
     std::vector<int> order, left(static_cast<size_t>(chunks_));
     std::iota(left.begin(), left.end(), 0);
     std::vector<ScoreRows> rows(queries_.size());
-    while (static_cast<int>(order.size()) < depth) {
+    int taken = 0;  // dimensions
+    while (!left.empty()) {
       const std::vector<double> gains = captured_with(rows, left);
       const auto best = std::max_element(gains.begin(), gains.end()) - gains.begin();
-      if (static_cast<int>(order.size()) + 1 == depth) {
+      taken += dims_of(left[static_cast<size_t>(best)]);
+      if (taken >= depth) {
         sort_by(gains, left);
         order.insert(order.end(), left.begin(), left.end());
         break;
@@ -98,6 +100,9 @@ class Ranker {
   }
 
  private:
+  int dims_of(int chunk) const {
+    return samples_.chunks[static_cast<size_t>(chunk)].single() ? 1 : 2;
+  }
   CalibrationQuery& query(size_t q) { return *queries_[q]; }
 
   template <typename Body>
@@ -175,8 +180,9 @@ HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& option
       break;
   }
   for (const int chunk : order) {
-    const auto [first, second] = samples.chunks[static_cast<size_t>(chunk)];
-    ranking.chunks.push_back({first, second});
+    const Geometry::Pair dims = samples.chunks[static_cast<size_t>(chunk)];
+    ranking.chunks.push_back({dims.first});
+    if (!dims.single()) ranking.chunks.back().push_back(dims.second);
   }
   ranking.far_mass_kept = ranker.far_mass_kept(order);
   return ranking;

@@ -28,8 +28,8 @@ struct RankingOptions {
   int window = 256;  // K: tokens selected, for agreement and mass alike; > sinks + recent
   int sinks = 4;
   int recent = 16;
-  // Greedy objectives pick this many FCs one by one; the others follow by what each would have
-  // added at the last pick. 0 = all one by one.
+  // Greedy objectives pick this many FCs one by one, or as many single dimensions as they have; the
+  // others follow by what each would have added at the last pick. 0 = all one by one.
   int greedy_chunks = 0;
 };
 

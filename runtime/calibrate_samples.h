@@ -14,10 +14,13 @@ struct HeadSamples {
   int window = 0;   // of the layer, in tokens; 0 = none
   float scale = 1;  // of q·k before the softmax
   int64_t tokens = 0;
-  std::vector<Geometry::Pair> chunks;  // the dimensions of each FC, by FC index
-  std::vector<float> keys;             // [key_dim][tokens], rotated
-  std::vector<int32_t> positions;      // [queries], each sees the tokens up to its own
-  std::vector<float> queries;          // [queries][group][key_dim], rotated
+  std::vector<float> slopes;  // ALiBi, [group], before the scale; empty = none
+  // What is ranked: the dimensions of each FC, and those that stand alone,
+  // Geometry::ranked_chunks().
+  std::vector<Geometry::Pair> chunks;
+  std::vector<float> keys;         // [key_dim][tokens], rotated
+  std::vector<int32_t> positions;  // [queries], each sees the tokens up to its own
+  std::vector<float> queries;      // [queries][group][key_dim], rotated
 
   size_t query_count() const { return positions.size(); }
   const float* key_plane(int dim) const { return keys.data() + dim * tokens; }

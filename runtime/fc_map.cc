@@ -11,6 +11,25 @@
 
 namespace fasa {
 
+std::vector<int16_t> HeadRanking::dims() const {
+  std::vector<int16_t> dims;
+  std::vector<std::vector<int>> waiting;  // pairs that would begin at an odd place
+  const auto take = [&](const std::vector<int>& chunk) {
+    for (const int dim : chunk) dims.push_back(static_cast<int16_t>(dim));
+  };
+  for (const std::vector<int>& chunk : chunks) {
+    if (chunk.size() > 1 && dims.size() % 2 != 0) {
+      waiting.push_back(chunk);
+      continue;
+    }
+    take(chunk);
+    if (dims.size() % 2 != 0) continue;
+    for (const std::vector<int>& pair : waiting) take(pair);
+    waiting.clear();
+  }
+  return dims;
+}
+
 std::vector<int16_t> FcMap::slice_dims(int tip_chunks) const {
   const int chunks = fingerprint.key_dim / 2;
   if (tip_chunks < 1 || tip_chunks > chunks) {
@@ -20,11 +39,8 @@ std::vector<int16_t> FcMap::slice_dims(int tip_chunks) const {
   std::vector<int16_t> dims;
   for (const auto& layer : heads) {
     for (const HeadRanking& head : layer) {
-      for (int i = 0; i < tip_chunks; ++i) {
-        for (const int dim : head.chunks[static_cast<size_t>(i)]) {
-          dims.push_back(static_cast<int16_t>(dim));
-        }
-      }
+      const std::vector<int16_t> all = head.dims();
+      dims.insert(dims.end(), all.begin(), all.begin() + 2 * tip_chunks);
     }
   }
   return dims;

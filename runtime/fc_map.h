@@ -27,9 +27,16 @@ struct ModelFingerprint {
 };
 
 struct HeadRanking {
-  std::vector<std::vector<int>> chunks;  // dimensions of each FC, best first; all FCs of the head
-  std::vector<double> agreement;         // mean CA of each FC, by FC index
-  std::vector<double> far_mass_kept;     // share of the oracle's far mass after 1, 2, ... FCs
+  // Dimensions of each chunk, best first, all of the head: pairs that RoPE rotates together, single
+  // ones where nothing is rotated.
+  std::vector<std::vector<int>> chunks;
+  std::vector<double> agreement;      // mean CA of each chunk, in Geometry::ranked_chunks()'s order
+  std::vector<double> far_mass_kept;  // share of the oracle's far mass after 1, 2, ... chunks
+
+  // All dimensions of the head in the order in which slices take them: chunk by chunk, but a pair
+  // begins at an even place, so that no slice cuts one in two; the next single dimension, of which
+  // there is an even number, goes before it where it would not.
+  std::vector<int16_t> dims() const;
   bool operator==(const HeadRanking&) const = default;
 };
 
@@ -53,8 +60,8 @@ struct FcMap {
   std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
   bool operator==(const FcMap&) const = default;
 
-  // The first `tip_chunks` chunks of every head as key dimensions, [layers][kv_heads][2 x
-  // tip_chunks], as kernels take them. Throws UsageError when a head has fewer chunks.
+  // The best 2 x `tip_chunks` key dimensions of every head, [layers][kv_heads][2 x tip_chunks], as
+  // kernels take them. Throws UsageError when a head has fewer.
   std::vector<int16_t> slice_dims(int tip_chunks) const;
   // Throws InputError naming the first field that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;

@@ -51,6 +51,7 @@ class Node {
   }
   // An optional key, of an object.
   bool has(const char* key) const { return json_->contains(key); }
+  size_t size() const { return json_->is_array() ? json_->size() : 0; }
   // A list of exactly `size` items.
   void require_list(size_t size, std::string_view of) const {
     if (!json_->is_array() || json_->size() != size) {
@@ -142,31 +143,41 @@ Geometry pairs_of(const ModelFingerprint& print) {
   return geometry;
 }
 
-// Every FC of the head exactly once, each the pair of dimensions that RoPE rotates together.
+// `partner`: by first dimension, the second; what was found is -1 after.
+std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
+                             std::vector<int>& partner) {
+  if (chunk.size() == 0) chunk.fail("a list of one or two dimensions");
+  const int first = chunk[size_t{0}].integer(0, geometry.key_dim - 1);
+  int& expected = partner[static_cast<size_t>(first)];
+  if (expected < 0) chunk.fail("each chunk once, its first dimension first");
+  const bool single = expected == first;
+  chunk.require_list(single ? 1 : 2, single ? "a dimension that RoPE does not rotate"
+                                            : "the two dimensions that RoPE rotates together");
+  std::vector<int> dims = {first};
+  if (!single) {
+    const int second = chunk[size_t{1}].integer(0, geometry.key_dim - 1);
+    if (second != expected) {
+      chunk.fail(fmt::format("[{}, {}], by the model's rotary layout", first, expected));
+    }
+    dims.push_back(second);
+  }
+  expected = -1;
+  return dims;
+}
+
+// Every chunk of the head exactly once: the pairs of dimensions that RoPE rotates together, and
+// alone those that it does not.
 HeadRanking parse_head(const Node& node, const Geometry& geometry) {
   node.require_keys({"chunks", "agreement", "far_mass_kept"});
-  const auto count = static_cast<size_t>(geometry.chunks());
-  std::vector<int> partner(static_cast<size_t>(geometry.key_dim), -1);
-  for (int chunk = 0; chunk < geometry.chunks(); ++chunk) {
-    const Geometry::Pair pair = geometry.chunk_dims(chunk);
-    partner[static_cast<size_t>(pair.first)] = pair.second;
-  }
+  const std::vector<Geometry::Pair> all = geometry.ranked_chunks();
+  const size_t count = all.size();
+  std::vector<int> partner(static_cast<size_t>(geometry.key_dim), -1);  // itself: it stands alone
+  for (const Geometry::Pair& pair : all) partner[static_cast<size_t>(pair.first)] = pair.second;
   HeadRanking head;
   const Node chunks = node["chunks"];
-  chunks.require_list(count, "every FC of the head");
+  chunks.require_list(count, "every chunk of the head");
   for (size_t i = 0; i < count; ++i) {
-    const Node chunk = chunks[i];
-    chunk.require_list(2, "the two dimensions that RoPE rotates together");
-    const int first = chunk[size_t{0}].integer(0, geometry.key_dim - 1);
-    const int second = chunk[size_t{1}].integer(0, geometry.key_dim - 1);
-    int& expected = partner[static_cast<size_t>(first)];
-    if (expected != second) {
-      chunk.fail(expected < 0
-                     ? "each FC once, its first dimension first"
-                     : fmt::format("[{}, {}], by the model's rotary layout", first, expected));
-    }
-    expected = -1;
-    head.chunks.push_back({first, second});
+    head.chunks.push_back(parse_chunk(chunks[i], geometry, partner));
   }
   const auto numbers = [&](const char* key, std::string_view of) {
     const Node list = node[key];
@@ -175,8 +186,8 @@ HeadRanking parse_head(const Node& node, const Geometry& geometry) {
     for (size_t i = 0; i < count; ++i) values.push_back(list[i].number(0));
     return values;
   };
-  head.agreement = numbers("agreement", "one per FC");
-  head.far_mass_kept = numbers("far_mass_kept", "after 1, 2, ... FCs");
+  head.agreement = numbers("agreement", "one per chunk");
+  head.far_mass_kept = numbers("far_mass_kept", "after 1, 2, ... chunks");
   return head;
 }
 

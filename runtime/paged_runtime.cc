@@ -40,6 +40,9 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, DType r
   check_shape(shape);
   StepSettings settings =
       make_step_settings(config, geometry, row_dtype, device, shape.num_pages * shape.page_size);
+  if (!geometry.alibi_slopes.empty()) {
+    throw UsageError("the paged door serves no model with ALiBi; the sequences door does");
+  }
   if (settings.selection != nullptr) {
     throw UsageError(
         "the paged door chooses with the device's own kernels: selection.kind = fasa with its "

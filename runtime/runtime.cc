@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/raw_slopes.h"
 #include "runtime/runtime_impl.h"
 #include "runtime/slice_dims_upload.h"
 
@@ -30,9 +31,24 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
   check_slice_dims(slice_dims, settings_.layout, geometry);
   settings_.select_scratch = device.kernels().select_scratch;
   start_streams();
+  upload_slopes();
   slice_dims_ = upload_slice_dims(device, slice_dims, settings_.layout, control_.view());
   reset_metrics();
   device.add_reclaimer(*this);
+}
+
+// Kernels add them to q·k before the scale.
+void Runtime::Impl::upload_slopes() {
+  const std::vector<float> slopes = raw_slopes(geometry_);
+  if (slopes.empty()) return;
+  if (device_.kind() == DeviceKind::kCuda) {
+    throw UsageError(
+        "a model with ALiBi on a cuda device: its kernels know no ALiBi; allowed: cpu, emulated");
+  }
+  const size_t bytes = slopes.size() * sizeof(float);
+  slopes_ = device_.allocate(MemorySpace::kDevice, bytes, "ALiBi slopes");
+  device_.copy(slopes_.data(), slopes.data(), bytes, CopyKind::kHostToDevice, control_.view());
+  device_.synchronize(control_.view());
 }
 
 Runtime::Impl::~Impl() {

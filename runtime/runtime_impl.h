@@ -77,6 +77,7 @@ class Runtime::Impl : private MemoryReclaimer {
   // open step, and streams of ours start anew.
   void drain();
   void start_streams();
+  void upload_slopes();
   void require_room(int64_t tokens, int step_tokens) const;
   // hot_rows = auto: as many as `count` sequences of `tokens` tokens leave room for, while no
   // sequence has any.
@@ -121,6 +122,7 @@ class Runtime::Impl : private MemoryReclaimer {
   std::array<StepProbe, 2> probes_;  // of the slots' steps
   std::array<int, 2> probed_depths_{};
   Buffer slice_dims_;
+  Buffer slopes_;
   FetchCounters counters_;
   std::optional<HitRateSampler> sampler_;  // once a step was recorded
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;

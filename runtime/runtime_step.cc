@@ -145,6 +145,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   read_probe(step.slot_index);
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
+  step.tables.slopes = geometry_.alibi_slopes.empty() ? nullptr : slopes_.as<float>();
   step.tables.counters = counters_.layers();
   step.tables.stamp = ++stamp_;
   step.tables.tables_ready = tables_ready_.view();

@@ -24,6 +24,7 @@ struct StepTables {
   std::vector<std::span<std::byte* const>> device_row_blocks;
   std::vector<SelectionHistory*> histories;  // of each sequence, null where nothing is remembered
   const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
+  const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
   StepCounters* counters = nullptr;          // device, [layers]
   int32_t stamp = 0;                         // rising from step to step
   EventView tables_ready;                    // the tables are on the device
@@ -55,7 +56,8 @@ inline StepParams layer_params(const StepSettings& settings, const StepTables& s
           .sequences = step.on_device[layer % 2],
           .count = step.count(),
           .layer = layer,
-          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims};
+          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims,
+          .slopes = step.slopes};
 }
 
 }  // namespace fasa

@@ -16,13 +16,22 @@
 namespace fasa {
 namespace {
 
+// Chunks, best first, that a slice of `dims` dimensions begins.
+size_t chunks_within(const HeadRanking& ranking, int dims) {
+  size_t count = 0;
+  for (int taken = 0; taken < dims && count < ranking.chunks.size(); ++count) {
+    taken += static_cast<int>(ranking.chunks[count].size());
+  }
+  return count;
+}
+
 std::string summary_of(const FcMap& map, int tip_chunks) {
   std::string table = fmt::format("{:>5} {:>7} {:>9} {:>11}  {}\n", "layer", "KV head", "best CA",
                                   "far mass", "frequency chunks, best first (their dimensions)");
   for (size_t layer = 0; layer < map.heads.size(); ++layer) {
     for (size_t head = 0; head < map.heads[layer].size(); ++head) {
       const HeadRanking& ranking = map.heads[layer][head];
-      const size_t count = std::min(ranking.chunks.size(), static_cast<size_t>(tip_chunks));
+      const size_t count = chunks_within(ranking, 2 * tip_chunks);
       double best = 0;
       for (const double agreement : ranking.agreement) best = std::max(best, agreement);
       std::string chunks;

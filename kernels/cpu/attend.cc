@@ -154,6 +154,21 @@ class AttendCall {
     return task;
   }
 
+  // Key positions less the query's of a tile's entries, [kMaxTileTokens].
+  void find_distances(const Head& head, int index, int tile, float* distances) const {
+    const int query = params_.step.sequences[head.sequence].end() - 1;
+    const int first = params_.begin + tile * kTileTokens;
+    const int32_t* set = params_.set_sizes == nullptr
+                             ? nullptr
+                             : params_.sets + int64_t{index} * params_.set_capacity;
+    const int count = std::min(kTileTokens, head.entries - tile * kTileTokens);
+    for (int i = 0; i < kMaxTileTokens; ++i) {
+      const int entry = first + std::min(i, count - 1);
+      const int position = set == nullptr ? head.first_visible + entry : set[entry];
+      distances[i] = static_cast<float>(position - query);
+    }
+  }
+
   bool wanted(int index, int tile) const {
     if (params_.phase == AttendPhase::kAllTiles) return true;
     const bool ready = params_.tile_ready[int64_t{index} * tiles_ + tile] != 0;
@@ -167,6 +182,11 @@ class AttendCall {
   void compute_tiles(const Head& head, int index, float* q, int begin, int end, const Place& place,
                      const Done& done) {
     TileTask task = task_for(q);
+    float distances[kMaxTileTokens];
+    if (params_.step.slopes != nullptr) {
+      task.slopes = params_.step.slopes + head.kv_head * layout_.group;
+      task.distances = distances;
+    }
     RowPointer buffers[2][kTileTokens];
     const auto next_wanted = [&](int tile) {
       while (tile < end && !wanted(index, tile)) ++tile;
@@ -186,6 +206,7 @@ class AttendCall {
       task.tokens = tokens_of(tile);
       task.next_rows = next < end ? tile_rows(head, next, buffers[turn]) : nullptr;
       task.next_tokens = next < end ? tokens_of(next) : 0;
+      if (task.slopes != nullptr) find_distances(head, index, tile, distances);
       place(task, tile);
       bodies_.attend_tile[static_cast<int>(layout_.row.dtype)](task);
       done(tile);

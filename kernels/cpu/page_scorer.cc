@@ -40,6 +40,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   first_visible_ = first_visible;
   end_ = params.ahead > 0 ? sequence_->start : sequence_->end();
   scored_dims_ = format_.prefix(params.score_dims).dims;
+  slopes_ = params.step.slopes == nullptr ? nullptr : params.step.slopes + kv_head * heads_;
   bytes_read_ = 0;
   nan_scores_ = 0;
 
@@ -96,9 +97,19 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
     }
   }
   bytes_read_ += scored_page_bytes(part);
+  if (slopes_ != nullptr) add_slopes(page, scores);
   const uint64_t visible = visible_tokens(page);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;
+}
+
+void PageScorer::add_slopes(int page, float* scores) const {
+  const auto nearest = static_cast<float>(page * kPageTokens - (sequence_->end() - 1));
+  for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
+    for (int t = 0; t < kPageTokens; ++t) {
+      scores[t] += slopes_[h] * (nearest + static_cast<float>(t));
+    }
+  }
 }
 
 void PageScorer::make_finite(uint64_t visible, float* scores) {

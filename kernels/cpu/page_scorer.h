@@ -74,6 +74,7 @@ class PageScorer {
   };
   Source source_of(int page) const;
   void make_finite(uint64_t visible, float* scores);
+  void add_slopes(int page, float* scores) const;
 
   const ScoreBodies* bodies_ = nullptr;
   const SequenceDesc* sequence_ = nullptr;
@@ -84,6 +85,7 @@ class PageScorer {
   int64_t tail_offset_ = 0;
   int heads_ = 0;
   int stride_ = 0;
+  const float* slopes_ = nullptr;  // [heads], or null
   int first_visible_ = 0;
   int end_ = 0;
   uint64_t bytes_read_ = 0;

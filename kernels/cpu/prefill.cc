@@ -126,6 +126,9 @@ class PrefillCall {
     task.max = take(rows);
     task.sum = take(rows);
     task.q = q;
+    if (params_.step.slopes != nullptr) {
+      task.slopes = params_.step.slopes + block.kv_head * layout_.group;
+    }
     load_queries(block, q, task.q_stride);
     if (params_.first_wave) {
       std::fill_n(task.max, task.query_rows, minus_infinity());

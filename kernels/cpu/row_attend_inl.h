@@ -131,6 +131,13 @@ inline void score_tile(const TileTask& task, int head, float* scores) {
   }
 }
 
+// Apart from the scoring, whose registers are all taken.
+inline void add_slope(float slope, const float* distances, float* scores) {
+  for (int t = 0; t < kMaxTileTokens; t += kLanes) {
+    store(scores + t, load(scores + t) + splat(slope) * load(distances + t));
+  }
+}
+
 // Scores become weights; max and sum go to the head's partial.
 inline void weigh_tile(float* scores, float* partial) {
   Vec top = load(scores);
@@ -200,6 +207,9 @@ inline void attend_heads(const TileTask& task, int head) {
   alignas(64) float scores[kHeads * kMaxTileTokens];
   score_tile<kType, kHeads>(task, head, scores);
   for (int h = 0; h < kHeads; ++h) {
+    if (task.slopes != nullptr) {
+      add_slope(task.scale * task.slopes[head + h], task.distances, scores + h * kMaxTileTokens);
+    }
     weigh_tile(scores + h * kMaxTileTokens, task.partials + (head + h) * task.partial_stride);
   }
   constexpr int kVectors = kTileKeys;  // as many accumulators as for the scores

@@ -30,6 +30,9 @@ struct TileTask {
   const unsigned char* const* next_rows = nullptr;  // prefetched meanwhile
   int next_tokens = 0;
   float scale = 1;
+  // ALiBi, null = none: head h adds scale * slopes[h] * distances[t] to its scores.
+  const float* slopes = nullptr;     // [group]
+  const float* distances = nullptr;  // [kMaxTileTokens], key position - query position
   float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h
   int64_t partial_stride = 0;
 };
@@ -44,10 +47,11 @@ struct PageTask {
   int64_t key_bytes = 0;
   float scale = 1;
   int group = 0;
-  int query_rows = 0;        // tokens * group
-  int64_t first_query = 0;   // position of the first token
-  int64_t window = 0;        // 0 = all
-  const float* q = nullptr;  // [query_rows][q_stride]
+  int query_rows = 0;             // tokens * group
+  int64_t first_query = 0;        // position of the first token
+  int64_t window = 0;             // 0 = all
+  const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null = none
+  const float* q = nullptr;       // [query_rows][q_stride]
   int64_t q_stride = 0;
   // Scratch: transposed keys [key_dim][64], values [64][value_stride], scores [query_rows][64],
   // factors [query_rows].

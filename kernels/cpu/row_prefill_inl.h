@@ -164,9 +164,18 @@ inline bool expand_values(const PageTask& task) {
   return reduce_add(probe) == 0;
 }
 
+inline void add_slopes(const PageTask& task, int row) {
+  float* scores = task.scores + row * kKeys;
+  const float slope = task.scale * task.slopes[row % task.group];
+  const int64_t query = task.first_query + row / task.group;
+  const float nearest = static_cast<float>(task.position - query);
+  for (int t = 0; t < kKeys; ++t) scores[t] += slope * (nearest + static_cast<float>(t));
+}
+
 // Masked scores of one row -> weights, running max and sum, and the factor of what was summed.
 inline void weigh_row(const PageTask& task, int row) {
   float* scores = task.scores + row * kKeys;
+  if (task.slopes != nullptr) add_slopes(task, row);
   const SlotRange seen = visible_slots(task, row);
   for (int t = 0; t < seen.begin; ++t) scores[t] = minus_infinity();
   for (int t = seen.end; t < kKeys; ++t) scores[t] = minus_infinity();

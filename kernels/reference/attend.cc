@@ -22,9 +22,15 @@ void attend_query(const AttendParams& params, int sequence, int query) {
   }
   if (!params.first_wave) softmax.load(state);
   for (int i = params.begin; i < std::min(params.end, total); ++i) {
-    softmax.add(params.set_sizes != nullptr
-                    ? params.rows[head * (params.end - params.begin) + i - params.begin]
-                    : find_row(params.step, sequence, kv_head, first + i, params.pages, false));
+    const bool selected = params.set_sizes != nullptr;
+    double bias = 0;
+    if (params.step.slopes != nullptr) {
+      const int position = selected ? params.sets[head * params.set_capacity + i] : first + i;
+      bias = static_cast<double>(params.step.slopes[query]) * (position - (desc.end() - 1));
+    }
+    softmax.add(selected ? params.rows[head * (params.end - params.begin) + i - params.begin]
+                         : find_row(params.step, sequence, kv_head, first + i, params.pages, false),
+                bias);
   }
   if (!params.last_wave) return softmax.store(state);
   const int64_t out = int64_t{desc.first_token} * layout.query_heads() + query;

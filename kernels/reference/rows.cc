@@ -49,8 +49,8 @@ void RunningSoftmax::store(float* state) const {
   for (size_t d = 0; d < values_.size(); ++d) state[2 + d] = static_cast<float>(values_[d]);
 }
 
-void RunningSoftmax::add(const std::byte* row) {
-  double score = 0;
+void RunningSoftmax::add(const std::byte* row, double bias) {
+  double score = bias;
   for (int d = 0; d < format_.key_dim; ++d) {
     score += query_[static_cast<size_t>(d)] * load_element(format_.dtype, row, d);
   }

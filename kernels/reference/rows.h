@@ -22,7 +22,8 @@ class RunningSoftmax {
                  float scale);
   void load(const float* state);  // [2 + value_dim]: max, sum, values
   void store(float* state) const;
-  void add(const std::byte* row);
+  // `bias` is added to q·k before the scale.
+  void add(const std::byte* row, double bias);
   void write(const TensorView& out, int token, int query_head, float* lse) const;
 
  private:

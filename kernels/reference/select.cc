@@ -78,6 +78,10 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
         sum += static_cast<double>(load_element(params.q.dtype, params.q.data, q + dims[d])) *
                slice_value(page.format, page.data, page.base, d, p % kPageTokens);
       }
+      if (params.step.slopes != nullptr) {
+        sum += static_cast<double>(params.step.slopes[kv_head * layout.group + h]) *
+               (p - (sequence.end() - 1));
+      }
       auto score = static_cast<float>(sum);
       if (std::isnan(score)) {
         score = -std::numeric_limits<float>::infinity();

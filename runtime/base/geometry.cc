@@ -25,6 +25,10 @@ Geometry Geometry::share(HeadRange heads) const {
   Geometry part = *this;
   part.kv_heads = heads.count;
   part.query_heads = heads.count * group();
+  if (!alibi_slopes.empty()) {
+    const auto first = alibi_slopes.begin() + int64_t{heads.first} * group();
+    part.alibi_slopes.assign(first, first + part.query_heads);
+  }
   return part;
 }
 
@@ -36,6 +40,13 @@ Geometry Geometry::only_layer(int layer) const {
   part.layers = 1;
   if (!windows.empty()) part.windows = {window(layer)};
   return part;
+}
+
+std::vector<Geometry::Pair> Geometry::ranked_chunks() const {
+  std::vector<Pair> chunks;
+  for (int chunk = 0; chunk < rotary_dims / 2; ++chunk) chunks.push_back(chunk_dims(chunk));
+  for (int dim = rotary_dims; dim < key_dim; ++dim) chunks.push_back({dim, dim});
+  return chunks;
 }
 
 void Geometry::validate() const {
@@ -55,6 +66,12 @@ void Geometry::validate() const {
   require(windows.empty() || windows.size() == static_cast<size_t>(layers), "windows",
           windows.size(), fmt::format("none or one per layer ({})", layers));
   for (const int w : windows) require(w >= 0, "windows", w, "0 (none) or a number of tokens");
+  require(alibi_slopes.empty() || alibi_slopes.size() == static_cast<size_t>(query_heads),
+          "alibi_slopes", alibi_slopes.size(),
+          fmt::format("none or one per query head ({})", query_heads));
+  for (const float slope : alibi_slopes) {
+    require(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers from 0");
+  }
 }
 
 }  // namespace fasa

@@ -28,17 +28,24 @@ struct Geometry {
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
   float scale = 0;           // of q·k before the softmax, 1/sqrt(key_dim) as a rule
   std::vector<int> windows;  // per layer, in tokens, 0 = none; empty = none anywhere
+  // ALiBi: slope · (key position - query position) is added to scale · q·k of each query head.
+  // [query_heads], 0 or more; empty = none.
+  std::vector<float> alibi_slopes = {};
 
   int group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
-  // Frequency chunks of a head: rotary pairs first, then pairs of what is not rotated.
+  // Pairs of dimensions of a head, what `tip_chunks` counts: the FCs, two dimensions that RoPE
+  // rotates together, then pairs of neighbours that are not rotated.
   int chunks() const { return key_dim / 2; }
-  // The two dimensions of frequency chunk `chunk`: half (i, i + rotary_dims/2), interleaved
-  // (2i, 2i+1).
+  // One dimension that is not rotated stands alone where chunks are ranked: second = first.
   struct Pair {
     int first, second;
+    bool single() const { return first == second; }
   };
+  // The two dimensions of pair `chunk`: half (i, i + rotary_dims/2), interleaved (2i, 2i+1).
   Pair chunk_dims(int chunk) const;
+  // What calibration ranks: the FCs, then every dimension that is not rotated by itself.
+  std::vector<Pair> ranked_chunks() const;
 
   // The part of these KV heads: a geometry of its own, heads counted from 0. Nothing is shared
   // between KV heads, so a runtime of it gives the bits of the whole. Throws UsageError for a range

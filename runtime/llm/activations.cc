@@ -8,10 +8,14 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
                          int64_t rows)
     : tokens_(tokens), rows_(rows) {
   const int64_t hidden = config.hidden;
-  const int64_t query = static_cast<int64_t>(config.query_heads) * config.head_dim;
-  const int64_t qkv = query + 2 * static_cast<int64_t>(config.kv_heads) * config.head_dim;
-  const int64_t widest_in = std::max({hidden, query, int64_t{config.intermediate}});
-  const int64_t widest_out = std::max({hidden, qkv, 2 * int64_t{config.intermediate}});
+  const LatentShape& mla = config.mla;
+  const int64_t heads = config.query_heads;
+  const int64_t qkv = config.qkv_width();
+  const int64_t attended = heads * config.value_dim();
+  const int64_t widest_in =
+      std::max({hidden, attended, heads * mla.value, int64_t{config.intermediate}});
+  const int64_t widest_out = std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims),
+                                       int64_t{mla.query_rank}, 2 * int64_t{config.intermediate}});
   size_t bytes = 0;
   const auto take = [&](int64_t elements, int element_bytes) {
     const size_t offset = bytes;
@@ -23,7 +27,10 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   result_ = take(tokens * widest_out, kFloat);
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
-  attended_ = take(tokens * query, dtype_bytes(dtype));
+  attended_ = take(tokens * attended, dtype_bytes(dtype));
+  head_input_ =
+      take(tokens * std::max({mla.query_rank, mla.plain, mla.latent}), dtype_bytes(dtype));
+  head_result_ = take(tokens * std::max(mla.latent, mla.value), kFloat);
   cosines_ = take(tokens * config.rotary_dims / 2, kFloat);
   sines_ = take(tokens * config.rotary_dims / 2, kFloat);
   logits_ = take(rows * config.vocab_size, kFloat);

@@ -25,8 +25,11 @@ class Activations {
   float* result() const { return at<float>(result_); }              // of a projection, the widest
   std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
   std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
-  std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, head_dim]
-  float* cosines() const { return at<float>(cosines_); }            // [rotary_dims / 2]
+  std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
+  // MLA: of a projection of one head, or the query's small one.
+  std::byte* head_input() const { return at<std::byte>(head_input_); }
+  float* head_result() const { return at<float>(head_result_); }
+  float* cosines() const { return at<float>(cosines_); }  // [rotary_dims / 2]
   float* sines() const { return at<float>(sines_); }
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
@@ -43,7 +46,7 @@ class Activations {
   Buffer host_;
   Buffer host_logits_;
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
-         logits_ = 0;
+         logits_ = 0, head_input_ = 0, head_result_ = 0;
 };
 
 }  // namespace fasa

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/raw_slopes.h"
 
 namespace fasa {
 
@@ -16,6 +17,7 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
     : geometry_(geometry), positions_(std::move(positions)), layers_(layers) {
   const auto key_dim = static_cast<size_t>(geometry.key_dim);
   const auto group = static_cast<size_t>(geometry.group());
+  const std::vector<float> slopes = raw_slopes(geometry);
   for (int layer = layers.first; layer < layers.end; ++layer) {
     for (int head = 0; head < geometry.kv_heads; ++head) {
       HeadSamples& one = samples_.emplace_back();
@@ -24,8 +26,10 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
       one.window = geometry.window(layer);
       one.scale = geometry.scale;
       one.tokens = tokens;
-      for (int chunk = 0; chunk < geometry.chunks(); ++chunk) {
-        one.chunks.push_back(geometry.chunk_dims(chunk));
+      one.chunks = geometry.ranked_chunks();
+      if (!slopes.empty()) {
+        const auto first = slopes.begin() + head * one.group;
+        one.slopes.assign(first, first + one.group);
       }
       one.positions = positions_;
       // All memory now: observers must not throw.

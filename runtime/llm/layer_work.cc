@@ -5,13 +5,19 @@
 
 namespace fasa {
 
-KernelWork LayerWork::angles() const {
+KernelWork LayerWork::begin() const {
   const int64_t half = config_.rotary_dims / 2;
   for_each_row(step_.tokens, half * 16, [&](int64_t row) {
     rope_angles(frequencies_, config_.rope.attention_factor,
                 step_.positions[static_cast<size_t>(row)], activations_.cosines() + row * half,
                 activations_.sines() + row * half);
   });
+  if (weights_.embedding_norm().weight != nullptr) {
+    for_each_row(step_.tokens, config_.hidden, [&](int64_t row) {
+      normalise(activations_.residual() + row * config_.hidden, weights_.embedding_norm(),
+                config_.hidden);
+    });
+  }
   return {.device_bytes = static_cast<uint64_t>(step_.tokens * half) * 2 * sizeof(float)};
 }
 
@@ -40,12 +46,16 @@ void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, 
   store_row(x, wanted.width, dtype_, wanted.out + row * wanted.width * dtype_bytes(dtype_));
 }
 
-KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
+void LayerWork::normalise_input(const LayerWeights& layer) const {
   const int64_t hidden = config_.hidden;
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     normalise(activations_.residual() + row * hidden, layer.attention_norm, hidden, dtype_,
               activations_.input() + row * hidden * dtype_bytes(dtype_));
   });
+}
+
+KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
+  normalise_input(layer);
   layer.qkv.apply_first(activations_.input(), step_.tokens, wanted.width, activations_.result());
   for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(layer, wanted, row); });
   return {.device_bytes = layer.qkv.work_bytes(step_.tokens, wanted.width)};
@@ -53,6 +63,13 @@ KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wante
 
 KernelWork LayerWork::before_attention(int index) const {
   const LayerWeights& layer = weights_.layer(index);
+  if (config_.has_mla()) {
+    normalise_input(layer);
+    const int64_t stride = config_.qkv_width();
+    std::byte* keys = activations_.qkv() + (stride - config_.head_dim) * dtype_bytes(dtype_);
+    return {.device_bytes = latent_work().queries(layer.mla, activations_.qkv(), stride) +
+                            latent_work().keys(layer.mla, keys, stride)};
+  }
   return project(layer, {.width = layer.qkv.linear.outputs(),
                          .query_heads = config_.query_heads,
                          .key_heads = config_.kv_heads,
@@ -60,10 +77,14 @@ KernelWork LayerWork::before_attention(int index) const {
 }
 
 KernelWork LayerWork::query_of(int index, std::byte* query) const {
-  return project(weights_.layer(index), {.width = int64_t{config_.query_heads} * config_.head_dim,
-                                         .query_heads = config_.query_heads,
-                                         .key_heads = 0,
-                                         .out = query});
+  const LayerWeights& layer = weights_.layer(index);
+  const int64_t width = int64_t{config_.query_heads} * config_.head_dim;
+  if (config_.has_mla()) {
+    normalise_input(layer);
+    return {.device_bytes = latent_work().queries(layer.mla, query, width)};
+  }
+  return project(
+      layer, {.width = width, .query_heads = config_.query_heads, .key_heads = 0, .out = query});
 }
 
 void LayerWork::mlp(const LayerWeights& layer) const {
@@ -86,7 +107,10 @@ void LayerWork::mlp(const LayerWeights& layer) const {
 KernelWork LayerWork::after_attention(int index) const {
   const LayerWeights& layer = weights_.layer(index);
   const int64_t hidden = config_.hidden;
-  layer.output.apply(activations_.attended(), step_.tokens, activations_.result());
+  uint64_t bytes = 0;
+  if (config_.has_mla()) bytes = latent_work().values(layer.mla);
+  layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(),
+                     step_.tokens, activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     float* residual = activations_.residual() + row * hidden;
     const float* attended = activations_.result() + row * hidden;
@@ -96,7 +120,7 @@ KernelWork LayerWork::after_attention(int index) const {
     if (config_.parallel) add_row(attended, layer.output_bias, hidden, residual);
   });
   mlp(layer);
-  return {.device_bytes = layer.output.work_bytes(step_.tokens) +
+  return {.device_bytes = bytes + layer.output.work_bytes(step_.tokens) +
                           layer.gate_up.work_bytes(step_.tokens) +
                           layer.down.work_bytes(step_.tokens)};
 }

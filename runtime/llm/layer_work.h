@@ -8,6 +8,7 @@
 #include "offload/operation_tag.h"
 #include "runtime/base/dtype.h"
 #include "runtime/llm/activations.h"
+#include "runtime/llm/latent_work.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weights.h"
 
@@ -33,8 +34,8 @@ class LayerWork {
         frequencies_(frequencies),
         step_(step) {}
 
-  // Cosines and sines of the step's positions.
-  KernelWork angles() const;
+  // Cosines and sines of the step's positions; the embeddings' norm, where the family has one.
+  KernelWork begin() const;
   // residual -> norm, q, k and v with bias and norms, rotated -> qkv.
   KernelWork before_attention(int layer) const;
   // The query that layer `index` would compute if the residual entered it, the same bits as there:
@@ -54,6 +55,8 @@ class LayerWork {
     int key_heads;
     std::byte* out;  // [tokens, width] in the model's dtype
   };
+  void normalise_input(const LayerWeights& layer) const;
+  LatentWork latent_work() const { return {config_, activations_, dtype_, step_.tokens}; }
   KernelWork project(const LayerWeights& layer, const Projection& wanted) const;
   void finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const;
   void mlp(const LayerWeights& layer) const;

@@ -63,6 +63,7 @@ class Model::Impl final : public QuerySource {
                  const ForwardOptions& options);
   void show_estimates(int layer, const ForwardOptions& options);
   ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
+  ConstTensorView latent_part(ConstTensorView keys) const;
 
   Device& device_;
   ModelConfig config_;
@@ -127,9 +128,17 @@ ConstTensorView Model::Impl::part_of_qkv(int64_t tokens, int first_head, int hea
   view.tokens = tokens;
   view.heads = heads;
   view.dim = dim;
-  view.token_stride = (config_.query_heads + 2 * config_.kv_heads) * dim;
+  view.token_stride = config_.qkv_width();
   view.head_stride = dim;
   return view;
+}
+
+// Of keys with MLA: the values.
+ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
+  const int rotated = config_.rotary_dims;
+  keys.data = static_cast<const std::byte*>(keys.data) + rotated * dtype_bytes(dtype_);
+  keys.dim -= rotated;
+  return keys;
 }
 
 void Model::Impl::reserve_estimates(int64_t sequences, int max_ahead) {
@@ -189,7 +198,9 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   const int kv_heads = config_.kv_heads;
   const ConstTensorView q = part_of_qkv(shape.tokens, 0, query_heads);
   const ConstTensorView k = part_of_qkv(shape.tokens, query_heads, kv_heads);
-  const ConstTensorView v = part_of_qkv(shape.tokens, query_heads + kv_heads, kv_heads);
+  const ConstTensorView v = config_.has_mla()
+                                ? latent_part(k)
+                                : part_of_qkv(shape.tokens, query_heads + kv_heads, kv_heads);
   if (LayerObserver* observer = options.observer; observer != nullptr) {
     device_.launch(stream(), "observe", [observer, layer, q, k, v, start = shape.positions[0]] {
       observer->on_layer(layer, q, k, v, start);
@@ -199,7 +210,7 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   }
   runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
-                                     config_.head_dim);
+                                     config_.value_dim());
   runtime.attend(layer, q, out, nullptr, stream());
 }
 
@@ -213,7 +224,7 @@ void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepSha
   for (int layer = 0; layer < config_.layers; ++layer) {
     device_.set_tag(tag_of(layer, shape.cause));
     device_.launch(stream(), "projections", [&work, layer] {
-      KernelWork sum = layer == 0 ? work.angles() : work.after_attention(layer - 1);
+      KernelWork sum = layer == 0 ? work.begin() : work.after_attention(layer - 1);
       sum.device_bytes += work.before_attention(layer).device_bytes;
       return sum;
     });

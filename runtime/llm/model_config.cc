@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/json_fields.h"
+#include "runtime/llm/alibi.h"
 
 namespace fasa {
 namespace {
@@ -79,12 +80,18 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   };
   config->vocab_size = integer("vocab_size", kMaxWidth);
   const ConfigKeys& keys = config->family->keys;
-  config->hidden = integer(keys.hidden, kMaxWidth);
-  config->intermediate = integer("intermediate_size", kMaxWidth);
+  const auto either = [&](const char* key, const char* old, int64_t high) {
+    return integer(fields.has(key) || old == nullptr ? key : old, high);
+  };
+  config->hidden = either(keys.hidden, keys.old_hidden, kMaxWidth);
   config->layers = integer(keys.layers, kMaxLayers);
-  config->query_heads = integer(keys.query_heads, kMaxHeads);
+  config->query_heads = either(keys.query_heads, keys.old_query_heads, kMaxHeads);
+  config->intermediate = keys.intermediate != nullptr ? integer(keys.intermediate, kMaxWidth)
+                                                      : keys.default_expansion * config->hidden;
   config->kv_heads =
-      static_cast<int>(fields.integer_or("num_key_value_heads", 1, kMaxHeads, config->query_heads));
+      keys.kv_heads == nullptr
+          ? config->query_heads
+          : static_cast<int>(fields.integer_or(keys.kv_heads, 1, kMaxHeads, config->query_heads));
   if (config->query_heads % config->kv_heads != 0) {
     fields.fail("num_key_value_heads",
                 fmt::format("a divisor of num_attention_heads = {}", config->query_heads));
@@ -104,7 +111,9 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
 }
 
 Activation read_activation(const JsonFields& fields, const ConfigKeys& keys) {
-  const std::string name = fields.text(keys.activation).value_or(keys.default_activation);
+  const std::string name = keys.activation == nullptr
+                               ? keys.default_activation
+                               : fields.text(keys.activation).value_or(keys.default_activation);
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
   if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
@@ -133,6 +142,48 @@ void read_choices(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
+// After the rotary parameters.
+void read_mla(const JsonFields& fields, ModelConfig* config) {
+  const auto integer = [&](const char* key) {
+    return static_cast<int>(fields.integer(key, 1, kMaxHeadDim));
+  };
+  if (fields.integer_or("first_k_dense_replace", 0, kMaxLayers, 0) < config->layers) {
+    fields.fail("first_k_dense_replace",
+                "num_hidden_layers or more: layers of experts are not supported");
+  }
+  if (fields.boolean_or("attention_bias", false)) fields.fail("attention_bias", "false");
+  config->mla = {.latent = integer("kv_lora_rank"),
+                 .query_rank = fields.has("q_lora_rank") ? integer("q_lora_rank") : 0,
+                 .plain = integer("qk_nope_head_dim"),
+                 .value = integer("v_head_dim")};
+  config->rotary_dims = integer("qk_rope_head_dim");
+  if (config->rotary_dims % 2 != 0) fields.fail("qk_rope_head_dim", "an even number");
+  if (config->mla.latent % 2 != 0) fields.fail("kv_lora_rank", "an even number");
+  config->kv_heads = 1;
+  config->head_dim = config->rotary_dims + config->mla.latent;
+}
+
+void read_bloom(const JsonFields& fields, ModelConfig* config) {
+  if (fields.boolean_or("apply_residual_connection_post_layernorm", false)) {
+    fields.fail("apply_residual_connection_post_layernorm", "false");
+  }
+  config->alibi_slopes = alibi_slopes(config->query_heads, AlibiOrder::kExtrasLast, 8);
+}
+
+void read_mpt(const JsonFields& config_fields, const std::string& name, ModelConfig* config) {
+  if (!config_fields.boolean_or("no_bias", true)) config_fields.fail("no_bias", "true");
+  double most = 8;
+  if (config_fields.has("attn_config")) {
+    const JsonFields fields(config_fields.at("attn_config"), name, "attn_config.");
+    if (!fields.boolean_or("alibi", true)) fields.fail("alibi", "true");
+    if (fields.boolean_or("qk_ln", false)) fields.fail("qk_ln", "false");
+    if (fields.has("clip_qkv")) fields.fail("clip_qkv", "null");
+    if (fields.has("softmax_scale")) fields.fail("softmax_scale", "null");
+    most = fields.number_or("alibi_bias_max", 1e-3, 1e3, 8);
+  }
+  config->alibi_slopes = alibi_slopes(config->query_heads, AlibiOrder::kInterleaved, most);
+}
+
 void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
   const ModelFamily& family = *config->family;
   config->rope = read_rope(fields, name, config->max_positions,
@@ -152,17 +203,32 @@ Geometry ModelConfig::geometry() const {
   geometry.kv_heads = kv_heads;
   geometry.query_heads = query_heads;
   geometry.key_dim = head_dim;
-  geometry.value_dim = head_dim;
+  geometry.value_dim = value_dim();
   geometry.rotary_dims = rotary_dims;
-  geometry.rotary_layout = RotaryLayout::kHalf;
+  geometry.rotary_layout = has_mla() ? RotaryLayout::kInterleaved : RotaryLayout::kHalf;
   geometry.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  if (has_mla()) {
+    geometry.scale = static_cast<float>(rope.score_factor /
+                                        std::sqrt(static_cast<double>(mla.plain + rotary_dims)));
+  }
+  geometry.alibi_slopes = alibi_slopes;
   geometry.windows = windows;
   return geometry;
 }
 
+int64_t ModelConfig::attention_parameters() const {
+  const int64_t width = hidden;
+  if (!has_mla()) return width * head_dim * (2 * query_heads + 2 * kv_heads);
+  const int64_t queries = int64_t{query_heads} * (mla.plain + rotary_dims);
+  const int64_t down = width * (mla.query_rank + head_dim);
+  const int64_t heads = int64_t{query_heads} * mla.latent * (mla.plain + mla.value);
+  return down + (mla.query_rank > 0 ? mla.query_rank : width) * queries + heads +
+         width * query_heads * mla.value;
+}
+
 int64_t ModelConfig::parameters() const {
   const int64_t width = hidden;
-  const int64_t attention = width * head_dim * (2 * query_heads + 2 * kv_heads);
+  const int64_t attention = attention_parameters();
   const int64_t mlp = (family->names.gate.empty() ? 2 : 3) * width * intermediate;
   const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2);
   return layers * (attention + mlp + 2 * width) + embeddings + width;
@@ -177,6 +243,7 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   const JsonFields fields(document, name);
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
+  const std::string& type = config.model_type;
   config.family = ModelFamily::find(config.model_type);
   if (config.family == nullptr) fields.fail("model_type", ModelFamily::all_types());
   const ConfigKeys& keys = config.family->keys;
@@ -184,8 +251,13 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   read_choices(fields, &config);
   config.norm_eps =
       static_cast<float>(fields.number_or(keys.norm_eps, 0, 1, keys.default_norm_eps));
-  config.max_positions = fields.integer(keys.positions, 1, kMostPositions);
-  read_rotary(fields, name, &config);
+  config.max_positions = keys.positions == nullptr
+                             ? kMostPositions
+                             : fields.integer(keys.positions, 1, kMostPositions);
+  if (config.family->position == PositionKind::kRotary) read_rotary(fields, name, &config);
+  if (config.family->latent_attention) read_mla(fields, &config);
+  if (type == "bloom") read_bloom(fields, &config);
+  if (type == "mpt") read_mpt(fields, name, &config);
   config.windows = read_windows(fields, config.model_type, config.layers);
   config.eos_ids = read_eos(fields);
   const char* dtype_key = fields.has("dtype") ? "dtype" : "torch_dtype";

@@ -14,6 +14,16 @@
 
 namespace fasa {
 
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads are
+// linear in one latent vector a token. That vector beside a rotated part is the key of one KV head
+// which all query heads share, and the value too; queries are projected into its space.
+struct LatentShape {
+  int latent = 0;      // kv_lora_rank; 0 = another kind of attention
+  int query_rank = 0;  // q_lora_rank; 0 = queries are projected in one go
+  int plain = 0;       // qk_nope_head_dim: of a head's query, without rotation
+  int value = 0;       // v_head_dim: of a head, once the latent is expanded
+};
+
 struct ModelConfig {
   std::string model_type;
   const ModelFamily* family = nullptr;  // of the table
@@ -24,11 +34,13 @@ struct ModelConfig {
   int query_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
+  LatentShape mla;      // then head_dim is rotary_dims + latent
   int rotary_dims = 0;  // the first dimensions of a head
   float norm_eps = 1e-6f;
   Activation activation = Activation::kSilu;
   RopeParameters rope;
   int64_t max_positions = 0;
+  std::vector<float> alibi_slopes;  // [query_heads], empty = none
   std::vector<int> windows;  // sliding window of each layer in tokens, 0 = none; empty = none
   bool tie_embeddings = false;
   bool qkv_bias = false;
@@ -42,8 +54,15 @@ struct ModelConfig {
   std::vector<int32_t> eos_ids;  // generation_config.json's where it has any, else config.json's
   std::optional<DType> stored_dtype;
 
+  bool has_mla() const { return mla.latent > 0; }
+  int value_dim() const { return has_mla() ? mla.latent : head_dim; }
+  // Of a token's queries, keys and values side by side; with MLA the values are part of the keys.
+  int64_t qkv_width() const {
+    return int64_t{head_dim} * (query_heads + (has_mla() ? 1 : 2) * kv_heads);
+  }
   Geometry geometry() const;
   int64_t parameters() const;
+  int64_t attention_parameters() const;  // of one layer
   // Rows keep the precision that the model was stored in, whatever its activations are computed in:
   // what a KV cache of the same model takes elsewhere.
   DType row_dtype() const { return stored_dtype.value_or(DType::kBF16); }

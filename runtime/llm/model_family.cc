@@ -80,7 +80,72 @@ constexpr ModelFamily kPhi{.type = "phi",
                                      .up = "mlp.fc1",
                                      .down = "mlp.fc2"}};
 
-constexpr std::array kFamilies = {kLlama, kMistral, kQwen2, kQwen3, kGptNeox, kStableLm, kPhi};
+constexpr ModelFamily kBloom{.type = "bloom",
+                             .norm = NormKind::kLayer,
+                             .position = PositionKind::kAlibi,
+                             .qkv_layout = QkvLayout::kByHead,
+                             .qkv_bias = kAlways,
+                             .output_bias = kAlways,
+                             .mlp_bias = kAlways,
+                             .tied_embeddings = true,
+                             .keys = {.layers = "n_layer",
+                                      .query_heads = "n_head",
+                                      .old_hidden = "n_embed",
+                                      .old_query_heads = "num_attention_heads",
+                                      .kv_heads = nullptr,
+                                      .intermediate = nullptr,
+                                      .default_expansion = 4,
+                                      .positions = nullptr,
+                                      .norm_eps = "layer_norm_epsilon",
+                                      .default_norm_eps = 1e-5,
+                                      .activation = nullptr,
+                                      .default_activation = "gelu_new"},
+                             .names = {.root = "transformer.",
+                                       .embeddings = "word_embeddings",
+                                       .embedding_norm = "word_embeddings_layernorm",
+                                       .layers = "h",
+                                       .final_norm = "ln_f",
+                                       .qkv = "self_attention.query_key_value",
+                                       .output = "self_attention.dense",
+                                       .gate = "",
+                                       .up = "mlp.dense_h_to_4h",
+                                       .down = "mlp.dense_4h_to_h"}};
+
+// As transformers has it: heads of one key and value each, no clipping, no norm of queries.
+constexpr ModelFamily kMpt{.type = "mpt",
+                           .norm = NormKind::kLayer,
+                           .position = PositionKind::kAlibi,
+                           .qkv_layout = QkvLayout::kStacked,
+                           .tied_embeddings = true,
+                           .norm_bias = false,
+                           .keys = {.hidden = "d_model",
+                                    .layers = "n_layers",
+                                    .query_heads = "n_heads",
+                                    .kv_heads = nullptr,
+                                    .intermediate = nullptr,
+                                    .default_expansion = 4,
+                                    .positions = "max_seq_len",
+                                    .norm_eps = "layer_norm_epsilon",
+                                    .default_norm_eps = 1e-5,
+                                    .activation = nullptr,
+                                    .default_activation = "gelu"},
+                           .names = {.root = "transformer.",
+                                     .embeddings = "wte",
+                                     .layers = "blocks",
+                                     .final_norm = "norm_f",
+                                     .attention_norm = "norm_1",
+                                     .mlp_norm = "norm_2",
+                                     .qkv = "attn.Wqkv",
+                                     .output = "attn.out_proj",
+                                     .gate = "",
+                                     .up = "ffn.up_proj",
+                                     .down = "ffn.down_proj"}};
+
+constexpr ModelFamily kDeepseekV2{
+    .type = "deepseek_v2", .latent_attention = true, .mlp_bias = {.key = "mlp_bias"}};
+
+constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kGptNeox,
+                                  kStableLm, kPhi,     kBloom, kMpt,   kDeepseekV2};
 
 }  // namespace
 

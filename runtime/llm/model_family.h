@@ -33,6 +33,11 @@ struct ConfigKeys {
   const char* hidden = "hidden_size";
   const char* layers = "num_hidden_layers";
   const char* query_heads = "num_attention_heads";
+  const char* old_hidden = nullptr;  // taken where the others are missing
+  const char* old_query_heads = nullptr;
+  const char* kv_heads = "num_key_value_heads";
+  const char* intermediate = "intermediate_size";
+  int default_expansion = 0;  // of the MLP, where the config does not say; 0 = it must
   const char* positions = "max_position_embeddings";  // null: the model has no limit
   const char* norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
@@ -67,13 +72,15 @@ struct ModelFamily {
   NormKind norm = NormKind::kRms;
   PositionKind position = PositionKind::kRotary;
   QkvLayout qkv_layout = QkvLayout::kSeparate;
-  double rotary_share = 1;      // of a head's dimensions, where the config does not say
-  bool partial_rotary = false;  // the config may say less than all
+  double rotary_share = 1;        // of a head's dimensions, where the config does not say
+  bool partial_rotary = false;    // the config may say less than all
+  bool latent_attention = false;  // MLA, see LatentShape
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;
   Choice qkv_bias = {}, output_bias = {}, mlp_bias = {}, head_bias = {};
   bool tied_embeddings = false;        // where the config does not say
+  bool norm_bias = true;               // of NormKind::kLayer
   Choice parallel = {};                // attention and MLP side by side, see ModelConfig
   bool one_norm_when_parallel = true;  // for both
   ConfigKeys keys = {};

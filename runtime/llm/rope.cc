@@ -96,4 +96,13 @@ void rope_rotate(float* head, int dim, const float* cosines, const float* sines)
   }
 }
 
+void rope_rotate_pairs(float* head, int dim, const float* cosines, const float* sines) {
+  for (int i = 0; i < dim / 2; ++i) {
+    const float first = head[2 * i];
+    const float second = head[2 * i + 1];
+    head[2 * i] = first * cosines[i] - second * sines[i];
+    head[2 * i + 1] = second * cosines[i] + first * sines[i];
+  }
+}
+
 }  // namespace fasa

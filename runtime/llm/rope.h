@@ -19,4 +19,7 @@ void rope_angles(const std::vector<float>& frequencies, double attention_factor,
 // Rotates the first `dim` dimensions of one head in place, half layout: (i, i + dim / 2).
 void rope_rotate(float* head, int dim, const float* cosines, const float* sines);
 
+// The same in interleaved layout: (2i, 2i + 1).
+void rope_rotate_pairs(float* head, int dim, const float* cosines, const float* sines);
+
 }  // namespace fasa

@@ -18,6 +18,7 @@ void read_yarn(const JsonFields& fields, RopeParameters* rope) {
   };
   const double mscale = fields.number_or("mscale", 0, 1e6, 0);
   const double mscale_all = fields.number_or("mscale_all_dim", 0, 1e6, 0);
+  if (mscale_all != 0) rope->score_factor = magnitude(mscale_all) * magnitude(mscale_all);
   const bool both = mscale != 0 && mscale_all != 0;
   rope->attention_factor =
       fields.number_or("attention_factor", 1e-6, 1e6,

@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-inline constexpr int64_t kMostPositions = int64_t{1} << 31;
+inline constexpr int64_t kMostPositions = int64_t{1} << 30;  // positions are int32
 
 enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
 
@@ -23,7 +23,9 @@ struct RopeParameters {
   double beta_slow = 1;
   bool truncate = true;
   double attention_factor = 1;  // multiplies cosines and sines
-  double share = 1;             // of a head's dimensions that are rotated, the first ones
+  // deepseek: multiplies the scores' scale, the square of YaRN's factor for "all dimensions".
+  double score_factor = 1;
+  double share = 1;  // of a head's dimensions that are rotated, the first ones
 
   // Canonical text of the scaling, "" = none: part of a model's fingerprint.
   std::string scaling_text() const;

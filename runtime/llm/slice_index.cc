@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/kernels.h"
+#include "runtime/base/raw_slopes.h"
 
 namespace fasa {
 namespace {
@@ -25,6 +26,7 @@ SliceIndex::SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
                        const std::vector<int16_t>& ranked_dims)
     : layout_(layout_of(geometry, shape)),
       windows_(geometry.windows),
+      slopes_(raw_slopes(geometry)),
       largest_set_(shape.largest_set),
       tail_(memory(layout_.tail_bytes())),
       row_block_(memory(layout_.row_block_bytes())) {
@@ -60,7 +62,8 @@ StepParams SliceIndex::step_params(int layer, const SequenceDesc& sequence) cons
           .sequences = &sequence,
           .count = 1,
           .layer = layer,
-          .slice_dims = dims_.data() + layout_.head_index(layer, 0) * layout_.slice.dims};
+          .slice_dims = dims_.data() + layout_.head_index(layer, 0) * layout_.slice.dims,
+          .slopes = slopes_.empty() ? nullptr : slopes_.data()};
 }
 
 // Page by page: all pages' rows go through one block.

@@ -55,6 +55,7 @@ class SliceIndex {
 
   CacheLayout layout_;
   std::vector<int> windows_;
+  std::vector<float> slopes_;
   int32_t largest_set_;
   std::vector<int16_t> dims_;
   Memory slices_;

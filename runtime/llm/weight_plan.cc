@@ -56,7 +56,7 @@ WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> sh
 }
 
 void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
-  MatrixItem item{target, {}, 0};
+  MatrixItem item{target, {}, 0, false};
   int64_t outputs = 0;
   for (const Part& part : parts) {
     const int64_t shape[] = {part.of == 0 ? part.rows : part.of, inputs};
@@ -66,6 +66,15 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
   target->linear = Linear(dtype_, outputs, inputs);
   item.offset = take(target->linear.bytes());
   matrices_.push_back(std::move(item));
+}
+
+void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
+  const int64_t shape[] = {part.of == 0 ? part.rows : part.of, columns};
+  target->linear = Linear(dtype_, columns, part.rows);
+  matrices_.push_back({target,
+                       {{used(part.tensor, shape), part.first, part.rows}},
+                       take(target->linear.bytes()),
+                       true});
 }
 
 void WeightPlan::vector(const float** target, const Parts& parts) {
@@ -110,6 +119,27 @@ void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
   }
 }
 
+// Of a transposed item.
+void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t columns,
+                              std::byte* out) const {
+  const Piece& part = item.parts.front();
+  const int64_t width = part.tensor.shape[1];
+  const int64_t bytes = dtype_bytes(dtype_);
+  std::vector<std::byte> row(static_cast<size_t>(columns * bytes));
+  for (int64_t i = 0; i < part.rows; ++i) {
+    const int64_t from = (part.first + i) * width + first;
+    if (dtype_ == DType::kF32) {
+      part.tensor.read(from, columns, reinterpret_cast<float*>(row.data()));
+    } else {
+      part.tensor.read_bf16(from, columns, reinterpret_cast<uint16_t*>(row.data()));
+    }
+    for (int64_t column = 0; column < columns; ++column) {
+      std::memcpy(out + (column * part.rows + i) * bytes, row.data() + column * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+}
+
 void WeightPlan::load_matrix(const MatrixItem& item, Uploader* uploader) const {
   const Linear& linear = item.target->linear;
   const int64_t row_bytes = linear.inputs() * dtype_bytes(dtype_);
@@ -123,7 +153,8 @@ void WeightPlan::load_matrix(const MatrixItem& item, Uploader* uploader) const {
     parallel_for(first, end, [&](int64_t panel) {
       const int64_t columns = linear.panel_columns(panel);
       std::vector<std::byte> plain(static_cast<size_t>(columns * row_bytes));
-      read_rows(item, linear.first_column(panel), columns, plain.data());
+      const auto read = item.transposed ? &WeightPlan::read_columns : &WeightPlan::read_rows;
+      (this->*read)(item, linear.first_column(panel), columns, plain.data());
       linear.pack(panel, plain.data(), uploader->staging() + linear.panel_offset(panel) - begin);
     });
     const size_t bytes = linear.panel_offset(end - 1) + linear.panel_bytes(end - 1) - begin;

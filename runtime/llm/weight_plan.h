@@ -27,6 +27,8 @@ class WeightPlan {
 
   // A projection of the rows of all parts, one below the other. `target` must stay where it is.
   void matrix(Matrix* target, const Parts& parts, int64_t inputs);
+  // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
+  void transposed(Matrix* target, const Part& part, int64_t columns);
   // All parts side by side.
   void vector(const float** target, const Parts& parts);
   // A tensor that somebody else reads.
@@ -48,6 +50,7 @@ class WeightPlan {
     Matrix* target;
     std::vector<Piece> parts;
     size_t offset;
+    bool transposed = false;
   };
   struct VectorItem {
     const float** target;
@@ -58,6 +61,7 @@ class WeightPlan {
   class Uploader;
   void load_matrix(const MatrixItem& item, Uploader* uploader) const;
   void read_rows(const MatrixItem& item, int64_t first, int64_t rows, std::byte* out) const;
+  void read_columns(const MatrixItem& item, int64_t first, int64_t columns, std::byte* out) const;
   size_t take(size_t bytes);
 
   const WeightFiles& files_;

@@ -7,14 +7,28 @@
 namespace fasa {
 namespace {
 
+// Whatever the config says of the others, as transformers has it.
+constexpr float kLatentNormEps = 1e-6f;
+
 // The names of a family's tensors and the shapes of one model, put together.
 class Planner {
  public:
   Planner(const ModelConfig& config, WeightPlan* plan)
-      : config_(config), names_(config.family->names), plan_(plan) {}
+      : config_(config), names_(config.family->names), root_(names_.root), plan_(plan) {
+    // Some files are of the model without its head, whose names have no root.
+    const std::string bare = fmt::format("{}.weight", names_.embeddings);
+    if (plan->has(bare)) root_ = "";
+  }
+
+  const std::string& root() const { return root_; }
 
   void layer(int index, LayerWeights* layer) const {
-    attention(index, layer);
+    norm(in_layer(index, names_.attention_norm), config_.hidden, &layer->attention_norm);
+    if (config_.has_mla()) {
+      latent_attention(index, layer);
+    } else {
+      attention(index, layer);
+    }
     mlp(index, layer);
   }
 
@@ -22,19 +36,24 @@ class Planner {
   void norm(const std::string& tensor, int64_t size, Norm* norm) const {
     *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
     plan_->vector(&norm->weight, {{tensor + ".weight", size}});
-    if (norm->kind == NormKind::kLayer) plan_->vector(&norm->bias, {{tensor + ".bias", size}});
+    if (norm->kind == NormKind::kLayer && config_.family->norm_bias) {
+      plan_->vector(&norm->bias, {{tensor + ".bias", size}});
+    }
   }
 
-  WeightPlan::Part first_key(int index) const { return qkv(index, "weight").at(first_key_part()); }
-  std::string in_root(std::string_view name) const {
-    return fmt::format("{}{}", names_.root, name);
+  WeightPlan::Part first_key(int index) const {
+    if (config_.has_mla()) {
+      return {in_layer(index, "self_attn.kv_a_proj_with_mqa") + ".weight", config_.head_dim};
+    }
+    return qkv(index, "weight").at(first_key_part());
   }
+  std::string in_root(std::string_view name) const { return root_ + std::string(name); }
 
  private:
   using Parts = WeightPlan::Parts;
 
   std::string in_layer(int index, std::string_view name) const {
-    return fmt::format("{}{}.{}.{}", names_.root, names_.layers, index, name);
+    return fmt::format("{}{}.{}.{}", root_, names_.layers, index, name);
   }
   int64_t query_rows() const { return int64_t{config_.query_heads} * config_.head_dim; }
   int64_t key_rows() const { return int64_t{config_.kv_heads} * config_.head_dim; }
@@ -91,9 +110,40 @@ class Planner {
     plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows());
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
-    norm(in_layer(index, names_.attention_norm), hidden, &layer->attention_norm);
     head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
     head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
+  }
+
+  void latent_attention(int index, LayerWeights* layer) const {
+    const LatentShape& shape = config_.mla;
+    const int64_t heads = config_.query_heads;
+    const int64_t queries = heads * (shape.plain + config_.rotary_dims);
+    const auto tensor = [&](const char* name) { return in_layer(index, "self_attn.") + name; };
+    LatentWeights& mla = layer->mla;
+    if (shape.query_rank > 0) {
+      plan_->matrix(&mla.query_down, {{tensor("q_a_proj.weight"), shape.query_rank}},
+                    config_.hidden);
+      norm(tensor("q_a_layernorm"), shape.query_rank, &mla.query_norm);
+      plan_->matrix(&mla.query, {{tensor("q_b_proj.weight"), queries}}, shape.query_rank);
+    } else {
+      plan_->matrix(&mla.query, {{tensor("q_proj.weight"), queries}}, config_.hidden);
+    }
+    plan_->matrix(&mla.key_down, {{tensor("kv_a_proj_with_mqa.weight"), config_.head_dim}},
+                  config_.hidden);
+    norm(tensor("kv_a_layernorm"), shape.latent, &mla.key_norm);
+    mla.key_norm.eps = mla.query_norm.eps = kLatentNormEps;
+    const int64_t rows = shape.plain + shape.value;  // of a head
+    mla.absorb.resize(static_cast<size_t>(heads));
+    mla.expand.resize(static_cast<size_t>(heads));
+    const std::string up = tensor("kv_b_proj.weight");
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto at = static_cast<size_t>(head);
+      plan_->transposed(&mla.absorb[at], {up, shape.plain, head * rows, heads * rows},
+                        shape.latent);
+      plan_->matrix(&mla.expand[at], {{up, shape.value, head * rows + shape.plain, heads * rows}},
+                    shape.latent);
+    }
+    plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value);
   }
 
   Parts gate_up(int index, std::string_view kind) const {
@@ -119,6 +169,7 @@ class Planner {
 
   const ModelConfig& config_;
   const TensorNames& names_;
+  std::string root_;
   WeightPlan* plan_;
 };
 
@@ -148,6 +199,9 @@ Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype,
     const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
     key_rows_.push_back(hex_row(files_.require(key.tensor, shape), key.first));
   }
+  if (!names.embedding_norm.empty()) {
+    planner.norm(planner.in_root(names.embedding_norm), config.hidden, &embedding_norm_);
+  }
   planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_);
   const std::string head =
       config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
@@ -155,7 +209,7 @@ Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype,
   if (config.head_bias) {
     plan.vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
   }
-  plan.require_all_used(std::string(names.root), dir + "/config.json");
+  plan.require_all_used(planner.root(), dir + "/config.json");
   memory_ = plan.load(device, stream);
 }
 

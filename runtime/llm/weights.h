@@ -28,10 +28,22 @@ struct Matrix {
   }
 };
 
+// Of a layer with MLA; the matrices of a head lie by themselves.
+struct LatentWeights {
+  Matrix query_down;           // [query_rank, hidden], where queries are projected in two steps
+  Norm query_norm;             // [query_rank]
+  Matrix query;                // [query_heads x (plain + rotary_dims), query_rank or hidden]
+  Matrix key_down;             // [latent + rotary_dims, hidden]
+  Norm key_norm;               // [latent]
+  std::vector<Matrix> absorb;  // [query_heads] of [latent, plain]: queries into the latent's space
+  std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
+};
+
 // Vectors are f32 in device memory; null where the family has none.
 struct LayerWeights {
+  LatentWeights mla;
   Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
-  Matrix output;   // [hidden, query_heads x head_dim]
+  Matrix output;   // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
   Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
   Matrix down;     // [hidden, intermediate]
   Norm attention_norm;
@@ -53,6 +65,7 @@ class Weights {
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }
+  const Norm& embedding_norm() const { return embedding_norm_; }  // of no weight: none
   const Norm& final_norm() const { return final_norm_; }
   const float* head_bias() const { return head_bias_; }  // null where the family has none
   uint64_t device_bytes() const { return memory_.bytes(); }
@@ -70,6 +83,7 @@ class Weights {
   std::vector<LayerWeights> layers_;
   Matrix head_;
   const float* head_bias_ = nullptr;
+  Norm embedding_norm_;
   Norm final_norm_;
 };
 

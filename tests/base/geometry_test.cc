@@ -61,6 +61,23 @@ TEST(Geometry, ChunksCoverEveryDimensionOnce) {
   }
 }
 
+TEST(Geometry, WhatIsNotRotatedIsRankedByItself) {
+  const auto ranked = [](int rotary) {
+    Geometry geometry = valid();
+    geometry.rotary_dims = rotary;
+    std::vector<std::pair<int, int>> chunks;
+    for (const Geometry::Pair& pair : geometry.ranked_chunks()) {
+      EXPECT_EQ(pair.single(), pair.first >= rotary);
+      chunks.emplace_back(pair.first, pair.second);
+    }
+    return chunks;
+  };
+  using Chunks = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(ranked(6), (Chunks{{0, 3}, {1, 4}, {2, 5}, {6, 6}, {7, 7}, {8, 8}, {9, 9}}));
+  EXPECT_EQ(ranked(10), (Chunks{{0, 5}, {1, 6}, {2, 7}, {3, 8}, {4, 9}}));
+  EXPECT_EQ(ranked(0).size(), 10u);
+}
+
 TEST(Geometry, WindowsAreNoneOrOnePerLayer) {
   Geometry geometry = valid();
   EXPECT_EQ(geometry.window(2), 0);
@@ -94,6 +111,8 @@ TEST(Geometry, ImpossibleFieldsAreNamed) {
   rejects("scale", [](Geometry& g) { g.scale = 0; });
   rejects("scale", [](Geometry& g) { g.scale = std::numeric_limits<float>::infinity(); });
   rejects("windows", [](Geometry& g) { g.windows = {1, 2}; });
+  rejects("alibi_slopes", [](Geometry& g) { g.alibi_slopes = {1, 2}; });
+  rejects("alibi_slopes", [](Geometry& g) { g.alibi_slopes = {1, 2, 3, 4, 5, -6}; });
   rejects("windows", [](Geometry& g) { g.windows = {1, 2, -3}; });
 }
 

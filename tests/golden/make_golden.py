@@ -37,6 +37,9 @@ COMMON = dict(
 )
 
 
+ALIBI = {key: COMMON[key] for key in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")}
+
+
 def llama(**changes):
     return transformers.LlamaConfig(**{**COMMON, **changes})
 
@@ -52,6 +55,30 @@ def stablelm(**changes):
 
 def phi(**changes):
     return transformers.PhiConfig(**{**COMMON, **changes})
+
+
+def bloom(**changes):
+    return transformers.BloomConfig(**{**ALIBI, "hidden_size": 32, "n_layer": 2, **changes})
+
+
+def mpt(**changes):
+    return transformers.MptConfig(**{**ALIBI, "n_layers": 2, "max_seq_len": 256, **changes})
+
+
+def deepseek_v2(**changes):
+    return transformers.DeepseekV2Config(
+        **{
+            **COMMON,
+            "num_key_value_heads": None,
+            "first_k_dense_replace": 2,
+            "kv_lora_rank": 18,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 6,
+            "v_head_dim": 5,
+            "n_routed_experts": 2,
+            **changes,
+        }
+    )
 
 
 def rope(kind, **parameters):
@@ -113,6 +140,20 @@ CASES = {
     "phi": (phi(), torch.bfloat16, {}),
     "phi-norms": (phi(qk_layernorm=True, partial_rotary_factor=0.25, num_key_value_heads=1),
                   torch.bfloat16, {}),
+    "bloom": (bloom(n_head=4), torch.bfloat16, {}),
+    "bloom-heads": (bloom(n_head=6, hidden_size=48, n_layer=1), torch.bfloat16, {}),
+    "mpt": (mpt(n_heads=3, d_model=24), torch.bfloat16, {}),
+    "deepseek-v2": (deepseek_v2(q_lora_rank=None), torch.bfloat16, {}),
+    "deepseek-v2-yarn": (
+        deepseek_v2(
+            q_lora_rank=14,
+            num_attention_heads=8,
+            rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=32,
+                                 mscale=0.7, mscale_all_dim=0.8),
+        ),
+        torch.bfloat16,
+        {},
+    ),
 }
 
 

@@ -44,9 +44,13 @@ class Attention {
         static_cast<size_t>(step.tokens * layout_.query_heads() * layout_.row.value_dim), -77);
     result_.lse.resize(static_cast<size_t>(step.tokens * layout_.query_heads()), -77);
     state_.resize(static_cast<size_t>(count * layout_.query_heads() * width_), NAN);
-    if (cut.set)
-      sizes_.assign(static_cast<size_t>(count * layout_.kv_heads),
-                    static_cast<int32_t>(cut.set->size()));
+    if (cut.set) {
+      const auto heads = static_cast<size_t>(count * layout_.kv_heads);
+      sizes_.assign(heads, static_cast<int32_t>(cut.set->size()));
+      for (size_t head = 0; head < heads; ++head) {
+        sets_.insert(sets_.end(), cut.set->begin(), cut.set->end());
+      }
+    }
   }
 
   Result run() {
@@ -91,6 +95,8 @@ class Attention {
     std::vector<std::byte> copies;
     if (cut_.set) {
       params.set_sizes = sizes_.data();
+      params.sets = sets_.data();
+      params.set_capacity = static_cast<int32_t>(cut_.set->size());
       params.rows = rows.data();
       fill_rows(begin, wave, rows, copies);
     } else if (cut_.staged) {
@@ -151,7 +157,7 @@ class Attention {
   const Cut& cut_;
   const CacheLayout& layout_;
   int64_t width_ = 0;
-  std::vector<int32_t> sizes_;
+  std::vector<int32_t> sizes_, sets_;
   std::vector<float> state_;
   Result result_;
 };

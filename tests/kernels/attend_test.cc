@@ -90,6 +90,36 @@ TEST_P(AttendTest, SetOfAllTokensIsFullAttention) {
   }
 }
 
+// Steep slopes for some heads: their scores reach hundreds, by weights whose error stays theirs.
+TEST_P(AttendTest, AlibiOfPagesAndSets) {
+  for (const int group : {1, 3, 4, 7}) {
+    RowShape shape;
+    shape.kv_heads = 2, shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
+    for (int head = 0; head < 2 * group; ++head) {
+      shape.slopes.push_back(std::exp2(-static_cast<float>(head)));
+    }
+    const Decode decode(shape, {333, 65});
+    Cut windowed = cut();
+    windowed.window = 100;
+    Cut chosen = cut();
+    chosen.set.emplace();
+    for (int position = 0; position < 64; position += 1 + position % 5) {
+      chosen.set->push_back(position);
+    }
+    for (const Cut& plain : {cut(), windowed, chosen}) expect_all_cuts_equal(decode, plain);
+
+    RowShape level = shape;
+    level.slopes.assign(shape.slopes.size(), 0.0f);
+    RowShape none = shape;
+    none.slopes.clear();
+    const Decode flat(level, {333, 65}), without(none, {333, 65});
+    EXPECT_TRUE(attention(flat.cache, flat.step, cut()) ==
+                attention(without.cache, without.step, cut()));
+    EXPECT_FALSE(attention(flat.cache, flat.step, cut()) ==
+                 attention(decode.cache, decode.step, cut()));
+  }
+}
+
 TEST_P(AttendTest, BatchAndThreadsDoNotMatter) {
   const std::vector<int> lengths = {1, 1100, 33, 640};
   RowShape shape;

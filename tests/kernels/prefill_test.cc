@@ -64,12 +64,31 @@ TEST_P(PrefillTest, Windows) {
   }
 }
 
-// Chunks, waves, staging and placement, with and without a window.
+std::vector<float> falling_slopes(int heads) {
+  std::vector<float> slopes;
+  for (int head = 0; head < heads; ++head) slopes.push_back(std::exp2(-static_cast<float>(head)));
+  return slopes;
+}
+
+TEST_P(PrefillTest, Alibi) {
+  for (const int group : {1, 3, 7}) {
+    for (const int window : {0, 65}) {
+      SCOPED_TRACE(testing::Message() << group << " " << window);
+      RowShape shape;
+      shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
+      shape.slopes = falling_slopes(2 * group);
+      expect_near_reference(shape, 203, window);
+    }
+  }
+}
+
+// Chunks, waves, staging and placement, with and without a window; with ALiBi where there is one.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;
   for (const int window : {0, 90}) {
     RowShape shape;
     shape.key_dim = 48, shape.value_dim = 32;
+    if (window > 0) shape.slopes = falling_slopes(4);
     Ways whole = ways();
     whole.window = window;
     const std::vector<float> truth = prefill(shape, kTokens, whole);

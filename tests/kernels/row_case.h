@@ -31,7 +31,8 @@ struct RowShape {
   int recent = 16;
   int hot_rows = 0;
   bool on_device = true;
-  bool device_copies = false;  // of every other page of rows on the host
+  bool device_copies = false;      // of every other page of rows on the host
+  std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
 };
 
 enum class InputKind : uint32_t { kKey, kValue, kQuery };
@@ -165,8 +166,12 @@ class RowCase {
   }
 
   StepParams params(const RowStep& step, int layer) const {
-    return {layout_, step.descs.data(), static_cast<int>(step.descs.size()), layer,
-            dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims};
+    return {layout_,
+            step.descs.data(),
+            static_cast<int>(step.descs.size()),
+            layer,
+            dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims,
+            shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
   }
   AppendParams append_params(const RowStep& step, int layer) const {
     AppendParams params;

@@ -29,6 +29,7 @@ struct SelectShape {
   int budget = 32;
   int score_dims = 0;
   int ahead = 0;
+  std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
 };
 
 class SelectCase {
@@ -71,8 +72,9 @@ class SelectCase {
 
   SelectParams params() {
     SelectParams params;
-    params.step = {layout_, descriptors_.data(), static_cast<int>(descriptors_.size()), 0,
-                   dims_.data()};
+    params.step = {
+        layout_, descriptors_.data(), static_cast<int>(descriptors_.size()),
+        0,       dims_.data(),        shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
     params.q = ConstTensorView::dense(query_.data(), DType::kF32,
                                       static_cast<int64_t>(descriptors_.size()),
                                       layout_.query_heads(), shape_.dims);

@@ -152,6 +152,39 @@ TEST_P(SelectOf, ScoresAreTheReferencesWithinTheRequantisationsBound) {
   }
 }
 
+// What ALiBi adds, beside the scores without it; and the set of the sums.
+TEST_P(SelectOf, AlibiLowersWhatIsFar) {
+  for (const int group : {1, 3, 5}) {
+    for (const int window : {0, 100}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
+      SelectCase plain(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      for (int head = 0; head < 2 * group; ++head) {
+        shape.slopes.push_back(0.5f / static_cast<float>(head + 1));
+      }
+      SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      expect_own_sort(cache);
+      const SelectParams params = cache.params();
+      for (int kv_head = 0; kv_head < 2; ++kv_head) {
+        const SelectPlan plan = plan_selection(params, params.step.sequences[0]);
+        const reference::GroupScores truth = reference::group_scores(params, 0, kv_head);
+        const reference::GroupScores level = reference::group_scores(plain.params(), 0, kv_head);
+        for (const Target target : cpu::supported_targets()) {
+          const reference::GroupScores own = own_scores(params, 0, kv_head, target);
+          const reference::GroupScores flat = own_scores(plain.params(), 0, kv_head, target);
+          for (size_t i = 0; i < own.raw.size(); ++i) {
+            const auto visible = static_cast<size_t>(plan.visible());
+            const float slope = shape.slopes[static_cast<size_t>(kv_head * group) + i / visible];
+            const int position = plan.first + static_cast<int>(i % visible);
+            const float expected = slope * static_cast<float>(position - 2499);
+            ASSERT_NEAR(own.raw[i] - flat.raw[i], expected, 1e-3f);
+            ASSERT_NEAR(truth.raw[i] - level.raw[i], expected, 1e-3f);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(SelectOf, EveryLengthAndBudgetGivesTheFullSort) {
   for (const int tokens : {1, 63, 64, 65, 127, 1000, 1025, 4097}) {
     for (const int budget : {21, 32, 256, 5000}) {

@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                                          "llama-linear-old-config", "llama-yarn", "mistral-window",
                                          "qwen2-sharded", "qwen2-window", "qwen3", "gpt-neox",
                                          "gpt-neox-sequential", "stablelm", "stablelm-parallel",
-                                         "phi", "phi-norms"),
+                                         "phi", "phi-norms", "bloom", "bloom-heads", "mpt",
+                                         "deepseek-v2", "deepseek-v2-yarn"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

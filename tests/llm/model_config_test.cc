@@ -116,6 +116,42 @@ TEST(ModelConfigTest, PartOfAHeadIsRotated) {
               HasSubstr("partial_rotary_factor = 1.5"));
 }
 
+TEST(ModelConfigTest, AlibiInsteadOfRotation) {
+  nlohmann::json bloom = {{"model_type", "bloom"},
+                          {"vocab_size", 64},
+                          {"hidden_size", 48},
+                          {"n_layer", 2},
+                          {"n_head", 6}};
+  const auto parse_text = [](const nlohmann::json& json) {
+    return ModelConfig::parse(json.dump(), "config.json");
+  };
+  const Geometry geometry = parse_text(bloom).geometry();
+  geometry.validate();
+  EXPECT_EQ(geometry.rotary_dims, 0);
+  EXPECT_EQ(geometry.ranked_chunks().size(), 8u);
+  EXPECT_THAT(geometry.alibi_slopes,
+              ElementsAre(0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f));
+  EXPECT_TRUE(parse_text(bloom).tie_embeddings);
+  bloom.erase("n_head");
+  bloom.erase("hidden_size");
+  bloom.update({{"num_attention_heads", 4}, {"n_embed", 32}});
+  EXPECT_EQ(parse_text(bloom).geometry().key_dim, 8);
+  bloom["apply_residual_connection_post_layernorm"] = true;
+  EXPECT_THROW(parse_text(bloom), InputError);
+
+  nlohmann::json mpt = {{"model_type", "mpt"}, {"vocab_size", 64}, {"d_model", 48},
+                        {"n_layers", 2},       {"n_heads", 6},     {"max_seq_len", 512}};
+  EXPECT_THAT(parse_text(mpt).geometry().alibi_slopes,
+              ElementsAre(0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f));
+  mpt["attn_config"] = {{"alibi_bias_max", 4}};
+  mpt["n_heads"] = 4;
+  EXPECT_THAT(parse_text(mpt).geometry().alibi_slopes, ElementsAre(0.5f, 0.25f, 0.125f, 0.0625f));
+  mpt["attn_config"] = {{"alibi", false}};
+  EXPECT_THROW(parse_text(mpt), InputError);
+  mpt["attn_config"] = {{"clip_qkv", 6}};
+  EXPECT_THROW(parse_text(mpt), InputError);
+}
+
 TEST(ModelConfigTest, OrderOfALayersParts) {
   EXPECT_FALSE(parse({}).parallel);
   EXPECT_TRUE(parse({{"model_type", "gpt_neox"}}).parallel);

@@ -1,6 +1,7 @@
 """The core: NumPy alone. Runs under the address sanitizer too."""
 import copy
 import gc
+import os
 import pathlib
 import sys
 import threading
@@ -107,6 +108,7 @@ def test_dtypes_and_strides_without_a_copy():
     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="PyTorch is not sanitized")
 def test_pytorch_tensors():
     torch = pytest.importorskip("torch")
     runtime = open_runtime()
@@ -310,6 +312,24 @@ def test_slices_of_a_map_select_what_they_rank():
     with expect(fasa.UsageError, "at positions of keys"):
         fasa.rank_chunks(keys.astype(np.float32), queries.astype(np.float32), [40, 50, 64],
                          geometry().chunks, scale=1.0)
+
+
+def test_the_stateless_door_gives_a_runtimes_bits():
+    config = fasa.Config(fac_tokens=48)
+    runtime = fasa.Runtime(geometry(), config, row_dtype="f32")
+    sequence = runtime.sequence()
+    prompt, new = new_tokens(200), new_tokens(1)
+    run(runtime, [(sequence, 200)], prompt)
+    wanted = run(runtime, [sequence], new)
+    k, v = (np.concatenate([prompt[0][i], new[0][i]]).transpose(1, 0, 2)[None] for i in (0, 1))
+    out = fasa.sparse_decode(new[0][2], k, v, geometry(), config)
+    np.testing.assert_array_equal(out, wanted[0])
+    k2, v2 = (np.concatenate([t, np.zeros_like(t)]) for t in (k, v))
+    out = fasa.sparse_decode(np.concatenate([new[0][2]] * 2), k2, v2, geometry(), config,
+                             lengths=[201, 7])
+    np.testing.assert_array_equal(out[:1], wanted[0])
+    with expect(fasa.UsageError, r"k is no tensor \[batch, heads, tokens, dim\]"):
+        fasa.sparse_decode(new[0][2], k[0], v, geometry(), config)
 
 
 def test_threads_take_turns():

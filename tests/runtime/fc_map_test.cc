@@ -21,8 +21,8 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Two layers of one KV head, six dimensions of which four are rotated (half): FCs (0,2) (1,3)
-// (4,5).
+// Two layers of one KV head, six dimensions of which four are rotated (half): FCs (0,2) (1,3), and
+// 4 and 5 by themselves.
 FcMap small_map() {
   FcMap map;
   map.objective = "far_mass";
@@ -43,8 +43,8 @@ FcMap small_map() {
                      .rope_theta = 10000,
                      .rope_scaling = "",
                      .key_rows = {"00ff", "12ab"}};
-  map.heads = {{{{{1, 3}, {4, 5}, {0, 2}}, {0.25, 0.5, 0.125}, {0.5, 0.75, 1}}},
-               {{{{4, 5}, {0, 2}, {1, 3}}, {0, 0.5, 1}, {0.25, 1, 1}}}};
+  map.heads = {{{{{1, 3}, {4}, {0, 2}, {5}}, {0.25, 0.5, 0.125, 0}, {0.5, 0.75, 1, 1}}},
+               {{{{5}, {4}, {1, 3}, {0, 2}}, {0, 0.5, 1, 0.5}, {0.25, 1, 1, 1}}}};
   return map;
 }
 
@@ -83,7 +83,10 @@ TEST(FcMap, WhatIsSavedIsLoaded) {
 }
 
 TEST(FcMap, SliceDimensionsInOrder) {
-  EXPECT_THAT(small_map().slice_dims(2), testing::ElementsAre(1, 3, 4, 5, 4, 5, 0, 2));
+  EXPECT_THAT(small_map().slice_dims(1), testing::ElementsAre(1, 3, 5, 4));
+  // (0,2) would be cut in two: 5 goes before it.
+  EXPECT_THAT(small_map().slice_dims(2), testing::ElementsAre(1, 3, 4, 5, 5, 4, 1, 3));
+  EXPECT_THAT(small_map().slice_dims(3), testing::ElementsAre(1, 3, 4, 5, 0, 2, 5, 4, 1, 3, 0, 2));
   EXPECT_THROW(small_map().slice_dims(0), UsageError);
   EXPECT_THROW(small_map().slice_dims(4), UsageError);
 }
@@ -169,15 +172,21 @@ TEST(FcMap, BrokenFilesNameThePlace) {
 TEST(FcMap, ChunksMustBeTheModelsPairsEachOnce) {
   const auto chunk = [](json value) {
     json file = json::parse(small_map().to_json());
-    file["heads"][1][0]["chunks"][2] = std::move(value);  // was [1, 3]
+    file["heads"][1][0]["chunks"][2] = std::move(value);  // was [1, 3], after [5] and [4]
     return input_error(file.dump());
   };
-  EXPECT_THAT(chunk({4, 5}), AllOf(HasSubstr("heads[1][0].chunks[2] = [4,5]"), HasSubstr("once")));
+  EXPECT_THAT(chunk(json::array({4})),
+              AllOf(HasSubstr("heads[1][0].chunks[2] = [4]"), HasSubstr("once")));
+  EXPECT_THAT(chunk({0, 2}), HasSubstr("chunks[3] = [0,2]: allowed: each chunk once"));
   EXPECT_THAT(chunk({1, 2}), HasSubstr("allowed: [1, 3]"));
   EXPECT_THAT(chunk({3, 1}), HasSubstr("chunks[2]"));
   EXPECT_THAT(chunk({1, 6}), HasSubstr("chunks[2][1] = 6"));
-  EXPECT_THAT(chunk({1}), HasSubstr("a list of 2"));
-  EXPECT_THAT(chunk(1), HasSubstr("a list of 2"));
+  EXPECT_THAT(chunk(json::array({1})), HasSubstr("a list of 2"));
+  EXPECT_THAT(chunk(1), HasSubstr("a list of one or two"));
+  EXPECT_THAT(chunk(json::array()), HasSubstr("a list of one or two"));
+  json file = json::parse(small_map().to_json());
+  file["heads"][1][0]["chunks"][0] = {5, 4};
+  EXPECT_THAT(input_error(file.dump()), HasSubstr("a dimension that RoPE does not rotate"));
 }
 
 TEST(FcMap, FilesThatCannotBeRead) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "runtime/base/error.h"
 
@@ -55,6 +56,23 @@ std::vector<int> order_of(const HeadRanking& ranking) {
   return order;
 }
 
+// Two FCs and six dimensions that are not rotated.
+HeadSamples partly_rotated_head(unsigned seed, int group) {
+  HeadSamples head = random_head(seed, 5, 101, group, 6);
+  head.chunks = {{0, 2}, {1, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}, {9, 9}};
+  return head;
+}
+
+std::vector<int> order_in(const HeadSamples& head, const HeadRanking& ranking) {
+  std::vector<int> order;
+  for (const auto& chunk : ranking.chunks) {
+    for (size_t i = 0; i < head.chunks.size(); ++i) {
+      if (head.chunks[i].first == chunk[0]) order.push_back(static_cast<int>(i));
+    }
+  }
+  return order;
+}
+
 // Definitions, plainly: what the set of the k best by the FCs in `picked` captures.
 double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>& picked,
                       const RankingOptions& options, bool far_only) {
@@ -65,9 +83,14 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
   for (int member = 0; member < head.group; ++member) {
     std::vector<double> part(visible), whole(visible);
     for (size_t t = 0; t < visible; ++t) {
+      if (!head.slopes.empty()) {
+        const double distance = static_cast<double>(t) - static_cast<double>(visible - 1);
+        part[t] = whole[t] = double{head.slopes[static_cast<size_t>(member)]} * distance;
+      }
       for (int c = 0; c < static_cast<int>(head.chunks.size()); ++c) {
         double dot = 0;
-        for (const int dim : {2 * c, 2 * c + 1}) {
+        const Geometry::Pair dims = head.chunks[static_cast<size_t>(c)];
+        for (const int dim : std::set{dims.first, dims.second}) {
           dot += double{head.query(q, member)[dim]} * double{head.key_plane(dim)[t]};
         }
         whole[t] += dot;
@@ -105,30 +128,58 @@ double plain_total(const HeadSamples& head, const std::vector<int>& picked,
   return total;
 }
 
+// Each pick adds the most to those before it.
+void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
+                   const RankingOptions& options, bool far_only) {
+  std::vector<int> picked;
+  for (const int chunk : order) {
+    double best = 0, own = 0;
+    for (int c = 0; c < static_cast<int>(head.chunks.size()); ++c) {
+      if (std::find(picked.begin(), picked.end(), c) != picked.end()) continue;
+      std::vector<int> with = picked;
+      with.push_back(c);
+      const double total = plain_total(head, with, options, far_only);
+      best = std::max(best, total);
+      if (c == chunk) own = total;
+    }
+    EXPECT_NEAR(own, best, 1e-4) << objective_name(options.objective) << " pick " << picked.size();
+    picked.push_back(chunk);
+  }
+}
+
 TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
   for (const Objective objective : {Objective::kFarMass, Objective::kMass}) {
     const bool far_only = objective == Objective::kFarMass;
     for (const int group : {1, 3}) {
-      const HeadSamples head = random_head(7, 5, 101, group, 6);
-      const RankingOptions options{
-          .objective = objective, .window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
-      const std::vector<int> order = order_of(rank_chunks(head, options));
-      std::vector<int> picked;
-      for (const int chunk : order) {
-        double best = 0, own = 0;
-        for (int c = 0; c < 5; ++c) {
-          if (std::find(picked.begin(), picked.end(), c) != picked.end()) continue;
-          std::vector<int> with = picked;
-          with.push_back(c);
-          const double total = plain_total(head, with, options, far_only);
-          best = std::max(best, total);
-          if (c == chunk) own = total;
-        }
-        EXPECT_NEAR(own, best, 1e-4) << objective_name(objective) << " pick " << picked.size();
-        picked.push_back(chunk);
+      HeadSamples falling_off = partly_rotated_head(8, group);
+      for (int member = 0; member < group; ++member) {
+        falling_off.slopes.push_back(0.02f * static_cast<float>(member + 1));
+      }
+      for (const HeadSamples& head :
+           {random_head(7, 5, 101, group, 6), partly_rotated_head(7, group), falling_off}) {
+        const RankingOptions options{
+            .objective = objective, .window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
+        const std::vector<int> order = order_in(head, rank_chunks(head, options));
+        ASSERT_EQ(order.size(), head.chunks.size());
+        expect_greedy(head, order, options, far_only);
       }
     }
   }
+}
+
+// The others follow in one go, once the slice is full.
+TEST(Objectives, PicksEndWithTheSlicesDimensions) {
+  const HeadSamples head = partly_rotated_head(7, 2);
+  RankingOptions options{.window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
+  const HeadRanking all = rank_chunks(head, options);
+  options.greedy_chunks = 2;
+  const HeadRanking some = rank_chunks(head, options);
+  int dims = 0;
+  for (size_t i = 0; dims < 4; ++i) {
+    EXPECT_EQ(some.chunks[i], all.chunks[i]) << i;
+    dims += static_cast<int>(all.chunks[i].size());
+  }
+  EXPECT_EQ(some.dims().size(), 10u);
 }
 
 TEST(Objectives, FarMassKeptByDefinition) {

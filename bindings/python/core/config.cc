@@ -47,6 +47,25 @@ void add_options(nb::class_<PyConfig>& cls) {
   }
 }
 
+// The table of options, for a command's flags: (flag, attribute, table, type, help).
+nb::list option_table() {
+  nb::list rows;
+  for (const ConfigOption& option : config_options()) {
+    rows.append(nb::make_tuple(option.flag_name(), attribute_of(option), std::string(option.table),
+                               std::string(option.type), std::string(option.help)));
+  }
+  return rows;
+}
+
+PyConfig from_flags(const std::optional<std::string>& path, const nb::dict& texts) {
+  ConfigSources sources{.file = path.value_or(""), .environment = fasa_environment()};
+  for (const auto& [name, text] : texts) {
+    sources.flags.push_back(
+        {&find_attribute(nb::cast<std::string>(name)), nb::cast<std::string>(text)});
+  }
+  return PyConfig(std::move(sources));
+}
+
 PyConfig with_options(ConfigSources sources, const nb::kwargs& options) {
   PyConfig config(std::move(sources));
   config.update(options);
@@ -128,6 +147,8 @@ void add_config(nb::module_& module) {
       nb::arg("other").none());
   cls.attr("__hash__") = nb::none();
   add_options(cls);
+  module.def("option_table", option_table);
+  module.def("config_from_flags", from_flags, nb::arg("path").none(), nb::arg("texts"));
 }
 
 }  // namespace fasa::python

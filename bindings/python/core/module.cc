@@ -5,6 +5,7 @@
 #include "bindings/python/core/errors.h"
 #include "bindings/python/core/fc_map.h"
 #include "bindings/python/core/runtime.h"
+#include "bindings/python/core/stateless.h"
 #include "bindings/python/core/studies.h"
 
 NB_MODULE(_core, module) {
@@ -13,5 +14,6 @@ NB_MODULE(_core, module) {
   fasa::python::add_config(module);
   fasa::python::add_fc_map(module);
   fasa::python::add_runtime(module);
+  fasa::python::add_stateless(module);
   fasa::python::add_studies(module);
 }

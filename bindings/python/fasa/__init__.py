@@ -18,6 +18,7 @@ from ._core import (
     calibrate,
     plan,
     rank_chunks,
+    sparse_decode,
 )
 
 __all__ = [
@@ -36,5 +37,6 @@ __all__ = [
     "calibrate",
     "plan",
     "rank_chunks",
+    "sparse_decode",
 ]
 __version__ = "0.1.0"

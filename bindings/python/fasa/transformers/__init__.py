@@ -20,4 +20,5 @@ NAME = "fasa"
 AttentionInterface.register(NAME, fasa_attention)
 AttentionMaskInterface.register(NAME, fasa_mask)
 
-__all__ = ["NAME", "Cache", "calibrate", "disable", "enable", "fingerprint"]
+__all__ = ["NAME", "Cache", "calibrate", "disable", "enable", "fasa_attention", "fasa_mask",
+           "fingerprint"]

@@ -44,22 +44,23 @@ class Step:
 
 
 def _parts(tensor: torch.Tensor) -> tuple:
-    """[tokens, heads, dim] as Runtime._step_layer takes it."""
-    tokens, heads, dim = tensor.shape
-    strides = tensor.stride()
-    return (tensor.data_ptr(), _DTYPES[tensor.dtype], tokens, heads, dim, strides[0], strides[1])
+    """[tokens, heads, dim], or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
+    keeps the tensor alive."""
+    shape, strides = tensor.shape, tensor.stride()
+    return (tensor.data_ptr(), _DTYPES[tensor.dtype], shape[0], shape[1], shape[-1], strides[0],
+            strides[1])
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """[rows, heads, tokens, dim] -> [rows x tokens, heads, dim], without a copy where one step of
-    strides allows it."""
+    strides allows it. One token is returned as it is: taking a view costs more than all the rest."""
     rows, heads, tokens, dim = tensor.shape
     strides = tensor.stride()
     if strides[3] != 1 and dim > 1:
         tensor = tensor.contiguous()
         strides = tensor.stride()
     if tokens == 1:
-        return tensor[:, :, 0]
+        return tensor
     if rows == 1:
         return tensor[0].transpose(0, 1)
     if strides[0] == tokens * strides[2]:
@@ -145,16 +146,23 @@ class Session:
         if not step.attends:
             out = self._masked(index, module, query, key, value, mask, scaling)
         elif step.present is None:
-            out = query.new_empty((rows, step.tokens, query.shape[1], value.shape[3]))
-            flat = out if step.tokens == 1 else out.view(rows * step.tokens, *out.shape[2:])
-            self.runtime._step_layer(
-                index, _parts(_flat(key)), _parts(_flat(value)), _parts(_flat(query)),
-                _parts(flat[:, 0] if step.tokens == 1 else flat))
+            out = self._whole(index, query, key, value)
         else:
             out = self._padded(index, query, key, value, step)
         step.layer = index + 1
         if step.layer == len(self.part.layers):
             self._end(step)
+        return out
+
+    def _whole(self, index, query, key, value) -> torch.Tensor:
+        rows, heads, tokens, _ = query.shape
+        dim = value.shape[3]
+        out = torch.empty((rows, tokens, heads, dim), dtype=query.dtype)
+        # Names keep what _flat copied alive until the runtime has read it.
+        k, v, q = _flat(key), _flat(value), _flat(query)
+        self.runtime._step_layer(
+            index, _parts(k), _parts(v), _parts(q),
+            (out.data_ptr(), _DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
         return out
 
     def _padded(self, index, query, key, value, step) -> torch.Tensor:
@@ -177,7 +185,8 @@ class Session:
         if mask.shape[-1] != keys.shape[2]:
             self._abort()
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
-        self.runtime._step_layer(index, _parts(_flat(key)), _parts(_flat(value)), (), ())
+        k, v = _flat(key), _flat(value)
+        self.runtime._step_layer(index, _parts(k), _parts(v), (), ())
         return exact(module, query, keys, values, mask, scaling)
 
     def _read(self, row, number, index, key, value):

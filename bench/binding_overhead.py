@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What Python adds to a layer's attention in a decode step inside transformers.
+
+Times, per layer and step, medians: the whole way through a fasa.transformers cache (update, handle,
+attention function), the bare call of the runtime with tensors taken apart beforehand, and the
+smallest call into the compiled part (which the bare call contains once). What the binding adds is the
+first less the second plus the third. The two ways alternate step by step, over the same context. fasa
+runs in one thread and the clock is that thread's processor time, so that a busy machine counts less.
+
+    PYTHONPATH=build/release/python build/venv/bin/python bench/binding_overhead.py
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import transformers
+
+import fasa
+import fasa.transformers
+from fasa.transformers._session import _flat, _parts
+
+KV_HEADS, QUERY_HEADS, DIM = 8, 32, 128
+
+
+def model_of(layers):
+    config = transformers.LlamaConfig(
+        vocab_size=32, hidden_size=QUERY_HEADS * DIM, intermediate_size=32, num_hidden_layers=layers,
+        num_attention_heads=QUERY_HEADS, num_key_value_heads=KV_HEADS, head_dim=DIM)
+    with torch.device("meta"):  # its weights take no part
+        model = transformers.LlamaForCausalLM(config)
+    return model.eval()
+
+
+def tensors(tokens, dtype):
+    return [torch.randn(1, tokens, heads, DIM, dtype=dtype).transpose(1, 2)
+            for heads in (KV_HEADS, KV_HEADS, QUERY_HEADS)]
+
+
+def through_cache(cache, modules, attention, k, v, q):
+    for index, module in enumerate(modules):
+        handles = cache.update(k, v, index)
+        attention(module, q, *handles, None, scaling=DIM**-0.5)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=400)
+    given = parser.parse_args()
+    model = model_of(given.layers)
+    modules = [layer.self_attn for layer in model.model.layers]
+    cache = fasa.transformers.Cache(model, preset="fasa-c", threads=1)
+    attention = fasa.transformers.fasa_attention
+    with torch.no_grad():
+        through_cache(cache, modules, attention, *tensors(given.tokens, torch.bfloat16))
+        k, v, q = tensors(1, torch.bfloat16)
+        out = torch.empty(1, QUERY_HEADS, DIM, dtype=torch.bfloat16)
+        bare = [_parts(_flat(t)) for t in (k, v, q)] + [_parts(out)]
+        runtime, rows = cache.runtime, cache.session.rows
+        through, direct, least = [], [], []
+        for _ in range(given.steps):
+            start = time.thread_time()
+            through_cache(cache, modules, attention, k, v, q)
+            through.append((time.thread_time() - start) / given.layers * 1e6)
+            start = time.thread_time()
+            runtime.begin_step([(rows[0], 1, "decode")])
+            for layer in range(given.layers):
+                runtime._step_layer(layer, *bare)
+            runtime.end_step()
+            direct.append((time.thread_time() - start) / given.layers * 1e6)
+            start = time.thread_time()
+            for _ in range(given.layers):
+                runtime.in_step
+            least.append((time.thread_time() - start) / given.layers * 1e6)
+    added = [a - b + c for a, b, c in zip(through, direct, least)]
+    median = {name: round(statistics.median(values), 2) for name, values in
+              dict(through_us=through, direct_us=direct, call_us=least, added_us=added).items()}
+    print(json.dumps({"tokens": given.tokens, "layers": given.layers, "steps": given.steps, **median}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+// fasa.sparse_decode: the door without a cache.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fasa::python {
+
+void add_stateless(nanobind::module_& module);
+
+}  // namespace fasa::python

@@ -1,0 +1,17 @@
+// ALiBi's slopes as scores take them: before the scale.
+#pragma once
+
+#include <vector>
+
+#include "runtime/base/geometry.h"
+
+namespace fasa {
+
+// [query_heads], what is added to q·k for each position; empty = none.
+inline std::vector<float> raw_slopes(const Geometry& geometry) {
+  std::vector<float> slopes = geometry.alibi_slopes;
+  for (float& slope : slopes) slope /= geometry.scale;
+  return slopes;
+}
+
+}  // namespace fasa
