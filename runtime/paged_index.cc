@@ -87,7 +87,7 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
   const int64_t element = dtype_bytes(row.dtype);
   const ConstTensorView k{rows,
                           row.dtype,
-                          INT32_MAX,
+                          shape_.page_size,
                           layout.kv_heads,
                           row.key_dim,
                           row.bytes() / element,
