@@ -400,7 +400,6 @@ std::vector<Variant> variants() {
       {.label = "oracle, pyramid", .kind = "oracle", .layer_budget = LayerBudget::kPyramid});
   all.push_back({.label = "fasa, 16 FCs, int2", .chunks = 16});
   all.push_back({.label = "16 FCs, `rescore = 2`", .options = {.rescore = 2}, .chunks = 16});
-  all.push_back({.label = "20 FCs, int4", .slice = SliceDType::kInt4, .chunks = 20});
   all.push_back({.label = "16 FCs in the mean, by head", .chunks = 16, .adaptive = true});
   all.push_back(
       {.label = "fasa, 8 FCs, bf16", .slice = SliceDType::kBF16, .chunks = 8, .adaptive = false});
