@@ -1,0 +1,56 @@
+"""Baselines and variants end to end: what they answer, and what they say elsewhere than on the cpu."""
+from support import MODEL, CommandTest, facts, main
+
+BASELINES = ("oracle", "streaming", "snapkv", "h2o", "rkv", "quest", "sparq", "random")
+
+
+class Selections(CommandTest):
+    def ask(self, *flags, tokens=6):
+        text = facts("1k")
+        self.question = text["questions"][0]
+        prompt = self.write("prompt.txt", text["text"] + self.question["prompt_suffix"])
+        return self.generate_json("--prompt-file", prompt, "--max-tokens", tokens, "--device", "cpu",
+                                  *flags)
+
+    def test_everything_selected_is_full(self):
+        full = self.ask("--selection", "full")
+        for name in BASELINES:
+            with self.subTest(selection=name):
+                result = self.ask("--selection", name, "--fac-tokens", 4096)
+                self.assertEqual(result["text"], full["text"])
+                self.assertEqual(result["config"]["selection"]["kind"], name)
+
+    def test_what_sees_the_query_answers(self):
+        for flags in (("--selection", "oracle"), ("--selection", "sparq"),
+                      ("--selection-scope", "query_head"), ("--group-rule", "softmax-sum"),
+                      ("--rescore", 1.5), ("--layer-budget", "pyramid")):
+            with self.subTest(flags=flags):
+                result = self.ask("--fac-tokens", 128, *flags)
+                self.assertEqual(result["text"], self.question["answer"] + ".")
+
+    def test_a_window_does_not(self):
+        result = self.ask("--selection", "streaming", "--fac-tokens", 64)
+        self.assertNotEqual(result["text"], self.question["answer"] + ".")
+
+    def test_elsewhere_than_on_the_cpu(self):
+        for flag, value in (("--selection", "quest"), ("--selection-scope", "query_head"),
+                            ("--group-rule", "raw-sum"), ("--page-tokens", 16), ("--rescore", 2)):
+            with self.subTest(flag=flag):
+                self.assert_fails(2, [flag, "cpu device"], "generate", "--model", MODEL,
+                                  "--prompt", "x", "--device", "emulated", flag, value)
+
+    def test_bad_values(self):
+        for flag, value, allowed in (("--selection", "best", "rkv, quest"),
+                                     ("--group-rule", "mean", "log-softmax"),
+                                     ("--page-tokens", 7, "8, 16, 32"), ("--rescore", 0.5, "1 to"),
+                                     ("--layer-budget", "cone", "pyramid"),
+                                     ("--selection-seed", -1, "0 or more")):
+            with self.subTest(flag=flag):
+                self.assert_fails(2, [flag, allowed], "generate", "--model", MODEL, "--prompt", "x",
+                                  f"{flag}={value}")
+        self.assert_fails(2, ["rescore", "quest"], "generate", "--model", MODEL, "--prompt", "x",
+                          "--device", "cpu", "--selection", "quest", "--rescore", 2)
+
+
+if __name__ == "__main__":
+    main()
