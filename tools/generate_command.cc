@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
 #include "runtime/kv_cost.h"
 #include "runtime/llm/generator.h"
@@ -160,7 +161,7 @@ int GenerateCommand::run() {
   const auto tokenizer = Tokenizer::load(model_dir_);
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
-  const auto device = open_device(config.device_options());
+  const auto device = open_host_device(config.device_options());
   Model model = Model::load(model_dir_, *device, dtype);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
