@@ -3,7 +3,6 @@
 
 #include <chrono>
 
-#include "offload/open_host_device.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/tokenizer.h"

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
 #include "runtime/kv_cost.h"
 #include "runtime/llm/generator.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/json_fields.h"

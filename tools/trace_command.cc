@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "offload/open_host_device.h"
 #include "runtime/llm/trace_recorder.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
