@@ -40,7 +40,8 @@ struct Options {
   std::string json_file;
   std::vector<std::string> notes;
   std::vector<int64_t> tokens = {16384, 131072, 524288, 1048576};
-  int layers = 8;
+  bool probe = false;
+  int layers = 0;  // 0: by the context
   int steps = 20;
   uint64_t copy_bytes = uint64_t{1} << 30;
 };
@@ -52,6 +53,9 @@ struct Case {
   int64_t tokens = 0;
   int budget = 256;
 
+  // So many that their slices are several times the largest L2 of today (50 MB at 36 bytes a token
+  // and head).
+  int layers() const { return tokens <= 65536 ? 32 : 8; }
   std::string name() const {
     return preset == "full" ? fmt::format("full/{}", tokens)
                             : fmt::format("{}/{}x{}/{}/k{}", preset, slice_dtype_name(slice),
@@ -107,7 +111,7 @@ double median(std::vector<double> values) {
 class Decode {
  public:
   Decode(const Options& options, const Case& wanted)
-      : layers_(options.layers),
+      : layers_(options.layers > 0 ? options.layers : wanted.layers()),
         filled_(open(options), config_of(wanted), llama_8b(layers_),
                 first_chunk_dims(llama_8b(layers_), wanted.chunks), wanted.tokens),
         q_(device().allocate(MemorySpace::kDevice, query_bytes(), "queries")),
@@ -153,7 +157,8 @@ class Decode {
     for (int i = 0; i < steps; ++i) seconds.push_back(step());
     const FetchMetrics metrics = filled_.runtime().metrics();
     const double layer_us = median(seconds) / layers_ * 1e6;
-    return {{"layer_us", layer_us},
+    return {{"layers", layers_},
+            {"layer_us", layer_us},
             {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
             {"hit_rate", metrics.hit_rate()},
             {"fetched_rows_per_layer", static_cast<double>(metrics.rows.misses) / steps / layers_},
@@ -223,13 +228,15 @@ json floors(const Case& wanted, const json& result, const json& ceilings) {
   return floor;
 }
 
+// The small budget first, for all contexts: it is what runs by default.
 std::vector<Case> cases_of(const Options& options) {
+  constexpr std::pair<SliceDType, int> kSlices[] = {
+      {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
   std::vector<Case> cases;
-  for (const int64_t tokens : options.tokens) {
-    cases.push_back({.preset = "full", .tokens = tokens});
-    for (const int budget : {256, 2048}) {
-      for (const auto& [slice, chunks] :
-           {std::pair{SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}}) {
+  for (const int budget : {256, 2048}) {
+    for (const int64_t tokens : options.tokens) {
+      if (budget == 256) cases.push_back({.preset = "full", .tokens = tokens});
+      for (const auto& [slice, chunks] : kSlices) {
         for (const char* preset : {"fasa-c", "fasa-m"}) {
           cases.push_back({preset, slice, chunks, tokens, budget});
         }
@@ -277,6 +284,12 @@ json device_report(Device& device) {
 }
 
 void run(const Options& options) {
+  if (options.probe) {
+    const auto device = open(options);
+    const json report = device_report(*device);
+    fmt::print("{}\n", report.value("gpu", report.at("name").get<std::string>()));
+    return;
+  }
   json report;
   for (const std::string& note : options.notes) {
     const size_t at = note.find('=');
@@ -308,6 +321,7 @@ int main(int argc, char** argv) {
   fasa::bench::Options options;
   CLI::App app("What a GPU does with the pipeline");
   app.add_option("--device", options.device, "cuda:N, or another device to try the program");
+  app.add_flag("--probe", options.probe, "opens the device, prints its name and ends");
   app.add_option("--seconds", options.seconds, "no case is begun after that");
   app.add_option("--json", options.json_file, "where the results go");
   app.add_option("--note", options.notes, "name=value for the results, any number");

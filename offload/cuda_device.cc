@@ -31,15 +31,19 @@ void enqueue_kernel(const Params& params, StreamView stream) {
       [&](const KernelTable& kernels, StreamView native) { (kernels.*kLauncher)(params, native); });
 }
 
-constexpr KernelTable kTable = {enqueue_kernel<&KernelTable::append, AppendParams>,
-                                enqueue_kernel<&KernelTable::write_back, WriteBackParams>,
-                                enqueue_kernel<&KernelTable::restore, RestoreParams>,
-                                enqueue_kernel<&KernelTable::select, SelectParams>,
-                                enqueue_kernel<&KernelTable::resolve, ResolveParams>,
-                                enqueue_kernel<&KernelTable::speculate, SpeculateParams>,
-                                enqueue_kernel<&KernelTable::gather, GatherParams>,
-                                enqueue_kernel<&KernelTable::attend, AttendParams>,
-                                enqueue_kernel<&KernelTable::prefill, PrefillParams>};
+// Launchers that say on whose behalf they enqueue; the device's own ones do the work.
+KernelTable named_launchers(const KernelTable& own) {
+  return {.append = enqueue_kernel<&KernelTable::append, AppendParams>,
+          .write_back = enqueue_kernel<&KernelTable::write_back, WriteBackParams>,
+          .restore = enqueue_kernel<&KernelTable::restore, RestoreParams>,
+          .select = enqueue_kernel<&KernelTable::select, SelectParams>,
+          .resolve = enqueue_kernel<&KernelTable::resolve, ResolveParams>,
+          .speculate = enqueue_kernel<&KernelTable::speculate, SpeculateParams>,
+          .gather = enqueue_kernel<&KernelTable::gather, GatherParams>,
+          .attend = enqueue_kernel<&KernelTable::attend, AttendParams>,
+          .prefill = enqueue_kernel<&KernelTable::prefill, PrefillParams>,
+          .select_scratch = own.select_scratch};
+}
 
 KernelWork work_of(CopyKind kind, size_t bytes) {
   return {.device_bytes = kind == CopyKind::kDeviceToDevice ? bytes : 0,
@@ -74,6 +78,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
       gpu_(gpu),
       index_(index),
       threads_(options.threads),
+      table_(named_launchers(*platform.kernels)),
       control_(std::make_unique<Control>(calls_, index, only_one)),
       pinned_(calls_, options.numa, Topology::machine().node_of_pci(gpu.pci_bus_id),
               threads_.value()),
@@ -87,8 +92,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   const CudaGpuScope scope(calls_, index, only_one);
   shared_ =
       std::make_unique<CudaShared>(calls_, *platform.kernels, index, only_one, control_->stream());
-  memory_ =
-      std::make_unique<CudaMemory>(calls_, gpu, index, control_->stream(), options.device_memory);
+  memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
 }
 
@@ -223,8 +227,6 @@ void CudaDevice::fill(void* destination, int byte, size_t bytes, StreamView view
   stream.run({"fill", bytes}, {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0},
              [&] { return calls_.fill(destination, byte, bytes, stream.native()); });
 }
-
-const KernelTable& CudaDevice::kernels() const { return kTable; }
 
 void CudaDevice::launch(StreamView, const char* name, std::function<KernelWork()>) {
   throw UsageError(

@@ -54,7 +54,7 @@ class CudaDevice final : public Device {
   void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
             StreamView stream) override;
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
-  const KernelTable& kernels() const override;
+  const KernelTable& kernels() const override { return table_; }
   // Throws UsageError: host code can't read this device's memory.
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
   // See CudaStream.
@@ -94,6 +94,7 @@ class CudaDevice final : public Device {
   const CudaGpu gpu_;
   const int index_;
   const ThreadCount threads_;
+  const KernelTable table_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<CudaShared> shared_;
   std::unique_ptr<CudaMemory> memory_;

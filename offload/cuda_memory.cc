@@ -19,13 +19,15 @@ uint64_t free_at_opening(CudaCalls& calls) {
 
 }  // namespace
 
-CudaMemory::CudaMemory(CudaCalls& calls, const CudaGpu& gpu, int index, void* stream,
+CudaMemory::CudaMemory(CudaShared& shared, const CudaGpu& gpu, void* stream,
                        std::optional<uint64_t> limit_bytes)
-    : calls_(calls),
-      index_(index),
+    : shared_(shared),
+      calls_(shared.calls),
       stream_(stream),
-      limit_("device_memory", limit_bytes ? *limit_bytes : free_at_opening(calls)) {
-  if (gpu.memory_pools) check_cuda(calls, calls.create_pool(index, &pool_), {"cudaMemPoolCreate"});
+      limit_("device_memory", limit_bytes ? *limit_bytes : free_at_opening(calls_)) {
+  if (gpu.memory_pools) {
+    shared.check(calls_.create_pool(shared.index, &pool_), {"cudaMemPoolCreate"});
+  }
 }
 
 CudaMemory::~CudaMemory() {
@@ -48,7 +50,7 @@ std::byte* CudaMemory::try_allocate(size_t bytes) {
     calls_.take_last_error();
     return nullptr;
   }
-  check_cuda(calls_, status, {name, bytes});
+  shared_.check(status, {name, bytes});
   return static_cast<std::byte*>(data);
 }
 
@@ -77,8 +79,8 @@ void CudaMemory::throw_full(size_t bytes, std::string_view purpose) {
       "device_memory", bytes, used, used + free_bytes,
       fmt::format("{} (the limit of {} allows it, but cuda:{} has {} of {} left: others use it, "
                   "and nvidia-smi says who)",
-                  purpose, format_bytes(limit_.use().limit_bytes), index_, format_bytes(free_bytes),
-                  format_bytes(total)));
+                  purpose, format_bytes(limit_.use().limit_bytes), shared_.index,
+                  format_bytes(free_bytes), format_bytes(total)));
 }
 
 void CudaMemory::free(std::byte* data, size_t bytes) noexcept {

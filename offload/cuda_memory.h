@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "offload/cuda_calls.h"
+#include "offload/cuda_shared.h"
 #include "offload/memory_limit.h"
 
 namespace fasa {
@@ -18,7 +18,7 @@ class CudaMemory {
  public:
   // `stream` orders the pool's work and outlives this. Without a limit, all that the GPU has free
   // now but for kSpare. Throws DeviceError.
-  CudaMemory(CudaCalls& calls, const CudaGpu& gpu, int index, void* stream,
+  CudaMemory(CudaShared& shared, const CudaGpu& gpu, void* stream,
              std::optional<uint64_t> limit_bytes);
   CudaMemory(const CudaMemory&) = delete;  // owns its pool
   CudaMemory& operator=(const CudaMemory&) = delete;
@@ -39,8 +39,8 @@ class CudaMemory {
   std::byte* try_allocate(size_t bytes);  // null: the GPU has not so much
   [[noreturn]] void throw_full(size_t bytes, std::string_view purpose);
 
+  CudaShared& shared_;
   CudaCalls& calls_;
-  const int index_;
   void* const stream_;
   void* pool_ = nullptr;  // null: a GPU without pools
   MemoryLimit limit_;

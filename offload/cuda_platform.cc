@@ -167,9 +167,9 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
                                       priority == StreamPriority::kHigh ? greatest : least);
 }
 
-constexpr KernelTable kTable = {cuda::append, cuda::write_back, cuda::restore,
-                                cuda::select, cuda::resolve,    cuda::speculate,
-                                cuda::gather, cuda::attend,     cuda::prefill};
+constexpr KernelTable kTable = {cuda::append,  cuda::write_back,    cuda::restore, cuda::select,
+                                cuda::resolve, cuda::speculate,     cuda::gather,  cuda::attend,
+                                cuda::prefill, cuda::select_scratch};
 
 }  // namespace
 

@@ -56,6 +56,8 @@ void CudaRecord::add(Timeline& timeline, const Pending& pending) {
 
 void CudaRecord::flush(Timeline* timeline) {
   const std::lock_guard lock(mutex_);
+  if (pending_.empty()) return;
+  const CudaGpuScope scope = shared_.enter();  // the clock may make an event
   while (!pending_.empty()) {
     const Pending pending = pending_.front();
     if (pending.end != nullptr) {

@@ -261,8 +261,8 @@ void Runtime::Impl::end_step() {
 
 void Runtime::Impl::abort_step() {
   if (!step_) throw UsageError("abort_step outside a step");
-  if (step_->appended > 0) step_->slot->mark_done(step_->compute);
   try {
+    if (step_->appended > 0) step_->slot->mark_done(step_->compute);
     drain();
   } catch (const DeviceError& error) {
     log_warning(fmt::format("the aborted step had failed: {}", error.what()));

@@ -160,7 +160,7 @@ int GenerateCommand::run() {
   const auto tokenizer = Tokenizer::load(model_dir_);
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
-  const auto device = open_device(config.device_options());
+  const auto device = open_host_device(config.device_options());
   Model model = Model::load(model_dir_, *device, dtype);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);

@@ -137,7 +137,7 @@ SelectionTrace ProfileSubject::record_trace() const {
   Config settings;
   settings.selection.fac_tokens = {{.tokens = kTraceSet, .share = 0}};
   options.validate(settings, config.geometry());
-  const auto device = open_device(settings.device_options());
+  const auto device = open_host_device(settings.device_options());
   Model model = Model::load(flags_.trace_from, *device, std::nullopt);
   Progress progress("recording");
   options.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };

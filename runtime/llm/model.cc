@@ -289,6 +289,11 @@ DType Model::auto_dtype(const ModelConfig& config, const Device& device) {
 }
 
 Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
+  if (device.kind() == DeviceKind::kCuda) {
+    throw UsageError(
+        "models do not run on CUDA in this version: open_host_device gives a device "
+        "that they run on");
+  }
   ModelConfig config = ModelConfig::load(dir);
   const DType chosen = dtype.value_or(auto_dtype(config, device));
   if (chosen == DType::kF16) {

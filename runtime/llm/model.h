@@ -9,6 +9,7 @@
 #include <string>
 
 #include "offload/device.h"
+#include "offload/open_host_device.h"  // what a model runs on
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/fasa.hpp"

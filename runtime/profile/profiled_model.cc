@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "offload/open_device.h"
+#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/sampler.h"
 
@@ -33,7 +33,7 @@ void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
 
 ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelConfig& model)
     : ProfiledDecode((check(settings, model), model.layers)),
-      inner_(open_device(settings.config.device_options())),
+      inner_(open_host_device(settings.config.device_options())),
       device_(*inner_),
       model_(Model::load(settings.dir, device_, std::nullopt)),
       begun_(device_.create_event()),

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "offload/open_device.h"
+#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 
@@ -140,6 +141,15 @@ TEST(OpenCuda, AutoFallsBackToTheCpu) {
         "cudaHostRegister");
   check([](FakeCuda& fake) { fake.others_bytes = fake.gpus[0].memory_bytes; },
         "cudaMallocFromPoolAsync of");
+}
+
+TEST(OpenCuda, ModelsNeedADeviceThatRunsHostCode) {
+  DeviceOptions options;
+  EXPECT_EQ(open_host_device(options)->name(), "cpu");
+  options.name = "emulated";
+  EXPECT_EQ(open_host_device(options)->name(), "emulated");
+  options.name = "cuda:0";
+  EXPECT_THROW(open_host_device(options), UsageError);
 }
 
 TEST(OpenCuda, WrongOptionsAreWrongEverywhere) {

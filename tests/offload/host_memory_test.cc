@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/cuda_calls.h"
 #include "offload/host_arena.h"
 #include "offload/memory_limit.h"
 #include "offload/open_device.h"
@@ -134,14 +135,14 @@ TEST(SpaceAllocator, HostLimitOfOneTierBoundsBothSpaces) {
 TEST(OpenDevice, NamesAndOptionsAreChecked) {
   const auto error_of = [](DeviceOptions options) -> std::string {
     try {
-      open_device(options);
+      open_device(options, CudaPlatform{});  // a build without CUDA
     } catch (const UsageError& error) {
       return error.what();
     }
     return "";
   };
   DeviceOptions options;
-  EXPECT_EQ(open_device(options)->name(), "cpu");
+  EXPECT_EQ(open_device(options, CudaPlatform{})->name(), "cpu");
   options.name = "gpu";
   EXPECT_THAT(error_of(options), testing::AllOf(testing::HasSubstr("'gpu'"),
                                                 testing::HasSubstr("auto, cpu, emulated")));

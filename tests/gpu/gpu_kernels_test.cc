@@ -1,0 +1,191 @@
+// The kernels of the CUDA device on a GPU, by the cases of the CPU's: see pinned_main.cc for how
+// they reach these cases' memory. "Small" are those that compute-sanitizer runs too.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/append_case.h"
+#include "tests/kernels/attend_case.h"
+#include "tests/kernels/prefill_case.h"
+#include "tests/kernels/resolve_case.h"
+#include "tests/kernels/select_case.h"
+#include "tests/kernels/speculate_case.h"
+#include "tests/support/gpu.h"
+
+namespace fasa {
+namespace {
+
+constexpr StreamView kDefaultStream = {DeviceKind::kCuda, nullptr};
+
+// A launcher of the GPU's as a function that is done on return.
+template <auto kLauncher, typename Params>
+void run(const Params& params) {
+  const CudaPlatform platform = cuda_platform();
+  (platform.kernels->*kLauncher)(params, kDefaultStream);
+  const CudaStatus status = platform.calls->synchronize_stream(nullptr);
+  ASSERT_EQ(status, cuda_status::kSuccess) << platform.calls->name_of(status);
+}
+
+RowKernels gpu_row_kernels() {
+  return {run<&KernelTable::resolve, ResolveParams>, run<&KernelTable::speculate, SpeculateParams>,
+          run<&KernelTable::gather, GatherParams>};
+}
+
+class GpuKernels : public testing::Test {
+ protected:
+  void SetUp() override { FASA_NEEDS_GPU(); }
+
+  static attend_case::Cut attend_cut() {
+    attend_case::Cut cut;
+    cut.run = run<&KernelTable::attend, AttendParams>;
+    return cut;
+  }
+  static void expect_prefill(const RowShape& shape, int tokens, int window) {
+    prefill_case::Ways fast, slow;
+    fast.run = run<&KernelTable::prefill, PrefillParams>;
+    fast.window = slow.window = window;
+    const std::vector<float> result = prefill_case::prefill(shape, tokens, fast);
+    prefill_case::expect_near(result, prefill_case::prefill(shape, tokens, slow));
+    fast.chunk = 50;
+    EXPECT_TRUE(prefill_case::same_bits(prefill_case::prefill(shape, tokens, fast), result));
+  }
+};
+
+TEST_F(GpuKernels, SmallAttend) {
+  for (const int group : {1, 4, 17}) {
+    RowShape shape;
+    shape.group = group, shape.key_dim = 34, shape.value_dim = 70;
+    attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {75, 33}), attend_cut(), {0, 32});
+  }
+}
+
+TEST_F(GpuKernels, Attend) {
+  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int window : {0, 100}) {
+      RowShape shape;
+      shape.row = row, shape.group = 4, shape.key_dim = shape.value_dim = 128;
+      attend_case::Cut cut = attend_cut();
+      cut.window = window;
+      attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {1000, 333}), cut);
+    }
+  }
+}
+
+TEST_F(GpuKernels, SmallPrefill) {
+  for (const int group : {1, 3, 33}) {
+    RowShape shape;
+    shape.kv_heads = 1, shape.group = group, shape.key_dim = 34, shape.value_dim = 70;
+    expect_prefill(shape, 70, 0);
+  }
+}
+
+TEST_F(GpuKernels, Prefill) {
+  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int window : {0, 90}) {
+      RowShape shape;
+      shape.row = row, shape.group = 4, shape.key_dim = shape.value_dim = 128;
+      expect_prefill(shape, 300, window);
+    }
+  }
+}
+
+TEST_F(GpuKernels, SmallAppendAndWriteBack) {
+  for (const RowShape& shape : append_shapes()) {
+    RowCase fast(shape, {5, 6}, 400), slow(shape, {5, 6}, 400);
+    for (const std::vector<Advance>& advances :
+         {std::vector<Advance>{{0, 100}, {1, 1}},
+          {{1, 63}, {0, 28}},
+          {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}},
+          {{1, 200}, {0, 1, StepMode::kDecode}}}) {
+      RowStep step = fast.begin(advances);
+      for (int layer = 0; layer < shape.layers; ++layer) {
+        fast.fill(step, layer);
+        run<&KernelTable::append>(fast.append_params(step, layer));
+        if (!shape.on_device) {
+          run<&KernelTable::write_back>(WriteBackParams{fast.params(step, layer)});
+        }
+      }
+      fast.commit(advances);
+      slow.advance(advances, true);
+      for (int s = 0; s < 2; ++s) expect_same(fast, fast.sequence(s), slow.sequence(s), true);
+    }
+  }
+}
+
+TEST_F(GpuKernels, SmallRestore) {
+  RowShape shape;
+  shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10, shape.hot_rows = 37;
+  shape.on_device = false;
+  RowCase fast(shape, {1, 2}, 200), slow(shape, {1, 2}, 200);
+  for (RowCase* cache : {&fast, &slow}) cache->advance({{0, 200}, {1, 90}});
+  for (const int length : {130, 64, 3, 0}) {
+    for (RowCase* cache : {&fast, &slow}) {
+      for (int s = 0; s < 2; ++s) {
+        RowSequence& sequence = cache->sequence(s);
+        sequence.length = std::min(length, sequence.length);
+        for (size_t i = 0; i < sequence.hot_table.size(); ++i) {
+          sequence.hot_table[i] = static_cast<int32_t>(i * 37 % 300) - 100;
+        }
+      }
+    }
+    const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
+    run<&KernelTable::restore>(RestoreParams{fast.params(step, 0), false});
+    reference::restore({slow.params(other, 0), false});
+    for (int s = 0; s < 2; ++s) {
+      EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
+      EXPECT_EQ(fast.sequence(s).residents, slow.sequence(s).residents) << length;
+      EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
+    }
+  }
+}
+
+TEST_F(GpuKernels, SmallResolveSpeculateGather) {
+  for (const ResolveSetting& setting : resolve_settings()) {
+    SCOPED_TRACE(name_of(setting));
+    expect_resolves_as_reference(setting, gpu_row_kernels());
+  }
+  for (const SpeculateSetting& setting : speculate_settings()) {
+    SCOPED_TRACE(name_of(setting));
+    expect_speculates_as_reference(setting, gpu_row_kernels());
+  }
+  expect_remembered_rows_come_back(gpu_row_kernels());
+}
+
+// Integers of which every product and sum is exact, so that the reference's set is the only one.
+void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto small = [&](unsigned range, int middle) {
+    return static_cast<float>(static_cast<int>(random() % range) - middle);
+  };
+  SelectCase cache(
+      shape, {tokens}, [&](int, int, int, int) { return small(5, 2); },
+      [&](int, int, int) { return small(15, 7); });
+  reference::select(cache.params());
+  const std::vector<int32_t> expected = cache.set_of(0, 0);
+  SelectParams params = cache.params();
+  const auto scratch_bytes = cuda_platform().kernels->select_scratch;
+  std::vector<std::byte> scratch;
+  if (scratch_bytes != nullptr) {
+    scratch.resize(scratch_bytes(params.step.layout, params.step.count, params.set_capacity) + 64);
+    params.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  }
+  run<&KernelTable::select>(params);
+  EXPECT_EQ(cache.set_of(0, 0), expected) << tokens << " tokens";
+}
+
+TEST_F(GpuKernels, SmallSelect) {
+  for (const SliceDType dtype : {SliceDType::kF32, SliceDType::kBF16}) {
+    for (const int group : {1, 4, 5}) {
+      for (const int tokens : {70, 300, 3000}) {
+        expect_selects_as_reference({dtype, 32, 1, group, 4, 16, 0, 100}, tokens, 11);
+      }
+    }
+  }
+}
+
+TEST_F(GpuKernels, SelectOfLongContexts) {
+  for (const int budget : {256, 2048}) {
+    expect_selects_as_reference({SliceDType::kBF16, 32, 1, 4, 4, 16, 0, budget}, 200000, 5);
+  }
+}
+
+}  // namespace
+}  // namespace fasa
