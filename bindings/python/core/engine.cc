@@ -9,9 +9,22 @@
 
 namespace fasa::python {
 
+std::unique_ptr<Device> open_host_device(const Config& config) {
+  DeviceOptions options = config.device_options();
+  if (options.name == "auto") options.name = "cpu";
+  auto device = open_device(options);
+  if (device->kind() == DeviceKind::kCuda) {
+    throw UsageError(fmt::format(
+        "device.name = \"{}\": the Python package takes tensors in host memory; allowed: "
+        "auto, cpu, emulated",
+        options.name));
+  }
+  return device;
+}
+
 Engine::Engine(const Config& config, const Geometry& geometry, DType row_dtype,
                const std::vector<int16_t>& slice_dims, int64_t max_context)
-    : device_(open_device(config.device_options())),
+    : device_(open_host_device(config)),
       stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
       runtime_(std::make_unique<Runtime>(*device_, config, geometry, row_dtype, slice_dims,
                                          max_context)) {}

@@ -11,6 +11,10 @@
 
 namespace fasa::python {
 
+// The device that the config names, `auto` being the cpu: tensors of Python are in host memory
+// here. Throws UsageError for a device that cannot reach that.
+std::unique_ptr<Device> open_host_device(const Config& config);
+
 // Every call takes the lock: the runtime is for one thread at a time, and Python's threads run on
 // while one of them is in here. Uncontended, a lock costs a few nanoseconds of a layer's work.
 class Engine {

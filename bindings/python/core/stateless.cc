@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/python/core/config.h"
+#include "bindings/python/core/engine.h"
 #include "bindings/python/core/tensors.h"
 #include "runtime/base/error.h"
 #include "runtime/fc_map.h"
@@ -74,7 +75,7 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
   if (lengths) call.lengths = *lengths;
   {
     const nb::gil_scoped_release release;
-    const auto device = open_device(settings.device_options());
+    const auto device = open_host_device(settings);
     const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
     sparse_decode(*device, settings, geometry,
                   settings.placement.row_dtype.value_or(keys.view.dtype), dims, call,
