@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "runtime/analyze/analysis_text.h"
+#include "runtime/analyze/set_watch.h"
 #include "runtime/config.h"
 #include "runtime/llm/model.h"
-#include "runtime/analyze/set_watch.h"
 
 namespace fasa {
 

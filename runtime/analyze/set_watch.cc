@@ -8,9 +8,8 @@ namespace fasa {
 
 SetWatch::SetWatch(Device& inner) : LanedDevice(inner) {
   if (inner.kind() == DeviceKind::kCpu) return;
-  throw UsageError(
-      fmt::format("sets of tokens are looked at on {}; allowed: the device cpu (--device cpu)",
-                  inner.name()));
+  throw UsageError(fmt::format(
+      "sets of tokens are looked at on {}; allowed: the device cpu (--device cpu)", inner.name()));
 }
 
 void SetWatch::resolve(const ResolveParams& params, StreamView stream) {
