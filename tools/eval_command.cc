@@ -9,6 +9,7 @@
 #include "tools/config_flags.h"
 #include "tools/eval_plan.h"
 #include "tools/eval_report.h"
+#include "tools/eval_scores.h"
 #include "tools/eval_table.h"
 #include "tools/slice_choice.h"
 
@@ -22,6 +23,7 @@ class EvalCommand final : public Command {
 
  private:
   void add_task_flags();
+  void add_data_flags();
   EvalReport evaluate(const Config& config, const ModelConfig& model_config);
   std::vector<int16_t> slice_dims(Model& model, const Config& config,
                                   const Tokenizer* tokenizer) const;
@@ -31,6 +33,7 @@ class EvalCommand final : public Command {
   EvalFlags flags_;
   std::string results_ = "eval-results";
   bool fresh_ = false;
+  std::string metrics_python_;
   std::string html_;
   bool json_ = false;
 };
@@ -58,11 +61,39 @@ void EvalCommand::add_task_flags() {
   command_->add_option("--seed", flags_.seed, "Of the choice of examples")
       ->type_name("N")
       ->capture_default_str();
+  add_data_flags();
+}
+
+void EvalCommand::add_data_flags() {
+  command_->add_option("--data", flags_.data, "longbench, math: folder of their files NAME.jsonl")
+      ->type_name("DIR");
+  command_
+      ->add_option("--tasks", flags_.tasks,
+                   "longbench, math: data sets; default: all in the folder")
+      ->type_name("NAME");
+  command_->add_option("--samples", flags_.math.samples, "math: solutions of a problem")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--pass-k", flags_.math.pass_k, "math: right where one of so many is")
+      ->type_name("K")
+      ->capture_default_str();
+  command_->add_option("--temperature", flags_.math.sampling.temperature, "math: 0 = greedy")
+      ->type_name("T")
+      ->capture_default_str();
+  command_->add_option("--top-p", flags_.math.sampling.top_p, "math: sample among the best")
+      ->type_name("P")
+      ->capture_default_str();
+  command_
+      ->add_option("--metrics-python", metrics_python_,
+                   "Python with the metrics' packages; default: what tools/metrics-env made")
+      ->type_name("PATH");
 }
 
 CLI::App* EvalCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("eval", "How good a model's answers are with a selection");
-  command_->add_option("task", flags_.task, "ppl, needle")->type_name("TASK")->required();
+  command_->add_option("task", flags_.task, "ppl, needle, longbench, math")
+      ->type_name("TASK")
+      ->required();
   command_->add_option("--model", flags_.model_dir, "Folder of a model in Hugging Face form")
       ->type_name("DIR")
       ->required();
@@ -78,18 +109,24 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
 }
 
 // A map that has to be made is made from the texts of calibration, not from those that are
-// evaluated.
+// evaluated; most need none, so texts may be missing.
 std::vector<int16_t> EvalCommand::slice_dims(Model& model, const Config& config,
                                              const Tokenizer* tokenizer) const {
   constexpr int64_t kTokens = 4096;
-  const auto text =
-      read_calibration_texts(default_calibration_texts(flags_.model_dir), tokenizer, kTokens);
+  std::vector<int32_t> text;
+  try {
+    text = read_calibration_texts(default_calibration_texts(flags_.model_dir), tokenizer, kTokens);
+  } catch (const InputError&) {
+    // An empty text is refused where a map has to be made.
+  }
   return choose_slices(model, config, flags_.model_dir, text).dims;
 }
 
 EvalReport EvalCommand::evaluate(const Config& config, const ModelConfig& model_config) {
   const auto tokenizer = Tokenizer::load(flags_.model_dir);
   auto planned = plan_tasks(flags_, model_config, tokenizer.get());
+  std::optional<MetricsProgram> metrics;
+  if (planned.front().scored_apart) metrics.emplace(metrics_python_);
   make_results_folder(results_);
   const auto device = open_device(config.device_options());
   Model model = Model::load(flags_.model_dir, *device, std::nullopt);
@@ -107,7 +144,15 @@ EvalReport EvalCommand::evaluate(const Config& config, const ModelConfig& model_
                     .tasks = {},
                     .notes = {}};
   for (const PlannedTask& one : planned) {
-    report.tasks.push_back(run_task(*one.task, one.examples, subject));
+    TaskResult result = run_task(*one.task, one.examples, subject);
+    if (metrics) {
+      metrics->score(result.path);
+      add_scores(result.path, result.records);
+      result.summary = summarize(one.task->metric(), result.records);
+    }
+    report.tasks.push_back(std::move(result));
+    report.skipped += static_cast<int64_t>(one.problems.size());
+    report.notes.insert(report.notes.end(), one.problems.begin(), one.problems.end());
   }
   return report;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/eval/eval_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/tokenizer.h"
 
@@ -23,11 +24,16 @@ struct EvalFlags {
   int facts = 4;                    // needle
   std::vector<double> depths = {};  // needle; none: the task's own
   uint64_t seed = 1;
+  std::string data;                     // longbench, math: their folder
+  std::vector<std::string> tasks = {};  // of them; none: all whose files are there
+  MathOptions math = {};                // but for its context
 };
 
 struct PlannedTask {
   std::unique_ptr<EvalTask> task;
-  size_t examples = 0;  // to run
+  size_t examples = 0;                     // to run
+  std::vector<std::string> problems = {};  // lines of its file that are left out
+  bool scored_apart = false;               // by the metrics' own program
 };
 
 // `tokenizer` outlives the tasks; may be null. Throws UsageError (unknown task, flags) and

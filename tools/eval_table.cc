@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "tools/eval_scores.h"
 
 namespace fasa {
 namespace {
@@ -94,7 +95,8 @@ std::string results_table(const std::string& folder, const std::string& model_ha
   Results results;
   for (const std::string& path : files_in(folder)) {
     try {
-      const ResultFile file = read_results(path);
+      ResultFile file = read_results(path);
+      add_scores(path, file.records);
       if (file.setup.value("model_hash", "") == model_hash) results.add(file);
     } catch (const Error& error) {
       log_warning(fmt::format("left out of the table: {}", error.what()));

@@ -87,10 +87,9 @@ double map_overlap(const AgreementTable& a, int a_stretches, const AgreementTabl
 
 namespace {
 
-// The share of each fifth of the head's best tokens that the FC has among its own best.
-void add_fifths(const std::vector<float>& whole, const std::vector<float>& part, int64_t k,
-                double weight, Fifths& sums) {
-  const TokenSet best = best_tokens(whole, k), found = best_tokens(part, k);
+// The k best tokens, best first.
+std::vector<int32_t> best_order(const std::vector<float>& whole, int64_t k) {
+  const TokenSet best = best_tokens(whole, k);
   std::vector<int32_t> order;
   for (size_t i = 0; i < best.size(); ++i) {
     if (best[i] != 0) order.push_back(static_cast<int32_t>(i));
@@ -98,6 +97,13 @@ void add_fifths(const std::vector<float>& whole, const std::vector<float>& part,
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     return whole[static_cast<size_t>(a)] > whole[static_cast<size_t>(b)];
   });
+  return order;
+}
+
+// The share of each fifth of the head's best tokens that the FC has among its own best.
+void add_fifths(const std::vector<int32_t>& order, const std::vector<float>& part, double weight,
+                Fifths& sums) {
+  const TokenSet found = best_tokens(part, static_cast<int64_t>(order.size()));
   for (size_t fifth = 0; fifth < sums.size(); ++fifth) {
     const size_t first = fifth * order.size() / sums.size();
     const size_t end = (fifth + 1) * order.size() / sums.size();
@@ -119,11 +125,10 @@ FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anch
     const std::span<const int> others = std::span(ranked).subspan(ranked.size() / 4);
     for (const size_t anchor : anchors) {
       const HeadQuery query(samples, anchor, head);
-      const std::vector<float> whole = query.scores();
-      const int64_t k = std::min<int64_t>(window, query.tokens());
-      add_fifths(whole, query.scores(std::span(ranked).first(1)), k, part, result.dominant);
+      const auto order = best_order(query.scores(), std::min<int64_t>(window, query.tokens()));
+      add_fifths(order, query.scores(std::span(ranked).first(1)), part, result.dominant);
       for (size_t i = 0; i < others.size(); ++i) {
-        add_fifths(whole, query.scores(others.subspan(i, 1)), k,
+        add_fifths(order, query.scores(others.subspan(i, 1)),
                    part / static_cast<double>(others.size()), result.others);
       }
     }

@@ -35,20 +35,25 @@ TokenSet streaming_tokens(int64_t tokens, int64_t k) {
   return set;
 }
 
-TokenSet snapkv_tokens(const HeadSamples& samples, size_t anchor, int head, int64_t k) {
-  const int64_t tokens = HeadQuery(samples, anchor, head).tokens();
-  const int64_t window = std::min<int64_t>({kObservationWindow, k, tokens});
-  const auto before = static_cast<size_t>(tokens - window);
+SnapkvChoice::SnapkvChoice(const HeadSamples& samples, size_t anchor, int head)
+    : visible_(HeadQuery(samples, anchor, head).tokens()),
+      window_(std::min<int64_t>(kObservationWindow, visible_)) {
+  const auto before = static_cast<size_t>(visible_ - window_);
   const int64_t first = samples.visible_first(anchor);
   std::vector<float> weights(before);
   for (size_t query = anchor + 1; query-- > 0;) {
-    if (samples.positions[query] <= samples.positions[anchor] - window) break;
+    if (samples.positions[query] <= samples.positions[anchor] - window_) break;
     const auto own = HeadQuery(samples, query, head).weights();
     const auto shift = static_cast<size_t>(first - samples.visible_first(query));
     for (size_t i = 0; i < before && i + shift < own.size(); ++i) weights[i] += own[i + shift];
   }
-  TokenSet set = best_tokens(max_pooled(weights), k - window);
-  set.resize(static_cast<size_t>(tokens), 1);
+  merits_ = max_pooled(weights);
+}
+
+TokenSet SnapkvChoice::tokens(int64_t k) const {
+  TokenSet set = best_tokens(merits_, std::max<int64_t>(0, k - window_));
+  set.resize(static_cast<size_t>(visible_));
+  std::fill(set.end() - std::min(k, window_), set.end(), uint8_t{1});
   return set;
 }
 
@@ -73,6 +78,7 @@ void Compound::add(const HeadSamples& samples, const HeadSamples& int2,
         parts.push_back(query.scores(std::span(order).first(static_cast<size_t>(count))));
       }
       parts.push_back(HeadQuery(int2, anchors[i], head).scores());
+      const SnapkvChoice snapkv(samples, anchors[i], head);
       for (size_t w = 0; w < windows_.size(); ++w) {
         const int64_t k = windows_[w];
         if (k >= query.tokens()) continue;
@@ -83,7 +89,7 @@ void Compound::add(const HeadSamples& samples, const HeadSamples& int2,
         };
         sums_[0][w] += static_cast<double>(k) / static_cast<double>(query.tokens());
         sums_[1][w] += share(streaming_tokens(query.tokens(), k));
-        sums_[2][w] += share(snapkv_tokens(samples, anchors[i], head, k));
+        sums_[2][w] += share(snapkv.tokens(k));
         for (size_t part = 0; part < parts.size(); ++part) {
           sums_[3 + part][w] += share(best_tokens(parts[part], k));
         }

@@ -42,8 +42,17 @@ class Compound {
   std::vector<int64_t> queries_;           // [windows]
 };
 
-// What SnapKV keeps of the tokens that an anchor's query sees, k of them.
-TokenSet snapkv_tokens(const HeadSamples& samples, size_t anchor, int head, int64_t k);
+// What SnapKV keeps of the tokens that an anchor's query sees.
+class SnapkvChoice {
+ public:
+  SnapkvChoice(const HeadSamples& samples, size_t anchor, int head);
+  TokenSet tokens(int64_t k) const;
+
+ private:
+  int64_t visible_;
+  int64_t window_;             // queries that look, the anchor's the last; their tokens are kept
+  std::vector<float> merits_;  // of the tokens before those
+};
 // The first 8 tokens and the newest, k of `tokens` in all.
 TokenSet streaming_tokens(int64_t tokens, int64_t k);
 

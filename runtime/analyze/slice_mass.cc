@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <set>
 
+#include "runtime/analyze/head_query.h"
 #include "runtime/calibrate_query.h"
 #include "runtime/calibrate_slices.h"
 
@@ -26,26 +27,44 @@ std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
   return choices;
 }
 
+namespace {
+
+std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> chunks) {
+  std::vector<int16_t> dims;
+  for (const int chunk : chunks) {
+    const auto [a, b] = samples.chunks[static_cast<size_t>(chunk)];
+    dims.push_back(static_cast<int16_t>(a));
+    if (b != a) dims.push_back(static_cast<int16_t>(b));  // a single dimension is not rotated
+  }
+  return dims;
+}
+
+// Score rows of a query, all heads of the group one after the other.
+ScoreRows score_rows(const HeadSamples& samples, size_t query) {
+  ScoreRows rows;
+  for (int head = 0; head < samples.group; ++head) {
+    const auto row = HeadQuery(samples, query, head).scores();
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return rows;
+}
+
+}  // namespace
+
 void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size_t>> queries,
                     std::span<const int> ranked, int window, std::vector<SliceChoiceMass>& sums) {
+  std::vector<HeadSamples> slices;
+  for (const SliceChoiceMass& choice : sums) {
+    slices.push_back(coded_samples(
+        samples, choice.dtype, dims_of(samples, ranked.first(static_cast<size_t>(choice.chunks)))));
+  }
   QueryScratch scratch;
-  const SelectionRule rule{.window = window};
-  for (SliceChoiceMass& choice : sums) {
-    std::vector<int16_t> dims;
-    for (const int chunk : ranked.first(static_cast<size_t>(choice.chunks))) {
-      const auto [a, b] = samples.chunks[static_cast<size_t>(chunk)];
-      dims.push_back(static_cast<int16_t>(a));
-      dims.push_back(static_cast<int16_t>(b));
-    }
-    const HeadSamples slice = coded_samples(samples, choice.dtype, dims);
-    for (size_t kind = 0; kind < queries.size(); ++kind) {
-      for (const size_t query : queries[kind]) {
-        const CalibrationQuery truth(samples, query, rule, scratch);
-        const CalibrationQuery guess(slice, query, rule, scratch);
-        ScoreRows rows;
-        for (int c = 0; c < static_cast<int>(samples.chunks.size()); ++c) guess.add_chunk(c, rows);
-        choice.captured[kind] += truth.captured_far(rows, -1, scratch);
-        choice.oracle[kind] += truth.oracle_far();
+  for (size_t kind = 0; kind < queries.size(); ++kind) {
+    for (const size_t query : queries[kind]) {
+      const CalibrationQuery truth(samples, query, {.window = window}, scratch);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        sums[i].captured[kind] += truth.captured_far(score_rows(slices[i], query), -1, scratch);
+        sums[i].oracle[kind] += truth.oracle_far();
       }
     }
   }

@@ -1,40 +1,15 @@
 """fasa eval: results that are kept example by example, and what they add up to."""
-import html.parser
 import json
 import math
 import signal
 import subprocess
 import time
 
-from support import FASA, MODEL, SOURCE, CommandTest, main
+from support import FASA, MODEL, SOURCE, CommandTest, PageCheck, main
 
 RUTH = SOURCE / "models/texts/ruth.txt"
 NEEDLE = ("eval", "needle", "--model", MODEL, "--text", RUTH, "--context", 600)
 PPL = ("eval", "ppl", "--model", MODEL, "--text", RUTH, "--context", 400, "--stride", 50)
-
-
-class PageCheck(html.parser.HTMLParser):
-    """Elements that are opened are closed, and nothing is fetched."""
-    VOID = {"meta", "line", "br"}
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        assert not {"src", "href"} & {name for name, _ in attrs}, attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, tag
-
-    def handle_data(self, data):
-        self.text += data
 
 
 class Eval(CommandTest):
@@ -136,6 +111,79 @@ class Eval(CommandTest):
         self.evaluate("eval", "needle", "--model", model, "--text", RUTH, "--context", 900,
                       "--examples", 1)
         self.assertIn("secret number", self.records()[0]["questions"][0]["question"])
+
+    def data_folder(self):
+        """LongBench's files in small, of our own writing."""
+        data = self.folder / "data"
+        data.mkdir()
+        prompts = {"qasper": "Text: {context}\nQuestion: {input}\nAnswer:",
+                   "trec": "{context}\n{input}"}
+        self.write("data/dataset2prompt.json", json.dumps(prompts))
+        self.write("data/dataset2maxlen.json", json.dumps({"qasper": 3, "trec": 2}))
+        line = {"context": "In the beginning", "input": "when", "answers": ["the"],
+                "all_classes": None}
+        self.write("data/qasper.jsonl", json.dumps(line) + "\n{broken\n" + json.dumps(line) + "\n")
+        self.write("data/trec.jsonl", json.dumps(line | {"all_classes": ["a", "the"]}) + "\n")
+        return data
+
+    def stand_in(self):
+        """A Python that has the packages, or one that plays the metrics: 50 for all."""
+        python = self.write("python", "#!/bin/sh\n[ \"$3\" = --check ] && exit 0\n"
+                            "echo noise\necho '{\"scores\": {\"1\": 50, \"3\": 100}}'\n")
+        python.chmod(0o755)
+        return python
+
+    def test_longbench(self):
+        result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
+                               "--context", 200, "--metrics-python", self.stand_in())
+        self.assertEqual([t["task"] for t in result["tasks"]], ["qasper", "trec"])
+        self.assertEqual([t["examples"] for t in result["tasks"]], [2, 1])
+        self.assertEqual([t["score"] for t in result["tasks"]], [75, 50])
+        self.assertEqual(result["score"], 62.5)
+        self.assertEqual(result["examples"], 3)
+        self.assertEqual(result["skipped_lines"], 1)
+        self.assertIn("qasper.jsonl:2: no JSON", result["notes"][0])
+        done = self.assert_done(*PPL, "--examples", 1, "--results", self.results)
+        self.assertRegex(done.stdout.decode(), r"method +ppl 400 +qasper +trec")
+        self.assertRegex(done.stdout.decode(), r" 75\.0 +50\.0")
+
+    def test_longbench_with_the_real_metrics(self):
+        python = SOURCE / "build/metrics-venv/bin/python"
+        if not python.exists():
+            self.skipTest("tools/metrics-env makes what this needs")
+        result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
+                               "--context", 200, "--metrics-python", python, "--tasks", "qasper")
+        record = self.records()[0]
+        self.assertEqual(result["score"], 100 if "the" in record["prediction"].split() else 0)
+
+    def test_math(self):
+        data = self.folder / "data"
+        data.mkdir()
+        self.write("data/aime.jsonl", "".join(json.dumps({"problem": f"{n}+1?", "answer": n + 1})
+                                              + "\n" for n in range(3)))
+        result = self.evaluate("eval", "math", "--model", MODEL, "--data", data, "--context", 150,
+                               "--samples", 2, "--pass-k", 2, "--temperature", 1, "--examples", 2,
+                               "--metrics-python", self.stand_in())
+        self.assertEqual(result["examples"], 2)
+        self.assertEqual(len(self.records()[0]["predictions"]), 2)
+        self.assertEqual(self.records()[1]["answer"], "2")
+
+    def test_bad_data(self):
+        data = self.data_folder()
+        base = ("eval", "longbench", "--model", MODEL, "--results", self.results)
+        self.assert_fails(2, ["--data"], *base)
+        self.assert_fails(3, ["none"], *base, "--data", self.folder / "none")
+        self.assert_fails(2, ["qaspr", "nearest: qasper", "repobench-p"], *base, "--data", data,
+                          "--tasks", "qaspr")
+        self.assert_fails(3, ["lcc", "dataset2prompt.json"], *base, "--data", data, "--tasks",
+                          "lcc")
+        python = self.write("python", "#!/bin/sh\necho missing: rouge\nexit 1\n")
+        python.chmod(0o755)
+        self.assert_fails(2, ["missing: rouge", "tools/metrics-env"], *base, "--data", data,
+                          "--context", 200, "--metrics-python", python)
+        self.assertFalse(self.results.exists())
+        self.assert_fails(2, ["--pass-k", "3"], "eval", "math", "--model", MODEL, "--data", data,
+                          "--pass-k", 3)
 
     def test_bad_input(self):
         base = ("--model", MODEL, "--results", self.results)

@@ -1,9 +1,8 @@
 """fasa profile, as a user runs it."""
-import html.parser
 import json
 import unittest
 
-from support import MODEL, SOURCE, CommandTest, facts, main
+from support import MODEL, SOURCE, CommandTest, PageCheck, facts, main
 
 SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup", 3)
 SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "guesses"),
@@ -16,28 +15,6 @@ def value(part, path):
     for key in path:
         part = part[key]
     return part
-
-
-class PageCheck(html.parser.HTMLParser):
-    """Elements that are opened are closed, and nothing is fetched."""
-    VOID = {"meta", "line", "br"}
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.count = {}
-
-    def handle_starttag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
-        assert not {"src", "href"} & {name for name, _ in attrs}, attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, tag
 
 
 class Profile(CommandTest):

@@ -1,4 +1,5 @@
 """What the tests of the command share: python3 TEST.py FASA SOURCE_DIR."""
+import html.parser
 import json
 import os
 import pathlib
@@ -22,6 +23,32 @@ def run(*arguments, environment=None, **options):
     variables.update(environment or {})
     return subprocess.run([FASA, *map(str, arguments)], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env=variables, check=False, **options)
+
+
+class PageCheck(html.parser.HTMLParser):
+    """Elements that are opened are closed, and nothing is fetched."""
+    VOID = {"meta", "line", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.count = {}
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        assert not {"src", "href"} & {name for name, _ in attrs}, attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text += data
 
 
 class CommandTest(unittest.TestCase):

@@ -1,0 +1,139 @@
+// Data sets of JSON lines: what is read, what is left out, and the prompts that come of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "runtime/eval/answer_run.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/math_task.h"
+#include "tests/llm/llm_fixture.h"
+#include "tests/llm/temp_model.h"
+
+namespace fasa {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(JsonLines, BadLinesAreNamedAndTheRestGoesOn) {
+  const llm_test::TempDir dir;
+  dir.write("a.jsonl", "{\"x\": 1}\n\n{broken\n[1]\n{\"y\": 2}\n{\"x\": null}\r\n{\"x\": \"end\"}");
+  const auto result = read_json_lines(dir.path() + "/a.jsonl", {"x"});
+  ASSERT_EQ(result.lines.size(), 2);
+  EXPECT_EQ(result.lines[1].number, 7);
+  EXPECT_EQ(result.lines[1].object.at("x"), "end");
+  EXPECT_THAT(result.problems,
+              ElementsAre(HasSubstr("a.jsonl:3: no JSON"), HasSubstr("a.jsonl:4: no JSON object"),
+                          HasSubstr("a.jsonl:5: \"x\" is missing"),
+                          HasSubstr("a.jsonl:6: \"x\" is missing")));
+  EXPECT_THROW(read_json_lines(dir.path() + "/none.jsonl", {}), InputError);
+}
+
+TEST(FilledTemplate, TakesMembersAndLeavesTheRest) {
+  const nlohmann::json members = {{"a", "A{b}"}, {"n", 3}};
+  EXPECT_EQ(filled_template("x {a} {b} {n} {{c}} }", members), "x A{b} {b} {n} {c} }");
+  EXPECT_EQ(filled_template("{a", members), "{a");
+  EXPECT_EQ(filled_template("", members), "");
+}
+
+TEST(WithoutMiddle, KeepsBothEnds) {
+  EXPECT_THAT(without_middle({1, 2, 3, 4, 5, 6}, 3), ElementsAre(1, 5, 6));
+  EXPECT_THAT(without_middle({1, 2, 3, 4, 5, 6}, 4), ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(without_middle({1, 2, 3}, 3), ElementsAre(1, 2, 3));
+}
+
+class DataTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_.write("dataset2prompt.json", R"({"qasper": "Read: {context}\nQ: {input}\nA:"})");
+    dir_.write("dataset2maxlen.json", R"({"qasper": 4})");
+    dir_.write("qasper.jsonl",
+               "{\"context\": \"0123456789\", \"input\": \"why\", \"answers\": [\"x\"]}\nbad\n");
+  }
+  template <typename F>
+  std::string error_of(F&& make) const {
+    try {
+      make();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  LongBenchTask longbench(int64_t context) const {
+    return LongBenchTask(dir_.path(), "qasper", *tokenizer_, context);
+  }
+
+  llm_test::TempDir dir_;
+  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(llm_test::bundled_dir());
+};
+
+TEST_F(DataTest, LongBenchPromptsLoseTheirMiddle) {
+  EXPECT_EQ(longbench_names().size(), 21);
+  const LongBenchTask whole = longbench(200);
+  EXPECT_EQ(tokenizer_->decode(whole.prompt(0)), "Read: 0123456789\nQ: why\nA:");
+  EXPECT_THAT(whole.problems(), ElementsAre(HasSubstr("qasper.jsonl:2")));
+  EXPECT_EQ(whole.examples(), 1);
+  const LongBenchTask cut = longbench(20);
+  EXPECT_EQ(tokenizer_->decode(cut.prompt(0)), "Read: 01: why\nA:");
+}
+
+TEST_F(DataTest, LongBenchAnswersAreKept) {
+  const auto device = llm_test::open_test_device("cpu");
+  Model model = Model::load(llm_test::bundled_dir(), *device, DType::kF32);
+  const auto runtime = llm_test::full_runtime(model);
+  LongBenchTask task = longbench(64);
+  const auto record = task.run(0, model, *runtime);
+  EXPECT_EQ(record.at("prediction").get<std::string>().size(), 4);
+  EXPECT_EQ(record.at("answers"), nlohmann::json::array({"x"}));
+  EXPECT_EQ(record.at("tokens"), 26);
+}
+
+TEST_F(DataTest, LongBenchErrorsSayWhere) {
+  EXPECT_THAT(error_of([&] { longbench(7); }), HasSubstr("--context = 7"));
+  dir_.write("dataset2maxlen.json", R"({"trec": 4})");
+  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("dataset2maxlen.json: \"qasper\""));
+  dir_.write("dataset2maxlen.json", R"({"qasper": 0})");
+  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("as published"));
+  std::filesystem::remove(dir_.path() + "/dataset2prompt.json");
+  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("dataset2prompt.json is missing"));
+  SetUp();
+  dir_.write("qasper.jsonl", "{\"context\": \"c\"}\n");
+  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("qasper.jsonl:1: \"input\" is missing"));
+}
+
+TEST_F(DataTest, MathTakesEitherName) {
+  dir_.write("m.jsonl",
+             "{\"problem\": \"1+1?\", \"answer\": 2}\n{\"question\": \"2?\", \"answer\": \"2\"}\n"
+             "{\"answer\": 3}\n{\"problem\": \"p\"}\n");
+  MathTask task(dir_.path() + "/m.jsonl", *tokenizer_, {.context = 400, .samples = 2});
+  EXPECT_EQ(task.name(), "m");
+  EXPECT_EQ(task.examples(), 2);
+  EXPECT_EQ(task.id(1), "2");
+  EXPECT_EQ(task.problems().size(), 2);
+}
+
+TEST_F(DataTest, MathWritesSolutionsAndLeavesFullContextsEmpty) {
+  dir_.write("m.jsonl", "{\"problem\": \"1+1?\", \"answer\": 2}\n");
+  const auto device = llm_test::open_test_device("cpu");
+  Model model = Model::load(llm_test::bundled_dir(), *device, DType::kF32);
+  const auto runtime = llm_test::full_runtime(model);
+  const auto record = [&](int64_t context) {
+    MathTask task(dir_.path() + "/m.jsonl", *tokenizer_,
+                  {.context = context, .samples = 2, .sampling = {.temperature = 1}});
+    return task.run(0, model, *runtime);
+  };
+  const auto done = record(180);
+  EXPECT_EQ(done.at("answer"), "2");
+  ASSERT_EQ(done.at("predictions").size(), 2);
+  EXPECT_NE(done.at("predictions")[0], done.at("predictions")[1]) << "seeds of their own";
+  EXPECT_EQ(record(60).at("predictions")[1], "");
+}
+
+TEST(MathOptions, AreChecked) {
+  EXPECT_THROW((MathOptions{.samples = 2, .pass_k = 3}.validate(8192)), UsageError);
+  EXPECT_THROW((MathOptions{.samples = 0}.validate(8192)), UsageError);
+  EXPECT_THROW((MathOptions{.context = 9000}.validate(8192)), UsageError);
+}
+
+}  // namespace
+}  // namespace fasa

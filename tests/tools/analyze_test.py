@@ -1,0 +1,61 @@
+"""fasa analyze, as a user runs it."""
+import json
+
+from support import MODEL, SOURCE, CommandTest, PageCheck, main
+
+RUTH = SOURCE / "models/texts/ruth.txt"
+SMALL = ("analyze", "--model", MODEL, "--text", RUTH, "--tokens", 700, "--window", 64, "--queries",
+         20, "--steps", 4)
+
+
+class Analyze(CommandTest):
+    def test_page_and_json(self):
+        page = self.folder / "a.html"
+        done = self.assert_done(*SMALL, "--selections", "fasa,streaming", "--budgets", 32, 64, "-o",
+                                page, "--json")
+        result = json.loads(done.stdout)
+        self.assertEqual(result["texts"][0]["name"], "ruth.txt")
+        mean = result["agreement"]["mean"]
+        self.assertEqual((len(mean), len(mean[0]), len(mean[0][0])), (4, 4, 32))
+        self.assertEqual(result["compound"]["windows"], [64, 256, 512, 768, 1024, 2048])
+        rows = result["compound"]["agreement"]
+        self.assertEqual(list(sorted(rows)), sorted(
+            ["random", "streaming", "snapkv", "4 of 32 FCs", "5 of 32 FCs", "6 of 32 FCs",
+             "7 of 32 FCs", "8 of 32 FCs", "all 32 FCs, int2"]))
+        self.assertGreater(rows["all 32 FCs, int2"][0], rows["random"][0])
+        self.assertIsNone(rows["random"][5])
+        self.assertEqual([(s["method"], s["fac_tokens"]) for s in result["selections"]],
+                         [("fasa", 32), ("fasa", 64), ("streaming", 32), ("streaming", 64)])
+        self.assertEqual(len(result["slices"]), 20)
+        self.assertEqual(len(result["map_overlap"]["sizes"]), 9)
+        check = PageCheck()
+        check.feed(page.read_text())
+        self.assertEqual(check.open, [])
+        for part in ("ruth.txt", "mean CA", "layer 3", "K = 2048", "streaming",
+                     "far mass captured, % of all far mass", "bytes of slice per token"):
+            self.assertIn(part, check.text)
+
+    def test_the_table_is_readable(self):
+        done = self.assert_done(*SMALL, "--selections", "none")
+        lines = done.stdout.decode().splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn("over 0.4", done.stdout.decode())
+
+    def test_bad_input(self):
+        short = self.write("short.txt", "x" * 300)
+        base = ("analyze", "--model", MODEL, "--text")
+        self.assert_fails(3, ["short.txt", "300", "--window"], *base, short)
+        self.assert_fails(2, ["--window", "2049", "2048"], *base, RUTH, "--window", 2049)
+        self.assert_fails(2, ["--window", "351", "350"], *base, RUTH, "--window", 351, "--tokens",
+                          700)
+        self.assert_fails(2, ["--tokens", "9000", "8192"], *base, RUTH, "--tokens", 9000)
+        self.assert_fails(2, ["best", "fasa"], *base, RUTH, "--selections", "best")
+        self.assert_fails(2, ["tip_chunks", "33"], *base, RUTH, "--tip-chunks", 33)
+        self.assert_fails(2, ["emulated", "cpu"], *base, RUTH, "--device", "emulated")
+        self.assert_fails(2, ["--text"], "analyze", "--model", MODEL)
+        self.assert_fails(3, ["none.txt"], *base, self.folder / "none.txt")
+        self.assert_fails(2, ["/nonexistent"], *base, RUTH, "-o", "/nonexistent/a.html")
+
+
+if __name__ == "__main__":
+    main()
