@@ -6,6 +6,7 @@
 
 #include "runtime/calibrate_query.h"
 #include "runtime/calibrate_slices.h"
+#include "runtime/fc_map.h"
 
 namespace fasa {
 
@@ -31,12 +32,14 @@ void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size
   QueryScratch scratch;
   const SelectionRule rule{.window = window};
   for (SliceChoiceMass& choice : sums) {
-    std::vector<int16_t> dims;
-    for (const int chunk : ranked.first(static_cast<size_t>(choice.chunks))) {
-      const auto [a, b] = samples.chunks[static_cast<size_t>(chunk)];
-      dims.push_back(static_cast<int16_t>(a));
-      dims.push_back(static_cast<int16_t>(b));
+    HeadRanking ranking;
+    for (const int chunk : ranked) {
+      const Geometry::Pair pair = samples.chunks[static_cast<size_t>(chunk)];
+      ranking.chunks.push_back({pair.first});
+      if (!pair.single()) ranking.chunks.back().push_back(pair.second);
     }
+    std::vector<int16_t> dims = ranking.dims();
+    dims.resize(static_cast<size_t>(2 * choice.chunks));
     const HeadSamples slice = coded_samples(samples, choice.dtype, dims);
     for (size_t kind = 0; kind < queries.size(); ++kind) {
       for (const size_t query : queries[kind]) {
