@@ -70,10 +70,7 @@ SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
 
 void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
                       const SelectionRule& rule) {
-  std::vector<int16_t> dims;
-  for (const std::vector<int>& chunk : ranking.chunks) {
-    for (const int dim : chunk) dims.push_back(static_cast<int16_t>(dim));
-  }
+  const std::vector<int16_t> dims = ranking.dims();
   QueryScratch scratch;
   for (size_t q = 0; q < samples.query_count(); ++q) {
     oracle_ += CalibrationQuery(samples, q, rule, scratch).oracle_far();

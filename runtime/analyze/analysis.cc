@@ -20,11 +20,15 @@ std::vector<size_t> every_second(const std::vector<size_t>& all, size_t first) {
   return part;
 }
 
+int ranked_count(const Geometry& geometry) {
+  return static_cast<int>(geometry.ranked_chunks().size());
+}
+
 std::vector<int16_t> all_dims(const HeadSamples& samples) {
   std::vector<int16_t> dims;
-  for (const auto& [a, b] : samples.chunks) {
-    dims.push_back(static_cast<int16_t>(a));
-    dims.push_back(static_cast<int16_t>(b));
+  for (const Geometry::Pair& pair : samples.chunks) {
+    dims.push_back(static_cast<int16_t>(pair.first));
+    if (!pair.single()) dims.push_back(static_cast<int16_t>(pair.second));
   }
   return dims;
 }
@@ -58,10 +62,11 @@ class Analyzer {
       : geometry_(geometry),
         options_(options),
         analysis_(analysis),
-        compound_(geometry.chunks(), {64, 256, 512, 768, 1024, 2048}) {
+        compound_(ranked_count(geometry), {64, 256, 512, 768, 1024, 2048}) {
     analysis.slices = slice_choices(geometry.chunks(), 2);
     for (size_t i = 0; i < analysis.texts.size(); ++i) {
-      analysis.agreement.emplace_back(geometry.layers, geometry.query_heads, geometry.chunks());
+      analysis.agreement.emplace_back(geometry.layers, geometry.query_heads,
+                                      ranked_count(geometry));
     }
   }
 
@@ -96,7 +101,7 @@ class Analyzer {
  private:
   // Ranked by the even anchors' agreement, measured on the odd ones.
   void add_compound(const AnalysisText& from, const HeadSamples& samples) {
-    AgreementTable even(1, samples.group, geometry_.chunks());
+    AgreementTable even(1, samples.group, ranked_count(geometry_));
     even.add(samples, every_second(from.anchors, 0), options_.window, 0, 0);
     std::vector<std::vector<int>> ranked;
     for (int head = 0; head < samples.group; ++head) {

@@ -29,22 +29,35 @@ int64_t common(const TokenSet& a, const TokenSet& b) {
 }
 
 void HeadQuery::add(int chunk, std::vector<float>& row) const {
-  const auto [a, b] = samples_.chunks[static_cast<size_t>(chunk)];
+  const Geometry::Pair dims = samples_.chunks[static_cast<size_t>(chunk)];
   const float* query = samples_.query(query_, head_);
+  const float a = query[dims.first];
+  const float b = dims.single() ? 0.0f : query[dims.second];
   const int64_t first = samples_.visible_first(query_);
-  const float* keys_a = samples_.key_plane(a) + first;
-  const float* keys_b = samples_.key_plane(b) + first;
-  for (size_t t = 0; t < row.size(); ++t) row[t] += query[a] * keys_a[t] + query[b] * keys_b[t];
+  const float* keys_a = samples_.key_plane(dims.first) + first;
+  const float* keys_b = samples_.key_plane(dims.second) + first;
+  for (size_t t = 0; t < row.size(); ++t) row[t] += a * keys_a[t] + b * keys_b[t];
+}
+
+// What ALiBi alone gives, else zero.
+std::vector<float> HeadQuery::empty_row() const {
+  std::vector<float> row(static_cast<size_t>(tokens()));
+  if (samples_.slopes.empty()) return row;
+  const float slope = samples_.slopes[static_cast<size_t>(head_)];
+  for (size_t t = 0; t < row.size(); ++t) {
+    row[t] = slope * (static_cast<float>(t + 1) - static_cast<float>(row.size()));
+  }
+  return row;
 }
 
 std::vector<float> HeadQuery::scores() const {
-  std::vector<float> row(static_cast<size_t>(tokens()));
+  std::vector<float> row = empty_row();
   for (int chunk = 0; chunk < static_cast<int>(samples_.chunks.size()); ++chunk) add(chunk, row);
   return row;
 }
 
 std::vector<float> HeadQuery::scores(std::span<const int> chunks) const {
-  std::vector<float> row(static_cast<size_t>(tokens()));
+  std::vector<float> row = empty_row();
   for (const int chunk : chunks) add(chunk, row);
   return row;
 }

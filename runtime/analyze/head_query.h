@@ -33,6 +33,7 @@ class HeadQuery {
 
  private:
   void add(int chunk, std::vector<float>& row) const;
+  std::vector<float> empty_row() const;
 
   const HeadSamples& samples_;
   size_t query_;

@@ -7,6 +7,7 @@
 #include "runtime/analyze/head_query.h"
 #include "runtime/calibrate_query.h"
 #include "runtime/calibrate_slices.h"
+#include "runtime/fc_map.h"
 
 namespace fasa {
 
@@ -29,14 +30,15 @@ std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
 
 namespace {
 
-std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> chunks) {
-  std::vector<int16_t> dims;
-  for (const int chunk : chunks) {
-    const auto [a, b] = samples.chunks[static_cast<size_t>(chunk)];
-    dims.push_back(static_cast<int16_t>(a));
-    if (b != a) dims.push_back(static_cast<int16_t>(b));  // a single dimension is not rotated
+// Key dimensions in the order that slices take them.
+std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> ranked) {
+  HeadRanking ranking;
+  for (const int chunk : ranked) {
+    const Geometry::Pair pair = samples.chunks[static_cast<size_t>(chunk)];
+    ranking.chunks.push_back({pair.first});
+    if (!pair.single()) ranking.chunks.back().push_back(pair.second);
   }
-  return dims;
+  return ranking.dims();
 }
 
 // Score rows of a query, all heads of the group one after the other.
@@ -53,10 +55,11 @@ ScoreRows score_rows(const HeadSamples& samples, size_t query) {
 
 void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size_t>> queries,
                     std::span<const int> ranked, int window, std::vector<SliceChoiceMass>& sums) {
+  const std::vector<int16_t> dims = dims_of(samples, ranked);
   std::vector<HeadSamples> slices;
   for (const SliceChoiceMass& choice : sums) {
     slices.push_back(coded_samples(
-        samples, choice.dtype, dims_of(samples, ranked.first(static_cast<size_t>(choice.chunks)))));
+        samples, choice.dtype, std::span(dims).first(static_cast<size_t>(2 * choice.chunks))));
   }
   QueryScratch scratch;
   for (size_t kind = 0; kind < queries.size(); ++kind) {
