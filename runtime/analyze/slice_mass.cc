@@ -58,8 +58,8 @@ void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size
   const std::vector<int16_t> dims = dims_of(samples, ranked);
   std::vector<HeadSamples> slices;
   for (const SliceChoiceMass& choice : sums) {
-    slices.push_back(coded_samples(
-        samples, choice.dtype, std::span(dims).first(static_cast<size_t>(2 * choice.chunks))));
+    slices.push_back(coded_samples(samples, choice.dtype,
+                                   std::span(dims).first(static_cast<size_t>(2 * choice.chunks))));
   }
   QueryScratch scratch;
   for (size_t kind = 0; kind < queries.size(); ++kind) {
