@@ -37,7 +37,8 @@ HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
       for (int dim = 0; dim < samples.key_dim; ++dim) {
         key[static_cast<size_t>(dim)] = samples.key_plane(dim)[first + slot];
       }
-      reference::write_tail_token(format, dims.data(), DType::kF32, key.data(), slot, tail.data());
+      reference::write_tail_token(format.tail(), dims.data(), DType::kF32, key.data(), slot,
+                                  tail.data());
     }
     const bool sealed = count == kPageTokens;
     float base = 0;

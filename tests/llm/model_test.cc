@@ -36,7 +36,7 @@ TEST(ModelLoadTest, ConfigsThatContradictTheWeights) {
   const std::string name = "llama-gqa-bf16";
   EXPECT_EQ(error_with(name, {}), "no error");
   EXPECT_THAT(error_with(name, {{"num_hidden_layers", 3}}),
-              HasSubstr("model.layers.2.self_attn.q_proj.weight is missing"));
+              HasSubstr("model.layers.2.input_layernorm.weight is missing"));
   EXPECT_THAT(error_with(name, {{"num_hidden_layers", 1}}),
               AllOf(HasSubstr("model.layers.1."), HasSubstr("has no place")));
   EXPECT_THAT(error_with(name, {{"vocab_size", 65}}), HasSubstr("model.embed_tokens.weight"));
