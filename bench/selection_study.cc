@@ -128,7 +128,7 @@ class HeadCache {
       const auto dim = static_cast<int64_t>(samples_.key_dim);
       cpu::append({.step = step(sequence),
                    .k = ConstTensorView::dense(keys_.data() + at * dim, DType::kF32, now, 1, dim),
-                   .v = ConstTensorView::dense(zeros_, DType::kF32, now, 1, 1),
+                   .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1),
                    .rows_on_device = true});
       at += now;
     }
@@ -202,7 +202,7 @@ class HeadCache {
                 .set_sizes = const_cast<int32_t*>(sizes_.data())}};
   }
 
-  static inline const float zeros_[kPageTokens] = {};
+  static inline const float kZeros[kPageTokens] = {};
   const HeadSamples& samples_;
   StepSettings settings_;
   mutable StepTables tables_;

@@ -19,9 +19,8 @@ std::string_view short_path(std::string_view path) {
 
 std::string cuda_failure(CudaCalls& calls, CudaStatus status, const CudaCall& call) {
   const std::string bytes = call.bytes > 0 ? fmt::format(" of {} bytes", call.bytes) : "";
-  return fmt::format("{}{} failed at {}:{}: {} ({})", call.name, bytes,
-                     short_path(call.where.file_name()), call.where.line(), calls.name_of(status),
-                     calls.text_of(status));
+  return fmt::format("{}{} failed at {}:{}: {} ({})", call.name, bytes, short_path(call.where.file),
+                     call.where.line, calls.name_of(status), calls.text_of(status));
 }
 
 void check_cuda(CudaCalls& calls, CudaStatus status, const CudaCall& call) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 #include "offload/cuda_calls.h"
+#include "runtime/base/source_place.h"
 
 namespace fasa {
 
@@ -13,7 +13,7 @@ namespace fasa {
 struct CudaCall {
   const char* name;
   uint64_t bytes = 0;
-  std::source_location where = std::source_location::current();
+  SourcePlace where = SourcePlace::current();
 };
 
 // "cudaMemcpyAsync of 512 bytes failed at offload/cuda_stream.cc:41: cudaErrorInvalidValue (invalid

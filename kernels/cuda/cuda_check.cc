@@ -6,11 +6,11 @@
 
 namespace fasa::cuda {
 
-void check(cudaError_t status, const char* call, std::source_location place) {
+void check(cudaError_t status, const char* call, SourcePlace place) {
   if (status == cudaSuccess) return;
   throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
-                    cudaGetErrorName(status) + "), " + place.file_name() + ":" +
-                    std::to_string(place.line()));
+                    cudaGetErrorName(status) + "), " + place.file + ":" +
+                    std::to_string(place.line));
 }
 
 }  // namespace fasa::cuda

@@ -3,11 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <source_location>
+#include "runtime/base/source_place.h"
 
 namespace fasa::cuda {
 
-void check(cudaError_t status, const char* call,
-           std::source_location place = std::source_location::current());
+void check(cudaError_t status, const char* call, SourcePlace place = SourcePlace::current());
 
 }  // namespace fasa::cuda

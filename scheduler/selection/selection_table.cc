@@ -60,7 +60,7 @@ std::string_view selection_name(SelectionKind kind) {
 }
 
 const std::string& selection_names() {
-  static const std::string kNames = [] {
+  static const std::string all_names = [] {
     std::string names;
     for (const Entry& entry : kTable) {
       if (!names.empty()) names += ", ";
@@ -68,7 +68,7 @@ const std::string& selection_names() {
     }
     return names;
   }();
-  return kNames;
+  return all_names;
 }
 
 std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,

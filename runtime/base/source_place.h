@@ -1,0 +1,16 @@
+// Where a call stands in the sources: std::source_location, which clang 14 has not.
+#pragma once
+
+namespace fasa {
+
+struct SourcePlace {
+  const char* file;
+  int line;
+  // The caller's, as a default argument or member.
+  static constexpr SourcePlace current(const char* file = __builtin_FILE(),
+                                       int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+}  // namespace fasa
