@@ -109,7 +109,9 @@ typedef struct fasa_memory_use {
 #define FASA_MEMORY_USE_INIT \
   { sizeof(fasa_memory_use), 0, 0, 0 }
 
-typedef enum fasa_memory_space { FASA_MEMORY_DEVICE = 0, FASA_MEMORY_HOST = 1 } fasa_memory_space;
+/// Integers, as all choices that a caller hands over: any value may come, and is checked.
+typedef int32_t fasa_memory_space;
+enum { FASA_MEMORY_DEVICE = 0, FASA_MEMORY_HOST = 1 };
 
 /// `config` null: the defaults. Runtimes that share a device share its memory limits.
 FASA_API fasa_status fasa_device_open(const fasa_config* config, fasa_device** device);
@@ -132,7 +134,8 @@ FASA_API void fasa_stream_destroy(fasa_stream* stream);
 /// \name Tensors and models
 /// @{
 
-typedef enum fasa_dtype { FASA_F32 = 0, FASA_F16 = 1, FASA_BF16 = 2 } fasa_dtype;
+typedef int32_t fasa_dtype;
+enum { FASA_F32 = 0, FASA_F16 = 1, FASA_BF16 = 2 };
 
 /// A view of a tensor in memory that the device can reach. Strides in elements; the last dimension
 /// is dense (stride 1). All strides 0: contiguous.
@@ -226,10 +229,11 @@ typedef struct fasa_runtime fasa_runtime;
 /// Known to the runtime that made it, and to no other. 0 is none.
 typedef uint64_t fasa_sequence;
 
-typedef enum fasa_step_mode {
+typedef int32_t fasa_step_mode;
+enum {
   FASA_DECODE = 0,  ///< one new token, selected attention
   FASA_PREFILL = 1  ///< any number, exact causal attention
-} fasa_step_mode;
+};
 
 typedef struct fasa_step_part {
   fasa_sequence sequence;

@@ -235,8 +235,9 @@ CudaStatus FakeCuda::allocate(void** data, size_t bytes, void* pool, void*) {
   return cuda_status::kSuccess;
 }
 
-CudaStatus FakeCuda::free(void* data, void* pool, void*) {
+CudaStatus FakeCuda::free(void* data, void* pool, void* stream) {
   const std::lock_guard lock(mutex_);
+  run_all(stream_of(stream));  // in stream order
   const auto block = blocks_.find(static_cast<std::byte*>(data));
   if (block == blocks_.end()) return fail(cuda_status::kInvalidValue);
   device_bytes -= block->second;

@@ -156,7 +156,10 @@ class Engine {
     for (size_t i = 0; i < batch.size(); ++i) {
       if (lengths.size() <= i) lengths.push_back(static_cast<int32_t>(batch[i]->length()));
       columns = std::max(columns, batch[i]->pages.size());
-      queries.push_back({batch[i]->seeds[static_cast<size_t>(lengths[i] - 1)], lengths[i] - 1});
+      const size_t newest =
+          static_cast<size_t>(std::max(lengths[i], 1) - 1);  // wrong ones come too
+      queries.push_back(
+          {newest < batch[i]->seeds.size() ? batch[i]->seeds[newest] : 0, lengths[i] - 1});
     }
     std::vector<int32_t> table(batch.size() * (columns + 3), -7);  // what is unused means nothing
     for (size_t i = 0; i < batch.size(); ++i) {
