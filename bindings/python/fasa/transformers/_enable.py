@@ -1,6 +1,7 @@
 """fasa for every `generate` of a model."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -20,6 +21,16 @@ def prefilling(model) -> bool:
     return id(model) in _prefilling
 
 
+@contextlib.contextmanager
+def reading_prompt(model):
+    """Within it, one token over a past is the end of a prompt."""
+    _prefilling.add(id(model))
+    try:
+        yield
+    finally:
+        _prefilling.discard(id(model))
+
+
 def _replace(model, name, make) -> None:
     """model.name becomes make(original), on this instance alone; once."""
     originals = model.__dict__.setdefault(_MARK, {})
@@ -33,13 +44,8 @@ def _replace(model, name, make) -> None:
 def _marked(original, owner):
     @functools.wraps(original)
     def prefill(*args, **kwargs):
-        model = owner()
-        _prefilling.add(id(model))
-        try:
-            with _unchunked(original, args, kwargs):
-                return original(*args, **kwargs)
-        finally:
-            _prefilling.discard(id(model))
+        with reading_prompt(owner()), _unchunked(original, args, kwargs):
+            return original(*args, **kwargs)
 
     return prefill
 
