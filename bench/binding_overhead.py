@@ -20,7 +20,7 @@ import transformers
 
 import fasa
 import fasa.transformers
-from fasa.transformers._session import _flat, _parts
+from fasa.transformers._tensors import flat, parts
 
 KV_HEADS, QUERY_HEADS, DIM = 8, 32, 128
 
@@ -60,7 +60,7 @@ def main():
         through_cache(cache, modules, attention, *tensors(given.tokens, torch.bfloat16))
         k, v, q = tensors(1, torch.bfloat16)
         out = torch.empty(1, QUERY_HEADS, DIM, dtype=torch.bfloat16)
-        bare = [_parts(_flat(t)) for t in (k, v, q)] + [_parts(out)]
+        bare = [parts(flat(t)) for t in (k, v, q)] + [parts(out)]
         runtime, rows = cache.runtime, cache.session.rows
 
         def directly():

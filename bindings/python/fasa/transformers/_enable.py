@@ -17,8 +17,9 @@ _BATCHING = ("generate_batch", "init_continuous_batching", "continuous_batching_
 _CHUNK = 512
 
 
-def prefilling(model) -> bool:
-    return id(model) in _prefilling
+def prefilling(owner) -> bool:
+    """Of the model that the reference `owner` leads to."""
+    return bool(_prefilling) and id(owner()) in _prefilling
 
 
 @contextlib.contextmanager
@@ -71,7 +72,7 @@ class _unchunked:
 
 
 def mark_prefill(model) -> None:
-    """From now on `prefilling(model)` tells whether the model's prompt is being read."""
+    """From now on `prefilling(owner)` tells whether the model's prompt is being read."""
     owner = weakref.ref(model)
     _replace(model, "_prefill", lambda original: _marked(original, owner))
 

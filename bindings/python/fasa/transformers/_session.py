@@ -12,8 +12,8 @@ from .._core import _StepLayout
 from ._attention import exact
 from ._enable import prefilling
 from ._geometry import fingerprint, geometry_of, shard_of
+from ._tensors import DTYPES, flat, lie_of, parts
 
-_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
@@ -46,31 +46,6 @@ class Step:
         # Nothing but one token of every row, as most steps of decode are.
         self.single = self.tokens == 1 and self.present is None and self.attends
         self.lie = None  # how every layer's tensors lie, if they do as the first layer's
-
-
-def _parts(tensor: torch.Tensor) -> tuple:
-    """[tokens, heads, dim], or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
-    keeps the tensor alive."""
-    shape, strides = tensor.shape, tensor.stride()
-    return (tensor.data_ptr(), _DTYPES[tensor.dtype], shape[0], shape[1], shape[-1], strides[0],
-            strides[1])
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """[rows, heads, tokens, dim] -> [rows x tokens, heads, dim], without a copy where one step of
-    strides allows it. One token is returned as it is: taking a view costs more than all the rest."""
-    rows, heads, tokens, dim = tensor.shape
-    strides = tensor.stride()
-    if strides[3] != 1 and dim > 1:
-        tensor = tensor.contiguous()
-        strides = tensor.stride()
-    if tokens == 1:
-        return tensor
-    if rows == 1:
-        return tensor[0].transpose(0, 1)
-    if strides[0] == tokens * strides[2]:
-        return tensor.as_strided((rows * tokens, heads, dim), (strides[2], strides[1], 1))
-    return tensor.transpose(1, 2).reshape(rows * tokens, heads, dim)
 
 
 class Session:
@@ -147,10 +122,7 @@ class Session:
             )
         # The way of nearly all calls: a decode step whose tensors lie as the last layer's did. Each
         # function more costs a microsecond: attention has emptied the caches of its code.
-        if step.lie == (
-                query.shape, query.stride(), query.dtype, query.is_cpu,
-                key.shape, key.stride(), key.dtype, key.is_cpu,
-                value.shape, value.stride(), value.dtype, value.is_cpu):
+        if step.lie is not None and step.lie == lie_of(query, key, value):
             out = torch.empty(self.out_shape, dtype=query.dtype)
             self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
                                         out.data_ptr(), self.layout)
@@ -169,20 +141,17 @@ class Session:
             return self._whole(index, query, key, value)
         return self._padded(index, query, key, value, step)
 
-    def _expect(self, step, query, key, value) -> None:
-        """The first layer's tensors, checked, are these: those of the others lie alike, as a rule."""
-        if any(tensor.stride(3) != 1 for tensor in (query, key, value)):
-            return
-        lie = (query.shape, query.stride(), query.dtype, query.is_cpu,
-               key.shape, key.stride(), key.dtype, key.is_cpu,
-               value.shape, value.stride(), value.dtype, value.is_cpu)
-        if lie != self.lie:
-            rows, heads, dim = query.shape[0], query.shape[1], value.shape[3]
-            self.out_shape = (rows, 1, heads, dim)
-            out = torch.empty((rows, heads, dim), dtype=query.dtype)
-            self.layout = _StepLayout(_parts(key), _parts(value), _parts(query), _parts(out))
-            self.lie = lie
-        step.lie = lie
+    def _describe(self, lie, query, key, value) -> bool:
+        """Tells the runtime how the first layer's tensors, checked, lie: those of the others and of
+        later steps lie alike, as a rule. Whether it takes them so."""
+        if key.shape[2] != query.shape[2] or any(x.stride(3) != 1 for x in (query, key, value)):
+            return False
+        rows, heads, dim = query.shape[0], query.shape[1], value.shape[3]
+        self.out_shape = (rows, 1, heads, dim)
+        out = torch.empty((rows, heads, dim), dtype=query.dtype)
+        self.layout = _StepLayout(parts(key), parts(value), parts(query), parts(out))
+        self.lie = lie
+        return True
 
     def _require_fit(self, index, step, query, key, value) -> None:
         rows = len(self.rows)
@@ -201,18 +170,18 @@ class Session:
         rows, heads, tokens, _ = query.shape
         dim = value.shape[3]
         out = torch.empty((rows, tokens, heads, dim), dtype=query.dtype)
-        # Names keep what _flat copied alive until the runtime has read it.
-        k, v, q = _flat(key), _flat(value), _flat(query)
+        # Names keep what flat() copied alive until the runtime has read it.
+        k, v, q = flat(key), flat(value), flat(query)
         self.runtime._step_layer(
-            index, _parts(k), _parts(v), _parts(q),
-            (out.data_ptr(), _DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
+            index, parts(k), parts(v), parts(q),
+            (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
         return out
 
     def _padded(self, index, query, key, value, step) -> torch.Tensor:
         chosen = [tensor.transpose(1, 2)[step.present] for tensor in (key, value, query)]
         found = query.new_empty((*chosen[2].shape[:2], value.shape[3]))
         if len(found):
-            self.runtime._step_layer(index, *(_parts(tensor) for tensor in chosen), _parts(found))
+            self.runtime._step_layer(index, *(parts(tensor) for tensor in chosen), parts(found))
         out = query.new_zeros((*step.present.shape, *found.shape[1:]))
         out[step.present] = found
         return out
@@ -228,8 +197,8 @@ class Session:
         if mask.shape[-1] != keys.shape[2]:
             self._abort()
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
-        k, v = _flat(key), _flat(value)
-        self.runtime._step_layer(index, _parts(k), _parts(v), (), ())
+        k, v = flat(key), flat(value)
+        self.runtime._step_layer(index, parts(k), parts(v), (), ())
         return exact(module, query, keys, values, mask, scaling)
 
     def _read(self, row, number, index, key, value):
@@ -238,7 +207,7 @@ class Session:
         k = key.new_empty((kept, key.shape[1], key.shape[3]))
         v = value.new_empty((kept, value.shape[1], value.shape[3]))
         if kept:
-            self.runtime._read_layer(row, index, 0, _parts(k), _parts(v))
+            self.runtime._read_layer(row, index, 0, parts(k), parts(v))
         if self.present is not None:
             where = self.present[number]
             k, v = (tensor.new_zeros((self.length, *tensor.shape[1:])).index_put((where,), tensor)
@@ -249,7 +218,11 @@ class Session:
         self._abort()
         if self.part.modules[0]() is not module:
             self.part.refuse(0)
-        self._check(module, query, key, value)
+        if module.training:
+            raise UsageError("a fasa cache is for inference; call model.eval()")
+        lie = lie_of(query, key, value)
+        if lie != self.lie:
+            self._require_readable(query, key, value)
         if self.runtime is None:
             self.runtime = self._open(module, query, key, value, scaling)
         rows, tokens = key.shape[0], key.shape[2]
@@ -261,18 +234,18 @@ class Session:
             )
         own_mask = mask is not None and mask.ndim == 4
         present = None if mask is None or own_mask else self._present(mask, tokens)
-        decodes = tokens == 1 and self.length > 0 and not prefilling(self.part.model())
+        decodes = tokens == 1 and self.length > 0 and not prefilling(self.part.model)
         mode = "decode" if decodes and not own_mask else "prefill"
         if present is None:
-            parts = [(row, tokens, mode) for row in self.rows]
+            given = [(row, tokens, mode) for row in self.rows]
         else:
             counts = present.sum(1).tolist()
-            parts = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
-        if parts:
-            self.runtime.begin_step(parts)
+            given = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
+        if given:
+            self.runtime.begin_step(given)
         self.open = Step(tokens, present, not own_mask)
-        if self.open.single and key.shape[2] == query.shape[2]:
-            self._expect(self.open, query, key, value)
+        if self.open.single and (lie == self.lie or self._describe(lie, query, key, value)):
+            self.open.lie = lie
 
     def _present(self, mask, tokens) -> torch.Tensor | None:
         if mask.shape[-1] != self.length + tokens:
@@ -283,14 +256,9 @@ class Session:
         new = mask[:, -tokens:].bool()
         return None if bool(new.all()) else new
 
-    def _check(self, module, query, key, value) -> None:
-        if module.training:
-            raise UsageError("a fasa cache is for inference; call model.eval()")
-        self._require_readable(query, key, value)
-
     def _require_readable(self, query, key, value) -> None:
         for name, tensor in (("query", query), ("key", key), ("value", value)):
-            if tensor.device.type != "cpu" or tensor.dtype not in _DTYPES:
+            if tensor.device.type != "cpu" or tensor.dtype not in DTYPES:
                 raise UsageError(
                     f"{name} is {tensor.dtype} on {tensor.device}; expected float32, float16 or "
                     "bfloat16 on cpu"
@@ -314,7 +282,7 @@ class Session:
 
     def _end(self, step) -> None:
         self.open = None
-        if self.runtime.in_step:
+        if step.lie is not None or self.runtime.in_step:
             self.runtime.end_step()
         if step.present is not None or self.present is not None:
             shape = (len(self.rows), self.length)
