@@ -4,7 +4,6 @@
 // as a prompt, the rest token by token. Prints Markdown tables.
 //   selection_study [--bytes N] [--texts N]
 #include <fmt/format.h>
-#include <oneapi/tbb/parallel_for.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "bench/question_text.h"
 #include "kernels/cpu/kernels.h"
 #include "offload/open_device.h"
+#include "runtime/base/parallel.h"
 #include "runtime/input_file.h"
 #include "runtime/layer_budgets.h"
 #include "runtime/llm/calibration.h"
@@ -287,7 +287,7 @@ class Study {
   // [variants][budgets], summed over texts, layers and heads.
   std::vector<std::array<Mass, kBudgets.size()>> run(const std::vector<Variant>& variants) {
     std::vector<std::array<Mass, kBudgets.size()>> sums(variants.size());
-    tbb::parallel_for(size_t{0}, variants.size() * kBudgets.size(), [&](size_t job) {
+    parallel_for(size_t{0}, variants.size() * kBudgets.size(), [&](size_t job) {
       const size_t v = job / kBudgets.size();
       const size_t b = job % kBudgets.size();
       sums[v][b] = run_one(variants[v], kBudgets[b]);
