@@ -44,8 +44,6 @@ std::vector<EvalText> texts_of(const std::optional<std::vector<std::string>>& pa
   return read_eval_texts(paths ? *paths : std::vector{default_eval_text(model)}, &tokenizer);
 }
 
-
-
 // Windows of a text, as PerplexityTask has them.
 class PyPerplexity {
  public:
@@ -142,9 +140,9 @@ void add_tasks(nb::module_& module) {
         NeedleOptions options{.context = context, .facts = facts, .seed = seed};
         if (!depths.empty()) options.depths = depths;
         options.examples = examples.value_or(options.examples);
-        new (self) PyNeedle(
-            std::make_unique<CallbackTokenizer>(std::move(encode), std::move(decode)), model, texts,
-            options, max_positions);
+        new (self)
+            PyNeedle(std::make_unique<CallbackTokenizer>(std::move(encode), std::move(decode)),
+                     model, texts, options, max_positions);
       },
       nb::arg("encode"), nb::arg("decode"), nb::arg("model"), nb::arg("texts").none(),
       nb::arg("max_positions"), nb::kw_only(), nb::arg("context"), nb::arg("facts"),
@@ -174,8 +172,8 @@ void add_results(nb::module_& module) {
       [](const std::string& metric, const nb::list& records) {
         std::vector<nlohmann::json> lines;
         for (nb::handle record : records) lines.push_back(to_json(record, "record"));
-        const Metric kind = metric == metric_name(Metric::kPerplexity) ? Metric::kPerplexity
-                                                                       : Metric::kAccuracy;
+        const Metric kind =
+            metric == metric_name(Metric::kPerplexity) ? Metric::kPerplexity : Metric::kAccuracy;
         const Summary summary = summarize(kind, lines);
         return nb::make_tuple(summary.value, summary.interval.low, summary.interval.high,
                               summary.examples, summary.counted);
