@@ -78,12 +78,15 @@ std::vector<HeadMap> maps_of(const HeadSamples& samples, const RankingOptions& o
 // As many FCs as fit into each number of bytes, then the comparisons of maps.
 std::vector<Slices> all_slices(int chunks) {
   std::vector<Slices> all;
-  for (const int bytes : {5, 10, 15, 18, 20, 32, 36}) {
+  for (const int bytes : {5, 10, 15, 16, 17, 18, 20, 32, 36}) {
     for (const SliceDType dtype :
          {SliceDType::kBF16, SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {
       int count = 0;
       while (count < chunks && slice_bytes_per_token(dtype, count + 1) <= bytes) ++count;
-      if (count == 0) continue;
+      const auto same = [&](const Slices& one) {
+        return one.dtype == dtype && one.chunks == count;
+      };
+      if (count == 0 || std::any_of(all.begin(), all.end(), same)) continue;
       all.push_back({fmt::format("{} B: {} FCs {} ({:.1f} B)", bytes, count,
                                  slice_dtype_name(dtype), slice_bytes_per_token(dtype, count)),
                      dtype, count, kTruePairs});
