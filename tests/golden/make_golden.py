@@ -44,6 +44,10 @@ def llama(**changes):
     return transformers.LlamaConfig(**{**COMMON, **changes})
 
 
+def ernie(**changes):
+    return transformers.Ernie4_5Config(**{**COMMON, "head_dim": 12, **changes})
+
+
 def gpt_neox(**changes):
     shared = {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
     return transformers.GPTNeoXConfig(**{**shared, "hidden_size": 48, "num_attention_heads": 3, **changes})
@@ -154,6 +158,9 @@ CASES = {
         torch.bfloat16,
         {},
     ),
+    "ernie": (ernie(), torch.bfloat16, {}),
+    "ernie-mha-biases": (ernie(num_key_value_heads=4, use_bias=True, tie_word_embeddings=False),
+                         torch.bfloat16, {}),
 }
 
 

@@ -62,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                                          "qwen2-sharded", "qwen2-window", "qwen3", "gpt-neox",
                                          "gpt-neox-sequential", "stablelm", "stablelm-parallel",
                                          "phi", "phi-norms", "bloom", "bloom-heads", "mpt",
-                                         "deepseek-v2", "deepseek-v2-yarn"),
+                                         "deepseek-v2", "deepseek-v2-yarn", "ernie",
+                                         "ernie-mha-biases"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
