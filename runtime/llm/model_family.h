@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace fasa {
+#include "kernels/model_params.h"  // NormKind, Activation
 
-enum class NormKind : uint8_t { kRms, kLayer };
+namespace fasa {
 
 enum class PositionKind : uint8_t { kRotary, kAlibi };
 
@@ -19,8 +19,6 @@ enum class QkvLayout : uint8_t { kSeparate, kStacked, kByHead };
 
 // Norms of each query and key head: one for all heads, or one a head.
 enum class HeadNorm : uint8_t { kNone, kShared, kPerHead };
-
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 
 // What the config says under `key`, and where there is no key or it says nothing, `otherwise`.
 struct Choice {
