@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/eval/eval_text.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
 #include "tools/analyze_report.h"
@@ -115,7 +116,7 @@ void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
 AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
                                             const std::vector<AnalysisInput>& inputs) {
   const auto start = std::chrono::steady_clock::now();
-  const auto device = open_device(config.device_options());
+  const auto device = open_host_device(config.device_options());
   SetWatch watch(*device);
   Model model = Model::load(model_dir_, watch, std::nullopt);
   AnalyzeReport report{.model = model_dir_,

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/llm/calibration_data.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
 #include "tools/command.h"
@@ -157,7 +158,7 @@ EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);
   make_results_folder(results_);
   const Config& first = configs.front();
-  const auto device = open_device(first.device_options());
+  const auto device = open_model_device(first.device_options(), model_config);
   Model model = Model::load(flags_.model_dir, *device, std::nullopt);
   EvalSubject subject{.model = &model,
                       .model_dir = flags_.model_dir,

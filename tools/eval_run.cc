@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/eval/shared_prompt.h"
 #include "runtime/hash.h"
+#include "runtime/model_hash.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
 
@@ -16,14 +17,6 @@ namespace fasa {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string model_hash(const ModelFingerprint& model) {
-  uint64_t hash =
-      fnv1a(fmt::format("{} {} {} {} {} {} {}", model.model_type, model.layers, model.kv_heads,
-                        model.query_heads, model.key_dim, model.rope_theta, model.rope_scaling));
-  for (const std::string& row : model.key_rows) hash = fnv1a(row, hash);
-  return fmt::format("fnv1a:{:016x}", hash);
-}
 
 std::string dims_hash(const std::vector<int16_t>& dims) {
   return fmt::format("fnv1a:{:016x}", fnv1a(fmt::format("{}", fmt::join(dims, " "))));

@@ -7,9 +7,10 @@
 #include <string>
 #include <string_view>
 
-namespace fasa {
+#include "kernels/model_params.h"  // NormKind, Activation
+#include "runtime/base/geometry.h"
 
-enum class NormKind : uint8_t { kRms, kLayer };
+namespace fasa {
 
 enum class PositionKind : uint8_t { kRotary, kAlibi };
 
@@ -19,8 +20,6 @@ enum class QkvLayout : uint8_t { kSeparate, kStacked, kByHead };
 
 // Norms of each query and key head: one for all heads, or one a head.
 enum class HeadNorm : uint8_t { kNone, kShared, kPerHead };
-
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 
 // What the config says under `key`, and where there is no key or it says nothing, `otherwise`.
 struct Choice {
@@ -37,6 +36,7 @@ struct ConfigKeys {
   const char* old_query_heads = nullptr;
   const char* kv_heads = "num_key_value_heads";
   const char* intermediate = "intermediate_size";
+  int default_head_dim = 0;   // where the config does not say; 0 = a head's share of hidden
   int default_expansion = 0;  // of the MLP, where the config does not say; 0 = it must
   const char* positions = "max_position_embeddings";  // null: the model has no limit
   const char* norm_eps = "rms_norm_eps";
@@ -72,6 +72,7 @@ struct ModelFamily {
   NormKind norm = NormKind::kRms;
   PositionKind position = PositionKind::kRotary;
   QkvLayout qkv_layout = QkvLayout::kSeparate;
+  RotaryLayout rotary_layout = RotaryLayout::kHalf;
   double rotary_share = 1;        // of a head's dimensions, where the config does not say
   bool partial_rotary = false;    // the config may say less than all
   bool latent_attention = false;  // MLA, see LatentShape
