@@ -131,8 +131,8 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
         config.device.name));
   }
   const auto tokenizer = Tokenizer::load(dir);
-  prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}}, tokenizer.get(),
-                        model_.config().vocab_size);
+  prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
+                        tokenizer.get(), model_.config().vocab_size);
   dims_ = choose_slices(model_, config, dir, prompt_).dims;
 }
 
