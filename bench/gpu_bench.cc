@@ -246,6 +246,14 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
+// Whole after each case, whatever comes next.
+void write(const Options& options, const json& report) {
+  if (options.json_file.empty()) return;
+  std::ofstream file(options.json_file);
+  file << report.dump(2) << "\n";
+  if (!file.good()) throw InputError(fmt::format("{}: cannot be written", options.json_file));
+}
+
 void run_cases(const Options& options, json& report) {
   const auto start = std::chrono::steady_clock::now();
   json& results = report["results"] = json::object();
@@ -264,6 +272,7 @@ void run_cases(const Options& options, json& report) {
       fmt::print("{:32} {:10.1f} us a layer, hit rate {:.2f}\n", wanted.name(),
                  result.at("layer_us").get<double>(), result.at("hit_rate").get<double>());
       results[wanted.name()] = std::move(result);
+      write(options, report);
     } catch (const BudgetError& error) {
       skipped[wanted.name()] = error.what();
     }
@@ -308,10 +317,7 @@ void run(const Options& options) {
     fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);
   }
   run_cases(options, report);
-  if (options.json_file.empty()) return;
-  std::ofstream file(options.json_file);
-  file << report.dump(2) << "\n";
-  if (!file.good()) throw InputError(fmt::format("{}: cannot be written", options.json_file));
+  write(options, report);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/model_table.h"
 #include "kernels/table.h"
 #include "offload/device.h"
 
@@ -97,6 +98,7 @@ class CudaCalls {
 struct CudaPlatform {
   CudaCalls* calls = nullptr;            // null: built without CUDA
   const KernelTable* kernels = nullptr;  // launchers whose streams are cudaStream_t
+  const ModelKernelTable* model_kernels = nullptr;
   const char* machine_code = "";  // compute capabilities x 10 with code of their own: "75,80"
   const char* ptx = "";           // and those that newer GPUs can translate: "90"
 };

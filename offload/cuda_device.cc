@@ -26,9 +26,18 @@ CudaStream& stream_of(StreamView stream) {
 
 template <auto kLauncher, typename Params>
 void enqueue_kernel(const Params& params, StreamView stream) {
-  stream_of(stream).run_kernel(
-      kernel_name(params),
-      [&](const KernelTable& kernels, StreamView native) { (kernels.*kLauncher)(params, native); });
+  stream_of(stream).run_kernel(kernel_name(params),
+                               [&](const CudaShared& shared, StreamView native) {
+                                 (shared.kernels.*kLauncher)(params, native);
+                               });
+}
+
+template <auto kLauncher, typename Params>
+void enqueue_model_kernel(const Params& params, StreamView stream) {
+  stream_of(stream).run_kernel(kernel_name(params),
+                               [&](const CudaShared& shared, StreamView native) {
+                                 (shared.model_kernels.*kLauncher)(params, native);
+                               });
 }
 
 // Launchers that say on whose behalf they enqueue; the device's own ones do the work.
@@ -42,7 +51,19 @@ KernelTable named_launchers(const KernelTable& own) {
           .gather = enqueue_kernel<&KernelTable::gather, GatherParams>,
           .attend = enqueue_kernel<&KernelTable::attend, AttendParams>,
           .prefill = enqueue_kernel<&KernelTable::prefill, PrefillParams>,
+          .read_rows = enqueue_kernel<&KernelTable::read_rows, ReadRowsParams>,
           .select_scratch = own.select_scratch};
+}
+
+ModelKernelTable named_model_launchers(const ModelKernelTable& own) {
+  using Table = ModelKernelTable;
+  return {.project = enqueue_model_kernel<&Table::project, ProjectParams>,
+          .add_norm = enqueue_model_kernel<&Table::add_norm, AddNormParams>,
+          .angles = enqueue_model_kernel<&Table::angles, AnglesParams>,
+          .heads = enqueue_model_kernel<&Table::heads, HeadsParams>,
+          .activate = enqueue_model_kernel<&Table::activate, ActivateParams>,
+          .add_bias = enqueue_model_kernel<&Table::add_bias, AddBiasParams>,
+          .project_scratch = own.project_scratch};
 }
 
 KernelWork work_of(CopyKind kind, size_t bytes) {
@@ -79,6 +100,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
       index_(index),
       threads_(options.threads),
       table_(named_launchers(*platform.kernels)),
+      model_table_(named_model_launchers(*platform.model_kernels)),
       control_(std::make_unique<Control>(calls_, index, only_one)),
       pinned_(calls_, options.numa, Topology::machine().node_of_pci(gpu.pci_bus_id),
               threads_.value()),
@@ -90,8 +112,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
         "allowed on: cpu, emulated");
   }
   const CudaGpuScope scope(calls_, index, only_one);
-  shared_ =
-      std::make_unique<CudaShared>(calls_, *platform.kernels, index, only_one, control_->stream());
+  shared_ = std::make_unique<CudaShared>(platform, index, only_one, control_->stream());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
 }

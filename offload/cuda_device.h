@@ -55,6 +55,7 @@ class CudaDevice final : public Device {
             StreamView stream) override;
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
   const KernelTable& kernels() const override { return table_; }
+  const ModelKernelTable* model_kernels() const override { return &model_table_; }
   // Throws UsageError: host code can't read this device's memory.
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
   // See CudaStream.
@@ -95,6 +96,7 @@ class CudaDevice final : public Device {
   const int index_;
   const ThreadCount threads_;
   const KernelTable table_;
+  const ModelKernelTable model_table_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<CudaShared> shared_;
   std::unique_ptr<CudaMemory> memory_;

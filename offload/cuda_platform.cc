@@ -6,6 +6,8 @@
 #include <string>
 
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/model_kernels.h"
+#include "offload/cublas_lt.h"
 #include "offload/cuda_calls.h"
 
 #ifndef FASA_CUDA_MACHINE_CODE
@@ -167,15 +169,43 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
                                       priority == StreamPriority::kHigh ? greatest : least);
 }
 
-constexpr KernelTable kTable = {cuda::append,  cuda::write_back,    cuda::restore, cuda::select,
-                                cuda::resolve, cuda::speculate,     cuda::gather,  cuda::attend,
-                                cuda::prefill, cuda::select_scratch};
+constexpr KernelTable kTable = {.append = cuda::append,
+                                .write_back = cuda::write_back,
+                                .restore = cuda::restore,
+                                .select = cuda::select,
+                                .resolve = cuda::resolve,
+                                .speculate = cuda::speculate,
+                                .gather = cuda::gather,
+                                .attend = cuda::attend,
+                                .prefill = cuda::prefill,
+                                .read_rows = cuda::read_rows,
+                                .select_scratch = cuda::select_scratch};
+
+// Reading the weights is all that few rows cost: our own kernel does that, and a row has the same
+// bits in any such batch.
+void project(const ProjectParams& params, StreamView stream) {
+  if (params.rows > cuda::kFewRows) {
+    if (CublasLt* const cublas = CublasLt::get(); cublas != nullptr) {
+      return cublas->project(params, stream_of(stream.native));
+    }
+  }
+  cuda::project(params, stream);
+}
+
+constexpr ModelKernelTable kModelTable = {
+    .project = project,
+    .add_norm = cuda::add_norm,
+    .angles = cuda::angles,
+    .heads = cuda::heads,
+    .activate = cuda::activate,
+    .add_bias = cuda::add_bias,
+    .project_scratch = [] { return CublasLt::get() == nullptr ? 0 : CublasLt::kScratchBytes; }};
 
 }  // namespace
 
 CudaPlatform cuda_platform() {
   static RuntimeCalls calls;
-  return {&calls, &kTable, FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
+  return {&calls, &kTable, &kModelTable, FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
 }
 
 }  // namespace fasa

@@ -62,16 +62,17 @@ class CudaClock {
 
 class CudaShared {
  public:
-  CudaShared(CudaCalls& runtime, const KernelTable& table, int gpu, bool only_gpu,
-             void* control_stream)
-      : calls(runtime),
-        kernels(table),
+  CudaShared(const CudaPlatform& platform, int gpu, bool only_gpu, void* control_stream)
+      : calls(*platform.calls),
+        kernels(*platform.kernels),
+        model_kernels(*platform.model_kernels),
         index(gpu),
         only_one(only_gpu),
-        clock(runtime, control_stream) {}
+        clock(calls, control_stream) {}
 
   CudaCalls& calls;
   const KernelTable& kernels;
+  const ModelKernelTable& model_kernels;
   const int index;
   const bool only_one;
   TimelineTap tap;

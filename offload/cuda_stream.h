@@ -55,13 +55,13 @@ class CudaStream {
     if (recorded) [[unlikely]]
       record_.end(native_);
   }
-  // A launcher of the kernel table. It throws what it cannot launch, or leaves it as the thread's
+  // A launcher of the kernel tables. It throws what it cannot launch, or leaves it as the thread's
   // last error; a lost context is told from that.
   template <typename Launch>
   void run_kernel(const char* name, const Launch& launch) {
     run({name}, {}, [&] {
       try {
-        launch(shared_.kernels, StreamView{DeviceKind::kCuda, native_});
+        launch(shared_, StreamView{DeviceKind::kCuda, native_});
       } catch (const DeviceError&) {
         const CudaStatus status = shared_.calls.take_last_error();
         if (!loses_context(status)) throw;

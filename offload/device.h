@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/model_table.h"
 #include "kernels/params.h"
 #include "kernels/table.h"
 #include "offload/operation_tag.h"
@@ -169,6 +170,8 @@ class Device {
                     StreamView stream) = 0;
   virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
   virtual const KernelTable& kernels() const = 0;
+  // What models run between attentions; null where host code does it, through launch().
+  virtual const ModelKernelTable* model_kernels() const { return nullptr; }
   // Runs host code as a kernel of the stream (cpu and emulated only; CUDA throws UsageError, and
   // has CudaDevice::run_on_host for what needs no device memory).
   // `name` must outlive the device.

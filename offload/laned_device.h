@@ -11,6 +11,8 @@ class LanedDevice : public WrappedDevice {
   using WrappedDevice::WrappedDevice;
 
   Stream create_stream(StreamPriority priority, std::string_view name) override;
+  // Such devices decorate those that run models as host code.
+  const ModelKernelTable* model_kernels() const override { return nullptr; }
 
  protected:
   // Throws UsageError for a stream that this device did not make.

@@ -35,6 +35,7 @@ class WrappedDevice : public Device {
     inner_.fill(destination, byte, bytes, within(stream));
   }
   const KernelTable& kernels() const override { return inner_.kernels(); }
+  const ModelKernelTable* model_kernels() const override { return inner_.model_kernels(); }
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override {
     inner_.launch(within(stream), name, std::move(work));
   }

@@ -6,6 +6,7 @@
 #include "runtime/calibrate_slices.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/llm/tokenizer.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
@@ -98,7 +99,7 @@ class CalibrateCommand final : public Command {
     const auto paths = texts_.empty() ? default_calibration_texts(model_dir_) : texts_;
     const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
 
-    const auto device = open_host_device(config.device_options());
+    const auto device = open_model_device(config.device_options(), model_config);
     Model model = Model::load(model_dir_, *device, std::nullopt);
     const auto start = std::chrono::steady_clock::now();
     const FcMap map = calibrate_with_progress(model, text);

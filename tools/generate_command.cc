@@ -8,8 +8,11 @@
 #include "runtime/kv_cost.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_shape.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
+#include "runtime/plan/geometry_catalog.h"
 #include "runtime/trace_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -30,10 +33,42 @@ std::optional<DType> weights_dtype(const std::string& name) {
   return dtype;
 }
 
-void add_model_flags(CLI::App& command, std::string& model, PromptSource& prompt) {
-  command.add_option("--model", model, "Folder of a model in Hugging Face form")
-      ->type_name("DIR")
-      ->required();
+// A folder, or the name of a shape whose weights are random.
+struct ModelFlags {
+  std::string dir;
+  std::string geometry;
+
+  void validate() const {
+    if (dir.empty() != geometry.empty()) return;
+    throw UsageError(dir.empty() ? "generate needs --model DIR or --geometry NAME"
+                                 : "--model and --geometry: allowed: one of them");
+  }
+  const std::string& name() const { return dir.empty() ? geometry : dir; }
+  ModelConfig config() const {
+    return dir.empty() ? llama_config(find_model_shape(geometry)) : ModelConfig::load(dir);
+  }
+  std::unique_ptr<Tokenizer> tokenizer() const {
+    return dir.empty() ? nullptr : Tokenizer::load(dir);
+  }
+  Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype) const {
+    constexpr uint64_t kSeed = 1;
+    return dir.empty() ? Model::random(config, device, dtype, kSeed)
+                       : Model::load(dir, device, dtype);
+  }
+};
+
+void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt) {
+  command.add_option("--model", model.dir, "Folder of a model in Hugging Face form")
+      ->type_name("DIR");
+  command
+      .add_option("--geometry", model.geometry,
+                  "A llama of this shape with random weights instead, for measuring (names: fasa "
+                  "plan --list)")
+      ->type_name("NAME");
+  command
+      .add_option("--random-prompt", prompt.random_tokens,
+                  "A prompt of N token ids that mean nothing, for measuring")
+      ->type_name("N");
   command.add_option("--prompt", prompt.text, "The prompt")->type_name("TEXT");
   command.add_option("--prompt-file", prompt.file, "File that is the prompt, byte for byte")
       ->type_name("FILE");
@@ -70,7 +105,7 @@ class GenerateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("generate", "Continue a prompt with a model");
-    add_model_flags(*command_, model_dir_, prompt_);
+    add_model_flags(*command_, model_, prompt_);
     add_sampling_flags(*command_, options_);
     command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
@@ -90,7 +125,7 @@ class GenerateCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
-  std::string model_dir_;
+  ModelFlags model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
   GenerateOptions options_;
@@ -103,7 +138,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* t
                                                 const Config& config) {
   Device& device = model.device();
   const Geometry geometry = model.config().geometry();
-  const SliceChoice slices = choose_slices(model, config, model_dir_, prompt);
+  const SliceChoice slices = choose_slices(model, config, model_.dir, prompt);
   GenerateReport report;
   report.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype());
   const int64_t context = static_cast<int64_t>(prompt.size()) + options_.max_tokens;
@@ -122,7 +157,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* t
   progress.clear();
 
   if (tokenizer != nullptr) report.text = tokenizer->decode(report.result.tokens);
-  report.model = model_dir_;
+  report.model = model_.name();
   report.device = device.name();
   report.virtual_clock = device.virtual_clock();
   report.dtype = model.dtype();
@@ -150,18 +185,19 @@ void GenerateCommand::print(const GenerateReport& report) const {
 
 int GenerateCommand::run() {
   reject_unknown_arguments(*command_);
-  const Config config = with_map(flags_.load(), model_dir_);
+  model_.validate();
+  const Config config = with_map(flags_.load(), model_.dir);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
   options_.sampling.validate();
-  const ModelConfig model_config = ModelConfig::load(model_dir_);
+  const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);
-  const auto tokenizer = Tokenizer::load(model_dir_);
+  const auto tokenizer = model_.tokenizer();
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
-  const auto device = open_host_device(config.device_options());
-  Model model = Model::load(model_dir_, *device, dtype);
+  const auto device = open_model_device(config.device_options(), model_config);
+  Model model = model_.load(model_config, *device, dtype);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
   const GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);

@@ -9,6 +9,7 @@
 #include "runtime/base/units.h"
 #include "runtime/json_fields.h"
 #include "runtime/kv_cost.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/llm/tokenizer.h"
 #include "runtime/llm/trace_recorder.h"
 #include "runtime/plan/geometry_catalog.h"

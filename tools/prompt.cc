@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string_view>
 
 #include "runtime/base/error.h"
@@ -67,6 +68,20 @@ std::vector<int32_t> ids_from_words(std::string_view text, const std::string& pa
   }
 }
 
+std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
+  if (source.text || source.file || source.ids_file) {
+    throw UsageError("--random-prompt goes without --prompt, --prompt-file and --prompt-ids");
+  }
+  const int64_t count = *source.random_tokens;
+  if (count < 1 || count > INT32_MAX / 2) {
+    throw UsageError(fmt::format("--random-prompt = {}: allowed: 1 to {}", count, INT32_MAX / 2));
+  }
+  std::mt19937 random(1);
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab_size));
+  return ids;
+}
+
 std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
   const std::string text = read_input(path, "file of token ids");
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -78,6 +93,7 @@ std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
 
 std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* tokenizer,
                                  int vocab_size) {
+  if (source.random_tokens) return random_ids(source, vocab_size);
   const int given = int{source.text.has_value()} + int{source.file.has_value()} +
                     int{source.ids_file.has_value()};
   if (given != 1) {

@@ -12,8 +12,9 @@ namespace fasa {
 
 struct PromptSource {
   std::optional<std::string> text;
-  std::optional<std::string> file;      // taken byte for byte
-  std::optional<std::string> ids_file;  // a JSON array, or numbers between blanks or commas
+  std::optional<std::string> file;       // taken byte for byte
+  std::optional<std::string> ids_file;   // a JSON array, or numbers between blanks or commas
+  std::optional<int64_t> random_tokens;  // so many ids that mean nothing, always the same
 };
 
 // Token ids below `vocab_size`. `tokenizer` may be null: only ids can be given then. Throws

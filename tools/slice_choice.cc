@@ -28,6 +28,7 @@ std::vector<int16_t> first_slice_dims(const Geometry& geometry, int count) {
 }
 
 std::string usual_map(const std::string& model_dir) {
+  if (model_dir.empty()) return "";  // a model without a folder
   return (std::filesystem::path(model_dir) / "fc_map.json").string();
 }
 

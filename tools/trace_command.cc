@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "runtime/llm/open_model_device.h"
 #include "runtime/llm/trace_recorder.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
@@ -69,7 +70,7 @@ class TraceCommand final : public Command {
     options_.validate(config, model_config.geometry());
     const auto tokenizer = Tokenizer::load(model_dir_);
     const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
-    const auto device = open_host_device(config.device_options());
+    const auto device = open_model_device(config.device_options(), model_config);
     Model model = Model::load(model_dir_, *device, std::nullopt);
     options_.ranked_dims = ranked_dims(model, config, model_dir_);
     options_.model_name = folder_name(model_dir_);

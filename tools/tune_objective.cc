@@ -9,6 +9,7 @@
 #include "runtime/base/units.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/plan/plan_machine.h"
 #include "runtime/settings.h"
 #include "tools/prompt.h"

@@ -45,16 +45,20 @@ class CudaLauncher {
   void zero(void* memory, int64_t bytes) const {
     check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "cudaMemsetAsync");
   }
-  int multiprocessors() const {
-    int device = 0;
-    int count = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-          "cudaDeviceGetAttribute");
-    return count;
+  int multiprocessors() const { return attribute(cudaDevAttrMultiProcessorCount); }
+  int compute_capability() const {  // x 10
+    return attribute(cudaDevAttrComputeCapabilityMajor) * 10 +
+           attribute(cudaDevAttrComputeCapabilityMinor);
   }
 
  private:
+  static int attribute(cudaDeviceAttr wanted) {
+    int device = 0;
+    int value = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&value, wanted, device), "cudaDeviceGetAttribute");
+    return value;
+  }
   // More than 48 KiB of shared memory has to be asked for, once per device and size.
   template <typename Kernel>
   static void allow_shared(int64_t bytes) {

@@ -19,5 +19,6 @@ void speculate(const SpeculateParams& params, StreamView stream);
 void gather(const GatherParams& params, StreamView stream);
 void attend(const AttendParams& params, StreamView stream);
 void prefill(const PrefillParams& params, StreamView stream);
+void read_rows(const ReadRowsParams& params, StreamView stream);
 
 }  // namespace fasa::cuda

@@ -5,6 +5,7 @@
 // rows, page by page; neither the cut into blocks nor that into parts.
 #pragma once
 
+#include "kernels/cuda/prefill_tile_inl.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/softmax_inl.h"
 
@@ -333,6 +334,7 @@ void launch_prefill_of(const PrefillParams& params, const Launcher& launch) {
 
 template <typename Launcher>
 void launch_prefill(const PrefillParams& params, const Launcher& launch) {
+  if (launch_prefill_tiles(params, launch)) return;
   switch (params.step.layout.row.dtype) {
     case DType::kF32:
       return launch_prefill_of<DType::kF32>(params, launch);

@@ -1,31 +1,14 @@
 // The merge rule of kernels/softmax_state.h for kernel bodies, one element a thread.
 #pragma once
 
+#include "kernels/cuda/math_inl.h"
 #include "kernels/cuda/simt.h"
-#if !defined(__CUDACC__)
-#include <cmath>
-#endif
 
 namespace fasa::cuda {
 
 inline constexpr int kStateHeader = 2;  // floats before the values: maximum, sum
 
 FASA_DEVICE float no_maximum() { return -__builtin_inff(); }
-
-FASA_DEVICE float exponential(float value) {
-#if defined(__CUDACC__)
-  return expf(value);
-#else
-  return std::exp(value);
-#endif
-}
-FASA_DEVICE float logarithm(float value) {
-#if defined(__CUDACC__)
-  return logf(value);
-#else
-  return std::log(value);
-#endif
-}
 
 // state = state ∪ partial, by their maxima.
 struct SoftmaxMerge {

@@ -21,11 +21,11 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-Linear::Linear(DType dtype, int64_t outputs, int64_t inputs)
+Linear::Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order)
     : dtype_(dtype), outputs_(outputs), inputs_(inputs), columns_(panel_columns_for(inputs)) {
-  if (outputs >= columns_) full_ = &PanelKernel::get({dtype, inputs, columns_, outputs});
+  if (outputs >= columns_) full_ = &PanelKernel::get({dtype, inputs, columns_, outputs, order});
   if (outputs % columns_ != 0) {
-    narrow_ = &PanelKernel::get({dtype, inputs, outputs % columns_, outputs});
+    narrow_ = &PanelKernel::get({dtype, inputs, outputs % columns_, outputs, order});
   }
 }
 

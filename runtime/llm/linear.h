@@ -13,7 +13,8 @@ namespace fasa {
 class Linear {
  public:
   Linear() = default;
-  Linear(DType dtype, int64_t outputs, int64_t inputs);
+  // kPlain: the packed weights are the plain ones, [outputs, inputs].
+  Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order = PanelOrder::kPacked);
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }

@@ -6,23 +6,36 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
-#include "runtime/llm/layer_work.h"
+#include "runtime/llm/layer_engine.h"
 #include "runtime/llm/query_estimates.h"
+#include "runtime/llm/random_weights.h"
 #include "runtime/llm/rope.h"
+#include "runtime/llm/safetensors.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
+namespace {
+
+ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
+  view.data = static_cast<const std::byte*>(view.data) + by;
+  return view;
+}
+
+}  // namespace
 
 class Model::Impl final : public QuerySource {
  public:
-  Impl(const std::string& dir, ModelConfig config, DType dtype, Device& device)
+  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device)
       : device_(device),
         config_(std::move(config)),
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
-        weights_(dir, config_, dtype, device, stream_.view()),
-        frequencies_(rope_frequencies(config_)) {}
+        weights_(std::move(source), config_, dtype, device, stream_.view()),
+        frequencies_(rope_frequencies(config_)),
+        engine_(make_layer_engine(
+            {device_, config_, weights_, activations_, dtype_, frequencies_, stream_.view()})) {}
 
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
@@ -32,8 +45,10 @@ class Model::Impl final : public QuerySource {
 
   void reserve(int64_t tokens, int64_t rows) {
     if (tokens <= activations_.tokens() && rows <= activations_.rows()) return;
-    activations_ = Activations(device_, config_, dtype_, std::max(tokens, activations_.tokens()),
-                               std::max({rows, activations_.rows(), int64_t{1}}));
+    Activations larger(device_, config_, dtype_, std::max(tokens, activations_.tokens()),
+                       std::max({rows, activations_.rows(), int64_t{1}}));
+    engine_->reserve(larger);
+    activations_ = std::move(larger);
   }
 
   void reserve_estimates(int64_t sequences, int max_ahead);
@@ -47,7 +62,6 @@ class Model::Impl final : public QuerySource {
  private:
   // What is under way, for estimates.
   struct OpenForward {
-    const LayerWork* work;
     const StepShape* shape;
     bool decodes;   // all sequences do
     int layer = 0;  // whose attention is being enqueued
@@ -57,10 +71,13 @@ class Model::Impl final : public QuerySource {
   StepShape shape_of(Runtime& runtime, std::span<const StepSequence> step,
                      const ForwardOptions& options) const;
   void check_estimate(int layer, int ahead, StreamView stream) const;
-  void enqueue(Runtime& runtime, const LayerWork& work, const StepShape& shape,
-               const ForwardOptions& options);
+  void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
   void attention(Runtime& runtime, int layer, const StepShape& shape,
                  const ForwardOptions& options);
+  // Host code that looks at what the stream has computed so far in memory that begins at `data`:
+  // its argument is how far from there the host has it.
+  using Look = std::function<void(ptrdiff_t moved)>;
+  void show(const std::byte* data, size_t bytes, Look look);
   void show_estimates(int layer, const ForwardOptions& options);
   ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
   ConstTensorView latent_part(ConstTensorView keys) const;
@@ -72,6 +89,8 @@ class Model::Impl final : public QuerySource {
   Weights weights_;
   std::vector<float> frequencies_;
   Activations activations_;
+  std::unique_ptr<LayerEngine> engine_;
+  Buffer shown_;  // what observers look at, where the device's memory is not the host's
   QueryEstimates estimates_;
   std::optional<OpenForward> open_;
 };
@@ -173,11 +192,25 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 // The residual enters `layer` until after_attention() of it, which comes later in the stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
-  std::byte* query = estimates_.data(ahead);
-  device_.launch(stream, "estimate", [work = open_->work, target = layer + ahead, query] {
-    return work->query_of(target, query);
-  });
+  engine_->query_of(layer + ahead, estimates_.data(ahead));
   return estimates_.view(ahead, open_->shape->tokens);
+}
+
+void Model::Impl::show(const std::byte* data, size_t bytes, Look look) {
+  if (device_.model_kernels() == nullptr) {
+    device_.launch(stream(), "observe", [look = std::move(look)] {
+      look(0);
+      return KernelWork{};
+    });
+    return;
+  }
+  if (shown_.bytes() < bytes) {
+    shown_ = Buffer();
+    shown_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
+  }
+  device_.copy(shown_.data(), data, bytes, CopyKind::kDeviceToHost, stream());
+  device_.synchronize(stream());  // the next layer writes there
+  look(shown_.data() - data);
 }
 
 void Model::Impl::show_estimates(int layer, const ForwardOptions& options) {
@@ -185,9 +218,9 @@ void Model::Impl::show_estimates(int layer, const ForwardOptions& options) {
   const int last = std::min(options.estimate_ahead, config_.layers - 1 - layer);
   for (int ahead = 1; ahead <= last; ++ahead) {
     const ConstTensorView q = estimate(layer, ahead, stream());
-    device_.launch(stream(), "observe", [observer = options.observer, layer, ahead, q] {
-      observer->on_estimate(layer, ahead, q);
-      return KernelWork{};
+    const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
+    show(estimates_.data(ahead), bytes, [=, observer = options.observer](ptrdiff_t by) {
+      observer->on_estimate(layer, ahead, moved(q, by));
     });
   }
 }
@@ -202,9 +235,10 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
                                 ? latent_part(k)
                                 : part_of_qkv(shape.tokens, query_heads + kv_heads, kv_heads);
   if (LayerObserver* observer = options.observer; observer != nullptr) {
-    device_.launch(stream(), "observe", [observer, layer, q, k, v, start = shape.positions[0]] {
-      observer->on_layer(layer, q, k, v, start);
-      return KernelWork{};
+    const auto bytes =
+        static_cast<size_t>(shape.tokens * config_.qkv_width() * dtype_bytes(dtype_));
+    show(activations_.qkv(), bytes, [=, start = shape.positions[0]](ptrdiff_t by) {
+      observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
     });
     show_estimates(layer, options);
   }
@@ -214,34 +248,19 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   runtime.attend(layer, q, out, nullptr, stream());
 }
 
-// One launch between two attentions: few launches matter where a launch costs microseconds.
-void Model::Impl::enqueue(Runtime& runtime, const LayerWork& work, const StepShape& shape,
-                          const ForwardOptions& options) {
+void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {
   device_.set_tag(tag_of(-1, shape.cause));
-  const auto bytes = static_cast<size_t>(shape.tokens * config_.hidden) * sizeof(float);
-  device_.copy(activations_.residual(), activations_.host_embeddings(), bytes,
-               CopyKind::kHostToDevice, stream());
+  engine_->begin(shape);
   for (int layer = 0; layer < config_.layers; ++layer) {
     device_.set_tag(tag_of(layer, shape.cause));
-    device_.launch(stream(), "projections", [&work, layer] {
-      KernelWork sum = layer == 0 ? work.begin() : work.after_attention(layer - 1);
-      sum.device_bytes += work.before_attention(layer).device_bytes;
-      return sum;
-    });
+    engine_->to_attention(layer);
     open_->layer = layer;
     attention(runtime, layer, shape, options);
   }
   // The last layer's output matters to logits alone.
   if (shape.logit_rows.empty()) return;
   device_.set_tag(tag_of(-1, shape.cause));
-  device_.launch(stream(), "logits", [&work, last = config_.layers - 1] {
-    KernelWork sum = work.after_attention(last);
-    sum.device_bytes += work.logits().device_bytes;
-    return sum;
-  });
-  const size_t logits = shape.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
-  device_.copy(activations_.host_logits(), activations_.logits(), logits * sizeof(float),
-               CopyKind::kDeviceToHost, stream());
+  engine_->logits();
 }
 
 std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const int32_t> tokens,
@@ -254,14 +273,13 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
     weights_.embed(tokens[i],
                    activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
   }
-  const LayerWork work(config_, weights_, activations_, dtype_, frequencies_, shape);
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
     return sequence.mode == StepMode::kDecode;
   });
   if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_ahead());
-  open_ = OpenForward{.work = &work, .shape = &shape, .decodes = decodes};
+  open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
-    enqueue(runtime, work, shape, options);
+    enqueue(runtime, shape, options);
     open_.reset();
   } catch (...) {
     open_.reset();
@@ -282,24 +300,42 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-DType Model::auto_dtype(const ModelConfig& config, const Device& device) {
+DType Model::auto_dtype(const ModelConfig& config) {
   constexpr int64_t kBillion = 1'000'000'000;
-  const bool on_cpu = device.kind() != DeviceKind::kCuda;
-  return on_cpu && config.parameters() < kBillion ? DType::kF32 : DType::kBF16;
+  return config.parameters() < kBillion ? DType::kF32 : DType::kBF16;
 }
 
+namespace {
+
+void require_runnable(const ModelConfig& config, const Device& device) {
+  if (device.kind() != DeviceKind::kCuda) return;
+  std::string obstacle = kernel_obstacle(config);
+  if (obstacle.empty() && device.model_kernels() == nullptr) obstacle = "a model watched like this";
+  if (obstacle.empty()) return;
+  throw UsageError(fmt::format("device '{}' does not run {}; allowed: --device cpu, emulated",
+                               device.name(), obstacle));
+}
+
+DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
+  if (dtype == DType::kF16) throw UsageError("dtype = f16; allowed: f32, bf16, auto");
+  return dtype.value_or(Model::auto_dtype(config));
+}
+
+}  // namespace
+
 Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
-  if (device.kind() == DeviceKind::kCuda) {
-    throw UsageError(
-        "models do not run on CUDA in this version: open_host_device gives a device "
-        "that they run on");
-  }
   ModelConfig config = ModelConfig::load(dir);
-  const DType chosen = dtype.value_or(auto_dtype(config, device));
-  if (chosen == DType::kF16) {
-    throw UsageError("dtype = f16; allowed: f32, bf16, auto");
-  }
-  return Model(std::make_unique<Impl>(dir, std::move(config), chosen, device));
+  require_runnable(config, device);
+  const DType chosen = chosen_dtype(config, dtype);
+  return Model(std::make_unique<Impl>(std::make_unique<WeightFiles>(dir), std::move(config), chosen,
+                                      device));
+}
+
+Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
+                    uint64_t seed) {
+  require_runnable(config, device);
+  return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
+                                      chosen_dtype(config, dtype), device));
 }
 
 const ModelConfig& Model::config() const { return impl_->config(); }
@@ -310,16 +346,8 @@ uint64_t Model::weight_bytes() const { return impl_->weights().device_bytes(); }
 
 ModelFingerprint Model::fingerprint() const {
   const ModelConfig& config = impl_->config();
-  const Geometry geometry = config.geometry();
-  ModelFingerprint print;
+  ModelFingerprint print = with_heads_of(config.geometry(), {});
   print.model_type = config.model_type;
-  print.layers = geometry.layers;
-  print.kv_heads = geometry.kv_heads;
-  print.query_heads = geometry.query_heads;
-  print.key_dim = geometry.key_dim;
-  print.value_dim = geometry.value_dim;
-  print.rotary_dims = geometry.rotary_dims;
-  print.rotary_layout = geometry.rotary_layout == RotaryLayout::kHalf ? "half" : "interleaved";
   print.rope_theta = config.rope.theta;
   print.rope_scaling = config.rope.scaling_text();
   print.key_rows = impl_->weights().key_rows();

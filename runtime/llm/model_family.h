@@ -7,11 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/model_params.h"  // NormKind, Activation
 #include "runtime/base/geometry.h"
 
 namespace fasa {
-
-enum class NormKind : uint8_t { kRms, kLayer };
 
 enum class PositionKind : uint8_t { kRotary, kAlibi };
 
@@ -21,8 +20,6 @@ enum class QkvLayout : uint8_t { kSeparate, kStacked, kByHead };
 
 // Norms of each query and key head: one for all heads, or one a head.
 enum class HeadNorm : uint8_t { kNone, kShared, kPerHead };
-
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 
 // What the config says under `key`, and where there is no key or it says nothing, `otherwise`.
 struct Choice {

@@ -14,4 +14,24 @@ ModelShape model_shape(const ModelConfig& config, const std::string& name) {
   return shape;
 }
 
+ModelConfig llama_config(const ModelShape& shape) {
+  constexpr double kTheta = 500000;  // of Llama 3
+  ModelConfig config;
+  config.model_type = "llama";
+  config.family = ModelFamily::find(config.model_type);
+  config.vocab_size = static_cast<int>(shape.vocab);
+  config.hidden = static_cast<int>(shape.hidden);
+  config.intermediate = static_cast<int>(shape.intermediate);
+  config.layers = shape.geometry.layers;
+  config.query_heads = shape.geometry.query_heads;
+  config.kv_heads = shape.geometry.kv_heads;
+  config.head_dim = shape.geometry.key_dim;
+  config.rotary_dims = shape.geometry.rotary_dims;
+  config.rope.theta = kTheta;
+  config.max_positions = shape.max_positions;
+  config.tie_embeddings = shape.tied_embeddings;
+  config.stored_dtype = DType::kBF16;
+  return config;
+}
+
 }  // namespace fasa

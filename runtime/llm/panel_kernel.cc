@@ -15,7 +15,9 @@ namespace {
 std::unique_ptr<PanelKernel> make_kernel(const PanelShape& shape) {
 // Debian's oneDNN runs on OpenMP without instrumentation: false alarms of the thread sanitizer.
 #ifndef FASA_TSAN
-  if (auto kernel = make_onednn_panel(shape)) return kernel;
+  if (shape.order == PanelOrder::kPacked) {
+    if (auto kernel = make_onednn_panel(shape)) return kernel;
+  }
 #endif
   return std::make_unique<LoopPanel>(shape);
 }

@@ -10,11 +10,15 @@
 
 namespace fasa {
 
+// kPlain: weights as they came, [columns, inputs], for devices whose kernels read them.
+enum class PanelOrder : uint8_t { kPacked, kPlain };
+
 struct PanelShape {
   DType dtype = DType::kF32;  // of x and weights: f32 or bf16
   int64_t inputs = 0;
   int64_t columns = 0;
   int64_t y_stride = 0;  // elements from one row of y to the next
+  PanelOrder order = PanelOrder::kPacked;
   auto operator<=>(const PanelShape&) const = default;
 };
 

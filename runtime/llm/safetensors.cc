@@ -21,45 +21,7 @@ std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-uint16_t load_u16(const std::byte* data, int64_t index) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, data + index * 2, sizeof(bits));
-  return bits;
-}
-
 }  // namespace
-
-int64_t WeightView::elements() const {
-  int64_t count = 1;
-  for (const int64_t length : shape) count *= length;
-  return count;
-}
-
-void WeightView::read(int64_t first, int64_t count, float* out) const {
-  switch (dtype) {
-    case DType::kF32:
-      if (count > 0) std::memcpy(out, data + first * 4, static_cast<size_t>(count) * 4);
-      break;
-    case DType::kF16:
-      for (int64_t i = 0; i < count; ++i) out[i] = f32_from_f16(load_u16(data, first + i));
-      break;
-    case DType::kBF16:
-      for (int64_t i = 0; i < count; ++i) out[i] = f32_from_bf16(load_u16(data, first + i));
-      break;
-  }
-}
-
-void WeightView::read_bf16(int64_t first, int64_t count, uint16_t* out) const {
-  if (dtype == DType::kBF16) {
-    if (count > 0) std::memcpy(out, data + first * 2, static_cast<size_t>(count) * 2);
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    float value = 0;
-    read(first + i, 1, &value);
-    out[i] = bf16_from_f32(value);
-  }
-}
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/llm/weight_source.h"
 
 namespace fasa {
 
@@ -30,17 +31,6 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
                                                                  uint64_t file_bytes,
                                                                  const std::string& name,
                                                                  uint64_t* data_begin);
-
-// A tensor's data, little endian, at any alignment. Valid as long as its SafetensorsFile lives.
-struct WeightView {
-  DType dtype = DType::kF32;
-  std::span<const int64_t> shape;
-  const std::byte* data = nullptr;
-  int64_t elements() const;
-  // Elements [first, first + count) as f32.
-  void read(int64_t first, int64_t count, float* out) const;
-  void read_bf16(int64_t first, int64_t count, uint16_t* out) const;  // rounded
-};
 
 // Owns a mapping of one file. Neither copies nor moves: views point into it.
 class SafetensorsFile {
@@ -65,15 +55,14 @@ class SafetensorsFile {
 };
 
 // All tensors of a folder: model.safetensors, or the shards of model.safetensors.index.json.
-class WeightFiles {
+class WeightFiles final : public WeightSource {
  public:
   explicit WeightFiles(const std::string& dir);
 
-  bool has(const std::string& name) const;
-  std::vector<std::string> names() const;
-  // Throws InputError when the tensor is missing (naming it) or has another shape.
-  WeightView require(const std::string& name, std::span<const int64_t> shape) const;
-  const std::string& source() const { return source_; }  // file or index, for messages
+  bool has(const std::string& name) const override;
+  std::vector<std::string> names() const override;
+  WeightView require(const std::string& name, std::span<const int64_t> shape) const override;
+  const std::string& source() const override { return source_; }
 
  private:
   void load_shards(const std::string& dir, const std::string& index);

@@ -63,14 +63,14 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
     item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
     outputs += part.rows;
   }
-  target->linear = Linear(dtype_, outputs, inputs);
+  target->linear = Linear(dtype_, outputs, inputs, order_);
   item.offset = take(target->linear.bytes());
   matrices_.push_back(std::move(item));
 }
 
 void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
   const int64_t shape[] = {part.of == 0 ? part.rows : part.of, columns};
-  target->linear = Linear(dtype_, columns, part.rows);
+  target->linear = Linear(dtype_, columns, part.rows, order_);
   matrices_.push_back({target,
                        {{used(part.tensor, shape), part.first, part.rows}},
                        take(target->linear.bytes()),

@@ -14,7 +14,8 @@ namespace fasa {
 
 class WeightPlan {
  public:
-  WeightPlan(const WeightFiles& files, DType dtype) : files_(files), dtype_(dtype) {}
+  WeightPlan(const WeightSource& files, DType dtype, PanelOrder order)
+      : files_(files), dtype_(dtype), order_(order) {}
 
   // Some rows of a tensor, as a rule all.
   struct Part {
@@ -64,8 +65,9 @@ class WeightPlan {
   void read_columns(const MatrixItem& item, int64_t first, int64_t columns, std::byte* out) const;
   size_t take(size_t bytes);
 
-  const WeightFiles& files_;
+  const WeightSource& files_;
   DType dtype_;
+  PanelOrder order_;
   std::set<std::string> used_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;

@@ -184,10 +184,11 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 
 }  // namespace
 
-Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype, Device& device,
-                 StreamView stream)
-    : files_(dir), layers_(static_cast<size_t>(config.layers)) {
-  WeightPlan plan(files_, dtype);
+Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
+                 Device& device, StreamView stream)
+    : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {
+  WeightPlan plan(*files_, dtype,
+                  device.model_kernels() == nullptr ? PanelOrder::kPacked : PanelOrder::kPlain);
   const Planner planner(config, &plan);
   const TensorNames& names = config.family->names;
   const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
@@ -197,7 +198,7 @@ Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype,
     planner.layer(layer, &layers_[static_cast<size_t>(layer)]);
     const WeightPlan::Part key = planner.first_key(layer);
     const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
-    key_rows_.push_back(hex_row(files_.require(key.tensor, shape), key.first));
+    key_rows_.push_back(hex_row(files_->require(key.tensor, shape), key.first));
   }
   if (!names.embedding_norm.empty()) {
     planner.norm(planner.in_root(names.embedding_norm), config.hidden, &embedding_norm_);
@@ -209,7 +210,7 @@ Weights::Weights(const std::string& dir, const ModelConfig& config, DType dtype,
   if (config.head_bias) {
     plan.vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
   }
-  plan.require_all_used(planner.root(), dir + "/config.json");
+  plan.require_all_used(planner.root(), "config.json");
   memory_ = plan.load(device, stream);
 }
 

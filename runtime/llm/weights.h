@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "runtime/llm/elementwise.h"
 #include "runtime/llm/linear.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weight_source.h"
 
 namespace fasa {
 
@@ -60,8 +61,8 @@ class Weights {
  public:
   // Throws InputError naming what is missing, wrong or left over, before any memory is taken;
   // BudgetError where the device has too little.
-  Weights(const std::string& dir, const ModelConfig& config, DType dtype, Device& device,
-          StreamView stream);
+  Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
+          Device& device, StreamView stream);
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }
@@ -76,7 +77,7 @@ class Weights {
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
  private:
-  WeightFiles files_;
+  std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;
   std::vector<std::string> key_rows_;
   Buffer memory_;

@@ -2,6 +2,7 @@
 // attention.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -17,8 +18,10 @@
 
 namespace fasa::llm_test {
 
+// FASA_TEST_DATA: where the repository's files are, for programs that were taken elsewhere.
 inline std::string source_path(const std::string& path) {
-  return std::string(FASA_SOURCE_DIR) + "/" + path;
+  const char* const elsewhere = std::getenv("FASA_TEST_DATA");
+  return std::string(elsewhere != nullptr ? elsewhere : FASA_SOURCE_DIR) + "/" + path;
 }
 inline std::string golden_dir(const std::string& name) {
   return source_path("tests/golden/" + name);

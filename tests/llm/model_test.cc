@@ -68,14 +68,14 @@ TEST(ModelLoadTest, TooLittleDeviceMemorySaysWhatIsNeeded) {
   EXPECT_THROW(Model::load(golden_dir("llama-gqa-bf16"), *device, DType::kF16), UsageError);
 }
 
-TEST(ModelLoadTest, AutoIsF32ForSmallModelsOnTheCpu) {
+TEST(ModelLoadTest, AutoIsF32ForSmallModels) {
   const auto device = open_test_device("cpu");
   const Model model = Model::load(golden_dir("qwen3"), *device, std::nullopt);
   EXPECT_EQ(model.dtype(), DType::kF32);
   ModelConfig large = model.config();
   large.layers = 4000;
   large.hidden = 4096;
-  EXPECT_EQ(Model::auto_dtype(large, *device), DType::kBF16);
+  EXPECT_EQ(Model::auto_dtype(large), DType::kBF16);
 }
 
 TEST(ModelLoadTest, FingerprintDoesntDependOnTheDtypeOfTheRun) {

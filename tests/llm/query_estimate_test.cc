@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/layer_work.h"
 #include "runtime/llm/rope.h"
+#include "runtime/llm/safetensors.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 
@@ -22,7 +23,7 @@ class LoneLayer {
         config_(ModelConfig::load(dir)),
         dtype_(dtype),
         stream_(device_->create_stream(StreamPriority::kNormal, "test")),
-        weights_(dir, config_, dtype, *device_, stream_.view()),
+        weights_(std::make_unique<WeightFiles>(dir), config_, dtype, *device_, stream_.view()),
         activations_(*device_, config_, dtype, tokens, 1),
         frequencies_(rope_frequencies(config_)) {
     shape_.tokens = tokens;

@@ -50,6 +50,9 @@ TEST(CudaCode, RunsOnItsMajorVersionAndPtxOnNewer) {
   EXPECT_TRUE(runs(10, 0, kMachineCode, kPtx));  // by PTX
   EXPECT_FALSE(runs(10, 0, "90,120", "120"));    // PTX is for no older ones
   EXPECT_TRUE(runs(12, 1, "90,120", "120"));
+  for (const auto& [major, minor] : {std::pair{10, 0}, {10, 3}, {12, 0}, {13, 0}}) {
+    EXPECT_TRUE(runs(major, minor, "75,80,86,89,90,120", "90,120")) << major;  // as built
+  }
   EXPECT_FALSE(runs(9, 0, "", ""));
 }
 

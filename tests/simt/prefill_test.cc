@@ -59,6 +59,17 @@ TEST_F(PrefillBody, Shapes) {
   }
 }
 
+// What tensor cores would take, on a GPU that has none for it.
+TEST_F(PrefillBody, OldGpus) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = 4, shape.key_dim = shape.value_dim = 128;
+  Ways old;
+  old.run = [this](const PrefillParams& params) {
+    cuda::launch_prefill(params, SimtLauncher(interpreter_, 2, 75));
+  };
+  expect_near(prefill(shape, 13, old), prefill(shape, 13, Ways{}));
+}
+
 // Rows so wide that a page is staged in parts, and blocks hold fewer tokens.
 TEST_F(PrefillBody, WideRows) {
   RowShape shape;
@@ -125,6 +136,73 @@ TEST_P(PrefillBodyInOrders, LaterTokensAreNotSeen) {
   EXPECT_TRUE(same_bits({result.begin(), result.begin() + static_cast<int64_t>(expected.size())},
                         expected));
   EXPECT_TRUE(std::isnan(result.back()));
+}
+
+// Rows that tensor cores take (kernels/cuda/prefill_tile_inl.h).
+RowShape tile_shape(int group, int dim, DType row, DType input) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = group, shape.key_dim = shape.value_dim = dim;
+  shape.row = row, shape.input = input;
+  return shape;
+}
+
+TEST_F(PrefillBody, Tiles) {
+  for (const DType row : {DType::kF16, DType::kBF16}) {
+    for (const DType input : {DType::kF32, row}) {
+      expect_near_reference(tile_shape(4, 128, row, input), 70);
+      expect_near_reference(tile_shape(3, 64, row, input), 45);
+    }
+  }
+  expect_near_reference(tile_shape(1, 64, DType::kBF16, DType::kBF16), 130);
+  expect_near_reference(tile_shape(64, 64, DType::kBF16, DType::kF16), 3);
+}
+
+TEST_P(PrefillBodyInOrders, TilesInWindows) {
+  for (const int window : {1, 64, 90}) {
+    SCOPED_TRACE(window);
+    expect_near_reference(tile_shape(2, 64, DType::kBF16, DType::kBF16), 130, window);
+  }
+}
+
+TEST_P(PrefillBodyInOrders, CutsOfTilesDoNotMatter) {
+  for (const int window : {0, 90}) {
+    RowShape shape = tile_shape(3, 64, DType::kF16, DType::kF32);
+    Ways whole = ways();
+    whole.window = window;
+    const std::vector<float> truth = prefill(shape, 135, whole);
+    for (const CutWay& way : {CutWay{50, 1, false}, {64, 0, true}, {100, 0, false}}) {
+      Ways other = whole;
+      other.chunk = way.chunk;
+      other.wave_pages = way.wave_pages;
+      shape.on_device = way.on_device;
+      other.staged = !way.on_device;
+      EXPECT_TRUE(same_bits(prefill(shape, 135, other), truth))
+          << "window " << window << ", chunk " << way.chunk;
+    }
+  }
+}
+
+// Of values that are not finite, a query has those that it sees.
+TEST_F(PrefillBody, TilesAndInfinity) {
+  const RowShape shape = tile_shape(2, 64, DType::kBF16, DType::kBF16);
+  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && position == 20 && dim % 5 == 3) return -INFINITY;
+    if (kind == InputKind::kKey && position == 30) return NAN;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const std::vector<float> result = prefill(shape, 40, ways(), input);
+  const std::vector<float> clean = prefill(shape, 40, ways());
+  const size_t of_token = clean.size() / 40;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const size_t token = i / of_token, dim = i % (of_token / 2);
+    if (token >= 30) {
+      ASSERT_TRUE(std::isnan(result[i])) << token;
+    } else if (token >= 20 && dim < 64 && dim % 5 == 3) {
+      ASSERT_EQ(result[i], -INFINITY) << token << " " << dim;
+    } else {
+      ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, PrefillBodyInOrders, testing::ValuesIn(simt_runs()),

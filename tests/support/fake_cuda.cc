@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cuda/activate_inl.h"
+#include "kernels/cuda/heads_inl.h"
+#include "kernels/cuda/norm_inl.h"
+#include "tests/support/simt_interpreter.h"
 
 namespace fasa {
 
@@ -400,10 +404,59 @@ constexpr KernelTable kTable = {
     enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
     enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
     enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
-    enqueue_kernel<PrefillParams, cpu::prefill>};
+    enqueue_kernel<PrefillParams, cpu::prefill>, enqueue_kernel<ReadRowsParams, cpu::read_rows>};
+
+// A model's own work is the CUDA kernels' bodies, interpreted; but projections, a plain loop.
+template <typename Params>
+using Launch = void (*)(const Params&, const SimtLauncher&);
+
+template <typename Params, Launch<Params> kLaunch>
+void enqueue_body(const Params& params, StreamView stream) {
+  FakeCuda::FakeStream& target = stream_of(stream.native);
+  target.cuda->enqueue(target, [params] {
+    SimtInterpreter interpreter;
+    kLaunch(params, SimtLauncher(interpreter));
+  });
+}
+
+void project(const ProjectParams& params) {
+  const auto element = [&](const void* data, int64_t index) {
+    return load_element(params.dtype, data, index);
+  };
+  std::vector<float> x(static_cast<size_t>(params.rows * params.inputs));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = element(params.x, static_cast<int64_t>(i));
+  std::vector<float> weights(static_cast<size_t>(params.inputs));
+  for (int64_t column = 0; column < params.columns; ++column) {
+    for (int64_t i = 0; i < params.inputs; ++i) {
+      weights[static_cast<size_t>(i)] = element(params.weights, column * params.inputs + i);
+    }
+    for (int64_t row = 0; row < params.rows; ++row) {
+      double sum = 0;
+      for (int64_t i = 0; i < params.inputs; ++i) {
+        sum += static_cast<double>(x[static_cast<size_t>(row * params.inputs + i)]) *
+               static_cast<double>(weights[static_cast<size_t>(i)]);
+      }
+      params.y[row * params.y_stride + column] = static_cast<float>(sum);
+    }
+  }
+}
+
+void enqueue_project(const ProjectParams& params, StreamView stream) {
+  FakeCuda::FakeStream& target = stream_of(stream.native);
+  target.cuda->enqueue(target, [params] { project(params); });
+}
+
+constexpr ModelKernelTable kModelTable = {
+    .project = enqueue_project,
+    .add_norm = enqueue_body<AddNormParams, cuda::launch_add_norm<SimtLauncher>>,
+    .angles = enqueue_body<AnglesParams, cuda::launch_angles<SimtLauncher>>,
+    .heads = enqueue_body<HeadsParams, cuda::launch_heads<SimtLauncher>>,
+    .activate = enqueue_body<ActivateParams, cuda::launch_activate<SimtLauncher>>,
+    .add_bias = enqueue_body<AddBiasParams, cuda::launch_add_bias<SimtLauncher>>,
+    .project_scratch = [] { return uint64_t{512}; }};
 
 }  // namespace
 
-CudaPlatform FakeCuda::platform() { return {this, &kTable, "75,80,86,89,90", "90"}; }
+CudaPlatform FakeCuda::platform() { return {this, &kTable, &kModelTable, "75,80,86,89,90", "90"}; }
 
 }  // namespace fasa

@@ -86,8 +86,11 @@ class SimtInterpreter : public simt::Machine {
 // A launcher whose kernels are done on return (kernels/cuda/simt.h).
 class SimtLauncher {
  public:
-  explicit SimtLauncher(SimtInterpreter& interpreter, int multiprocessors = 2)
-      : interpreter_(interpreter), multiprocessors_(multiprocessors) {}
+  explicit SimtLauncher(SimtInterpreter& interpreter, int multiprocessors = 2,
+                        int compute_capability = 90)
+      : interpreter_(interpreter),
+        multiprocessors_(multiprocessors),
+        compute_capability_(compute_capability) {}
 
   template <typename Kernel>
   void operator()(const Kernel& kernel, const simt::Grid& grid) const {
@@ -97,10 +100,12 @@ class SimtLauncher {
     __builtin_memset(memory, 0, static_cast<size_t>(bytes));
   }
   int multiprocessors() const { return multiprocessors_; }
+  int compute_capability() const { return compute_capability_; }  // x 10
 
  private:
   SimtInterpreter& interpreter_;
   int multiprocessors_;
+  int compute_capability_;
 };
 
 }  // namespace fasa

@@ -3,7 +3,7 @@ import json
 import struct
 import subprocess
 
-from support import FASA, MODEL, CommandTest, main
+from support import FASA, MODEL, CommandTest, main, run
 
 
 class UsageErrors(CommandTest):
@@ -48,6 +48,15 @@ class UsageErrors(CommandTest):
         self.generate_fails(2, ["empty"], "--prompt-ids", ids("[]"))
         self.generate_fails(2, ["empty"], "--prompt-ids", ids(" \n"))
 
+    def test_random_models_and_prompts(self):
+        self.assert_fails(2, ["--model DIR or --geometry NAME"], "generate", "--prompt", "x")
+        self.generate_fails(2, ["one of them"], "--geometry", "Llama-3.1-8B", "--prompt", "x")
+        self.assert_fails(2, ["Llama-3.1-8B"], "generate", "--geometry", "lama-3.1-8b",
+                          "--random-prompt", 4)
+        self.generate_fails(2, ["--random-prompt"], "--random-prompt", 4, "--prompt", "x")
+        self.generate_fails(2, ["--random-prompt = 0"], "--random-prompt", 0)
+        self.assert_done("generate", "--model", MODEL, "--random-prompt", 9, "--max-tokens", 1)
+
     def test_positions(self):
         long_prompt = self.write("long.txt", "x" * 8193)
         self.generate_fails(2, ["8192", "--allow-long"], "--prompt-file", long_prompt,
@@ -61,7 +70,7 @@ class UsageErrors(CommandTest):
         for flag, value in (("--max-tokens", "-1"), ("--max-tokens", "many"), ("--top-p", "0"),
                             ("--top-p", "1.5"), ("--temperature", "-1"), ("--top-k", "-1"),
                             ("--prefill-chunk", "0"), ("--dtype", "f64"), ("--dtype", "f16"),
-                            ("--device", "cuda:7"), ("--device", "gpu"), ("--threads", "-1"),
+                            ("--device", "cuda:x"), ("--device", "gpu"), ("--threads", "-1"),
                             ("--fac-tokens", "-1"), ("--fac-tokens", "20"), ("--fac-tokens", "1.5"),
                             ("--hot-rows", "-1"), ("--tip-chunks", "33"), ("--tip-chunks", "0"),
                             ("--slice", "thin"), ("--slice-dtype", "int3"), ("--preset", "fast"),
@@ -71,6 +80,12 @@ class UsageErrors(CommandTest):
             with self.subTest(flag=flag, value=value):
                 message = self.generate_fails(2, [], "--prompt", "x", f"{flag}={value}")
                 self.assertIn(value, message)
+
+    def test_a_gpu_that_cannot_be_there(self):
+        done = run("generate", "--model", MODEL, "--prompt", "x", "--device", "cuda:77")
+        self.assertIn(done.returncode, (2, 5))  # 5: a build with CUDA
+        self.assertIn(b"cuda:77", done.stderr)
+        self.assertEqual(done.stdout, b"")
 
     def test_lists_with_one_entry_per_layer(self):
         self.generate_fails(2, ["selection.fac_tokens", "array of 2", "(4)"], "--prompt", "x",

@@ -1,0 +1,90 @@
+// Between the MLP's projections, and biases of logits: an element a thread.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/math_inl.h"
+#include "kernels/model_params.h"
+
+namespace fasa::cuda {
+
+FASA_DEVICE float activated(Activation function, float x) {
+  constexpr float kInverseRoot2 = 0.70710678f;
+  constexpr float kRoot2OverPi = 0.79788456f;
+  switch (function) {
+    case Activation::kSilu:
+      return x / (1.0f + exponential(-x));
+    case Activation::kGelu:
+      return 0.5f * x * (1.0f + error_function(x * kInverseRoot2));
+    case Activation::kGeluTanh:
+      break;
+  }
+  return 0.5f * x * (1.0f + hyperbolic_tangent(kRoot2OverPi * x * (1.0f + 0.044715f * x * x)));
+}
+
+struct ActivateKernel {
+  static constexpr const char* kName = "activate";
+  static constexpr int kThreads = 256;
+
+  ActivateParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t i = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    if (i >= params.size) return;
+    const int64_t token = simt::block_y();
+    const int64_t row = token * params.size * (params.gated ? 2 : 1);
+    float value = activated(params.function, with_bias(row, i));
+    if (params.gated) value *= with_bias(row, params.size + i);
+    store(params.dtype, params.out, token * params.size + i, value);
+  }
+
+ private:
+  FASA_DEVICE float with_bias(int64_t row, int64_t i) const {
+    const float x = params.x[row + i];
+    return params.bias == nullptr ? x : x + params.bias[i];
+  }
+};
+
+struct AddBiasKernel {
+  static constexpr const char* kName = "add_bias";
+  static constexpr int kThreads = 256;
+
+  AddBiasParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t i = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    if (i < params.size) params.x[simt::block_y() * params.size + i] += params.bias[i];
+  }
+};
+
+// Blocks of `threads` elements over rows: rows in y, as many launches as a grid's y takes.
+inline constexpr int64_t kMostGridRows = 65535;
+
+template <typename Launcher>
+void launch_activate(const ActivateParams& params, const Launcher& launch) {
+  const auto blocks =
+      static_cast<int>((params.size + ActivateKernel::kThreads - 1) / ActivateKernel::kThreads);
+  for (int64_t first = 0; first < params.tokens; first += kMostGridRows) {
+    ActivateParams part = params;
+    const int64_t left = params.tokens - first;
+    part.tokens = left < kMostGridRows ? left : kMostGridRows;
+    part.x += first * params.size * (params.gated ? 2 : 1);
+    part.out =
+        static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
+    launch(ActivateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
+  }
+}
+
+template <typename Launcher>
+void launch_add_bias(const AddBiasParams& params, const Launcher& launch) {
+  const auto blocks =
+      static_cast<int>((params.size + AddBiasKernel::kThreads - 1) / AddBiasKernel::kThreads);
+  for (int64_t first = 0; first < params.rows; first += kMostGridRows) {
+    AddBiasParams part = params;
+    const int64_t left = params.rows - first;
+    part.rows = left < kMostGridRows ? left : kMostGridRows;
+    part.x += first * params.size;
+    launch(AddBiasKernel{part}, {.x = blocks, .y = static_cast<int>(part.rows)});
+  }
+}
+
+}  // namespace fasa::cuda

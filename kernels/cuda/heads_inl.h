@@ -1,0 +1,106 @@
+// A projection's heads: bias, norm, rotation, the model's dtype; a warp a head. And the rotation's
+// angles.
+#pragma once
+
+#include "kernels/cuda/math_inl.h"
+#include "kernels/cuda/norm_inl.h"
+
+namespace fasa::cuda {
+
+struct AnglesKernel {
+  static constexpr const char* kName = "angles";
+  static constexpr int kThreads = 128;
+
+  AnglesParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t at = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    if (at >= params.tokens * params.half) return;
+    const auto position = static_cast<float>(params.positions[at / params.half]);
+    const float angle = position * params.frequencies[at % params.half];
+    params.cosines[at] = cosine(angle) * params.factor;
+    params.sines[at] = sine(angle) * params.factor;
+  }
+};
+
+struct HeadsKernel {
+  static constexpr const char* kName = "heads";
+  static constexpr int kThreads = 128;
+
+  HeadsParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t item = int64_t{simt::block_x()} * simt::block_warps() + simt::warp();
+    if (item >= params.tokens * params.heads) return;  // a whole warp
+    const int64_t token = item / params.heads;
+    const int head = static_cast<int>(item % params.heads);
+    const Head of = {
+        params.x + token * params.x_stride + int64_t{head} * params.dim,
+        params.bias == nullptr ? nullptr : params.bias + int64_t{head} * params.dim,
+        norm_of(head),
+    };
+    const NormScale scale = scale_of(of);
+    const bool rotates = head < params.query_heads + params.key_heads;
+    write(of, scale, rotates ? params.rotary_dims / 2 : 0, token, item * params.dim);
+  }
+
+ private:
+  struct Head {
+    const float* x;
+    const float* bias;
+    NormParams norm;
+
+    FASA_DEVICE float operator[](int d) const { return bias == nullptr ? x[d] : x[d] + bias[d]; }
+  };
+
+  FASA_DEVICE NormParams norm_of(int head) const {
+    const bool is_query = head < params.query_heads;
+    if (!is_query && head >= params.query_heads + params.key_heads) return {};
+    NormParams norm = is_query ? params.query_norm : params.key_norm;
+    const int64_t offset = (is_query ? head : head - params.query_heads) * params.norm_stride;
+    if (norm.weight != nullptr) norm.weight += offset;
+    if (norm.bias != nullptr) norm.bias += offset;
+    return norm;
+  }
+  FASA_DEVICE NormScale scale_of(const Head& head) const {
+    if (head.norm.weight == nullptr) return {};
+    return NormScale::of(head.norm, params.dim, [&](const auto& term) {
+      float sum = 0;
+      for (int d = simt::lane(); d < params.dim; d += simt::kWarpThreads) sum += term(head[d]);
+      return simt::warp_sum(sum);
+    });
+  }
+  FASA_DEVICE static float value(const Head& head, const NormScale& scale, int d) {
+    return head.norm.weight == nullptr ? head[d] : scale(head.norm, head[d], d);
+  }
+  FASA_DEVICE void write(const Head& head, const NormScale& scale, int half, int64_t token,
+                         int64_t out) const {
+    for (int d = simt::lane(); d < half; d += simt::kWarpThreads) {
+      const float first = value(head, scale, d);
+      const float second = value(head, scale, d + half);
+      const float c = params.cosines[token * half + d];
+      const float s = params.sines[token * half + d];
+      store(params.dtype, params.out, out + d, first * c - second * s);
+      store(params.dtype, params.out, out + d + half, second * c + first * s);
+    }
+    for (int d = 2 * half + simt::lane(); d < params.dim; d += simt::kWarpThreads) {
+      store(params.dtype, params.out, out + d, value(head, scale, d));
+    }
+  }
+};
+
+template <typename Launcher>
+void launch_angles(const AnglesParams& params, const Launcher& launch) {
+  const int64_t count = params.tokens * params.half;
+  launch(AnglesKernel{params},
+         {.x = static_cast<int>((count + AnglesKernel::kThreads - 1) / AnglesKernel::kThreads)});
+}
+
+template <typename Launcher>
+void launch_heads(const HeadsParams& params, const Launcher& launch) {
+  constexpr int kWarps = HeadsKernel::kThreads / simt::kWarpThreads;
+  const int64_t items = params.tokens * params.heads;
+  launch(HeadsKernel{params}, {.x = static_cast<int>((items + kWarps - 1) / kWarps)});
+}
+
+}  // namespace fasa::cuda

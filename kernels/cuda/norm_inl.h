@@ -1,0 +1,89 @@
+// Norms: over a row by a block, over a head by a warp. Two passes, as the processor's: what a layer
+// norm subtracts is the mean, not an estimate on the way. A row's bits depend on the row alone.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/model_params.h"
+
+namespace fasa::cuda {
+
+// The same in every thread; `warp_sums`: shared, one for each warp, free again on return.
+FASA_DEVICE float block_sum(float value, float* warp_sums) {
+  value = simt::warp_sum(value);
+  if (simt::lane() == 0) warp_sums[simt::warp()] = value;
+  simt::sync_block();
+  float sum = 0;
+  for (int warp = 0; warp < simt::block_warps(); ++warp) sum += warp_sums[warp];
+  simt::sync_block();
+  return sum;
+}
+
+// y = (x - mean) * scale * weight + bias
+struct NormScale {
+  float mean = 0;
+  float scale = 1;
+
+  // `sum` adds up what its argument gives for the elements of all threads that share the row.
+  template <typename Sum>
+  FASA_DEVICE static NormScale of(const NormParams& norm, int64_t size, const Sum& sum) {
+    const auto count = static_cast<float>(size);
+    NormScale made;
+    if (norm.kind == NormKind::kLayer) made.mean = sum([](float x) { return x; }) / count;
+    const float mean = made.mean;
+    const float squares = sum([mean](float x) { return (x - mean) * (x - mean); });
+    made.scale = 1.0f / simt::square_root(squares / count + norm.eps);
+    return made;
+  }
+  FASA_DEVICE float operator()(const NormParams& norm, float x, int64_t i) const {
+    const float y = (x - mean) * scale * norm.weight[i];
+    return norm.bias == nullptr ? y : y + norm.bias[i];
+  }
+};
+
+struct AddNormKernel {
+  static constexpr const char* kName = "add_norm";
+  static constexpr int kThreads = 256;
+
+  AddNormParams params;
+
+  // A block a row; a thread has the same elements all along.
+  FASA_DEVICE void operator()() const {
+    const int64_t row = simt::block_x();
+    const int64_t token = params.tokens == nullptr ? row : params.tokens[row];
+    float* const residual = params.residual + token * params.size;
+    const float* const addend =
+        params.addend == nullptr ? nullptr : params.addend + token * params.size;
+    if (params.order == AddOrder::kAddThenNorm) add(residual, addend);
+    if (params.norm.weight != nullptr) normalise(residual, row);
+    if (params.order == AddOrder::kNormThenAdd) add(residual, addend);
+  }
+
+ private:
+  FASA_DEVICE void add(float* residual, const float* addend) const {
+    if (addend == nullptr) return;
+    for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) {
+      residual[i] += params.bias == nullptr ? addend[i] : addend[i] + params.bias[i];
+    }
+  }
+  FASA_DEVICE void normalise(const float* x, int64_t row) const {
+    auto* const warp_sums = reinterpret_cast<float*>(simt::shared_memory());
+    const NormScale scale = NormScale::of(params.norm, params.size, [&](const auto& term) {
+      float sum = 0;
+      for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) sum += term(x[i]);
+      return block_sum(sum, warp_sums);
+    });
+    for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) {
+      store(params.dtype, params.out, row * params.size + i, scale(params.norm, x[i], i));
+    }
+  }
+};
+
+template <typename Launcher>
+void launch_add_norm(const AddNormParams& params, const Launcher& launch) {
+  constexpr int kWarps = AddNormKernel::kThreads / simt::kWarpThreads;
+  launch(AddNormKernel{params},
+         {.x = static_cast<int>(params.rows), .shared_bytes = kWarps * int64_t{sizeof(float)}});
+}
+
+}  // namespace fasa::cuda

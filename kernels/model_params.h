@@ -1,0 +1,110 @@
+// What the kernels of a model's own work take, all that lies between two attentions: plain structs,
+// pointers into the device's memory. Devices that run such work as host code have none of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+enum class NormKind : uint8_t { kRms, kLayer };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
+
+// x [rows, inputs] · w [columns, inputs]ᵀ -> y [rows, columns], rows of y `y_stride` elements
+// apart. Sums are f32.
+struct ProjectParams {
+  DType dtype = DType::kBF16;  // of x and w: f32 or bf16
+  int64_t rows = 0;
+  int64_t inputs = 0;
+  int64_t columns = 0;
+  int64_t y_stride = 0;
+  const void* x = nullptr;
+  const void* weights = nullptr;
+  float* y = nullptr;
+  // ModelKernelTable::project_scratch bytes.
+  std::byte* scratch = nullptr;
+};
+
+// A norm's parameters, [size] each, f32; `bias` may be null. Of no weight: no norm.
+struct NormParams {
+  NormKind kind = NormKind::kRms;
+  float eps = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+
+enum class AddOrder : uint8_t {
+  kAddThenNorm,
+  kNormThenAdd,  // attention and MLP side by side: both read what the layer was given
+};
+
+// What a projection gave joins the residual, and the residual is normalised for the next one:
+// residual += addend + bias, out = norm(residual), in either order.
+struct AddNormParams {
+  int64_t rows = 0;
+  int64_t size = 0;
+  float* residual = nullptr;        // [tokens, size]
+  const float* addend = nullptr;    // [tokens, size], or null
+  const float* bias = nullptr;      // [size], or null
+  const int32_t* tokens = nullptr;  // row i is this token; null: token i
+  AddOrder order = AddOrder::kAddThenNorm;
+  NormParams norm;
+  DType dtype = DType::kBF16;  // of `out`: f32 or bf16
+  void* out = nullptr;         // [rows, size]; may be the residual (f32, tokens null)
+};
+
+// cosines and sines [tokens, half] of position x frequency, times `factor`.
+struct AnglesParams {
+  int64_t tokens = 0;
+  int64_t half = 0;                    // rotary_dims / 2
+  const int32_t* positions = nullptr;  // [tokens]
+  const float* frequencies = nullptr;  // [half]
+  float factor = 1;
+  float* cosines = nullptr;
+  float* sines = nullptr;
+};
+
+// A projection to heads -> bias, a norm a head, rotation of the first dimensions of each (half
+// layout), the model's dtype. Query heads first, then key heads; values get the bias alone.
+struct HeadsParams {
+  int64_t tokens = 0;
+  int heads = 0;
+  int query_heads = 0;
+  int key_heads = 0;
+  int dim = 0;
+  int rotary_dims = 0;
+  const float* x = nullptr;  // [tokens, heads, dim], tokens `x_stride` elements apart
+  int64_t x_stride = 0;
+  const float* bias = nullptr;  // [heads, dim], or null
+  NormParams query_norm;        // of no weight: none
+  NormParams key_norm;
+  int64_t norm_stride = 0;         // of one head's norm weights to the next one's; 0: one for all
+  const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
+  const float* sines = nullptr;
+  DType dtype = DType::kBF16;
+  void* out = nullptr;  // [tokens, heads, dim]
+};
+
+// out = f(x + bias), or with a gate f(gate) * up of x = [gate, up].
+struct ActivateParams {
+  int64_t tokens = 0;
+  int64_t size = 0;  // of `out`
+  Activation function = Activation::kSilu;
+  bool gated = true;
+  const float* x = nullptr;     // [tokens, size], gated [tokens, 2 x size]
+  const float* bias = nullptr;  // as a row of x, or null
+  DType dtype = DType::kBF16;
+  void* out = nullptr;  // [tokens, size]
+};
+
+// x += bias, of each row.
+struct AddBiasParams {
+  int64_t rows = 0;
+  int64_t size = 0;
+  const float* bias = nullptr;
+  float* x = nullptr;
+};
+
+}  // namespace fasa

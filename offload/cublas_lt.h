@@ -1,0 +1,46 @@
+// Projections by cuBLASLt, in builds with FASA_CUDA. Its library, which weighs more than everything
+// else, is opened when the first model asks for it: programs start and models run without it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "kernels/model_params.h"
+
+namespace fasa {
+
+class CublasLt {
+ public:
+  static constexpr uint64_t kScratchBytes = uint64_t{32} << 20;
+
+  // Null where the library is not found; a notice says so, once.
+  static CublasLt* get();
+  // Of the current GPU, on its stream. Throws DeviceError where the library refuses.
+  void project(const ProjectParams& params, cudaStream_t stream);
+
+ private:
+  struct Library;
+  struct Plan;  // how one shape is multiplied on one GPU
+  struct Alignments {
+    uint32_t weights, x, y;  // of all their rows, bytes
+  };
+  using Key =
+      std::tuple<int, DType, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t>;
+  explicit CublasLt(Library* library);
+  ~CublasLt();
+  Plan& plan_of(const ProjectParams& params);
+  void describe(const ProjectParams& params, Plan& plan) const;
+  void choose(const ProjectParams& params, const Alignments& alignments, Plan& plan) const;
+
+  Library* const library_;  // kept for the process, as is all that follows
+  std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<int, void*> handles_;  // of each GPU
+};
+
+}  // namespace fasa

@@ -1,0 +1,46 @@
+// A model's own work as kernels of the device (kernels/model_table.h): LayerWork's, step by step,
+// with additions to the residual put off until the norm that follows them.
+#pragma once
+
+#include "kernels/model_table.h"
+#include "runtime/llm/layer_engine.h"
+
+namespace fasa {
+
+class KernelEngine final : public LayerEngine {
+ public:
+  explicit KernelEngine(const EngineParts& parts);
+
+  void reserve(const Activations& larger) override;
+  void begin(const StepShape& step) override;
+  void to_attention(int layer) override;
+  void query_of(int layer, std::byte* query) override;
+  void logits() override;
+
+ private:
+  // What is still to be added to the residual: the last projection's result, or nothing.
+  struct Pending {
+    const float* addend = nullptr;
+    const float* bias = nullptr;
+  };
+  struct Heads {
+    int all;  // query heads first, then key heads, then values'
+    int query;
+    int key;
+    std::byte* out;
+  };
+  void project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns, float* y) const;
+  void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
+  void project_heads(const LayerWeights& layer, const Heads& heads) const;
+  void after_attention(int layer);
+
+  const EngineParts parts_;
+  const ModelKernelTable& kernels_;
+  Buffer fixed_;    // frequencies, scratch of projections
+  Buffer inputs_;   // positions of tokens, tokens of logits: int32
+  Buffer staging_;  // the same on the host
+  const StepShape* step_ = nullptr;
+  Pending pending_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,258 @@
+// Models on the CUDA device: over a runtime played by the host, where projections are a plain loop
+// and the kernels' bodies are interpreted; and on a GPU, where there is one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/generator.h"
+#include "runtime/llm/layer_engine.h"
+#include "tests/llm/llm_fixture.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu.h"
+
+namespace fasa {
+namespace {
+
+using namespace llm_test;
+using testing::AllOf;
+using testing::HasSubstr;
+
+DeviceOptions cuda_options() {
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.threads = 2;
+  return options;
+}
+
+// max |difference| / max |logit| of the kept positions.
+double relative_difference(const std::vector<float>& all, const Golden& golden, size_t vocab) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < golden.positions.size(); ++i) {
+    for (size_t id = 0; id < vocab; ++id) {
+      const double expected = golden.logits[i * vocab + id];
+      const double given = all[golden.positions[i] * vocab + id];
+      if (std::isnan(given)) return INFINITY;
+      worst = std::max(worst, std::abs(given - expected));
+      largest = std::max(largest, std::abs(expected));
+    }
+  }
+  return worst / largest;
+}
+
+double difference_to_golden(const std::string& name, Device& device, DType dtype, size_t chunk) {
+  const Golden golden = Golden::load(golden_dir(name));
+  Model model = Model::load(golden_dir(name), device, dtype);
+  return relative_difference(prefill_logits(model, golden.tokens, chunk), golden,
+                             static_cast<size_t>(model.config().vocab_size));
+}
+
+constexpr double kF32Bound = 1e-4;
+constexpr double kBf16Bound = 2e-2;
+constexpr const char* kFamilies[] = {"llama-gqa-bf16", "llama-biases",      "llama-mqa-f16",
+                                     "llama-mha-tied", "llama-odd-head",    "llama-llama3",
+                                     "llama-yarn",     "mistral-window",    "qwen2-sharded",
+                                     "qwen3",          "gpt-neox",          "gpt-neox-sequential",
+                                     "stablelm",       "stablelm-parallel", "phi",
+                                     "phi-norms"};
+
+class CudaModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaModel, LogitsEqualTransformers) {
+  FakeCuda fake;
+  {
+    const auto device = open_device(cuda_options(), fake.platform());
+    EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, 19), kF32Bound);
+    EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kBF16, 512), kBf16Bound);
+  }
+  EXPECT_EQ(fake.device_bytes, 0u);
+  EXPECT_TRUE(fake.registered.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kFamilies), [](const auto& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+// The bundled model's continuation of a text, with rows on the host and sets of 32.
+std::vector<int32_t> continuation(Device& device, PredictorKind predictor) {
+  Model model = Model::load(bundled_dir(), device, std::nullopt);
+  const auto tokenizer = Tokenizer::load(bundled_dir());
+  const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
+  Config config;
+  config.selection.fac_tokens = {{.tokens = 32, .share = 0}};
+  config.prefetch.predictor = predictor;
+  config.prefetch.depth = predictor == PredictorKind::kNone ? 0 : 1;
+  const Geometry geometry = model.config().geometry();
+  Runtime runtime(device, config, geometry, model.config().row_dtype(), all_slice_dims(geometry));
+  GenerateOptions options;
+  options.max_tokens = 12;
+  options.prefill_chunk = 96;
+  const GenerateResult result =
+      generate(model, runtime, tokenizer->encode(text), options, tokenizer.get());
+  EXPECT_FALSE(result.error) << *result.error;
+  return result.tokens;
+}
+
+TEST(CudaModelText, IsTheProcessors) {
+  const auto cpu = open_test_device("cpu");
+  const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone);
+  EXPECT_EQ(expected.size(), 12u);
+  for (const PredictorKind predictor : {PredictorKind::kNone, PredictorKind::kNextQuery}) {
+    FakeCuda fake;
+    const auto device = open_device(cuda_options(), fake.platform());
+    EXPECT_EQ(continuation(*device, predictor), expected);
+  }
+}
+
+// Logits of a model without files, after a prompt.
+std::vector<float> random_logits(Device& device, uint64_t seed) {
+  ModelConfig config = ModelConfig::load(golden_dir("llama-gqa-bf16"));
+  config.vocab_size = 77;
+  Model model = Model::random(config, device, DType::kBF16, seed);
+  return prefill_logits(model, std::vector<int32_t>{1, 2, 3, 76, 0, 5, 6, 7, 8}, 4);
+}
+
+TEST(CudaModelRandom, IsTheSameModelOnEveryDevice) {
+  const auto cpu = open_test_device("cpu");
+  const std::vector<float> expected = random_logits(*cpu, 1);
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  const std::vector<float> given = random_logits(*device, 1);
+  ASSERT_EQ(given.size(), expected.size());
+  float largest = 0, other = 0;
+  const std::vector<float> another = random_logits(*cpu, 2);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    other = std::max(other, std::abs(expected[i] - another[i]));
+  }
+  EXPECT_GT(largest, 0.1f);
+  EXPECT_GT(other, 0.1f * largest);
+  for (size_t i = 0; i < given.size(); ++i) {
+    ASSERT_NEAR(given[i], expected[i], kBf16Bound * static_cast<double>(largest)) << i;
+  }
+}
+
+// Queries, keys and values of all layers, as an observer sees them.
+class Recorder final : public LayerObserver {
+ public:
+  void on_layer(int, ConstTensorView q, ConstTensorView k, ConstTensorView v, int64_t) override {
+    for (const ConstTensorView& view : {q, k, v}) add(view);
+  }
+  void on_estimate(int, int, ConstTensorView q) override { add(q); }
+  std::vector<float> seen;
+
+ private:
+  void add(const ConstTensorView& view) {
+    for (int64_t token = 0; token < view.tokens; ++token) {
+      for (int64_t head = 0; head < view.heads; ++head) {
+        for (int64_t d = 0; d < view.dim; ++d) {
+          seen.push_back(load_element(view.dtype, view.data, view.offset(token, head) + d));
+        }
+      }
+    }
+  }
+};
+
+std::vector<float> observed(Device& device) {
+  Model model = Model::load(golden_dir("qwen3"), device, DType::kF32);
+  const Golden golden = Golden::load(golden_dir("qwen3"));
+  const auto runtime = full_runtime(model);
+  const SequenceId id = runtime->create();
+  Recorder recorder;
+  const std::span<const int32_t> tokens(golden.tokens);
+  const StepSequence prompt[] = {{id, 9, StepMode::kPrefill}};
+  model.step(*runtime, tokens.first(9), prompt, {.observer = &recorder});
+  model.reserve_estimates(1, 1);
+  const StepSequence next[] = {{id, 1, StepMode::kDecode}};
+  model.step(*runtime, tokens.subspan(9, 1), next, {.observer = &recorder, .estimate_ahead = 1});
+  return recorder.seen;
+}
+
+TEST(CudaModelObserver, SeesWhatItSeesOnTheProcessor) {
+  const auto cpu = open_test_device("cpu");
+  const std::vector<float> expected = observed(*cpu);
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  const std::vector<float> given = observed(*device);
+  ASSERT_EQ(given.size(), expected.size());
+  for (size_t i = 0; i < given.size(); ++i) ASSERT_NEAR(given[i], expected[i], 2e-4) << i;
+}
+
+template <typename Failure>
+std::string error_of_load(const std::string& dir, Device& device) {
+  try {
+    Model::load(dir, device, std::nullopt);
+  } catch (const Failure& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CudaModelErrors, WhatIsNotSupportedIsNamedBeforeAnythingIsRead) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  EXPECT_THAT(error_of_load<UsageError>(golden_dir("deepseek-v2"), *device),
+              AllOf(HasSubstr("deepseek_v2"), HasSubstr("latent attention"), HasSubstr("cpu")));
+  EXPECT_THAT(error_of_load<UsageError>(golden_dir("bloom"), *device),
+              AllOf(HasSubstr("bloom"), HasSubstr("ALiBi")));
+  EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, 0u);
+}
+
+TEST(CudaModelErrors, WeightsStayWithinTheBudget) {
+  FakeCuda fake;
+  DeviceOptions options = cuda_options();
+  options.device_memory = 1 << 20;
+  {
+    const auto device = open_device(options, fake.platform());
+    EXPECT_THAT(error_of_load<BudgetError>(bundled_dir(), *device),
+                AllOf(HasSubstr("device_memory"), HasSubstr("weights")));
+    EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, 0u);
+  }
+  EXPECT_EQ(fake.device_bytes, 0u);
+}
+
+// Whatever operation fails while it runs: a DeviceError, and everything ends in order.
+TEST(CudaModelErrors, AFailureEndsInOrder) {
+  for (const int64_t nth : {1, 20, 40, 60}) {
+    FakeCuda fake;
+    std::string said;
+    {
+      const auto device = open_device(cuda_options(), fake.platform());
+      fake.fail_operation(nth);
+      try {
+        observed(*device);
+      } catch (const DeviceError& error) {
+        said = error.what();
+      }
+    }
+    EXPECT_THAT(said, HasSubstr("cudaErrorIllegalAddress")) << nth;
+    EXPECT_EQ(fake.device_bytes, 0u);
+    EXPECT_EQ(fake.live_streams, 0);
+  }
+}
+
+class CudaModelOnGpu : public testing::Test {
+ protected:
+  void SetUp() override { FASA_NEEDS_GPU(); }
+};
+
+TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
+  const auto device = open_device(cuda_options());
+  for (const char* const family : kFamilies) {
+    EXPECT_LE(difference_to_golden(family, *device, DType::kF32, 19), kF32Bound) << family;
+    EXPECT_LE(difference_to_golden(family, *device, DType::kBF16, 512), kBf16Bound) << family;
+  }
+}
+
+TEST_F(CudaModelOnGpu, TextIsTheProcessors) {
+  const auto cpu = open_test_device("cpu");
+  const auto gpu = open_device(cuda_options());
+  EXPECT_EQ(continuation(*gpu, PredictorKind::kNone), continuation(*cpu, PredictorKind::kNone));
+}
+
+}  // namespace
+}  // namespace fasa

@@ -1,0 +1,326 @@
+// The bodies of the kernels that models run on CUDA, interpreted, against the processor's work.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/activate_inl.h"
+#include "kernels/cuda/heads_inl.h"
+#include "kernels/cuda/norm_inl.h"
+#include "kernels/cuda/project_inl.h"
+#include "runtime/llm/elementwise.h"
+#include "runtime/llm/rope.h"
+#include "tests/simt/simt_case.h"
+
+namespace fasa {
+namespace {
+
+// Sums in another order; then, in bf16, a rounding that may fall the other way.
+constexpr double kF32Bound = 2e-6;
+constexpr double kBf16Bound = 1.0 / 128;
+
+std::vector<float> randoms(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-2, 2);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+// Elements of a dtype, read back as floats.
+struct Elements {
+  DType dtype;
+  std::vector<std::byte> bytes;
+
+  Elements(DType type, int64_t count)
+      : dtype(type), bytes(static_cast<size_t>(count * dtype_bytes(type))) {}
+  Elements(DType type, const std::vector<float>& values)
+      : Elements(type, static_cast<int64_t>(values.size())) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      store_element(dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
+    }
+  }
+  float operator[](int64_t i) const { return load_element(dtype, bytes.data(), i); }
+  int64_t size() const { return static_cast<int64_t>(bytes.size()) / dtype_bytes(dtype); }
+  std::byte* at(int64_t i) { return bytes.data() + i * dtype_bytes(dtype); }
+};
+
+void expect_near(const Elements& given, const Elements& expected) {
+  ASSERT_EQ(given.size(), expected.size());
+  const double bound = given.dtype == DType::kF32 ? kF32Bound : kBf16Bound;
+  for (int64_t i = 0; i < given.size(); ++i) {
+    const double size = std::max(1.0, std::abs(static_cast<double>(expected[i])));
+    ASSERT_NEAR(given[i], expected[i], bound * size) << i;
+  }
+}
+void expect_near(const std::vector<float>& given, const std::vector<float>& expected) {
+  expect_near(Elements(DType::kF32, given), Elements(DType::kF32, expected));
+}
+
+class ModelKernels : public testing::TestWithParam<SimtRun> {
+ protected:
+  SimtLauncher launcher(int capability = 90) { return SimtLauncher(interpreter_, 2, capability); }
+  SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
+};
+
+struct NormCase {
+  int64_t size;
+  NormKind kind;
+  AddOrder order;
+  bool bias;
+  DType dtype;
+};
+
+void expect_add_norm(const NormCase& c, const SimtLauncher& launch) {
+  constexpr int64_t kTokens = 5;
+  const std::vector<int32_t> chosen = {1, 3};
+  const auto weight = randoms(c.size, 1), shift = randoms(c.size, 2), bias = randoms(c.size, 3);
+  const auto addend = randoms(kTokens * c.size, 4);
+  std::vector<float> residual = randoms(kTokens * c.size, 5), expected = residual;
+  Elements out(c.dtype, 2 * c.size), expected_out(c.dtype, 2 * c.size);
+  const float* const norm_bias = c.bias ? shift.data() : nullptr;
+  const float* const add_bias = c.bias ? bias.data() : nullptr;
+  cuda::launch_add_norm({.rows = 2,
+                         .size = c.size,
+                         .residual = residual.data(),
+                         .addend = addend.data(),
+                         .bias = add_bias,
+                         .tokens = chosen.data(),
+                         .order = c.order,
+                         .norm = {c.kind, 1e-5f, weight.data(), norm_bias},
+                         .dtype = c.dtype,
+                         .out = out.bytes.data()},
+                        launch);
+  const Norm norm = {c.kind, 1e-5f, weight.data(), norm_bias};
+  for (int64_t row = 0; row < 2; ++row) {
+    const int64_t at = chosen[static_cast<size_t>(row)] * c.size;
+    const auto add = [&] { add_row(addend.data() + at, add_bias, c.size, expected.data() + at); };
+    if (c.order == AddOrder::kAddThenNorm) add();
+    normalise(expected.data() + at, norm, c.size, c.dtype, expected_out.at(row * c.size));
+    if (c.order == AddOrder::kNormThenAdd) add();
+  }
+  EXPECT_EQ(residual, expected);
+  expect_near(out, expected_out);
+}
+
+TEST_P(ModelKernels, AddNormIsTheProcessors) {
+  for (const int64_t size : {1, 31, 256, 301}) {
+    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+      for (const AddOrder order : {AddOrder::kAddThenNorm, AddOrder::kNormThenAdd}) {
+        for (const bool bias : {false, true}) {
+          const DType dtype = bias ? DType::kF32 : DType::kBF16;
+          expect_add_norm({size, kind, order, bias && kind == NormKind::kLayer, dtype}, launcher());
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ModelKernels, NormInPlace) {
+  const auto weight = randoms(77, 1);
+  std::vector<float> residual = randoms(3 * 77, 2), expected = residual;
+  const Norm norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr};
+  cuda::launch_add_norm({.rows = 3,
+                         .size = 77,
+                         .residual = residual.data(),
+                         .norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr},
+                         .dtype = DType::kF32,
+                         .out = residual.data()},
+                        launcher());
+  for (int row = 0; row < 3; ++row) normalise(expected.data() + row * 77, norm, 77);
+  expect_near(residual, expected);
+}
+
+TEST_P(ModelKernels, AnglesAreTheProcessors) {
+  const std::vector<float> frequencies = {1, 0.31f, 0.0123f, 1e-4f, 3e-7f};
+  const std::vector<int32_t> positions = {0, 1, 77, 131071, 2000000};
+  std::vector<float> cosines(25), sines(25), c(25), s(25);
+  cuda::launch_angles({.tokens = 5,
+                       .half = 5,
+                       .positions = positions.data(),
+                       .frequencies = frequencies.data(),
+                       .factor = 1.25f,
+                       .cosines = cosines.data(),
+                       .sines = sines.data()},
+                      launcher());
+  for (size_t i = 0; i < 5; ++i) {
+    rope_angles(frequencies, 1.25, positions[i], c.data() + 5 * i, s.data() + 5 * i);
+  }
+  EXPECT_EQ(cosines, c);
+  EXPECT_EQ(sines, s);
+}
+
+struct HeadsCase {
+  int dim;
+  int rotary_dims;
+  HeadNorm norm;
+  NormKind kind;
+  DType dtype;
+};
+
+// Three query heads, two of keys, two of values, in rows with something behind them.
+void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
+  constexpr int kTokens = 3, kQueries = 3, kKeys = 2, kAll = 7;
+  const int64_t width = int64_t{kAll} * c.dim, stride = width + 5;
+  const int64_t norm_stride = c.norm == HeadNorm::kPerHead ? c.dim : 0;
+  const int64_t half = c.rotary_dims / 2;
+  std::vector<float> x = randoms(kTokens * stride, 1);
+  const auto bias = randoms(width, 2);
+  const auto of_queries = randoms(kQueries * c.dim, 3), of_keys = randoms(kKeys * c.dim, 4);
+  const auto cosines = randoms(kTokens * half, 5), sines = randoms(kTokens * half, 6);
+  Elements out(c.dtype, kTokens * width), expected(c.dtype, kTokens * width);
+  const bool normed = c.norm != HeadNorm::kNone;
+  Norm query_norm = {c.kind, 1e-6f, normed ? of_queries.data() : nullptr, nullptr};
+  Norm key_norm = {c.kind, 1e-6f, normed ? of_keys.data() : nullptr, nullptr};
+  cuda::launch_heads({.tokens = kTokens,
+                      .heads = kAll,
+                      .query_heads = kQueries,
+                      .key_heads = kKeys,
+                      .dim = c.dim,
+                      .rotary_dims = c.rotary_dims,
+                      .x = x.data(),
+                      .x_stride = stride,
+                      .bias = bias.data(),
+                      .query_norm = {c.kind, 1e-6f, query_norm.weight, nullptr},
+                      .key_norm = {c.kind, 1e-6f, key_norm.weight, nullptr},
+                      .norm_stride = norm_stride,
+                      .cosines = cosines.data(),
+                      .sines = sines.data(),
+                      .dtype = c.dtype,
+                      .out = out.bytes.data()},
+                     launch);
+  for (int token = 0; token < kTokens; ++token) {
+    for (int head = 0; head < kAll; ++head) {
+      float* values = x.data() + token * stride + int64_t{head} * c.dim;
+      for (int d = 0; d < c.dim; ++d) values[d] += bias[static_cast<size_t>(head * c.dim + d)];
+      if (head < kQueries + kKeys) {
+        Norm norm = head < kQueries ? query_norm : key_norm;
+        const int64_t index = head < kQueries ? head : head - kQueries;
+        if (normed) {
+          norm.weight += index * norm_stride;
+          normalise(values, norm, c.dim);
+        }
+        rope_rotate(values, c.rotary_dims, cosines.data() + token * half,
+                    sines.data() + token * half);
+      }
+      store_row(values, c.dim, c.dtype, expected.at((token * kAll + head) * c.dim));
+    }
+  }
+  expect_near(out, expected);
+}
+
+TEST_P(ModelKernels, HeadsAreTheProcessors) {
+  for (const int dim : {6, 64, 80}) {
+    for (const int rotary : {dim, 4, 0}) {
+      expect_heads({dim, rotary, HeadNorm::kNone, NormKind::kRms, DType::kF32}, launcher());
+      expect_heads({dim, rotary, HeadNorm::kShared, NormKind::kRms, DType::kF32}, launcher());
+      expect_heads({dim, rotary, HeadNorm::kPerHead, NormKind::kLayer, DType::kBF16}, launcher());
+    }
+  }
+}
+
+TEST_P(ModelKernels, ActivationsAreTheProcessors) {
+  constexpr int64_t kTokens = 3;
+  for (const Activation f : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
+    for (const bool gated : {true, false}) {
+      for (const int64_t size : {1, 300}) {
+        const int64_t width = gated ? 2 * size : size;
+        const auto x = randoms(kTokens * width, 1), bias = randoms(width, 2);
+        Elements out(DType::kBF16, kTokens * size), expected(DType::kBF16, kTokens * size);
+        const float* const added = size > 1 ? bias.data() : nullptr;
+        cuda::launch_activate({.tokens = kTokens,
+                               .size = size,
+                               .function = f,
+                               .gated = gated,
+                               .x = x.data(),
+                               .bias = added,
+                               .dtype = DType::kBF16,
+                               .out = out.bytes.data()},
+                              launcher());
+        for (int64_t token = 0; token < kTokens; ++token) {
+          (gated ? activate_gate : activate)(f, x.data() + token * width, added, size, DType::kBF16,
+                                             expected.at(token * size));
+        }
+        EXPECT_EQ(out.bytes, expected.bytes);
+      }
+    }
+  }
+  std::vector<float> logits = randoms(3 * 300, 3), expected = logits;
+  const auto bias = randoms(300, 4);
+  cuda::launch_add_bias({.rows = 3, .size = 300, .bias = bias.data(), .x = logits.data()},
+                        launcher());
+  for (int row = 0; row < 3; ++row) add_bias(bias.data(), 300, expected.data() + row * 300);
+  EXPECT_EQ(logits, expected);
+}
+
+struct ProjectCase {
+  DType dtype;
+  int64_t rows, inputs, columns;
+  int capability = 90;
+};
+
+// The whole y, with something behind each row that must stay.
+std::vector<float> project(const ProjectCase& c, const Elements& x, const Elements& weights,
+                           const SimtLauncher& launch) {
+  const int64_t stride = c.columns + 3;
+  std::vector<float> y(static_cast<size_t>(c.rows * stride), -7.0f);
+  cuda::launch_project({.dtype = c.dtype,
+                        .rows = c.rows,
+                        .inputs = c.inputs,
+                        .columns = c.columns,
+                        .y_stride = stride,
+                        .x = x.bytes.data(),
+                        .weights = weights.bytes.data(),
+                        .y = y.data()},
+                       launch);
+  return y;
+}
+
+TEST_P(ModelKernels, ProjectionsAreSumsOfProducts) {
+  const ProjectCase cases[] = {{DType::kF32, 1, 1200, 9, 90},   {DType::kF32, 11, 100, 20, 90},
+                               {DType::kF32, 3, 7, 5, 90},      {DType::kBF16, 1, 2100, 9, 90},
+                               {DType::kBF16, 3, 2048, 10, 90}, {DType::kBF16, 16, 72, 30, 90},
+                               {DType::kBF16, 5, 33, 3, 90},    {DType::kBF16, 40, 72, 150, 90},
+                               {DType::kBF16, 131, 40, 20, 90}, {DType::kBF16, 40, 9, 20, 90},
+                               {DType::kBF16, 40, 72, 20, 75}};
+  for (const ProjectCase& c : cases) {
+    const Elements x(c.dtype, randoms(c.rows * c.inputs, 1));
+    const Elements weights(c.dtype, randoms(c.columns * c.inputs, 2));
+    const std::vector<float> y = project(c, x, weights, launcher(c.capability));
+    for (int64_t row = 0; row < c.rows; ++row) {
+      for (int64_t column = 0; column < c.columns + 3; ++column) {
+        double sum = column < c.columns ? 0 : -7;
+        for (int64_t i = 0; column < c.columns && i < c.inputs; ++i) {
+          sum += static_cast<double>(x[row * c.inputs + i]) *
+                 static_cast<double>(weights[column * c.inputs + i]);
+        }
+        // f32 sums of terms up to 4.
+        ASSERT_NEAR(y[static_cast<size_t>(row * (c.columns + 3) + column)], sum,
+                    1e-6 * static_cast<double>(c.inputs))
+            << c.rows << "x" << c.inputs << "x" << c.columns << " at " << row << ", " << column;
+      }
+    }
+  }
+}
+
+// A token's bits do not depend on what else a step of few tokens holds.
+TEST_P(ModelKernels, ARowsBitsAreItsOwn) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Elements x(dtype, randoms(7 * 264, 1)), weights(dtype, randoms(12 * 264, 2));
+    const std::vector<float> all = project({dtype, 7, 264, 12, 90}, x, weights, launcher());
+    for (int64_t row = 0; row < 7; ++row) {
+      Elements one(dtype, 264);
+      std::copy_n(x.bytes.data() + row * 264 * dtype_bytes(dtype), one.bytes.size(),
+                  one.bytes.data());
+      const std::vector<float> alone = project({dtype, 1, 264, 12, 90}, one, weights, launcher());
+      EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + 12, all.begin() + row * 15)) << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, ModelKernels, testing::ValuesIn(simt_runs()),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace fasa

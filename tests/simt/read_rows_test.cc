@@ -1,0 +1,63 @@
+// The body of the kernel that reads rows back: the processor's values.
+#include "kernels/cuda/read_rows_inl.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/row_case.h"
+#include "tests/simt/simt_case.h"
+
+namespace fasa {
+namespace {
+
+class ReadRowsBody : public testing::TestWithParam<SimtRun> {
+ protected:
+  SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
+};
+
+// Keys, then values, as f32; what nobody writes stays.
+std::vector<float> read(RowCase& cache, int layer, int first, int tokens, DType dtype,
+                        const std::function<void(const ReadRowsParams&)>& kernel) {
+  const CacheLayout& layout = cache.layout();
+  const int64_t keys = int64_t{tokens} * layout.kv_heads * layout.row.key_dim;
+  const int64_t values = int64_t{tokens} * layout.kv_heads * layout.row.value_dim;
+  const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
+  std::vector<std::byte> k(static_cast<size_t>(keys) * bytes),
+      v(static_cast<size_t>(values) * bytes);
+  kernel({.layout = layout,
+          .layer = layer,
+          .row_blocks = cache.sequence(0).row_blocks.data(),
+          .first = first,
+          .rows_on_device = true,
+          .k = TensorView::dense(k.data(), dtype, tokens, layout.kv_heads, layout.row.key_dim),
+          .v = TensorView::dense(v.data(), dtype, tokens, layout.kv_heads, layout.row.value_dim)});
+  std::vector<float> all;
+  for (int64_t i = 0; i < keys; ++i) all.push_back(load_element(dtype, k.data(), i));
+  for (int64_t i = 0; i < values; ++i) all.push_back(load_element(dtype, v.data(), i));
+  return all;
+}
+
+TEST_P(ReadRowsBody, SameAsTheProcessors) {
+  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+    RowShape shape;
+    shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 34, shape.value_dim = 10;
+    shape.row = row;
+    RowCase cache(shape, {1}, 200);
+    cache.advance({{0, 150}});
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const auto& [first, tokens] : {std::pair{0, 150}, {63, 2}, {64, 64}, {149, 1}, {5, 0}}) {
+        EXPECT_EQ(read(cache, 1, first, tokens, dtype,
+                       [&](const ReadRowsParams& params) {
+                         cuda::launch_read_rows(params, SimtLauncher(interpreter_));
+                       }),
+                  read(cache, 1, first, tokens, dtype, cpu::read_rows))
+            << first << " " << tokens;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, ReadRowsBody, testing::ValuesIn(simt_runs()),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace fasa
