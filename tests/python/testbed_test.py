@@ -1,7 +1,6 @@
 """tools/testbed: a tiny recipe from the committed texts to a folder that fasa loads."""
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -9,11 +8,13 @@ import sys
 
 import numpy
 import pytest
+import torch
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-from testbed import RecipeError, corpus, examples, facts, recipe  # noqa: E402
+from testbed import RecipeError, corpus, examples, facts, recipe, trainer  # noqa: E402
+from testbed.__main__ import main  # noqa: E402
 
 TEXTS = ROOT / "models/texts"
 TINY = """title = "a tiny one"
@@ -71,13 +72,19 @@ def write_recipe(folder, kind, steps=3, **changes):
     return path
 
 
-def environment():
-    return {**os.environ, "FASA_VENV": str(pathlib.Path(sys.prefix)), "OMP_NUM_THREADS": "1"}
-
-
-def train(*arguments):
+def script(*arguments):
     return subprocess.run([ROOT / "tools/testbed/train", *map(str, arguments)], text=True,
-                          env=environment(), capture_output=True, timeout=300)
+                          env={**os.environ, "FASA_VENV": sys.prefix}, capture_output=True,
+                          timeout=300)
+
+
+@pytest.fixture
+def train(capsys):
+    """Runs the script's program in this process: PyTorch is slow to import."""
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        return code, "".join(capsys.readouterr())
+    return run
 
 
 def generate(model, ids):
@@ -91,9 +98,9 @@ def generate(model, ids):
 
 
 @pytest.mark.parametrize("kind", ["ernie4_5", "stablelm", "mpt"])
-def test_a_tiny_recipe_ends_in_a_folder_that_fasa_loads(kind, tmp_path):
-    done = train(write_recipe(tmp_path, kind), "--work", tmp_path / "work", "--texts", 1)
-    assert done.returncode == 0, done.stderr
+def test_a_tiny_recipe_ends_in_a_folder_that_fasa_loads(kind, tmp_path, train):
+    code, told = train(write_recipe(tmp_path, kind), "--work", tmp_path / "work", "--texts", 1)
+    assert code == 0, told
     model = tmp_path / "work/model"
     assert {path.name for path in model.iterdir()} == {
         "README.md", "config.json", "generation_config.json", "model.safetensors", "needle.json",
@@ -103,39 +110,44 @@ def test_a_tiny_recipe_ends_in_a_folder_that_fasa_loads(kind, tmp_path):
     assert told["measured"]["recall"] == [{"length": 256, "right": 0, "asked": 4}]
     assert {phase["phase"] for phase in told["phases"]} == {"digit", "mixed"}
     assert len(generate(model, list(b"In the beginning"))) == 4
-    again = train(write_recipe(tmp_path, kind), "--work", tmp_path / "work")
-    assert again.returncode == 2 and "is there already" in again.stderr
+    code, told = train(write_recipe(tmp_path, kind), "--work", tmp_path / "work")
+    assert code == 2 and "is there already" in told
 
 
-def test_goes_on_after_an_interruption_as_if_there_was_none(tmp_path):
-    torch = pytest.importorskip("torch")
-    path = write_recipe(tmp_path, "llama", steps=100)
-    whole = train(path, "--work", tmp_path / "whole", "--texts", 1)
-    assert whole.returncode == 0, whole.stderr
-    running = subprocess.Popen([ROOT / "tools/testbed/train", path, "--work", tmp_path / "cut",
-                                "--texts", "1"], env=environment(), stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    assert "from step 0 of 104" in running.stdout.readline()
-    running.send_signal(signal.SIGTERM)
-    _, errors = running.communicate(timeout=120)
-    assert running.returncode == 130 and "goes on from there" in errors, errors
-    done = train(path, "--work", tmp_path / "cut", "--texts", 1)
-    assert done.returncode == 0, done.stderr
-    assert "from step 0 of" not in done.stdout
+def test_goes_on_after_an_interruption_as_if_there_was_none(tmp_path, train, monkeypatch):
+    path = write_recipe(tmp_path, "llama")
+    assert train(path, "--work", tmp_path / "whole", "--texts", 1)[0] == 0
+    step = trainer.Trainer._step
+
+    def interrupted(self, phase):
+        step(self, phase)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "_step", interrupted)
+        code, told = train(path, "--work", tmp_path / "cut", "--texts", 1)
+    assert code == 130 and "interrupted at step 1" in told
+    code, told = train(path, "--work", tmp_path / "cut", "--texts", 1)
+    assert code == 0 and "from step 1 of 7" in told
     weights = [torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["model"]
                for name in ("whole", "cut")]
     for name, tensor in weights[0].items():
         assert torch.equal(tensor, weights[1][name]), name
+    code, told = train(write_recipe(tmp_path, "llama", steps=4), "--work", tmp_path / "cut",
+                       "--out", tmp_path / "out")
+    assert code == 2 and "of another recipe or corpus" in told
 
 
-def test_bad_input_is_named(tmp_path):
-    done = train("nothing-of-the-kind")
+def test_bad_input_is_named(tmp_path, train):
+    done = script("nothing-of-the-kind")
     assert done.returncode == 2
     for known in ("pairs-400k", "partial-400k", "alibi-400k", "needle-3m"):
         assert known in done.stderr
-    done = train("pairs-400k", "--corpus", tmp_path, "--work", tmp_path / "w")
-    assert done.returncode == 2 and "no text to train on: 0 *.txt" in done.stderr
-    assert train("pairs-400k", "--texts", 0).returncode == 2
+    code, told = train("pairs-400k", "--corpus", tmp_path, "--work", tmp_path / "w")
+    assert code == 2 and "no text to train on: 0 *.txt" in told
+    for flag, value in (("--texts", 0), ("--threads", 0), ("--share", 0), ("--share", 2)):
+        with pytest.raises(SystemExit):
+            train("pairs-400k", flag, value)
 
 
 @pytest.mark.parametrize("old, new, expected", [
