@@ -4,8 +4,9 @@
 Times, per layer and step, medians: the whole way through a fasa.transformers cache (update, handle,
 attention function), the bare call of the runtime with tensors taken apart beforehand, and the
 smallest call into the compiled part (which the bare call contains once). What the binding adds is the
-first less the second plus the third. The two ways alternate step by step, over the same context. fasa
-runs in one thread and the clock is that thread's processor time, so that a busy machine counts less.
+first less the second plus the third. The ways take turns of a few steps each, over the same context,
+the first of which only warms up. fasa runs in one thread and the clock is that thread's processor
+time, so that a busy machine counts less.
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/binding_overhead.py
 """
@@ -19,7 +20,7 @@ import transformers
 
 import fasa
 import fasa.transformers
-from fasa.transformers._session import _flat, _parts
+from fasa.transformers._tensors import flat, parts
 
 KV_HEADS, QUERY_HEADS, DIM = 8, 32, 128
 
@@ -49,6 +50,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--turn", type=int, default=5, help="steps of a turn that count")
     given = parser.parse_args()
     model = model_of(given.layers)
     modules = [layer.self_attn for layer in model.model.layers]
@@ -58,26 +60,31 @@ def main():
         through_cache(cache, modules, attention, *tensors(given.tokens, torch.bfloat16))
         k, v, q = tensors(1, torch.bfloat16)
         out = torch.empty(1, QUERY_HEADS, DIM, dtype=torch.bfloat16)
-        bare = [_parts(_flat(t)) for t in (k, v, q)] + [_parts(out)]
+        bare = [parts(flat(t)) for t in (k, v, q)] + [parts(out)]
         runtime, rows = cache.runtime, cache.session.rows
-        through, direct, least = [], [], []
-        for _ in range(given.steps):
-            start = time.thread_time()
-            through_cache(cache, modules, attention, k, v, q)
-            through.append((time.thread_time() - start) / given.layers * 1e6)
-            start = time.thread_time()
+
+        def directly():
             runtime.begin_step([(rows[0], 1, "decode")])
             for layer in range(given.layers):
                 runtime._step_layer(layer, *bare)
             runtime.end_step()
-            direct.append((time.thread_time() - start) / given.layers * 1e6)
-            start = time.thread_time()
+
+        def least():
             for _ in range(given.layers):
                 runtime.in_step
-            least.append((time.thread_time() - start) / given.layers * 1e6)
-    added = [a - b + c for a, b, c in zip(through, direct, least)]
-    median = {name: round(statistics.median(values), 2) for name, values in
-              dict(through_us=through, direct_us=direct, call_us=least, added_us=added).items()}
+
+        ways = {"through_us": lambda: through_cache(cache, modules, attention, k, v, q),
+                "direct_us": directly, "call_us": least}
+        found = {name: [] for name in ways}
+        for _ in range(given.steps // given.turn):
+            for name, way in ways.items():
+                way()
+                for _ in range(given.turn):
+                    start = time.thread_time()
+                    way()
+                    found[name].append((time.thread_time() - start) / given.layers * 1e6)
+    found["added_us"] = [a - b + c for a, b, c in zip(*found.values())]
+    median = {name: round(statistics.median(values), 2) for name, values in found.items()}
     print(json.dumps({"tokens": given.tokens, "layers": given.layers, "steps": given.steps, **median}))
 
 

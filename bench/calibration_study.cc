@@ -1,67 +1,27 @@
 // Which calibration finds the frequency chunks that long-range recall needs? Calibration data x
-// objective -> planted facts recalled through a selection by 8 FCs; and the far mass that each
-// slice format keeps of the oracle's. Prints Markdown tables.
-//   calibration_study [--texts N] [--window K] [--far-mass-only]
+// objective -> planted facts recalled through a selection by 8 FCs. Prints Markdown tables.
+//   calibration_study [--texts N] [--window K] [--bytes N]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <map>
-#include <numeric>
 
-#include "bench/question_text.h"
-#include "offload/open_device.h"
-#include "runtime/calibrate_query.h"
-#include "runtime/calibrate_slices.h"
-#include "runtime/input_file.h"
+#include "bench/study_model.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/probes.h"
 
 namespace fasa::bench {
 namespace {
 
-const std::string kModels = std::string(FASA_SOURCE_DIR) + "/models/";
-constexpr size_t kShort = 900, kLong = 7500;
 constexpr int kFactsPerText = 4;
 constexpr int kQueries = 96;
 constexpr int kChunks = 8;
 
-struct Study {
-  std::unique_ptr<Device> device;
-  Model model;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::string evaluation, calibration;  // texts
+struct Study : StudyModel {
   std::optional<int> window;
+  size_t bytes;  // of a text, to calibrate on or to plant facts in
 };
-
-std::string read_text(const std::string& name) {
-  const auto text = read_file(kModels + "texts/" + name);
-  if (!text) throw InputError(fmt::format("{}texts/{} cannot be read", kModels, name));
-  return *text;
-}
-
-Study open_study() {
-  DeviceOptions options;
-  options.name = "cpu";
-  auto device = open_device(options);
-  Model model = Model::load(kModels + "needle-3m", *device, DType::kF32);
-  return {std::move(device),
-          std::move(model),
-          Tokenizer::load(kModels + "needle-3m"),
-          read_text("revelation.txt").substr(20000),
-          read_text("ruth.txt") + read_text("state-of-the-union-1996.txt"),
-          std::nullopt};
-}
-
-std::vector<int32_t> sample(int64_t first, int64_t end, int count, uint64_t seed) {
-  std::vector<int32_t> all(static_cast<size_t>(end - first)), chosen;
-  std::iota(all.begin(), all.end(), static_cast<int32_t>(first));
-  std::mt19937_64 random(seed);
-  std::sample(all.begin(), all.end(), std::back_inserter(chosen), count, random);
-  return chosen;
-}
 
 struct DataKind {
   std::string_view name;
@@ -80,24 +40,24 @@ CalibrationData make_data(const Study& study, const DataKind& kind) {
   CalibrationData data;
   const int probes = static_cast<int>(kind.probes * kQueries);
   const int asked = static_cast<int>(kind.questions * kQueries + 0.5);
-  int64_t text_end = kShort;
+  auto text_end = static_cast<int64_t>(study.bytes);
   if (asked > 0) {
     const int questions = (asked + kQueriesPerQuestion - 1) / kQueriesPerQuestion;
-    const NeedleText needle = plant_facts(study.calibration, 0, kShort, questions, kSeed);
+    const NeedleText needle = plant_facts(study.calibration, 0, study.bytes, questions, kSeed);
     QuestionText text = with_questions(*study.tokenizer, needle, static_cast<size_t>(questions));
     data.ids = std::move(text.ids);
     text_end = text.text_end;
     data.positions.assign(text.positions.begin(), text.positions.begin() + asked);
   } else {
-    const auto text = study.tokenizer->encode(study.calibration.substr(0, 2 * kShort));
-    ProbedText probed = plant_probes(text, kShort + 32 * (probes + 3) / 4,
+    const auto text = study.tokenizer->encode(study.calibration.substr(0, 2 * study.bytes));
+    ProbedText probed = plant_probes(text, text_end + 32 * (probes + 3) / 4,
                                      {.queries = probes, .length = 16, .seed = kSeed});
     data.ids = std::move(probed.ids);
     text_end = probed.text_end;
     data.positions = std::move(probed.positions);
   }
-  const auto plain =
-      sample(text_end / 4, text_end, kQueries - static_cast<int>(data.positions.size()), kSeed);
+  const auto plain = sample_positions(text_end / 4, text_end,
+                                      kQueries - static_cast<int>(data.positions.size()), kSeed);
   data.positions.insert(data.positions.begin(), plain.begin(), plain.end());
   data.probes = probes > 0;
   return data;
@@ -173,13 +133,13 @@ CalibrationOptions options_of(const Study& study, Objective objective) {
 }
 
 void print_recall(Study& study, int texts) {
-  Recall recall(study, texts, kShort);
+  Recall recall(study, texts, study.bytes);
   const Geometry geometry = study.model.config().geometry();
   Config full = slice_config(SliceDType::kBF16, 32, 128);
   full.preset = "full";
   full.apply_preset();
   fmt::print("Facts recalled, {} questions in {} texts of {} bytes, k = 32 / 128\n\n",
-             recall.questions(), texts, kShort);
+             recall.questions(), texts, study.bytes);
   fmt::print("full: {:.2f}; ", recall.right(full, all_slice_dims(geometry)));
   for (const auto dtype : {SliceDType::kF32, SliceDType::kInt2}) {
     fmt::print("all FCs, {}: {:.2f} / {:.2f}; ", slice_dtype_name(dtype),
@@ -206,107 +166,19 @@ void print_recall(Study& study, int texts) {
   }
 }
 
-struct Format {
-  SliceDType dtype;
-  int chunks;
-};
-constexpr std::array<Format, 5> kFormats = {{{SliceDType::kBF16, 8},
-                                             {SliceDType::kInt2, 16},
-                                             {SliceDType::kInt2, 24},
-                                             {SliceDType::kInt2, 32},
-                                             {SliceDType::kInt4, 32}}};
-
-// [formats][question or text][k 32 or 128]: captured, and the oracle's.
-struct FarMass {
-  double captured[kFormats.size()][2][2] = {};
-  double oracle[2][2] = {};
-};
-
-void add_head(const HeadSamples& samples, const FcMap& map, int layer, int head, int64_t text_end,
-              FarMass& sums) {
-  QueryScratch scratch;
-  const std::array<int64_t, 2> budgets = {32, 128};
-  for (size_t f = 0; f < kFormats.size(); ++f) {
-    const auto all = map.slice_dims(kFormats[f].chunks);
-    const auto width = static_cast<size_t>(2 * kFormats[f].chunks);
-    const auto index = static_cast<size_t>(layer * map.fingerprint.kv_heads + head);
-    const HeadSamples slice =
-        coded_samples(samples, kFormats[f].dtype, std::span(all).subspan(index * width, width));
-    for (size_t q = 0; q < samples.query_count(); ++q) {
-      const size_t kind = samples.positions[q] >= text_end ? 0 : 1;
-      for (size_t k = 0; k < 2; ++k) {
-        const SelectionRule rule{budgets[k], 4, 16};
-        const CalibrationQuery truth(samples, q, rule, scratch);
-        const CalibrationQuery guess(slice, q, rule, scratch);
-        ScoreRows rows;
-        for (int c = 0; c < static_cast<int>(samples.chunks.size()); ++c) guess.add_chunk(c, rows);
-        sums.captured[f][kind][k] += truth.captured_far(rows, -1, scratch);
-        if (f == 0) sums.oracle[kind][k] += truth.oracle_far();
-      }
-    }
-  }
-}
-
-FarMass far_mass(Study& study, size_t bytes, const FcMap& map, int texts) {
-  FarMass sums;
-  for (int i = 0; i < texts; ++i) {
-    const NeedleText needle = plant_facts(study.evaluation, static_cast<size_t>(i) * 3000, bytes, 8,
-                                          500 + static_cast<uint64_t>(i));
-    const QuestionText text = with_questions(*study.tokenizer, needle, 8);
-    CalibrationData data;
-    data.ids = text.ids;
-    data.positions = sample(text.text_end / 4, text.text_end, 40, 9);
-    data.positions.insert(data.positions.end(), text.positions.begin(), text.positions.end());
-    AttentionCapture capture = capture_attention(study.model, data, 1024);
-    for (int layer = 0; layer < map.fingerprint.layers; ++layer) {
-      for (int head = 0; head < map.fingerprint.kv_heads; ++head) {
-        add_head(capture.take(layer, head), map, layer, head, text.text_end, sums);
-      }
-    }
-  }
-  return sums;
-}
-
-void print_far_mass(Study& study, int texts) {
-  fmt::print(
-      "\nFar mass kept of the oracle's, all layers; question queries 32 / 128, text queries "
-      "32 / 128; maps by `far_mass` on text with probes, {} texts\n\n",
-      texts);
-  std::vector<FarMass> sums;
-  for (const size_t bytes : {kShort, kLong}) {
-    CalibrationOptions options = options_of(study, Objective::kFarMass);
-    options.tip_chunks = 0;
-    options.tokens = bytes == kShort ? 950 : 4096;
-    const auto ids = study.tokenizer->encode(study.calibration);
-    sums.push_back(far_mass(study, bytes, calibrate(study.model, ids, options), texts));
-  }
-  fmt::print("| slice | {} bytes | {} bytes |\n|---|---|---|\n", kShort, kLong);
-  for (size_t f = 0; f < kFormats.size(); ++f) {
-    fmt::print("| {} FCs, {} |", kFormats[f].chunks, slice_dtype_name(kFormats[f].dtype));
-    for (const FarMass& sum : sums) {
-      const auto kept = [&](size_t kind, size_t k) {
-        return sum.captured[f][kind][k] / sum.oracle[kind][k];
-      };
-      fmt::print(" {:.2f} / {:.2f} / {:.2f} / {:.2f} |", kept(0, 0), kept(0, 1), kept(1, 0),
-                 kept(1, 1));
-    }
-    fmt::print("\n");
-  }
-}
-
 int run(int argc, char** argv) {
   CLI::App app("Calibration data, objectives and slice formats on the bundled model");
   int texts = 8;
   std::optional<int> window;
-  bool far_mass_only = false;
+  size_t bytes = 900;
   app.add_option("--texts", texts, "Texts of 4 facts each")->check(CLI::Range(1, 100));
   app.add_option("--window", window, "K of calibration; default: by the length");
-  app.add_flag("--far-mass-only", far_mass_only, "Only the table of slice formats");
+  app.add_option("--bytes", bytes, "Of a text")
+      ->capture_default_str()
+      ->check(CLI::Range(500, 7500));
   CLI11_PARSE(app, argc, argv);
-  Study study = open_study();
-  study.window = window;
-  if (!far_mass_only) print_recall(study, texts);
-  print_far_mass(study, std::max(1, texts / 4));
+  Study study{open_study_model(), window, bytes};
+  print_recall(study, texts);
   return 0;
 }
 

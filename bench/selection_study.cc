@@ -2,9 +2,8 @@
 // the best tokens by the true scores hold? On the bundled model: a text with planted facts runs
 // through it once; then every selection sees the same keys and queries, the first half of the text
 // as a prompt, the rest token by token. Prints Markdown tables.
-//   selection_study [--bytes N] [--texts N]
+//   selection_study [--bytes N] [--texts N] [--only LABEL...]
 #include <fmt/format.h>
-#include <oneapi/tbb/parallel_for.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,206 +12,17 @@
 #include <map>
 #include <optional>
 
-#include "bench/question_text.h"
-#include "kernels/cpu/kernels.h"
-#include "offload/open_device.h"
-#include "runtime/input_file.h"
+#include "bench/head_cache.h"
+#include "bench/study_model.h"
+#include "runtime/base/parallel.h"
 #include "runtime/layer_budgets.h"
 #include "runtime/llm/calibration.h"
-#include "scheduler/selection/selection_history.h"
-#include "scheduler/selection/selection_stage.h"
-#include "scheduler/selection/selection_table.h"
-#include "scheduler/selection/slice_scores.h"
-#include "scheduler/selection/vector_math.h"
 
 namespace fasa::bench {
 namespace {
 
-const std::string kModels = std::string(FASA_SOURCE_DIR) + "/models/";
 constexpr std::array<int64_t, 4> kBudgets = {32, 64, 128, 256};
-constexpr int kSinks = 4;
-constexpr int kRecent = 16;
 constexpr int kTextQueries = 40;
-constexpr size_t kFacts = 8;
-
-struct Variant {
-  std::string label;
-  std::string kind = "fasa";
-  SelectionOptions options = {};
-  SliceDType slice = SliceDType::kInt2;
-  int chunks = 0;  // FCs in the slices, 0 = all
-  LayerBudget layer_budget = LayerBudget::kUniform;
-  bool adaptive = false;  // `chunks` is the mean over heads: those that gain most get more
-};
-
-// FASA's own through the class, for what the fused kernel selects, too.
-std::shared_ptr<const TokenSelection> make(const Variant& variant) {
-  const SelectionKind kind = find_selection(variant.kind).value();
-  auto made = make_selection(kind, variant.options);
-  return made ? made : std::make_shared<SliceSelection>(variant.options);
-}
-
-// What the queries of one layer and KV head attend to.
-struct Truth {
-  int32_t position;
-  bool question;
-  std::vector<std::vector<float>> mass;  // [query heads of the group][tokens]
-};
-
-Truth truth_at(const HeadSamples& samples, int32_t position, bool question) {
-  Truth truth{position, question, {}};
-  const auto visible = static_cast<size_t>(position) + 1;
-  for (int head = 0; head < samples.group; ++head) {
-    std::vector<float> scores(visible);
-    const float* query = samples.query(static_cast<size_t>(position), head);
-    for (int d = 0; d < samples.key_dim; ++d) {
-      const float* plane = samples.key_plane(d);
-      for (size_t t = 0; t < visible; ++t) scores[t] += query[d] * plane[t];
-    }
-    softmax(scores, samples.scale);
-    truth.mass.push_back(std::move(scores));
-  }
-  return truth;
-}
-
-double captured(const Truth& truth, int head, std::span<const int32_t> set) {
-  double sum = 0;
-  for (const int32_t token : set) {
-    if (token < kSinks || token > truth.position - kRecent) continue;
-    sum += static_cast<double>(truth.mass[static_cast<size_t>(head)][static_cast<size_t>(token)]);
-  }
-  return sum;
-}
-
-// One layer and KV head of the model as a cache of its own, filled as a sequence grows.
-class HeadCache {
- public:
-  HeadCache(const HeadSamples& samples, const Variant& variant, TokenBudget budget,
-            std::span<const int16_t> ranked_dims)
-      : samples_(samples) {
-    settings_.selection = make(variant);
-    settings_.selection_remembers = settings_.selection->make_policy() != nullptr;
-    settings_.set_per_query_head = variant.options.scope == SelectionScope::kQueryHead;
-    settings_.scale = samples.scale;
-    settings_.layers = {{.dense = false, .budget = budget, .window = samples.window}};
-    CacheLayout& layout = settings_.layout;
-    layout.layers = 1;
-    layout.kv_heads = 1;
-    layout.group = samples.group;
-    layout.row = {DType::kF32, samples.key_dim, 1};
-    layout.sinks = kSinks;
-    layout.recent = kRecent;
-    if (settings_.selection->reads_slices()) {
-      const int all = static_cast<int>(ranked_dims.size());
-      layout.slice = {variant.slice, variant.chunks > 0 ? 2 * variant.chunks : all};
-      dims_.assign(ranked_dims.begin(), ranked_dims.begin() + layout.slice.dims);
-    }
-    const auto pages = static_cast<size_t>(pages_of(samples.tokens));
-    rows_.resize(pages * lines(layout.row_block_bytes()));
-    slices_.resize(pages * lines(layout.slice_block_bytes()));
-    tail_.resize(lines(layout.tail_bytes()));
-    for (size_t page = 0; page < pages; ++page) {
-      row_blocks_.push_back(rows_[page * lines(layout.row_block_bytes())].bytes);
-      slice_blocks_.push_back(slices_[page * lines(layout.slice_block_bytes())].bytes);
-    }
-    if (settings_.selection_remembers) history_.emplace(settings_);
-    sets_.resize(static_cast<size_t>(settings_.set_heads()) * static_cast<size_t>(kCapacity));
-    sizes_.resize(static_cast<size_t>(settings_.set_heads()));
-    transpose_keys();
-  }
-
-  void append(int32_t start, int count, StepMode mode) {
-    for (int32_t at = start; at < start + count;) {  // page by page
-      const int now = std::min(start + count - at, kPageTokens - at % kPageTokens);
-      const SequenceDesc sequence = describe(at, now, mode);
-      const auto dim = static_cast<int64_t>(samples_.key_dim);
-      cpu::append({.step = step(sequence),
-                   .k = ConstTensorView::dense(keys_.data() + at * dim, DType::kF32, now, 1, dim),
-                   .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1),
-                   .rows_on_device = true});
-      at += now;
-    }
-  }
-  void observe(int32_t start, int count) const {
-    if (!history_) return;
-    const SequenceDesc sequence = describe(start, count, StepMode::kPrefill);
-    stage(sequence).observe_prefill();
-  }
-  bool remembers() const { return history_.has_value(); }
-  // Of the token at `position`, appended: far mass captured over the group.
-  double select(const Truth* truth, int32_t position) {
-    const SequenceDesc sequence = describe(position, 1, StepMode::kDecode);
-    stage(sequence).select();
-    double sum = 0;
-    if (truth == nullptr) return sum;
-    const int sharers = samples_.group / settings_.set_heads();
-    for (int head = 0; head < samples_.group; ++head) {
-      const auto set = static_cast<size_t>(head / sharers);
-      sum += captured(*truth, head,
-                      std::span(sets_).subspan(set * static_cast<size_t>(kCapacity),
-                                               static_cast<size_t>(sizes_[set])));
-    }
-    return sum;
-  }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  static constexpr int32_t kCapacity = 1 << 14;
-  static size_t lines(int64_t bytes) { return static_cast<size_t>((bytes + 63) / 64); }
-
-  void transpose_keys() {
-    keys_.resize(static_cast<size_t>(samples_.tokens * samples_.key_dim));
-    for (int64_t t = 0; t < samples_.tokens; ++t) {
-      for (int d = 0; d < samples_.key_dim; ++d) {
-        keys_[static_cast<size_t>(t * samples_.key_dim + d)] = samples_.key_plane(d)[t];
-      }
-    }
-  }
-  SequenceDesc describe(int32_t start, int count, StepMode mode) const {
-    SequenceDesc sequence;
-    sequence.mode = mode;
-    sequence.tokens = count;
-    sequence.start = start;
-    sequence.row_blocks = row_blocks_.data();
-    sequence.slice_blocks = slice_blocks_.data();
-    sequence.tail = const_cast<std::byte*>(tail_.empty() ? nullptr : tail_.front().bytes);
-    return sequence;
-  }
-  StepParams step(const SequenceDesc& sequence) const {
-    return {.layout = settings_.layout,
-            .sequences = &sequence,
-            .count = 1,
-            .layer = 0,
-            .slice_dims = dims_.data()};
-  }
-  SelectionStage stage(const SequenceDesc& sequence) const {
-    tables_.histories = {history_ ? const_cast<SelectionHistory*>(&*history_) : nullptr};
-    const auto dim = static_cast<int64_t>(samples_.key_dim);
-    return {settings_, tables_,
-            SelectParams{
-                .step = step(sequence),
-                .q = ConstTensorView::dense(samples_.query(static_cast<size_t>(sequence.start), 0),
-                                            DType::kF32, sequence.tokens, samples_.group, dim),
-                .budget = settings_.layers[0].budget,
-                .window = samples_.window,
-                .set_capacity = kCapacity,
-                .sets = const_cast<int32_t*>(sets_.data()),
-                .set_sizes = const_cast<int32_t*>(sizes_.data())}};
-  }
-
-  static inline const float kZeros[kPageTokens] = {};
-  const HeadSamples& samples_;
-  StepSettings settings_;
-  mutable StepTables tables_;
-  std::vector<int16_t> dims_;
-  std::vector<float> keys_;
-  std::vector<Line> rows_, slices_, tail_;
-  std::vector<std::byte*> row_blocks_, slice_blocks_;
-  std::optional<SelectionHistory> history_;
-  std::vector<int32_t> sets_, sizes_;
-};
 
 // [question queries or text queries]
 using Mass = std::array<double, 2>;
@@ -269,17 +79,10 @@ std::vector<int> adaptive_chunks(const FcMap& map, int mean) {
 
 class Study {
  public:
-  Study(size_t bytes, int texts) : bytes_(bytes), texts_(texts) {
-    DeviceOptions options;
-    options.name = "cpu";
-    device_ = open_device(options);
-    model_.emplace(Model::load(kModels + "needle-3m", *device_, DType::kF32));
-    tokenizer_ = Tokenizer::load(kModels + "needle-3m");
-    geometry_ = model_->config().geometry();
+  Study(size_t bytes, int texts) : bytes_(bytes), study_(open_study_model()) {
     CalibrationOptions calibration;
     calibration.tokens = 4096;
-    const auto ids = tokenizer_->encode(read("ruth.txt") + read("state-of-the-union-1996.txt"));
-    map_ = calibrate(*model_, ids, calibration);
+    map_ = calibrate(study_.model, study_.tokenizer->encode(study_.calibration), calibration);
     dims_ = map_.slice_dims(geometry_.chunks());
     for (int i = 0; i < texts; ++i) capture(i);
   }
@@ -287,7 +90,7 @@ class Study {
   // [variants][budgets], summed over texts, layers and heads.
   std::vector<std::array<Mass, kBudgets.size()>> run(const std::vector<Variant>& variants) {
     std::vector<std::array<Mass, kBudgets.size()>> sums(variants.size());
-    tbb::parallel_for(size_t{0}, variants.size() * kBudgets.size(), [&](size_t job) {
+    parallel_for(size_t{0}, variants.size() * kBudgets.size(), [&](size_t job) {
       const size_t v = job / kBudgets.size();
       const size_t b = job % kBudgets.size();
       sums[v][b] = run_one(variants[v], kBudgets[b]);
@@ -303,21 +106,12 @@ class Study {
     int layer, kv_head;
   };
 
-  static std::string read(const std::string& name) {
-    const auto text = read_file(kModels + "texts/" + name);
-    if (!text) throw InputError(fmt::format("{}texts/{} cannot be read", kModels, name));
-    return *text;
-  }
-
   void capture(int index) {
-    const std::string source = read("revelation.txt").substr(20000);
-    const NeedleText needle = plant_facts(source, static_cast<size_t>(index) * 3000, bytes_, kFacts,
-                                          500 + static_cast<uint64_t>(index));
-    const QuestionText text = with_questions(*tokenizer_, needle, kFacts);
+    const QuestionText text = study_.asked_text(index, bytes_);
     CalibrationData data;
     data.ids = text.ids;
     for (int32_t p = 0; p < static_cast<int32_t>(text.ids.size()); ++p) data.positions.push_back(p);
-    AttentionCapture all = capture_attention(*model_, data, 1024);
+    AttentionCapture all = capture_attention(study_.model, data, 1024);
     const auto prompt = static_cast<int32_t>(text.text_end / 2);
     for (int layer = 0; layer < geometry_.layers; ++layer) {
       for (int kv_head = 0; kv_head < geometry_.kv_heads; ++kv_head) {
@@ -358,11 +152,8 @@ class Study {
   }
 
   size_t bytes_;
-  int texts_;
-  std::unique_ptr<Device> device_;
-  std::optional<Model> model_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  Geometry geometry_;
+  StudyModel study_;
+  Geometry geometry_ = study_.geometry();
   FcMap map_;
   std::vector<int16_t> dims_;
   std::vector<Head> heads_;
@@ -385,6 +176,7 @@ std::vector<Variant> variants() {
     all.push_back({.label = std::move(label), .options = options});
   };
   add("`group_rule = log-softmax`", {.rule = GroupRule::kLogSoftmaxMax});
+  all.push_back({.label = "log-softmax by estimated sums", .estimated = true});
   add("`group_rule = softmax-sum`", {.rule = GroupRule::kSoftmaxSum});
   add("`group_rule = raw-max`", {.rule = GroupRule::kRawMax});
   add("`group_rule = raw-sum`", {.rule = GroupRule::kRawSum});
@@ -410,7 +202,18 @@ std::vector<Variant> variants() {
   return all;
 }
 
+// Those whose label holds one of the parts; all where there is none.
+std::vector<Variant> holding(std::vector<Variant> all, const std::vector<std::string>& parts) {
+  std::erase_if(all, [&](const Variant& one) {
+    return !parts.empty() && std::none_of(parts.begin(), parts.end(), [&](const auto& part) {
+      return one.label.find(part) != one.label.npos;
+    });
+  });
+  return all;
+}
+
 void print_table(Study& study, const std::vector<Variant>& rows) {
+  if (rows.empty()) return;
   std::vector<Variant> all = rows;
   all.push_back({.label = "oracle", .kind = "oracle"});
   const auto sums = study.run(all);
@@ -437,12 +240,14 @@ int run(int argc, char** argv) {
   int texts = 2;
   app.add_option("--bytes", bytes, "Of a text")->check(CLI::Range(512, 12000));
   app.add_option("--texts", texts, "Texts of 8 facts each")->check(CLI::Range(1, 8));
+  std::vector<std::string> only;
+  app.add_option("--only", only, "Variants whose label holds one of these texts");
   CLI11_PARSE(app, argc, argv);
   Study study(bytes, texts);
   fmt::print("Far mass kept of the oracle's, questions / text, {} texts of {} bytes\n\n", texts,
              bytes);
-  print_table(study, selections());
-  print_table(study, variants());
+  print_table(study, holding(selections(), only));
+  print_table(study, holding(variants(), only));
   return 0;
 }
 

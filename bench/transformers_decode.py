@@ -5,12 +5,15 @@ transformers' DynamicCache and StaticCache.
 A model of --layers layers with the geometry of Llama-3.1-8B and random weights, on this CPU in
 bf16. The context's keys and values are random; each way of running takes --steps tokens over it.
 For every length and cache: milliseconds of a layer's attention and of its cache update, of a whole
-step, and the peak memory of the process (each runs in one of its own). One JSON line each.
+step, and the peak memory of the process (each runs in one of its own). One JSON line each. Threads of
+PyTorch that wait for work give up their core at once (OMP_WAIT_POLICY=passive) with fasa, which needs
+it for threads of its own, and spin with the others: what is better for each.
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/transformers_decode.py --tokens 32768
 """
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -59,7 +62,7 @@ def random_keys(tokens):
 def fill_fasa(cache, model, tokens):
     """Keys and values alone: a step that only appends is all that a synthetic context takes."""
     import fasa
-    from fasa.transformers._session import _flat, _parts
+    from fasa.transformers._tensors import flat, parts
 
     session, layers = cache.session, len(model.model.layers)
     module = model.model.layers[0].self_attn
@@ -71,8 +74,8 @@ def fill_fasa(cache, model, tokens):
         count = min(CHUNK, tokens - first)
         session.runtime.begin_step([(session.rows[0], count, "prefill")])
         for layer in range(layers):
-            k, v = _flat(random_keys(count)), _flat(random_keys(count))
-            session.runtime._step_layer(layer, _parts(k), _parts(v), (), ())
+            k, v = flat(random_keys(count)), flat(random_keys(count))
+            session.runtime._step_layer(layer, parts(k), parts(v), (), ())
         session.runtime.end_step()
     session.length = tokens
 
@@ -131,7 +134,8 @@ def main():
         print(json.dumps(measure(given, given.way)), flush=True)
         return
     for way in WAYS:
-        subprocess.run([sys.executable, *sys.argv, "--way", way], check=True)
+        environment = {**os.environ, **({"OMP_WAIT_POLICY": "passive"} if way == "fasa" else {})}
+        subprocess.run([sys.executable, *sys.argv, "--way", way], check=True, env=environment)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
+# The sanitizer presets' build type: half the compile time of -O2 -g, and reports keep their lines.
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -DNDEBUG")
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})

@@ -1,8 +1,8 @@
 #include "runtime/calibrate_layers.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
+
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 
@@ -19,7 +19,7 @@ void LayerSearch::add(size_t layer, const HeadSamples& samples) {
   if (layers_.size() <= layer) layers_.resize(layer + 1);
   layers_[layer].kept.resize(tried_.size());
   std::vector<double> all(tried_.size());
-  tbb::parallel_for(size_t{0}, tried_.size(), [&](size_t i) {
+  parallel_for(size_t{0}, tried_.size(), [&](size_t i) {
     QueryScratch scratch;
     SelectionRule rule = rule_;
     rule.window = tried_[i];

@@ -1,7 +1,6 @@
 #include "runtime/calibrate_slices.h"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 
 #include "kernels/reference/slices.h"
 #include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 
 namespace fasa {
 namespace {
@@ -76,7 +76,7 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
   for (size_t q = 0; q < samples.query_count(); ++q) {
     oracle_ += CalibrationQuery(samples, q, rule, scratch).oracle_far();
   }
-  tbb::parallel_for(size_t{0}, options_.size(), [&](size_t i) {
+  parallel_for(size_t{0}, options_.size(), [&](size_t i) {
     Option& option = options_[i];
     const HeadSamples slice = coded_samples(
         samples, option.dtype, std::span(dims).first(static_cast<size_t>(2 * option.chunks)));

@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config.h"
+#include "runtime/geometry_fingerprint.h"
 #include "runtime/input_file.h"
 #include "runtime/output_file.h"
 
@@ -84,15 +85,7 @@ void FcMap::require_fits(const ModelFingerprint& model, const std::string& path)
 }
 
 void FcMap::require_fits(const Geometry& geometry, const std::string& path) const {
-  ModelFingerprint model = fingerprint;
-  model.layers = geometry.layers;
-  model.kv_heads = geometry.kv_heads;
-  model.query_heads = geometry.query_heads;
-  model.key_dim = geometry.key_dim;
-  model.value_dim = geometry.value_dim;
-  model.rotary_dims = geometry.rotary_dims;
-  model.rotary_layout = geometry.rotary_layout == RotaryLayout::kHalf ? "half" : "interleaved";
-  require_fits(model, path);
+  require_fits(with_heads_of(geometry, fingerprint), path);
 }
 
 FcMap FcMap::load(const std::string& path) {

@@ -6,13 +6,13 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/config_options.h"
 #include "runtime/eval/eval_text.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
 #include "tools/analyze_report.h"
 #include "tools/command.h"
+#include "tools/compared_methods.h"
 #include "tools/config_flags.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
@@ -20,18 +20,6 @@
 
 namespace fasa {
 namespace {
-
-// Every selection that there is but the one that takes everything.
-std::vector<std::string> all_selections() {
-  std::vector<std::string> names;
-  const std::string_view allowed = find_option("selection", "kind")->allowed;
-  for (size_t at = 0; at < allowed.size();) {
-    const size_t end = std::min(allowed.find(", ", at), allowed.size());
-    if (allowed.substr(at, end - at) != "full") names.emplace_back(allowed.substr(at, end - at));
-    at = end + 2;
-  }
-  return names;
-}
 
 class AnalyzeCommand final : public Command {
  public:
@@ -42,7 +30,6 @@ class AnalyzeCommand final : public Command {
   void validate(const ModelConfig& model) const;
   AnalyzeReport analyze_model(const Config& config, const std::vector<AnalysisInput>& inputs);
   void measure_selections(Model& model, SetWatch& watch, AnalyzeReport& report) const;
-  Config config_of(const std::string& selection, int64_t budget, const Config& base) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
@@ -105,30 +92,17 @@ void AnalyzeCommand::validate(const ModelConfig& model) const {
   }
 }
 
-Config AnalyzeCommand::config_of(const std::string& selection, int64_t budget,
-                                 const Config& base) const {
-  Config config = base;
-  const ConfigOption* kind = find_option("selection", "kind");
-  if (!kind->set(config, selection)) {
-    throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
-                                 kind->allowed));
-  }
-  config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
-  config.validate();
-  return config;
-}
-
 // On the last of the texts: maps and agreement are of all of them.
 void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
                                         AnalyzeReport& report) const {
-  if (selections_ == "none") return;
-  const auto names = selections_ == "all" ? all_selections() : CLI::detail::split(selections_, ',');
+  const auto names = selection_list(selections_);
+  if (names.empty()) return;
   const AnalysisText& text = report.analysis.texts.back();
   Progress progress("selections");
   int64_t done = 0;
   for (const std::string& name : names) {
     for (const int64_t budget : budgets_) {
-      const Config config = config_of(name, budget, report.config);
+      const Config config = with_selection(report.config, name, budget);
       const auto slices = choose_slices(model, config, model_dir_, text.data.ids);
       SelectionMass mass = measure_selection(model, watch, config, slices.dims, text, steps_);
       mass.method = name;
@@ -171,10 +145,8 @@ int AnalyzeCommand::run() {
     options_.tokens = std::min(options_.tokens, model_config.max_positions);
   }
   validate(model_config);
-  if (selections_ != "all" && selections_ != "none") {
-    for (const std::string& name : CLI::detail::split(selections_, ',')) {
-      config_of(name, budgets_.front(), config);
-    }
+  for (const std::string& name : selection_list(selections_)) {
+    with_selection(config, name, budgets_.front());
   }
   if (!html_.empty()) check_writable(html_);
   const auto tokenizer = Tokenizer::load(model_dir_);

@@ -1,13 +1,17 @@
 // fasa eval: how good a model's answers are with a selection.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/llm/calibration_data.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/machine.h"
 #include "runtime/output_file.h"
 #include "tools/command.h"
+#include "tools/compared_methods.h"
 #include "tools/config_flags.h"
+#include "tools/eval_method.h"
 #include "tools/eval_plan.h"
 #include "tools/eval_report.h"
 #include "tools/eval_scores.h"
@@ -25,13 +29,28 @@ class EvalCommand final : public Command {
  private:
   void add_task_flags();
   void add_data_flags();
-  EvalReport evaluate(const Config& config, const ModelConfig& model_config);
-  std::vector<int16_t> slice_dims(Model& model, const Config& config,
+  void add_method_flags();
+  void add_output_flags();
+  // A flag whose help names its default itself.
+  template <typename Value>
+  CLI::Option* add_flag(const char* flag, const char* type, Value& value, const char* help) {
+    return command_->add_option(flag, value, help)->type_name(type);
+  }
+  template <typename Value>
+  void add_shown_flag(const char* flag, const char* type, Value& value, const char* help) {
+    add_flag(flag, type, value, help)->capture_default_str();
+  }
+
+  std::vector<Config> configs(const Config& base) const;
+  std::vector<EvalMethod> methods(Model& model, const std::vector<Config>& configs,
                                   const Tokenizer* tokenizer) const;
+  EvalReport evaluate(const std::vector<Config>& configs, const ModelConfig& model_config);
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
   EvalFlags flags_;
+  std::string selections_;
+  std::vector<int64_t> budgets_;
   std::string results_ = "eval-results";
   bool fresh_ = false;
   std::string metrics_python_;
@@ -40,78 +59,79 @@ class EvalCommand final : public Command {
 };
 
 void EvalCommand::add_task_flags() {
-  command_->add_option("--text", flags_.texts, "Files to read; default: one that ships")
-      ->type_name("FILE");
-  command_
-      ->add_option("--context", flags_.contexts,
-                   "Tokens of a window or of a text with facts, one or more; default: 4096")
-      ->type_name("N");
-  command_->add_option("--examples", flags_.examples, "How many; default: the task's own")
-      ->type_name("N");
-  command_
-      ->add_option("--stride", flags_.stride,
-                   "ppl: tokens of a window that are decoded and scored; default: a quarter")
-      ->type_name("N");
-  command_->add_option("--facts", flags_.facts, "needle: facts of an example")
-      ->type_name("N")
-      ->capture_default_str();
-  command_
-      ->add_option("--depths", flags_.depths,
-                   "needle: where facts lie, shares of the text; default: eight from 0 to 0.875")
-      ->type_name("SHARE");
-  command_->add_option("--seed", flags_.seed, "Of the choice of examples")
-      ->type_name("N")
-      ->capture_default_str();
-  add_data_flags();
+  add_flag("--text", "FILE", flags_.texts, "Files to read; default: one that ships");
+  add_flag("--context", "N", flags_.contexts,
+           "Tokens of a window or of a text with facts, one or more; default: 4096");
+  add_flag("--examples", "N", flags_.examples, "How many; default: the task's own");
+  add_flag("--stride", "N", flags_.stride,
+           "ppl: tokens of a window that are decoded and scored; default: a quarter");
+  add_shown_flag("--facts", "N", flags_.facts, "needle: facts of an example");
+  add_flag("--depths", "SHARE", flags_.depths,
+           "needle: where facts lie, shares of the text; default: eight from 0 to 0.875");
+  add_shown_flag("--seed", "N", flags_.seed, "Of the choice of examples");
 }
 
 void EvalCommand::add_data_flags() {
-  command_->add_option("--data", flags_.data, "longbench, math: folder of their files NAME.jsonl")
-      ->type_name("DIR");
-  command_
-      ->add_option("--tasks", flags_.tasks,
-                   "longbench, math: data sets; default: all in the folder")
-      ->type_name("NAME");
-  command_->add_option("--samples", flags_.math.samples, "math: solutions of a problem")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--pass-k", flags_.math.pass_k, "math: right where one of so many is")
-      ->type_name("K")
-      ->capture_default_str();
-  command_->add_option("--temperature", flags_.math.sampling.temperature, "math: 0 = greedy")
-      ->type_name("T")
-      ->capture_default_str();
-  command_->add_option("--top-p", flags_.math.sampling.top_p, "math: sample among the best")
-      ->type_name("P")
-      ->capture_default_str();
-  command_
-      ->add_option("--metrics-python", metrics_python_,
-                   "Python with the metrics' packages; default: what tools/metrics-env made")
-      ->type_name("PATH");
+  add_flag("--data", "DIR", flags_.data, "longbench, math: folder of their files NAME.jsonl");
+  add_flag("--tasks", "NAME", flags_.tasks,
+           "longbench, math: data sets; default: all in the folder");
+  add_shown_flag("--samples", "N", flags_.math.samples, "math: solutions of a problem");
+  add_shown_flag("--pass-k", "K", flags_.math.pass_k, "math: right where one of so many is");
+  add_shown_flag("--temperature", "T", flags_.math.sampling.temperature, "math: 0 = greedy");
+  add_shown_flag("--top-p", "P", flags_.math.sampling.top_p, "math: sample among the best");
+  add_flag("--metrics-python", "PATH", metrics_python_,
+           "Python with the metrics' packages; default: what tools/metrics-env made");
+}
+
+void EvalCommand::add_method_flags() {
+  add_flag("--selections", "NAMES", selections_,
+           "Several to compare, between commas, or all; ppl and needle prefill a text once for "
+           "them all");
+  add_flag("--budgets", "N", budgets_, "fac_tokens that each of them is run with, one or more");
+}
+
+void EvalCommand::add_output_flags() {
+  add_shown_flag("--results", "DIR", results_, "Folder where results are kept, and resumed from");
+  command_->add_flag("--fresh", fresh_, "Begin again where there are results");
+  add_flag("--html", "FILE", html_, "Write a report that a browser shows");
+  command_->add_flag("--json", json_, "Print one JSON object instead of the table");
 }
 
 CLI::App* EvalCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("eval", "How good a model's answers are with a selection");
-  command_->add_option("task", flags_.task, "ppl, needle, longbench, math")
-      ->type_name("TASK")
-      ->required();
-  command_->add_option("--model", flags_.model_dir, "Folder of a model in Hugging Face form")
-      ->type_name("DIR")
+  add_flag("task", "TASK", flags_.task, "ppl, needle, longbench, math")->required();
+  add_flag("--model", "DIR", flags_.model_dir, "Folder of a model in Hugging Face form")
       ->required();
   add_task_flags();
-  command_->add_option("--results", results_, "Folder where results are kept, and resumed from")
-      ->type_name("DIR")
-      ->capture_default_str();
-  command_->add_flag("--fresh", fresh_, "Begin again where there are results");
-  command_->add_option("--html", html_, "Write a report that a browser shows")->type_name("FILE");
-  command_->add_flag("--json", json_, "Print one JSON object instead of the table");
+  add_data_flags();
+  add_method_flags();
+  add_output_flags();
   config_flags_.add_to(*command_);
   return command_;
 }
 
+// Every selection at every budget; what takes all tokens has none.
+std::vector<Config> EvalCommand::configs(const Config& base) const {
+  std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
+  if (names.empty()) names.emplace_back(selection_name(base.selection.kind));
+  std::vector<int64_t> budgets = budgets_.empty() ? std::vector<int64_t>{0} : budgets_;
+  for (const int64_t budget : budgets) {
+    if (budget >= (budgets_.empty() ? 0 : 1)) continue;
+    throw UsageError(fmt::format("--budgets = {}: allowed: 1 or more", budget));
+  }
+  std::vector<Config> all;
+  for (const std::string& name : names) {
+    for (const int64_t budget : budgets) {
+      if (name == "full" && budget != budgets.front()) continue;
+      all.push_back(with_selection(base, name, budget));
+    }
+  }
+  return all;
+}
+
 // A map that has to be made is made from the texts of calibration, not from those that are
 // evaluated; most need none, so texts may be missing.
-std::vector<int16_t> EvalCommand::slice_dims(Model& model, const Config& config,
+std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Config>& configs,
                                              const Tokenizer* tokenizer) const {
   constexpr int64_t kTokens = 4096;
   std::vector<int32_t> text;
@@ -120,38 +140,45 @@ std::vector<int16_t> EvalCommand::slice_dims(Model& model, const Config& config,
   } catch (const InputError&) {
     // An empty text is refused where a map has to be made.
   }
-  return choose_slices(model, config, flags_.model_dir, text).dims;
+  std::vector<EvalMethod> all;
+  for (const Config& config : configs) {
+    const std::string name = method_name(config, model.config().geometry());
+    const auto same = [&](const EvalMethod& other) { return other.name == name; };
+    if (std::any_of(all.begin(), all.end(), same)) continue;
+    all.push_back({name, config, choose_slices(model, config, flags_.model_dir, text).dims});
+  }
+  return all;
 }
 
-EvalReport EvalCommand::evaluate(const Config& config, const ModelConfig& model_config) {
+EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
+                                 const ModelConfig& model_config) {
   const auto tokenizer = Tokenizer::load(flags_.model_dir);
   auto planned = plan_tasks(flags_, model_config, tokenizer.get());
   std::optional<MetricsProgram> metrics;
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);
   make_results_folder(results_);
-  const auto device = open_model_device(config.device_options(), model_config);
+  const Config& first = configs.front();
+  const auto device = open_model_device(first.device_options(), model_config);
   Model model = Model::load(flags_.model_dir, *device, std::nullopt);
   EvalSubject subject{.model = &model,
                       .model_dir = flags_.model_dir,
-                      .config = config,
-                      .row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype()),
-                      .slice_dims = slice_dims(model, config, tokenizer.get()),
+                      .row_dtype = first.placement.row_dtype.value_or(model_config.row_dtype()),
                       .results = results_,
                       .begin = fresh_ ? ResultLog::Begin::kAfresh : ResultLog::Begin::kResume};
-  EvalReport report{.task = flags_.task,
-                    .model = flags_.model_dir,
-                    .method = subject.method(),
-                    .config = config,
-                    .tasks = {},
-                    .notes = {}};
+  const auto compared = methods(model, configs, tokenizer.get());
+  EvalReport report{.task = flags_.task, .model = flags_.model_dir, .methods = {}, .notes = {}};
+  for (const EvalMethod& one : compared) report.methods.push_back({one.name, one.config, {}});
   for (const PlannedTask& one : planned) {
-    TaskResult result = run_task(*one.task, one.examples, subject);
-    if (metrics) {
-      metrics->score(result.path);
-      add_scores(result.path, result.records);
-      result.summary = summarize(one.task->metric(), result.records);
+    auto results = run_task(*one.task, one.examples, subject, compared);
+    for (size_t m = 0; m < results.size(); ++m) {
+      TaskResult& result = results[m];
+      if (metrics) {
+        metrics->score(result.path);
+        add_scores(result.path, result.records);
+        result.summary = summarize(one.task->metric(), result.records);
+      }
+      report.methods[m].tasks.push_back(std::move(result));
     }
-    report.tasks.push_back(std::move(result));
     report.skipped += static_cast<int64_t>(one.problems.size());
     report.notes.insert(report.notes.end(), one.problems.begin(), one.problems.end());
   }
@@ -160,19 +187,20 @@ EvalReport EvalCommand::evaluate(const Config& config, const ModelConfig& model_
 
 int EvalCommand::run() {
   reject_unknown_arguments(*command_);
-  const Config config = config_flags_.load();
+  const std::vector<Config> all = configs(config_flags_.load());
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(flags_.model_dir);
-  config.validate_for(model_config.geometry());
+  for (const Config& config : all) config.validate_for(model_config.geometry());
   if (!html_.empty()) check_writable(html_);
-  const EvalReport report = evaluate(config, model_config);
+  const EvalReport report = evaluate(all, model_config);
   if (!html_.empty()) write_file_atomically(html_, to_html(report));
   if (json_) {
     fmt::print("{}\n", to_json(report).dump(2));
     return 0;
   }
-  const auto hash = report.tasks.front().setup.at("model_hash").get<std::string>();
-  fmt::print("{}\nResults in {}\n{}", to_table(report), results_, results_table(results_, hash));
+  const auto& setup = report.methods.front().tasks.front().setup;
+  fmt::print("{}\nResults in {}\n{}", to_table(report), results_,
+             results_table(results_, setup.at("model_hash").get<std::string>()));
   return 0;
 }
 

@@ -21,7 +21,7 @@ struct Answers {
 // [depth][length in tokens]
 using Grid = std::map<double, std::map<int64_t, Answers>>;
 
-Grid grid_of(const EvalReport& report) {
+Grid grid_of(const MethodReport& report) {
   Grid grid;
   for (const TaskResult& task : report.tasks) {
     const auto length = task.setup.at("task_setup").at("context").get<int64_t>();
@@ -85,7 +85,7 @@ std::string grid_svg(const Grid& grid) {
   return text + svg_end();
 }
 
-std::string results_section(const EvalReport& report) {
+std::string results_section(const MethodReport& report) {
   std::string text = "<table><tr><th>task</th><th>result</th><th>95 %</th><th>examples</th></tr>\n";
   for (const TaskResult& task : report.tasks) {
     const Summary& summary = task.summary;
@@ -99,21 +99,27 @@ std::string results_section(const EvalReport& report) {
   return text + "</table>\n";
 }
 
+std::string method_section(const MethodReport& report, const std::string& task) {
+  std::string text = results_section(report);
+  if (task == "needle") {
+    text += "<h3>Facts recalled, by where they were planted</h3>\n" + grid_svg(grid_of(report));
+  }
+  return text + fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
+                            html_escaped(config_to_json(report.config).dump(2)));
+}
+
 }  // namespace
 
 std::string to_html(const EvalReport& report) {
   std::string text = html_begin("fasa eval");
-  text += fmt::format("<h1>{}: {}, {}</h1>\n", html_escaped(report.task),
-                      html_escaped(report.model), html_escaped(report.method));
-  text += results_section(report);
+  text += fmt::format("<h1>{}: {}</h1>\n", html_escaped(report.task), html_escaped(report.model));
   for (const std::string& note : report.notes) {
     text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
   }
-  if (report.task == "needle") {
-    text += "<h2>Facts recalled, by where they were planted</h2>\n" + grid_svg(grid_of(report));
+  for (const MethodReport& method : report.methods) {
+    text += fmt::format("<h2>{}</h2>\n", html_escaped(method.method));
+    text += method_section(method, report.task);
   }
-  text += fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
-                      html_escaped(config_to_json(report.config).dump(2)));
   return text + html_end();
 }
 

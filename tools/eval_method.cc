@@ -18,6 +18,21 @@ std::string tokens_text(const Config& config) {
   return text;
 }
 
+// What sets it apart beside its kind, budget and slices: "group_rule log-softmax".
+std::string unusual_text(const Config& config) {
+  const nlohmann::json own = config_to_json(config).at("selection");
+  const nlohmann::json usual = config_to_json(Config()).at("selection");
+  std::string text;
+  for (const char* key : {"sinks", "recent", "dense_layers", "layer_budget", "group_rule", "scope",
+                          "page_tokens", "rescore", "seed"}) {
+    const nlohmann::json& value = own.at(key);
+    if (value == usual.at(key)) continue;
+    text +=
+        fmt::format(", {} {}", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string method_name(const Config& config, const Geometry& geometry) {
@@ -28,10 +43,13 @@ std::string method_name(const Config& config, const Geometry& geometry) {
     name += fmt::format(", {} FCs {}", config.effective_tip_chunks(geometry.chunks()),
                         slice_dtype_name(config.effective_slice_dtype()));
   }
-  return name;
+  return name + unusual_text(config);
 }
 
 nlohmann::json method_setup(const Config& config) {
+  if (config.selection.kind == SelectionKind::kFull) {
+    return {{"kind", selection_name(config.selection.kind)}};
+  }
   nlohmann::json selection = config_to_json(config).at("selection");
   selection.erase("map");
   return selection;

@@ -8,10 +8,12 @@
 
 namespace fasa {
 
-// "full", "streaming 128", "fasa 128, 32 FCs int2": kind, tokens attended to, slices.
+// "full", "streaming 128", "fasa 128, 32 FCs int2, sinks 8": kind, tokens attended to, slices, and
+// what is not as by default.
 std::string method_name(const Config& config, const Geometry& geometry);
 
-// What the results of a config depend on: its selection, but for where the FC map lies.
+// What the results of a config depend on: its selection, but for where the FC map lies; of full
+// attention its kind alone.
 nlohmann::json method_setup(const Config& config);
 
 }  // namespace fasa

@@ -35,7 +35,7 @@ std::string counted_text(const Summary& summary) {
 
 }  // namespace
 
-Summary EvalReport::total() const {
+Summary MethodReport::total() const {
   const Metric metric = tasks.front().summary.metric;
   std::vector<Json> records;
   for (const TaskResult& one : tasks) {
@@ -51,14 +51,12 @@ Summary EvalReport::total() const {
   return summary;
 }
 
-Json to_json(const EvalReport& report) {
+namespace {
+
+Json method_json(const MethodReport& report) {
   Json json = summary_json(report.total());
-  json["task"] = report.task;
-  json["model"] = report.model;
   json["method"] = report.method;
   json["config"] = config_to_json(report.config);
-  json["skipped_lines"] = report.skipped;
-  json["notes"] = report.notes;
   Json tasks = Json::array();
   for (const TaskResult& task : report.tasks) {
     Json one = summary_json(task.summary);
@@ -72,14 +70,41 @@ Json to_json(const EvalReport& report) {
   return json;
 }
 
-std::string to_table(const EvalReport& report) {
-  std::string text = fmt::format("{}, {}\n", report.model, report.method);
+std::string method_text(const MethodReport& report) {
+  std::string text = report.method + '\n';
   for (const TaskResult& task : report.tasks) {
     text += fmt::format("{}: {} {}; {}{}\n", task.task, metric_name(task.summary.metric),
                         value_text(task.summary), counted_text(task.summary),
                         task.resumed > 0 ? fmt::format(", {} from before", task.resumed) : "");
   }
   if (report.tasks.size() > 1) text += fmt::format("all: {}\n", value_text(report.total()));
+  return text;
+}
+
+}  // namespace
+
+Json to_json(const EvalReport& report) {
+  Json json = Json::object();
+  if (report.methods.size() == 1) {
+    json = method_json(report.methods.front());
+  } else {
+    json["methods"] = Json::array();
+    for (const MethodReport& method : report.methods) {
+      json["methods"].push_back(method_json(method));
+    }
+  }
+  json["task"] = report.task;
+  json["model"] = report.model;
+  json["skipped_lines"] = report.skipped;
+  json["notes"] = report.notes;
+  return json;
+}
+
+std::string to_table(const EvalReport& report) {
+  std::string text;
+  for (const MethodReport& method : report.methods) {
+    text += fmt::format("{}, {}", report.model, method_text(method));
+  }
   for (const std::string& note : report.notes) text += note + '\n';
   return text;
 }

@@ -9,19 +9,25 @@
 
 namespace fasa {
 
-struct EvalReport {
-  std::string task;  // as on the command line
-  std::string model;
+// What one method came to.
+struct MethodReport {
   std::string method;
   Config config;
   std::vector<TaskResult> tasks;
-  std::vector<std::string> notes;  // lines of data left out and the like
-  int64_t skipped = 0;             // such lines
 
   // Of all tasks: pooled, but for scores, where each task counts once.
   Summary total() const;
 };
 
+struct EvalReport {
+  std::string task;  // as on the command line
+  std::string model;
+  std::vector<MethodReport> methods;
+  std::vector<std::string> notes;  // lines of data left out and the like
+  int64_t skipped = 0;             // such lines
+};
+
+// Of one method its members at the top; of several an array "methods" of such objects.
 nlohmann::json to_json(const EvalReport& report);
 std::string to_table(const EvalReport& report);
 // With the accuracy grid of planted facts, depth x length.

@@ -7,7 +7,9 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/shared_prompt.h"
 #include "runtime/hash.h"
+#include "runtime/model_hash.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
 
@@ -15,14 +17,6 @@ namespace fasa {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string model_hash(const ModelFingerprint& model) {
-  uint64_t hash =
-      fnv1a(fmt::format("{} {} {} {} {} {} {}", model.model_type, model.layers, model.kv_heads,
-                        model.query_heads, model.key_dim, model.rope_theta, model.rope_scaling));
-  for (const std::string& row : model.key_rows) hash = fnv1a(row, hash);
-  return fmt::format("fnv1a:{:016x}", hash);
-}
 
 std::string dims_hash(const std::vector<int16_t>& dims) {
   return fmt::format("fnv1a:{:016x}", fnv1a(fmt::format("{}", fmt::join(dims, " "))));
@@ -49,11 +43,64 @@ std::string results_path(const std::string& folder, const Json& setup) {
   return (std::filesystem::path(folder) / name).string();
 }
 
+// The examples of a task with one method.
+class MethodRun {
+ public:
+  MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method)
+      : task_(task),
+        model_(*subject.model),
+        result_(begin(task, subject, method)),
+        log_(result_.path, result_.setup, subject.begin),
+        runtime_(model_.device(), method.config, model_.config().geometry(), subject.row_dtype,
+                 method.slice_dims, task.longest()),
+        learns_from_prompts_(learns_from_prompts(method.config)) {}
+
+  // Runs it where it has no result yet.
+  void take(size_t example, SharedPrompt* prompt) {
+    const std::string id = task_.id(example);
+    if (const Json* record = log_.find(id)) {
+      result_.records.push_back(*record);
+      ++result_.resumed;
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    Json record = task_.run(example, {model_, runtime_, learns_from_prompts_ ? nullptr : prompt});
+    record["id"] = id;
+    log_.add(record);
+    result_.records.push_back(std::move(record));
+    const auto spent = std::chrono::steady_clock::now() - start;
+    result_.seconds += std::chrono::duration<double>(spent).count();
+  }
+
+  TaskResult result() const {
+    TaskResult result = result_;
+    result.summary = summarize(task_.metric(), result.records);
+    return result;
+  }
+
+ private:
+  static TaskResult begin(EvalTask& task, const EvalSubject& subject, const EvalMethod& method) {
+    TaskResult result;
+    result.task = task.name();
+    result.setup = subject.setup(method);
+    result.setup["task"] = task.name();
+    result.setup["metric"] = metric_name(task.metric());
+    result.setup["task_setup"] = task.setup();
+    result.path = results_path(subject.results, result.setup);
+    return result;
+  }
+
+  EvalTask& task_;
+  Model& model_;
+  TaskResult result_;
+  ResultLog log_;
+  Runtime runtime_;
+  bool learns_from_prompts_;
+};
+
 }  // namespace
 
-std::string EvalSubject::method() const { return method_name(config, model->config().geometry()); }
-
-Json EvalSubject::setup() const {
+Json EvalSubject::setup(const EvalMethod& method) const {
   const auto folder =
       std::filesystem::absolute(model_dir.empty() ? "." : model_dir).lexically_normal();
   const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
@@ -61,9 +108,9 @@ Json EvalSubject::setup() const {
           {"model_hash", model_hash(model->fingerprint())},
           {"dtype", dtype_name(model->dtype())},
           {"row_dtype", dtype_name(row_dtype)},
-          {"method", method()},
-          {"selection", method_setup(config)},
-          {"slice_dims", dims_hash(slice_dims)}};
+          {"method", method.name},
+          {"selection", method_setup(method.config)},
+          {"slice_dims", dims_hash(method.slice_dims)}};
 }
 
 void make_results_folder(const std::string& path) {
@@ -74,36 +121,25 @@ void make_results_folder(const std::string& path) {
                                path, error ? error.message() : "no folder"));
 }
 
-TaskResult run_task(EvalTask& task, size_t examples, const EvalSubject& subject) {
-  TaskResult result;
-  result.task = task.name();
-  result.setup = subject.setup();
-  result.setup["task"] = task.name();
-  result.setup["metric"] = metric_name(task.metric());
-  result.setup["task_setup"] = task.setup();
-  result.path = results_path(subject.results, result.setup);
-  ResultLog log(result.path, result.setup, subject.begin);
-  Model& model = *subject.model;
-  Runtime runtime(model.device(), subject.config, model.config().geometry(), subject.row_dtype,
-                  subject.slice_dims, task.longest());
-  Progress progress(task.name());
-  const auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < examples; ++i) {
-    progress.update(static_cast<int64_t>(i), static_cast<int64_t>(examples));
-    const std::string id = task.id(i);
-    if (const Json* record = log.find(id)) {
-      result.records.push_back(*record);
-      ++result.resumed;
-      continue;
-    }
-    Json record = task.run(i, model, runtime);
-    record["id"] = id;
-    log.add(record);
-    result.records.push_back(std::move(record));
+std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
+                                 std::span<const EvalMethod> methods) {
+  std::vector<std::unique_ptr<MethodRun>> runs;
+  for (const EvalMethod& method : methods) {
+    runs.push_back(std::make_unique<MethodRun>(task, subject, method));
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  result.summary = summarize(task.metric(), result.records);
-  return result;
+  SharedPrompt prompt;
+  Progress progress(task.name());
+  for (size_t i = 0; i < examples; ++i) {
+    for (size_t m = 0; m < runs.size(); ++m) {
+      progress.update(static_cast<int64_t>(i * runs.size() + m),
+                      static_cast<int64_t>(examples * runs.size()));
+      runs[m]->take(i, runs.size() > 1 ? &prompt : nullptr);
+    }
+    prompt.forget();
+  }
+  std::vector<TaskResult> results;
+  for (const auto& run : runs) results.push_back(run->result());
+  return results;
 }
 
 }  // namespace fasa

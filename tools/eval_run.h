@@ -14,19 +14,23 @@
 
 namespace fasa {
 
-// What all tasks of a command share.
+// One way of selecting, of those that a command compares.
+struct EvalMethod {
+  std::string name;
+  Config config;
+  std::vector<int16_t> slice_dims;
+};
+
+// What all tasks and methods of a command share.
 struct EvalSubject {
   Model* model = nullptr;
   std::string model_dir;
-  Config config;
   DType row_dtype = DType::kF32;
-  std::vector<int16_t> slice_dims;
   std::string results;  // folder
   ResultLog::Begin begin = ResultLog::Begin::kResume;
 
-  std::string method() const;
   // What the results depend on beside the task.
-  nlohmann::json setup() const;
+  nlohmann::json setup(const EvalMethod& method) const;
 };
 
 struct TaskResult {
@@ -42,8 +46,10 @@ struct TaskResult {
 // Makes the results' folder. Throws UsageError.
 void make_results_folder(const std::string& path);
 
-// Runs the first `examples` examples of the task that have no result yet. Throws what they throw;
-// what was done until then is kept.
-TaskResult run_task(EvalTask& task, size_t examples, const EvalSubject& subject);
+// Runs the first `examples` examples of the task that have no result yet, each with all methods,
+// one after the other: a text is prefilled once for them all. One result a method. Throws what they
+// throw; what was done until then is kept.
+std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
+                                 std::span<const EvalMethod> methods);
 
 }  // namespace fasa

@@ -12,14 +12,14 @@ std::vector<int32_t> without_middle(std::vector<int32_t> ids, int64_t most) {
   return ids;
 }
 
-std::string write_answer(Model& model, Runtime& runtime, const Tokenizer& tokenizer,
+std::string write_answer(const EvalTarget& target, const Tokenizer& tokenizer,
                          const std::vector<int32_t>& prompt, int64_t max_tokens,
                          const Sampling& sampling) {
   GenerateOptions options;
   options.max_tokens = max_tokens;
   options.prefill_chunk = kEvalPrefillChunk;
   options.sampling = sampling;
-  const GenerateResult result = generate(model, runtime, prompt, options, &tokenizer);
+  const GenerateResult result = generate(target.model, target.runtime, prompt, options, &tokenizer);
   if (result.error) throw Error(result.error_kind.value_or(ErrorKind::kDevice), *result.error);
   return tokenizer.decode(result.tokens);
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/fasa.hpp"
+#include "runtime/eval/eval_task.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/tokenizer.h"
 
@@ -19,7 +19,7 @@ std::vector<int32_t> without_middle(std::vector<int32_t> ids, int64_t most);
 
 // Prefills the prompt and decodes up to `max_tokens` with the runtime's selection. Throws what
 // generate() throws; a failure in mid-answer is thrown too, for half an answer is none.
-std::string write_answer(Model& model, Runtime& runtime, const Tokenizer& tokenizer,
+std::string write_answer(const EvalTarget& target, const Tokenizer& tokenizer,
                          const std::vector<int32_t>& prompt, int64_t max_tokens,
                          const Sampling& sampling);
 

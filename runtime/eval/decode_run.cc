@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/eval/shared_prompt.h"
+
 namespace fasa {
 
 DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens)
@@ -21,7 +23,8 @@ DecodeRun::DecodeRun(const DecodeRun& other, int64_t tokens)
       sequence_(other.sequence_.runtime(),
                 other.sequence_.runtime().fork(other.sequence_.id(), tokens)) {}
 
-void DecodeRun::prefill(std::span<const int32_t> ids) {
+void DecodeRun::prefill(std::span<const int32_t> ids, SharedPrompt* shared) {
+  if (shared != nullptr && shared->copy_to(*this, ids)) return;
   for (size_t done = 0; done < ids.size();) {
     const size_t count = std::min<size_t>(kEvalPrefillChunk, ids.size() - done);
     const std::array step{
@@ -29,6 +32,7 @@ void DecodeRun::prefill(std::span<const int32_t> ids) {
     model_.step(sequence_.runtime(), ids.subspan(done, count), step, {.no_logits = true});
     done += count;
   }
+  if (shared != nullptr) shared->keep(*this, ids);
 }
 
 std::span<const float> DecodeRun::step(int32_t id) {

@@ -11,6 +11,8 @@
 
 namespace fasa {
 
+class SharedPrompt;  // runtime/eval/shared_prompt.h
+
 constexpr int kEvalPrefillChunk = 512;
 
 class DecodeRun {
@@ -21,10 +23,14 @@ class DecodeRun {
   // A run of its own that begins with the first `tokens` tokens of this one's.
   DecodeRun(const DecodeRun& other, int64_t tokens);
 
-  void prefill(std::span<const int32_t> ids);
+  // `shared`, where it is not null, gives what it has of another runtime.
+  void prefill(std::span<const int32_t> ids, SharedPrompt* shared = nullptr);
   // Logits of what follows `id`, valid until the model's next step.
   std::span<const float> step(int32_t id);
-  int64_t length() const { return sequence_.runtime().length(sequence_.id()); }
+  int64_t length() const { return runtime().length(sequence_.id()); }
+  Model& model() const { return model_; }
+  Runtime& runtime() const { return sequence_.runtime(); }
+  SequenceId id() const { return sequence_.id(); }
 
  private:
   Model& model_;

@@ -1,5 +1,6 @@
 #include "runtime/eval/eval_task.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -54,6 +55,7 @@ Summary score_of(std::span<const Json> records) {
   }
   summary.counted = static_cast<int64_t>(scores.size());
   summary.interval = mean_interval(scores);
+  summary.interval = {std::max(0.0, summary.interval.low), std::min(100.0, summary.interval.high)};
   for (const double score : scores) summary.value += score / static_cast<double>(scores.size());
   return summary;
 }

@@ -19,6 +19,15 @@ namespace fasa {
 enum class Metric : uint8_t { kPerplexity, kAccuracy, kScore };
 std::string_view metric_name(Metric metric);  // "perplexity", "accuracy", "score"
 
+class SharedPrompt;  // runtime/eval/shared_prompt.h
+
+// What an example runs on.
+struct EvalTarget {
+  Model& model;
+  Runtime& runtime;                // holds the selection
+  SharedPrompt* prompt = nullptr;  // of runtimes that take the same example one after the other
+};
+
 class EvalTask {
  public:
   virtual ~EvalTask() = default;
@@ -28,8 +37,9 @@ class EvalTask {
   virtual size_t examples() const = 0;
   virtual std::string id(size_t example) const = 0;  // differs for each
   virtual int64_t longest() const = 0;               // tokens of a sequence, for the runtime
-  // The record without its id. `runtime` holds the selection; all of its sequences are freed again.
-  virtual nlohmann::json run(size_t example, Model& model, Runtime& runtime) = 0;
+  // The record without its id. All sequences of the runtime are freed again, but for what the
+  // shared prompt keeps.
+  virtual nlohmann::json run(size_t example, const EvalTarget& target) = 0;
 };
 
 // Of records as above. Those without the metric's members (not scored yet) don't count.

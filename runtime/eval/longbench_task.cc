@@ -109,14 +109,13 @@ std::vector<int32_t> LongBenchTask::prompt(size_t example) const {
       context_ - format_.answer_tokens);
 }
 
-nlohmann::json LongBenchTask::run(size_t example, Model& model, Runtime& runtime) {
+nlohmann::json LongBenchTask::run(size_t example, const EvalTarget& target) {
   const nlohmann::json& object = lines_.lines[example].object;
   const auto ids = prompt(example);
   nlohmann::json answers = object.at("answers");
   if (!answers.is_array()) answers = nlohmann::json::array({answers});
   return {{"tokens", ids.size()},
-          {"prediction",
-           write_answer(model, runtime, tokenizer_, ids, format_.answer_tokens, Sampling{})},
+          {"prediction", write_answer(target, tokenizer_, ids, format_.answer_tokens, Sampling{})},
           {"answers", answers},
           {"all_classes", object.value("all_classes", nlohmann::json())}};
 }

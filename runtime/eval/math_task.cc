@@ -81,7 +81,7 @@ std::string MathTask::id(size_t example) const {
   return fmt::to_string(lines_.lines[example].number);
 }
 
-nlohmann::json MathTask::run(size_t example, Model& model, Runtime& runtime) {
+nlohmann::json MathTask::run(size_t example, const EvalTarget& target) {
   const nlohmann::json& object = lines_.lines[example].object;
   const auto prompt = tokenizer_.encode(filled_template(kPrompt, object));
   const auto room = options_.context - static_cast<int64_t>(prompt.size());
@@ -90,8 +90,7 @@ nlohmann::json MathTask::run(size_t example, Model& model, Runtime& runtime) {
     Sampling sampling = options_.sampling;
     sampling.seed += static_cast<uint64_t>(sample);
     // A problem that fills the context has no answer.
-    predictions.push_back(
-        room < 1 ? "" : write_answer(model, runtime, tokenizer_, prompt, room, sampling));
+    predictions.push_back(room < 1 ? "" : write_answer(target, tokenizer_, prompt, room, sampling));
   }
   return {{"tokens", prompt.size()},
           {"predictions", predictions},

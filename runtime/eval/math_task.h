@@ -33,7 +33,7 @@ class MathTask final : public EvalTask {
   size_t examples() const override { return lines_.lines.size(); }
   std::string id(size_t example) const override;
   int64_t longest() const override { return options_.context; }
-  nlohmann::json run(size_t example, Model& model, Runtime& runtime) override;
+  nlohmann::json run(size_t example, const EvalTarget& target) override;
 
   const std::vector<std::string>& problems() const { return lines_.problems; }
 

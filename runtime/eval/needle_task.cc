@@ -116,10 +116,10 @@ nlohmann::json NeedleTask::ask(const Example::Question& question, DecodeRun& run
           {"right", needle_.is_right(answer, question.fact.answer)}};
 }
 
-nlohmann::json NeedleTask::run(size_t example, Model& model, Runtime& runtime) {
+nlohmann::json NeedleTask::run(size_t example, const EvalTarget& target) {
   const Example made = make(example);
-  DecodeRun whole(model, runtime, options_.context);
-  whole.prefill(made.text);
+  DecodeRun whole(target.model, target.runtime, options_.context);
+  whole.prefill(made.text, target.prompt);
   nlohmann::json questions = nlohmann::json::array();
   int right = 0;
   for (const auto& question : made.questions) {

@@ -38,7 +38,7 @@ class NeedleTask final : public EvalTask {
   size_t examples() const override { return static_cast<size_t>(options_.examples); }
   std::string id(size_t example) const override { return std::to_string(example); }
   int64_t longest() const override { return options_.context; }
-  nlohmann::json run(size_t example, Model& model, Runtime& runtime) override;
+  nlohmann::json run(size_t example, const EvalTarget& target) override;
 
   // What an example's model sees, and what it is asked: the same for every selection.
   struct Example {

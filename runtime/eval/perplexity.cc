@@ -59,14 +59,14 @@ std::string PerplexityTask::id(size_t example) const {
   return fmt::format("{}@{}", window.text, window.first);
 }
 
-nlohmann::json PerplexityTask::run(size_t example, Model& model, Runtime& runtime) {
+nlohmann::json PerplexityTask::run(size_t example, const EvalTarget& target) {
   const Window& window = windows_[example];
   const auto ids =
       std::span<const int32_t>(texts_[window.text].ids)
           .subspan(static_cast<size_t>(window.first), static_cast<size_t>(options_.context) + 1);
   const auto prefilled = static_cast<size_t>(options_.context - options_.stride);
-  DecodeRun decode(model, runtime, options_.context);
-  decode.prefill(ids.first(prefilled));
+  DecodeRun decode(target.model, target.runtime, options_.context);
+  decode.prefill(ids.first(prefilled), target.prompt);
   double loss = 0;
   for (size_t at = prefilled; at + 1 < ids.size(); ++at) {
     loss += negative_log_likelihood(decode.step(ids[at]), ids[at + 1]);

@@ -30,7 +30,7 @@ class PerplexityTask final : public EvalTask {
   size_t examples() const override { return windows_.size(); }
   std::string id(size_t example) const override;
   int64_t longest() const override { return options_.context; }
-  nlohmann::json run(size_t example, Model& model, Runtime& runtime) override;
+  nlohmann::json run(size_t example, const EvalTarget& target) override;
 
  private:
   struct Window {

@@ -31,6 +31,8 @@ void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, 
   const int64_t half = config_.rotary_dims / 2;
   const float* cosines = activations_.cosines() + row * half;
   const float* sines = activations_.sines() + row * half;
+  const bool pairs = config_.family->rotary_layout == RotaryLayout::kInterleaved;
+  const auto rotate = pairs ? rope_rotate_pairs : rope_rotate;
   for (int head = 0; head < wanted.query_heads + wanted.key_heads; ++head) {
     float* values = x + head * dim;
     const bool is_query = head < wanted.query_heads;
@@ -41,7 +43,7 @@ void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, 
       }
       normalise(values, norm, dim);
     }
-    rope_rotate(values, config_.rotary_dims, cosines, sines);
+    rotate(values, config_.rotary_dims, cosines, sines);
   }
   store_row(x, wanted.width, dtype_, wanted.out + row * wanted.width * dtype_bytes(dtype_));
 }

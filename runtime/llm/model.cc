@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
 #include "runtime/llm/query_estimates.h"
@@ -345,16 +346,8 @@ uint64_t Model::weight_bytes() const { return impl_->weights().device_bytes(); }
 
 ModelFingerprint Model::fingerprint() const {
   const ModelConfig& config = impl_->config();
-  const Geometry geometry = config.geometry();
-  ModelFingerprint print;
+  ModelFingerprint print = with_heads_of(config.geometry(), {});
   print.model_type = config.model_type;
-  print.layers = geometry.layers;
-  print.kv_heads = geometry.kv_heads;
-  print.query_heads = geometry.query_heads;
-  print.key_dim = geometry.key_dim;
-  print.value_dim = geometry.value_dim;
-  print.rotary_dims = geometry.rotary_dims;
-  print.rotary_layout = geometry.rotary_layout == RotaryLayout::kHalf ? "half" : "interleaved";
   print.rope_theta = config.rope.theta;
   print.rope_scaling = config.rope.scaling_text();
   print.key_rows = impl_->weights().key_rows();

@@ -98,8 +98,8 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   }
   if (fields.has("head_dim")) {
     config->head_dim = integer("head_dim", kMaxHeadDim);
-  } else if (config->model_type == "qwen3") {
-    config->head_dim = 128;  // transformers' default, whatever the hidden size
+  } else if (keys.default_head_dim > 0) {
+    config->head_dim = keys.default_head_dim;  // transformers' default, whatever the hidden size
   } else if (config->hidden % config->query_heads != 0) {
     fields.fail("head_dim", "a number where hidden_size is no multiple of num_attention_heads");
   } else {
@@ -205,7 +205,7 @@ Geometry ModelConfig::geometry() const {
   geometry.key_dim = head_dim;
   geometry.value_dim = value_dim();
   geometry.rotary_dims = rotary_dims;
-  geometry.rotary_layout = has_mla() ? RotaryLayout::kInterleaved : RotaryLayout::kHalf;
+  geometry.rotary_layout = family->rotary_layout;
   geometry.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   if (has_mla()) {
     geometry.scale = static_cast<float>(rope.score_factor /

@@ -21,7 +21,16 @@ constexpr ModelFamily kQwen3{.type = "qwen3",
                              .head_norm = HeadNorm::kShared,
                              .has_head_norm = kAlways,
                              .qkv_bias = {.key = "attention_bias"},
-                             .output_bias = {.key = "attention_bias"}};
+                             .output_bias = {.key = "attention_bias"},
+                             .keys = {.default_head_dim = 128}};
+
+constexpr ModelFamily kErnie45{.type = "ernie4_5",
+                               .rotary_layout = RotaryLayout::kInterleaved,
+                               .qkv_bias = {.key = "use_bias"},
+                               .output_bias = {.key = "use_bias"},
+                               .mlp_bias = {.key = "use_bias"},
+                               .tied_embeddings = true,
+                               .keys = {.default_head_dim = 128, .default_norm_eps = 1e-5}};
 
 constexpr ModelFamily kGptNeox{
     .type = "gpt_neox",
@@ -141,10 +150,12 @@ constexpr ModelFamily kMpt{.type = "mpt",
                                      .up = "ffn.up_proj",
                                      .down = "ffn.down_proj"}};
 
-constexpr ModelFamily kDeepseekV2{
-    .type = "deepseek_v2", .latent_attention = true, .mlp_bias = {.key = "mlp_bias"}};
+constexpr ModelFamily kDeepseekV2{.type = "deepseek_v2",
+                                  .rotary_layout = RotaryLayout::kInterleaved,
+                                  .latent_attention = true,
+                                  .mlp_bias = {.key = "mlp_bias"}};
 
-constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kGptNeox,
+constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kErnie45,   kGptNeox,
                                   kStableLm, kPhi,     kBloom, kMpt,   kDeepseekV2};
 
 }  // namespace

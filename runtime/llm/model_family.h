@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/model_params.h"  // NormKind, Activation
+#include "runtime/base/geometry.h"
 
 namespace fasa {
 
@@ -35,6 +36,7 @@ struct ConfigKeys {
   const char* old_query_heads = nullptr;
   const char* kv_heads = "num_key_value_heads";
   const char* intermediate = "intermediate_size";
+  int default_head_dim = 0;   // where the config does not say; 0 = a head's share of hidden
   int default_expansion = 0;  // of the MLP, where the config does not say; 0 = it must
   const char* positions = "max_position_embeddings";  // null: the model has no limit
   const char* norm_eps = "rms_norm_eps";
@@ -70,6 +72,7 @@ struct ModelFamily {
   NormKind norm = NormKind::kRms;
   PositionKind position = PositionKind::kRotary;
   QkvLayout qkv_layout = QkvLayout::kSeparate;
+  RotaryLayout rotary_layout = RotaryLayout::kHalf;
   double rotary_share = 1;        // of a head's dimensions, where the config does not say
   bool partial_rotary = false;    // the config may say less than all
   bool latent_attention = false;  // MLA, see LatentShape

@@ -1,4 +1,4 @@
-// Byte-level tokenizers: one token a byte.
+// Byte-level tokenizers: one token a byte. Others derive from them.
 #pragma once
 
 #include <array>
@@ -12,16 +12,17 @@ namespace fasa {
 
 class Tokenizer {
  public:
+  virtual ~Tokenizer() = default;
   // Reads tokenizer.json. Returns nullptr when there is none or it is of another kind (only a
   // byte-level BPE without merges and with an entry for each byte is read); prompts are then given
   // as token ids. Throws InputError for a file that is no JSON.
   static std::unique_ptr<Tokenizer> load(const std::string& dir);
   static std::unique_ptr<Tokenizer> parse(std::string_view json, const std::string& name);
 
-  std::vector<int32_t> encode(std::string_view bytes) const;
+  virtual std::vector<int32_t> encode(std::string_view bytes) const;
   // The bytes of a token, "" for an id that stands for none.
   std::string decode(int32_t id) const;
-  std::string decode(const std::vector<int32_t>& ids) const;
+  virtual std::string decode(const std::vector<int32_t>& ids) const;
 
  private:
   std::array<int32_t, 256> id_of_byte_{};

@@ -1,9 +1,8 @@
 #include "scheduler/selection/selection_stage.h"
 
-#include <oneapi/tbb/parallel_for.h>
-
 #include <atomic>
 
+#include "runtime/base/parallel.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/selection/token_selection.h"
 
@@ -60,14 +59,14 @@ void SelectionStage::choose(int sequence, int head) const {
 KernelWork SelectionStage::select() const {
   record(StepMode::kDecode);
   const int heads = settings.set_heads();
-  tbb::parallel_for(0, params.step.count * heads, [&](int i) { choose(i / heads, i % heads); });
+  parallel_for(0, params.step.count * heads, [&](int i) { choose(i / heads, i % heads); });
   return {};
 }
 
 KernelWork SelectionStage::observe_prefill() const {
   record(StepMode::kPrefill);
   const int heads = settings.set_heads();
-  tbb::parallel_for(0, params.step.count * heads, [&](int i) {
+  parallel_for(0, params.step.count * heads, [&](int i) {
     const SequenceDesc& sequence = params.step.sequences[i / heads];
     SelectionHistory* history = step.histories[static_cast<size_t>(i / heads)];
     if (history == nullptr || sequence.mode != StepMode::kPrefill) return;

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
+#include "runtime/eval/shared_prompt.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -66,7 +67,7 @@ TEST_F(EvalTasksTest, PerplexityOfFullAttentionIsThatOfOnePass) {
   PerplexityTask task(texts, {.context = 200, .stride = 50});
   ASSERT_EQ(task.examples(), 2);
   const auto runtime = llm_test::full_runtime(model_);
-  const auto record = task.run(1, model_, *runtime);
+  const auto record = task.run(1, {model_, *runtime});
   const std::span<const int32_t> window(texts[0].ids.data() + 50, 200);
   const auto logits = llm_test::prefill_logits(model_, window, 200);
   double loss = 0;
@@ -82,11 +83,43 @@ TEST_F(EvalTasksTest, PerplexityOfFullAttentionIsThatOfOnePass) {
 TEST_F(EvalTasksTest, TheSelectionIsOnWhilePerplexityIsMeasured) {
   PerplexityTask task(text(600), {.context = 500, .stride = 100});
   const auto loss = [&](std::unique_ptr<Runtime> runtime) {
-    return task.run(0, model_, *runtime).at("nll").get<double>();
+    return task.run(0, {model_, *runtime}).at("nll").get<double>();
   };
   const double full = loss(llm_test::full_runtime(model_));
   EXPECT_NE(loss(fasa(24)), full);
   EXPECT_EQ(loss(fasa(512)), loss(fasa(1024))) << "as many as there are";
+}
+
+// Records of runtimes that take turns on one prompt are those of runtimes by themselves.
+TEST_F(EvalTasksTest, APromptIsComputedOnceForSeveralRuntimes) {
+  PerplexityTask perplexity(text(1200), {.context = 700, .stride = 40});
+  const NeedleTask made = needle({.context = 700});
+  NeedleTask recall = made;
+  for (EvalTask* task : {static_cast<EvalTask*>(&perplexity), static_cast<EvalTask*>(&recall)}) {
+    const auto full = llm_test::full_runtime(model_);
+    const auto few = fasa(24), more = fasa(64);
+    SharedPrompt prompt;
+    for (Runtime* runtime : {full.get(), few.get(), more.get()}) {
+      const auto alone = task->run(0, {model_, *runtime});
+      EXPECT_EQ(task->run(0, {model_, *runtime, &prompt}), alone) << task->name();
+    }
+    EXPECT_NE(full->memory().device_rows, 0) << "keeps the prompt";
+    prompt.forget();
+  }
+}
+
+TEST_F(EvalTasksTest, AnotherPromptIsComputed) {
+  SharedPrompt prompt;
+  const auto full = llm_test::full_runtime(model_);
+  DecodeRun first(model_, *full, 200), second(model_, *full, 200);
+  const std::vector<int32_t> ids(150, 'a'), others(150, 'b');
+  first.prefill(ids, &prompt);
+  EXPECT_FALSE(prompt.copy_to(second, others));
+  EXPECT_EQ(second.length(), 0);
+  EXPECT_FALSE(prompt.copy_to(second, std::span(ids).first(149)));
+  EXPECT_TRUE(prompt.copy_to(second, ids));
+  EXPECT_EQ(second.length(), 150);
+  prompt.forget();
 }
 
 TEST_F(EvalTasksTest, WindowsLieAStrideApartAndNeverCrossTexts) {
@@ -132,7 +165,7 @@ TEST_F(EvalTasksTest, TheModelRecallsFactsAndABlindSelectionForgetsThem) {
   const auto right = [&](Runtime& runtime) {
     int sum = 0;
     for (size_t i = 0; i < 3; ++i) {
-      const auto record = task.run(i, model_, runtime);
+      const auto record = task.run(i, {model_, runtime});
       EXPECT_EQ(record.at("asked"), 4);
       sum += record.at("right").get<int>();
     }

@@ -82,7 +82,7 @@ TEST_F(DataTest, LongBenchAnswersAreKept) {
   Model model = Model::load(llm_test::bundled_dir(), *device, DType::kF32);
   const auto runtime = llm_test::full_runtime(model);
   LongBenchTask task = longbench(64);
-  const auto record = task.run(0, model, *runtime);
+  const auto record = task.run(0, {model, *runtime});
   EXPECT_EQ(record.at("prediction").get<std::string>().size(), 4);
   EXPECT_EQ(record.at("answers"), nlohmann::json::array({"x"}));
   EXPECT_EQ(record.at("tokens"), 26);
@@ -120,7 +120,7 @@ TEST_F(DataTest, MathWritesSolutionsAndLeavesFullContextsEmpty) {
   const auto record = [&](int64_t context) {
     MathTask task(dir_.path() + "/m.jsonl", *tokenizer_,
                   {.context = context, .samples = 2, .sampling = {.temperature = 1}});
-    return task.run(0, model, *runtime);
+    return task.run(0, {model, *runtime});
   };
   const auto done = record(180);
   EXPECT_EQ(done.at("answer"), "2");

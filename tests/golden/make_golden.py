@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files beside this script: small random models with the logits that Hugging Face
-transformers gives for them, and the logits of the bundled model.
+transformers gives for them, and the logits of the bundled models.
 
 Needs torch and transformers 5; run once, the results are committed:
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python3 tests/golden/make_golden.py [NAME...]
@@ -20,6 +20,7 @@ import transformers
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = HERE.parents[1] / "models"
+BUNDLED = ("needle-3m", "pairs-400k", "partial-400k", "alibi-400k")
 VOCAB = 64
 TOKENS = 90
 
@@ -42,6 +43,10 @@ ALIBI = {key: COMMON[key] for key in ("vocab_size", "bos_token_id", "eos_token_i
 
 def llama(**changes):
     return transformers.LlamaConfig(**{**COMMON, **changes})
+
+
+def ernie(**changes):
+    return transformers.Ernie4_5Config(**{**COMMON, "head_dim": 12, **changes})
 
 
 def gpt_neox(**changes):
@@ -154,6 +159,9 @@ CASES = {
         torch.bfloat16,
         {},
     ),
+    "ernie": (ernie(), torch.bfloat16, {}),
+    "ernie-mha-biases": (ernie(num_key_value_heads=4, use_bias=True, tie_word_embeddings=False),
+                         torch.bfloat16, {}),
 }
 
 
@@ -217,22 +225,23 @@ def make_case(name, index):
     print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
 
 
-def make_bundled():
-    folder = HERE / "needle-3m"
+def make_bundled(name):
+    folder = HERE / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     tokens = list((MODELS / "texts" / "ruth.txt").read_bytes()[:384])
     positions = list(range(11, 384, 12))
-    for name, dtype in (("logits", torch.float32), ("logits-bf16", torch.bfloat16)):
+    for logits, dtype in (("logits", torch.float32), ("logits-bf16", torch.bfloat16)):
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            MODELS / "needle-3m", dtype=dtype, attn_implementation="eager").eval()
-        write_logits(folder, name, tokens, positions, logits_of(model, tokens))
+            MODELS / name, dtype=dtype, attn_implementation="eager").eval()
+        write_logits(folder, logits, tokens, positions, logits_of(model, tokens))
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [*CASES, "needle-3m"]
+    wanted = sys.argv[1:] or [*CASES, *BUNDLED]
     for case_index, case in enumerate(CASES):
         if case in wanted:
             make_case(case, case_index)
-    if "needle-3m" in wanted:
-        make_bundled()
+    for bundled in BUNDLED:
+        if bundled in wanted:
+            make_bundled(bundled)

@@ -36,6 +36,11 @@ double difference_to(const std::string& model_dir, const Golden& golden, DType d
   return relative_difference(prefill_logits(model, golden.tokens, chunk), golden, vocab);
 }
 
+std::string test_name(std::string folder) {
+  std::replace(folder.begin(), folder.end(), '-', '_');
+  return folder;
+}
+
 constexpr double kF32Bound = 1e-4;
 constexpr double kBf16Bound = 2e-2;
 
@@ -59,27 +64,34 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                          testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16",
                                          "llama-mha-tied", "llama-odd-head", "llama-llama3",
                                          "llama-linear-old-config", "llama-yarn", "mistral-window",
-                                         "qwen2-sharded", "qwen2-window", "qwen3", "gpt-neox",
-                                         "gpt-neox-sequential", "stablelm", "stablelm-parallel",
-                                         "phi", "phi-norms", "bloom", "bloom-heads", "mpt",
-                                         "deepseek-v2", "deepseek-v2-yarn"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                                         "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
+                                         "ernie-mha-biases", "gpt-neox", "gpt-neox-sequential",
+                                         "stablelm", "stablelm-parallel", "phi", "phi-norms",
+                                         "bloom", "bloom-heads", "mpt", "deepseek-v2",
+                                         "deepseek-v2-yarn"),
+                         [](const auto& test) { return test_name(test.param); });
 
-TEST(BundledModelTest, F32LogitsEqualTransformers) {
-  const Golden golden = Golden::load(golden_dir("needle-3m"));
-  EXPECT_LE(difference_to(bundled_dir(), golden, DType::kF32, "cpu", 512), kF32Bound);
+class BundledModelTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::string model_ = source_path(std::string("models/") + GetParam());
+  std::string golden_ = golden_dir(GetParam());
+};
+
+TEST_P(BundledModelTest, F32LogitsEqualTransformers) {
+  const Golden golden = Golden::load(golden_);
+  EXPECT_LE(difference_to(model_, golden, DType::kF32, "cpu", 512), kF32Bound);
 }
 
-TEST(BundledModelTest, Bf16LogitsEqualTransformersInF32AndInBf16) {
-  const Golden in_f32 = Golden::load(golden_dir("needle-3m"));
-  const Golden in_bf16 = Golden::load(golden_dir("needle-3m"), "logits-bf16");
-  EXPECT_LE(difference_to(bundled_dir(), in_f32, DType::kBF16, "cpu", 512), kBf16Bound);
-  EXPECT_LE(difference_to(bundled_dir(), in_bf16, DType::kBF16, "cpu", 512), kBf16Bound);
+TEST_P(BundledModelTest, Bf16LogitsEqualTransformersInF32AndInBf16) {
+  const Golden in_f32 = Golden::load(golden_);
+  const Golden in_bf16 = Golden::load(golden_, "logits-bf16");
+  EXPECT_LE(difference_to(model_, in_f32, DType::kBF16, "cpu", 512), kBf16Bound);
+  EXPECT_LE(difference_to(model_, in_bf16, DType::kBF16, "cpu", 512), kBf16Bound);
 }
+
+INSTANTIATE_TEST_SUITE_P(Bundled, BundledModelTest,
+                         testing::Values("needle-3m", "pairs-400k", "partial-400k", "alibi-400k"),
+                         [](const auto& test) { return test_name(test.param); });
 
 }  // namespace
 }  // namespace fasa

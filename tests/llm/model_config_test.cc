@@ -57,6 +57,14 @@ TEST(ModelConfigTest, ReadsShapes) {
   EXPECT_EQ(parse({{"model_type", "qwen3"}}).head_dim, 128);
 }
 
+TEST(ModelConfigTest, Ernie45RotatesInterleavedPairs) {
+  const ModelConfig config = parse({{"model_type", "ernie4_5"}, {"use_bias", true}});
+  EXPECT_EQ(config.geometry().rotary_layout, RotaryLayout::kInterleaved);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_TRUE(config.tie_embeddings && config.qkv_bias && config.output_bias && config.mlp_bias);
+  EXPECT_EQ(parse({}).geometry().rotary_layout, RotaryLayout::kHalf);
+}
+
 TEST(ModelConfigTest, OldAndNewRopeFormsAreOne) {
   const ModelConfig older =
       parse({{"rope_theta", 5e5}, {"rope_scaling", {{"type", "linear"}, {"factor", 4}}}});
@@ -165,7 +173,7 @@ TEST(ModelConfigTest, OrderOfALayersParts) {
 TEST(ModelConfigTest, ErrorsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(error_of({{"model_type", "mamba"}}),
               AllOf(HasSubstr("config.json: model_type = \"mamba\""),
-                    HasSubstr("llama, mistral, qwen2, qwen3, gpt_neox")));
+                    HasSubstr("llama, mistral, qwen2, qwen3, ernie4_5, gpt_neox")));
   EXPECT_THAT(error_of({{"model_type", nullptr}}), HasSubstr("model_type"));
   EXPECT_THAT(error_of({{"hidden_size", 0}}), HasSubstr("hidden_size = 0"));
   EXPECT_THAT(error_of({{"hidden_size", "32"}}), HasSubstr("hidden_size = \"32\""));

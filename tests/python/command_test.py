@@ -56,6 +56,62 @@ def test_calibrates(tmp_path):
     assert done.returncode == 0, done.stderr  # a map of the same fingerprint
 
 
+def evaluate(capsys, *arguments):
+    """`python -m fasa eval` in this process, which has loaded PyTorch already: code, output, errors."""
+    from fasa._command import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", *map(str, arguments)])
+    return (ended.value.code, *capsys.readouterr())
+
+
+def lines_of(folder):
+    (path,) = folder.glob("*.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("task", [
+    ["needle", "--context", 600, "--examples", 2],
+    ["ppl", "--context", 400, "--stride", 50, "--examples", 2],
+])
+def test_evaluates_as_the_command_does(task, tmp_path, capsys):
+    flags = [*task, "--model", MODEL, "--text", TEXT, "--fac-tokens", 128, "--row-dtype", "bf16",
+             "--json"]
+    code, out, errors = evaluate(capsys, *flags, "--dtype", "float32", "--results", tmp_path / "mine")
+    assert code == 0, errors
+    mine = json.loads(out)
+    theirs = command("eval", *flags, "--results", tmp_path / "theirs")
+    theirs = json.loads(theirs.stdout)
+    assert set(mine) == set(theirs) and mine["config"] == theirs["config"]
+    assert set(mine["tasks"][0]) == set(theirs["tasks"][0])
+    mine_lines, their_lines = lines_of(tmp_path / "mine"), lines_of(tmp_path / "theirs")
+    kept = lines_of(tmp_path / "mine")
+    for part in ("model_hash", "task_setup", "selection", "dtype", "row_dtype", "task", "metric"):
+        assert mine_lines[0]["setup"][part] == their_lines[0]["setup"][part], part
+    for one, other in zip(mine_lines[1:], their_lines[1:], strict=True):
+        assert one.pop("nll", 0) == pytest.approx(other.pop("nll", 0), rel=1e-3)
+        assert one == other  # questions, answers and all
+    # The same again takes up what is there; more examples are added to it.
+    flags[flags.index("--examples") + 1] = 3
+    code, out, _ = evaluate(capsys, *flags, "--dtype", "float32", "--results", tmp_path / "mine")
+    assert code == 0 and json.loads(out)["tasks"][0]["resumed"] == 2
+    assert lines_of(tmp_path / "mine")[:3] == kept and len(lines_of(tmp_path / "mine")) == 4
+
+
+@pytest.mark.parametrize("arguments,message", [
+    (["longbench"], 'unknown task "longbench"; allowed: ppl, needle'),
+    (["ppl", "--context", 400, "--stride", 400], "--stride = 400: allowed: 1 to 399"),
+    (["ppl", "--context", 400, "--examples", 99999], "--examples = 99999: allowed: 1 to"),
+    (["needle", "--context", 9000], "--context = 9000: allowed: 1 to 8192"),
+    (["needle", "--context", 40], "--context = 40: 4 facts"),
+    (["needle", "--facts", 0], "--facts = 0"),
+    (["needle", "--context", 600, "--results", "/dev/null/x"], '--results = "/dev/null/x"'),
+])
+def test_evaluation_errors(arguments, message, capsys):
+    code, out, errors = evaluate(capsys, *arguments, "--model", MODEL, "--text", TEXT)
+    assert code == 2 and message in errors and out == "", errors
+
+
 @pytest.mark.parametrize("arguments,code,message", [
     (["generate", "--model", "/nowhere", "--prompt", "x"], 3, "/nowhere/config.json"),
     (["generate", "--model", MODEL, "--prompt", ""], 2, "the prompt is empty"),

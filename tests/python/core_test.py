@@ -1,5 +1,6 @@
 """The core: NumPy alone. Runs under the address sanitizer too."""
 import copy
+import ctypes
 import gc
 import os
 import pathlib
@@ -358,3 +359,37 @@ def test_the_package_is_typed():
     assert (folder / "py.typed").exists()
     for name in fasa.__all__:
         assert (getattr(fasa, name).__doc__ or "").strip() or name.startswith("Head"), name
+
+
+class OnCuda:
+    """Exports DLPack as a tensor of a GPU does; its address leads nowhere."""
+
+    class Managed(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                    ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                    ("shape", ctypes.POINTER(ctypes.c_int64)),
+                    ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+                    ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, *shape):
+        self.shape = (ctypes.c_int64 * len(shape))(*shape)
+        self.managed = self.Managed(0x1000, 2, 0, len(shape), 2, 32, 1, self.shape)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, **_):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+def test_tensors_of_a_gpu_are_refused():
+    runtime = open_runtime()
+    runtime.begin_step([runtime.sequence()])
+    there, here = OnCuda(1, KV, DIM), tensor(1, KV)
+    for k, v, name in ((there, here, "k"), (here, there, "v")):
+        with pytest.raises(fasa.UsageError, match=f"^{name} is in the memory of a CUDA device; expected "
+                                                  "one in this process's host memory"):
+            runtime.append(0, k, v)

@@ -32,7 +32,7 @@ def commands():
 
 
 def test_commands_are_found():
-    assert len(commands()) == 3
+    assert len(commands()) == 5
 
 
 @pytest.mark.parametrize("line", commands())

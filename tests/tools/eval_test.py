@@ -94,6 +94,44 @@ class Eval(CommandTest):
         self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
         self.assertIn("fewer examples", lines[3])
 
+    def test_several_selections_share_a_prefill(self):
+        methods = (("full", 32), ("fasa", 32), ("fasa", 64), ("snapkv", 32), ("snapkv", 64))
+        alone = {}
+        for kind, budget in methods:
+            done = self.assert_done(*PPL, "--examples", 2, "--selection", kind, "--fac-tokens",
+                                    budget, "--results", self.folder / "alone", "--json")
+            alone[json.loads(done.stdout)["method"]] = json.loads(done.stdout)
+        page = self.folder / "all.html"
+        result = self.evaluate(*PPL, "--examples", 2, "--selections", "full,fasa,snapkv,fasa",
+                               "--budgets", 32, 64, "--html", page)
+        self.assertEqual([m["method"] for m in result["methods"]], list(alone))
+        for method in result["methods"]:
+            self.assertEqual(method["perplexity"], alone[method["method"]]["perplexity"])
+            self.assertEqual(method["config"]["selection"],
+                             alone[method["method"]]["config"]["selection"])
+            self.assertEqual(method["examples"], 2)
+        self.assertEqual(len(self.files()), len(methods))
+        again = self.evaluate(*PPL, "--examples", 2, "--selection", "full", "--fac-tokens", 50)
+        self.assertEqual(again["tasks"][0]["resumed"], 2, "full attention has no budget")
+        check = PageCheck()
+        check.feed(page.read_text())
+        self.assertEqual(check.open, [])
+        for method in alone:
+            self.assertIn(method, check.text)
+
+    def test_selections_that_cannot_be_compared(self):
+        self.assert_fails(2, ["--selections", "quset"], *PPL, "--selections", "fasa,quset")
+        self.assert_fails(2, ["--budgets"], *PPL, "--selections", "fasa", "--budgets", 0)
+        self.assert_fails(2, ["fac_tokens"], *PPL, "--selections", "fasa", "--budgets", 10)
+
+    def test_a_method_is_named_by_what_sets_it_apart(self):
+        self.evaluate(*PPL, "--examples", 1, "--fac-tokens", 40)
+        result = self.evaluate(*PPL, "--examples", 1, "--fac-tokens", 40, "--group-rule", "raw-max",
+                               "--dense-layers", "0,2")
+        self.assertEqual(result["method"],
+                         "fasa 40, 32 FCs int2, dense_layers [0,2], group_rule raw-max")
+        self.assertEqual(len(self.files()), 2)
+
     def test_several_lengths_and_the_picture(self):
         page = self.folder / "needle.html"
         result = self.evaluate(*NEEDLE, 900, "--examples", 1, "--html", page)
@@ -140,6 +178,8 @@ class Eval(CommandTest):
         self.assertEqual([t["examples"] for t in result["tasks"]], [2, 1])
         self.assertEqual([t["score"] for t in result["tasks"]], [75, 50])
         self.assertEqual(result["score"], 62.5)
+        self.assertGreaterEqual(result["interval"][0], 0)
+        self.assertLessEqual(result["tasks"][0]["interval"][1], 100)
         self.assertEqual(result["examples"], 3)
         self.assertEqual(result["skipped_lines"], 1)
         self.assertIn("qasper.jsonl:2: no JSON", result["notes"][0])

@@ -43,6 +43,7 @@ class Setup(CommandTest):
     def test_unknown_arguments(self):
         self.assertEqual(script("setup", "--chek").returncode, 2)
         self.assertEqual(script("test", "--fast").returncode, 2)
+        self.assertEqual(script("peers-env", "--fast").returncode, 2)
 
 
 class Checks(CommandTest):

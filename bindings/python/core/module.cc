@@ -3,6 +3,7 @@
 
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/errors.h"
+#include "bindings/python/core/evals.h"
 #include "bindings/python/core/fc_map.h"
 #include "bindings/python/core/runtime.h"
 #include "bindings/python/core/stateless.h"
@@ -16,4 +17,5 @@ NB_MODULE(_core, module) {
   fasa::python::add_runtime(module);
   fasa::python::add_stateless(module);
   fasa::python::add_studies(module);
+  fasa::python::add_evals(module);
 }

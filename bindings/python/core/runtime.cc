@@ -104,6 +104,13 @@ nb::object new_array(float*& data, const std::array<size_t, N>& shape) {
 
 }  // namespace
 
+StepLayout::StepLayout(const nb::tuple& k_parts, const nb::tuple& v_parts, const nb::tuple& q_parts,
+                       const nb::tuple& out_parts)
+    : k(view_of_parts(k_parts)),
+      v(view_of_parts(v_parts)),
+      q(view_of_parts(q_parts)),
+      out(view_of_parts(out_parts)) {}
+
 PyRuntime::PyRuntime(const Geometry& geometry, const PyConfig* config, const std::string& row_dtype,
                      const nb::object& fc_map, const nb::object& slice_dims, int64_t max_context)
     : geometry_(geometry) {
@@ -191,6 +198,16 @@ void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, co
   const nb::gil_scoped_release release;
   engine_->append(layer, keys, values);
   if (attends) engine_->attend(layer, queries, result, nullptr);
+}
+
+void PyRuntime::step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout) {
+  const auto at = [](TensorView view, uintptr_t address) {
+    view.data = reinterpret_cast<void*>(address);
+    return view;
+  };
+  const nb::gil_scoped_release release;
+  engine_->append(layer, at(layout.k, addresses.k), at(layout.v, addresses.v));
+  engine_->attend(layer, at(layout.q, addresses.q), at(layout.out, addresses.out), nullptr);
 }
 
 nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,

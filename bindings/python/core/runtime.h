@@ -17,6 +17,19 @@ namespace fasa::python {
 
 class PySequence;
 
+// How the tensors of a layer lie in a step, addresses apart: every layer's alike, so PyTorch's side
+// describes them once.
+struct StepLayout {
+  // As view_of_parts takes them.
+  StepLayout(const nb::tuple& k, const nb::tuple& v, const nb::tuple& q, const nb::tuple& out);
+
+  TensorView k, v, q, out;
+};
+
+struct StepAddresses {
+  uintptr_t k, v, q, out;
+};
+
 class PyRuntime {
  public:
   PyRuntime(const Geometry& geometry, const PyConfig* config, const std::string& row_dtype,
@@ -37,6 +50,8 @@ class PyRuntime {
   // alive until it returns. q empty: append alone.
   void step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
                   const nb::tuple& out);
+  // The same where `layout` has all but the addresses.
+  void step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout);
   // [tokens, kv_heads, head_dim] of stored keys and values in float32, from `first` on.
   nb::object read(const PySequence& sequence, int layer, int64_t first,
                   std::optional<int64_t> tokens) const;

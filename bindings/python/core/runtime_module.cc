@@ -119,6 +119,10 @@ void add_steps(nb::class_<PyRuntime>& cls) {
           nb::arg("first"), nb::arg("k"), nb::arg("v"));
   cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(),
           nb::arg("v").none(), nb::arg("q"), nb::arg("out"));
+  cls.def("_step_layer_at", [](PyRuntime& self, int layer, uintptr_t k, uintptr_t v, uintptr_t q,
+                               uintptr_t out, const StepLayout& layout) {
+    self.step_layer_at(layer, {k, v, q, out}, layout);
+  });
 }
 
 void add_runtime_class(nb::module_& module) {
@@ -188,6 +192,8 @@ void add_sequence(nb::module_& module) {
 void add_runtime(nb::module_& module) {
   add_geometry(module);
   add_sequence(module);
+  nb::class_<StepLayout>(module, "_StepLayout")
+      .def(nb::init<const nb::tuple&, const nb::tuple&, const nb::tuple&, const nb::tuple&>());
   add_runtime_class(module);
 }
 

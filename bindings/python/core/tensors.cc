@@ -40,6 +40,11 @@ std::string dtype_text(nb::dlpack::dtype dtype) {
   return fmt::format("has dtype {}{}", name, dtype.bits);
 }
 
+std::string device_text(int type) {
+  if (type == nb::device::cuda::value) return "is in the memory of a CUDA device";
+  return fmt::format("is on a device of DLPack type {}", type);
+}
+
 // A view of the library's own where the object has one; none where it cannot give it.
 template <typename Array>
 std::optional<Array> import(nb::handle object) {
@@ -63,8 +68,8 @@ BorrowedTensor BorrowedTensor::from(nb::handle object, const char* name, bool wr
   }
   if (writable && !import <nb::ndarray<>>(source)) fail(name, "is read only", "a writable tensor");
   if (array->device_type() != nb::device::cpu::value) {
-    fail(name, fmt::format("is on a device of DLPack type {}", array->device_type()),
-         "one in this process's host memory");
+    fail(name, device_text(array->device_type()),
+         "one in this process's host memory (tensor.cpu() copies it there)");
   }
   if (array->ndim() != 3) {
     fail(name, fmt::format("has {} dimensions", array->ndim()), "[tokens, heads, dim]");

@@ -64,7 +64,30 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--prefill-chunk", type=int, default=512, metavar="N")
     one.add_argument("--json", action="store_true", help="print one JSON object")
     _add_config(one)
+    _add_eval(commands)
     return parser
+
+
+def _add_eval(commands) -> None:
+    one = commands.add_parser("eval", help="how good a model's answers are with a selection",
+                              allow_abbrev=False)
+    one.add_argument("task", metavar="TASK", help="ppl, needle")
+    _add_model(one)
+    one.add_argument("--text", nargs="+", metavar="FILE", help="default: one that ships")
+    one.add_argument("--context", nargs="+", type=int, metavar="N",
+                     help="tokens of a window or of a text with facts, one or more; default: 4096")
+    one.add_argument("--examples", type=int, metavar="N", help="how many; default: the task's own")
+    one.add_argument("--stride", type=int, metavar="N",
+                     help="ppl: tokens of a window that are decoded and scored; default: a quarter")
+    one.add_argument("--facts", type=int, default=4, metavar="N", help="needle: facts of an example")
+    one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
+                     help="needle: where facts lie, shares of the text")
+    one.add_argument("--seed", type=int, default=1, metavar="N")
+    one.add_argument("--results", default="eval-results", metavar="DIR",
+                     help="where results are kept, and resumed from")
+    one.add_argument("--fresh", action="store_true", help="begin again where there are results")
+    one.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_config(one)
 
 
 def _add_model(parser) -> None:
@@ -173,10 +196,21 @@ def _generate(arguments) -> int:
     return 0
 
 
+def _eval(arguments) -> int:
+    from ._evaluation import evaluate, table
+
+    config = _config(arguments)
+    model, tokenizer = _load(arguments)
+    found = evaluate(model, tokenizer, config, arguments)
+    print(json.dumps(found, indent=2) if arguments.json else table(found))
+    return 0
+
+
 def main(arguments=None) -> None:
     try:
         parsed = _parser().parse_args(arguments)
-        code = {"calibrate": _calibrate, "generate": _generate}[parsed.command](parsed)
+        run = {"calibrate": _calibrate, "generate": _generate, "eval": _eval}[parsed.command]
+        code = run(parsed)
     except Error as error:
         print(f"fasa: error: {error}", file=sys.stderr)
         code = next((_CODES[kind] for kind in _CODES if isinstance(error, kind)), 1)

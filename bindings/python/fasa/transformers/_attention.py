@@ -8,8 +8,6 @@ from transformers.masking_utils import causal_mask_function, flash_attention_mas
 from .. import UsageError
 from ._handle import Handle
 
-# Inputs that change scores in ways that neither the runtime nor sdpa knows.
-_NEVER = ("softcap", "s_aux")
 _observers: list = []  # called with (module, query, key) of every stateless call
 
 
@@ -30,14 +28,22 @@ def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
 
 
 def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
-                   is_causal=None, **kwargs):
+                   is_causal=None, softcap=None, s_aux=None, position_bias=None, **kwargs):
     """The runtime's attention for keys that it holds, sdpa's for all others."""
-    for name in _NEVER:
-        if kwargs.get(name) is not None:
-            raise UsageError(f'attn_implementation="fasa" does not support {name}; take "eager"')
+    # Inputs that change scores in ways that neither the runtime nor sdpa knows.
+    if softcap is not None or s_aux is not None:
+        raise _unsupported("s_aux" if softcap is None else "softcap")
     if type(key) is Handle:
-        _refuse(module, dropout, is_causal, kwargs)
-        return key.layer().attend(module, query, attention_mask, scaling), None
+        if (dropout or position_bias is not None or is_causal is False
+                or not getattr(module, "is_causal", True)):
+            _refuse(dropout, position_bias)
+        layer = key.layer()
+        if layer.pending is None:
+            layer.refuse()
+        (key, value), layer.pending = layer.pending, None
+        return layer.session.step(layer.index, module, query, key, value, attention_mask, scaling), None
+    if position_bias is not None:
+        kwargs["position_bias"] = position_bias
     for observe in _observers:
         observe(module, query, key, scaling)
     mask = _sdpa_mask_of(module, query, key, attention_mask, is_causal)
@@ -45,13 +51,16 @@ def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scali
                                   scaling=scaling, is_causal=is_causal, **kwargs)
 
 
-def _refuse(module, dropout, is_causal, kwargs) -> None:
-    if kwargs.get("position_bias") is not None:
-        raise UsageError('attn_implementation="fasa" does not support position_bias; take "eager"')
+def _unsupported(name):
+    return UsageError(f'attn_implementation="fasa" does not support {name}; take "eager"')
+
+
+def _refuse(dropout, position_bias) -> None:
+    if position_bias is not None:
+        raise _unsupported("position_bias")
     if dropout:
         raise UsageError(f"dropout = {dropout}: a fasa cache is for inference; call model.eval()")
-    if is_causal is False or not getattr(module, "is_causal", True):
-        raise UsageError("attention that is not causal, with a fasa cache; take a DynamicCache")
+    raise UsageError("attention that is not causal, with a fasa cache; take a DynamicCache")
 
 
 def _sdpa_mask_of(module, query, key, mask, is_causal):

@@ -29,7 +29,7 @@ class FasaLayer(cache_utils.CacheLayerMixin):
         self.is_initialized = True
         self.session = session
         self.index = index  # among the session's layers
-        self.handle = Handle.of(self)
+        self.handles = (Handle.of(self),) * 2  # keys and values, to the model
         self.pending = None
 
     def __repr__(self):
@@ -40,16 +40,13 @@ class FasaLayer(cache_utils.CacheLayerMixin):
 
     def update(self, key_states, value_states, *args, **kwargs):
         self.pending = (key_states, value_states)
-        return self.handle, self.handle
+        return self.handles
 
-    def attend(self, module, query, mask, scaling) -> torch.Tensor:
-        if self.pending is None:
-            raise UsageError(
-                f"layer {self.index}: attention without new keys; models whose layers share keys "
-                "are not supported"
-            )
-        (key, value), self.pending = self.pending, None
-        return self.session.step(self.index, module, query, key, value, mask, scaling)
+    def refuse(self) -> None:
+        raise UsageError(
+            f"layer {self.index}: attention without new keys; models whose layers share keys "
+            "are not supported"
+        )
 
     def get_seq_length(self, *_) -> int:
         return self.session.length  # grows with the last layer: a forward that fails leaves it
@@ -137,6 +134,14 @@ class Cache(cache_utils.Cache):
         self.session = session
         super().__init__(layers=layers)
         mark_prefill(model)
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        # The layers are there and none is offloaded: of the base's work this is what is left.
+        layer = self.layers[layer_idx]
+        if type(layer) is not FasaLayer:
+            return layer.update(key_states, value_states, *args, **kwargs)
+        layer.pending = (key_states, value_states)
+        return layer.handles
 
     @property
     def runtime(self):

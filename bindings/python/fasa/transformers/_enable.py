@@ -1,6 +1,7 @@
 """fasa for every `generate` of a model."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -16,8 +17,19 @@ _BATCHING = ("generate_batch", "init_continuous_batching", "continuous_batching_
 _CHUNK = 512
 
 
-def prefilling(model) -> bool:
-    return id(model) in _prefilling
+def prefilling(owner) -> bool:
+    """Of the model that the reference `owner` leads to."""
+    return bool(_prefilling) and id(owner()) in _prefilling
+
+
+@contextlib.contextmanager
+def reading_prompt(model):
+    """Within it, one token over a past is the end of a prompt."""
+    _prefilling.add(id(model))
+    try:
+        yield
+    finally:
+        _prefilling.discard(id(model))
 
 
 def _replace(model, name, make) -> None:
@@ -33,13 +45,8 @@ def _replace(model, name, make) -> None:
 def _marked(original, owner):
     @functools.wraps(original)
     def prefill(*args, **kwargs):
-        model = owner()
-        _prefilling.add(id(model))
-        try:
-            with _unchunked(original, args, kwargs):
-                return original(*args, **kwargs)
-        finally:
-            _prefilling.discard(id(model))
+        with reading_prompt(owner()), _unchunked(original, args, kwargs):
+            return original(*args, **kwargs)
 
     return prefill
 
@@ -65,7 +72,7 @@ class _unchunked:
 
 
 def mark_prefill(model) -> None:
-    """From now on `prefilling(model)` tells whether the model's prompt is being read."""
+    """From now on `prefilling(owner)` tells whether the model's prompt is being read."""
     owner = weakref.ref(model)
     _replace(model, "_prefill", lambda original: _marked(original, owner))
 

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from .. import Config, FcMap, Runtime, UsageError
+from .._core import _StepLayout
 from ._attention import exact
 from ._enable import prefilling
 from ._geometry import fingerprint, geometry_of, shard_of
+from ._tensors import DTYPES, flat, lie_of, parts
 
-_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
@@ -25,12 +26,11 @@ class ModelPart:
         self.modules = [weakref.ref(module) for module in modules]
         self.layers = layers  # their numbers in the model
 
-    def check(self, index: int, module) -> None:
-        if self.modules[index]() is not module:
-            raise UsageError(
-                f"layer {self.layers[index]}: this cache was made for another model; a cache works "
-                "with one model alone"
-            )
+    def refuse(self, index: int) -> None:
+        raise UsageError(
+            f"layer {self.layers[index]}: this cache was made for another model; a cache works "
+            "with one model alone"
+        )
 
 
 @dataclass
@@ -42,30 +42,10 @@ class Step:
     attends: bool  # else the keys alone are stored, attention is computed here
     layer: int = 0  # whose turn it is
 
-
-def _parts(tensor: torch.Tensor) -> tuple:
-    """[tokens, heads, dim], or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
-    keeps the tensor alive."""
-    shape, strides = tensor.shape, tensor.stride()
-    return (tensor.data_ptr(), _DTYPES[tensor.dtype], shape[0], shape[1], shape[-1], strides[0],
-            strides[1])
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """[rows, heads, tokens, dim] -> [rows x tokens, heads, dim], without a copy where one step of
-    strides allows it. One token is returned as it is: taking a view costs more than all the rest."""
-    rows, heads, tokens, dim = tensor.shape
-    strides = tensor.stride()
-    if strides[3] != 1 and dim > 1:
-        tensor = tensor.contiguous()
-        strides = tensor.stride()
-    if tokens == 1:
-        return tensor
-    if rows == 1:
-        return tensor[0].transpose(0, 1)
-    if strides[0] == tokens * strides[2]:
-        return tensor.as_strided((rows * tokens, heads, dim), (strides[2], strides[1], 1))
-    return tensor.transpose(1, 2).reshape(rows * tokens, heads, dim)
+    def __post_init__(self):
+        # Nothing but one token of every row, as most steps of decode are.
+        self.single = self.tokens == 1 and self.present is None and self.attends
+        self.lie = None  # how every layer's tensors lie, if they do as the first layer's
 
 
 class Session:
@@ -80,6 +60,9 @@ class Session:
         self.length = 0  # tokens of every row, padding included
         self.present: torch.Tensor | None = None  # [rows, length], where some are padding
         self.open: Step | None = None
+        self.lie: tuple = ()  # how the tensors that `layout` is of lie
+        self.layout: _StepLayout | None = None
+        self.out_shape: tuple = ()
 
     # The cache's side.
 
@@ -129,47 +112,76 @@ class Session:
         if index == 0:
             self._begin(module, query, key, value, mask, scaling)
         step = self.open
-        self.part.check(index, module)
+        if self.part.modules[index]() is not module:
+            self.part.refuse(index)
         if step is None or step.layer != index:
             self._abort()
             raise UsageError(
                 f"layer {self.part.layers[index]} is out of turn; a fasa cache goes through all "
                 "layers of its model in order"
             )
-        rows = len(self.rows)
-        if key.shape[0] != rows or key.shape[2] != step.tokens:
-            self._abort()
-            raise UsageError(
-                f"layer {self.part.layers[index]}: keys of {key.shape[0]} rows and {key.shape[2]} "
-                f"tokens; expected {rows} and {step.tokens} as in the first layer"
-            )
-        if not step.attends:
-            out = self._masked(index, module, query, key, value, mask, scaling)
-        elif step.present is None:
-            out = self._whole(index, query, key, value)
+        # The way of nearly all calls: a decode step whose tensors lie as the last layer's did. Each
+        # function more costs a microsecond: attention has emptied the caches of its code.
+        if step.lie is not None and step.lie == lie_of(query, key, value):
+            out = torch.empty(self.out_shape, dtype=query.dtype)
+            self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
+                                        out.data_ptr(), self.layout)
         else:
-            out = self._padded(index, query, key, value, step)
+            out = self._tokens(index, module, step, query, key, value, mask, scaling)
         step.layer = index + 1
         if step.layer == len(self.part.layers):
             self._end(step)
         return out
 
+    def _tokens(self, index, module, step, query, key, value, mask, scaling) -> torch.Tensor:
+        self._require_fit(index, step, query, key, value)
+        if not step.attends:
+            return self._masked(index, module, query, key, value, mask, scaling)
+        if step.present is None:
+            return self._whole(index, query, key, value)
+        return self._padded(index, query, key, value, step)
+
+    def _describe(self, lie, query, key, value) -> bool:
+        """Tells the runtime how the first layer's tensors, checked, lie: those of the others and of
+        later steps lie alike, as a rule. Whether it takes them so."""
+        if key.shape[2] != query.shape[2] or any(x.stride(3) != 1 for x in (query, key, value)):
+            return False
+        rows, heads, dim = query.shape[0], query.shape[1], value.shape[3]
+        self.out_shape = (rows, 1, heads, dim)
+        out = torch.empty((rows, heads, dim), dtype=query.dtype)
+        self.layout = _StepLayout(parts(key), parts(value), parts(query), parts(out))
+        self.lie = lie
+        return True
+
+    def _require_fit(self, index, step, query, key, value) -> None:
+        rows = len(self.rows)
+        try:
+            self._require_readable(query, key, value)
+            if key.shape[0] != rows or key.shape[2] != step.tokens:
+                raise UsageError(
+                    f"layer {self.part.layers[index]}: keys of {key.shape[0]} rows and "
+                    f"{key.shape[2]} tokens; expected {rows} and {step.tokens} as in the first layer"
+                )
+        except UsageError:
+            self._abort()
+            raise
+
     def _whole(self, index, query, key, value) -> torch.Tensor:
         rows, heads, tokens, _ = query.shape
         dim = value.shape[3]
         out = torch.empty((rows, tokens, heads, dim), dtype=query.dtype)
-        # Names keep what _flat copied alive until the runtime has read it.
-        k, v, q = _flat(key), _flat(value), _flat(query)
+        # Names keep what flat() copied alive until the runtime has read it.
+        k, v, q = flat(key), flat(value), flat(query)
         self.runtime._step_layer(
-            index, _parts(k), _parts(v), _parts(q),
-            (out.data_ptr(), _DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
+            index, parts(k), parts(v), parts(q),
+            (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
         return out
 
     def _padded(self, index, query, key, value, step) -> torch.Tensor:
         chosen = [tensor.transpose(1, 2)[step.present] for tensor in (key, value, query)]
         found = query.new_empty((*chosen[2].shape[:2], value.shape[3]))
         if len(found):
-            self.runtime._step_layer(index, *(_parts(tensor) for tensor in chosen), _parts(found))
+            self.runtime._step_layer(index, *(parts(tensor) for tensor in chosen), parts(found))
         out = query.new_zeros((*step.present.shape, *found.shape[1:]))
         out[step.present] = found
         return out
@@ -185,8 +197,8 @@ class Session:
         if mask.shape[-1] != keys.shape[2]:
             self._abort()
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
-        k, v = _flat(key), _flat(value)
-        self.runtime._step_layer(index, _parts(k), _parts(v), (), ())
+        k, v = flat(key), flat(value)
+        self.runtime._step_layer(index, parts(k), parts(v), (), ())
         return exact(module, query, keys, values, mask, scaling)
 
     def _read(self, row, number, index, key, value):
@@ -195,7 +207,7 @@ class Session:
         k = key.new_empty((kept, key.shape[1], key.shape[3]))
         v = value.new_empty((kept, value.shape[1], value.shape[3]))
         if kept:
-            self.runtime._read_layer(row, index, 0, _parts(k), _parts(v))
+            self.runtime._read_layer(row, index, 0, parts(k), parts(v))
         if self.present is not None:
             where = self.present[number]
             k, v = (tensor.new_zeros((self.length, *tensor.shape[1:])).index_put((where,), tensor)
@@ -204,8 +216,13 @@ class Session:
 
     def _begin(self, module, query, key, value, mask, scaling) -> None:
         self._abort()
-        self.part.check(0, module)
-        self._check(module, query, key, value)
+        if self.part.modules[0]() is not module:
+            self.part.refuse(0)
+        if module.training:
+            raise UsageError("a fasa cache is for inference; call model.eval()")
+        lie = lie_of(query, key, value)
+        if lie != self.lie:
+            self._require_readable(query, key, value)
         if self.runtime is None:
             self.runtime = self._open(module, query, key, value, scaling)
         rows, tokens = key.shape[0], key.shape[2]
@@ -217,16 +234,18 @@ class Session:
             )
         own_mask = mask is not None and mask.ndim == 4
         present = None if mask is None or own_mask else self._present(mask, tokens)
-        decodes = tokens == 1 and self.length > 0 and not prefilling(self.part.model())
+        decodes = tokens == 1 and self.length > 0 and not prefilling(self.part.model)
         mode = "decode" if decodes and not own_mask else "prefill"
         if present is None:
-            parts = [(row, tokens, mode) for row in self.rows]
+            given = [(row, tokens, mode) for row in self.rows]
         else:
             counts = present.sum(1).tolist()
-            parts = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
-        if parts:
-            self.runtime.begin_step(parts)
+            given = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
+        if given:
+            self.runtime.begin_step(given)
         self.open = Step(tokens, present, not own_mask)
+        if self.open.single and (lie == self.lie or self._describe(lie, query, key, value)):
+            self.open.lie = lie
 
     def _present(self, mask, tokens) -> torch.Tensor | None:
         if mask.shape[-1] != self.length + tokens:
@@ -237,11 +256,9 @@ class Session:
         new = mask[:, -tokens:].bool()
         return None if bool(new.all()) else new
 
-    def _check(self, module, query, key, value) -> None:
-        if module.training:
-            raise UsageError("a fasa cache is for inference; call model.eval()")
+    def _require_readable(self, query, key, value) -> None:
         for name, tensor in (("query", query), ("key", key), ("value", value)):
-            if tensor.device.type != "cpu" or tensor.dtype not in _DTYPES:
+            if tensor.device.type != "cpu" or tensor.dtype not in DTYPES:
                 raise UsageError(
                     f"{name} is {tensor.dtype} on {tensor.device}; expected float32, float16 or "
                     "bfloat16 on cpu"
@@ -265,7 +282,7 @@ class Session:
 
     def _end(self, step) -> None:
         self.open = None
-        if self.runtime.in_step:
+        if step.lie is not None or self.runtime.in_step:
             self.runtime.end_step()
         if step.present is not None or self.present is not None:
             shape = (len(self.rows), self.length)

@@ -1,0 +1,6 @@
+"""Trains the small models behind the tests and demos: recipes of plain texts, planted facts and
+repeated passages, PyTorch and transformers, Hugging Face folders. docs/testbed.md describes it."""
+
+
+class RecipeError(Exception):
+    """Input that cannot be used: says what was given, what is allowed and what to do."""

@@ -1,0 +1,88 @@
+"""The weights a model begins with. Random ones take most of a small model's training to find how to
+look one token back, and that a question's key is a fact's; these begin close by:
+
+- queries and keys are alike, and outputs are the transposes of values, so that a head attends to
+  what resembles its token and writes a copy of it (after mimetic initialisation, Trockman and
+  Kolter, arXiv 2305.09828);
+- the heads of the first layer look back, head h by h + 1 tokens, where the position is rotated.
+  With ALiBi the biases do that by themselves."""
+import dataclasses
+
+import torch
+
+EMBEDDING = 0.1   # standard deviation, and that of the part that all bytes share
+LIKENESS = 1.4    # of queries and keys: a unit input's, times 1 / sqrt(hidden)
+COPY = 0.1        # of what a head writes
+LOOK_BACK = 7.0   # of a rotated pair: enough that one token gets most of the attention
+
+
+@dataclasses.dataclass
+class Attention:
+    """Views of one layer's weights, [heads x head_dim, hidden]; output [hidden, heads x
+    head_dim]."""
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    output: torch.Tensor
+
+
+def attention_layers(model):
+    """Of models whose queries, keys and values lie apart, or stacked (mpt). Empty: of no other."""
+    layers = []
+    for module in model.modules():
+        if hasattr(module, "q_proj"):
+            output = module.o_proj if hasattr(module, "o_proj") else module.dense
+            layers.append(Attention(module.q_proj.weight.data, module.k_proj.weight.data,
+                                    module.v_proj.weight.data, output.weight.data))
+        elif hasattr(module, "Wqkv"):
+            layers.append(Attention(*module.Wqkv.weight.data.chunk(3), module.out_proj.weight.data))
+    return layers
+
+
+def _rotated_pairs(config, head_dim):
+    """The two dimensions of each rotated pair, and radians a token. Empty where none is."""
+    rope = getattr(config, "rope_parameters", None)
+    if not rope:
+        return [], []
+    dims = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    interleaved = config.model_type == "ernie4_5"
+    pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + dims // 2) for i in range(dims // 2)]
+    return pairs, [rope["rope_theta"] ** (-2 * i / dims) for i in range(dims // 2)]
+
+
+def _look_back(layer, config, heads, shared):
+    """A query of (1, 0) and a key rotated by `back` tokens score highest that many tokens apart.
+    Only the faster half of the pairs: the others hardly tell neighbours apart."""
+    head_dim = len(layer.query) // heads
+    pairs, radians = _rotated_pairs(config, head_dim)
+    for head in range(heads if pairs else 0):
+        for (first, second), angle in list(zip(pairs, radians))[:len(pairs) // 2]:
+            turn = torch.tensor((head + 1) * angle)
+            row = head * head_dim
+            strength = LOOK_BACK * shared / len(shared)
+            layer.query[row + first] = strength
+            layer.query[row + second] = 0
+            layer.key[row + first] = strength * turn.cos()
+            layer.key[row + second] = strength * turn.sin()
+
+
+def begin(model):
+    """Of models with as many key heads as query heads; others keep the weights they have."""
+    layers = attention_layers(model)
+    if not layers or layers[0].key.shape != layers[0].query.shape:
+        return
+    heads = model.config.num_attention_heads
+    embeddings = model.get_input_embeddings().weight.data
+    hidden = embeddings.shape[1]
+    # Mean zero: a LayerNorm takes the mean away.
+    shared = torch.tensor([1.0, -1.0]).repeat(hidden // 2)
+    embeddings.normal_(0, EMBEDDING).add_(EMBEDDING * shared)
+    for index, layer in enumerate(layers):
+        layer.query.normal_(0, LIKENESS * hidden**-0.5)
+        layer.key.copy_(layer.query)
+        if index == 0:
+            layer.query.mul_(0.1)
+            layer.key.mul_(0.1)
+            _look_back(layer, model.config, heads, shared)
+        layer.value.normal_(0, hidden**-0.5)
+        layer.output.copy_(COPY * layer.value.T)
