@@ -306,6 +306,8 @@ struct PrefillTileKernel {
     }
     simt::sync_block();
     for (int slot = 0; slot < kPageTokens; ++slot) {
+      // Unrolled, or the state would be memory in place of registers, in every page.
+      FASA_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int row = row_of(half);
         const int token = row / params.step.layout.group;

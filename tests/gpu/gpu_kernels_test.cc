@@ -2,6 +2,7 @@
 // they reach these cases' memory. "Small" are those that compute-sanitizer runs too.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/model_kernels.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/prefill_case.h"
@@ -48,6 +49,50 @@ class GpuKernels : public testing::Test {
     EXPECT_TRUE(prefill_case::same_bits(prefill_case::prefill(shape, tokens, fast), result));
   }
 };
+
+// Our own kernels, for few rows and for many; cuBLASLt's are tested with whole models.
+TEST_F(GpuKernels, SmallProjections) {
+  constexpr int64_t kColumns = 150;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t rows : {1, 3, 16, 40, 131}) {
+      for (const int64_t inputs : {33, 264}) {
+        std::vector<float> x, weights;
+        std::vector<std::byte> x_bytes(static_cast<size_t>(rows * inputs * 4));
+        std::vector<std::byte> w_bytes(static_cast<size_t>(kColumns * inputs * 4));
+        const auto fill = [&](std::vector<float>& values, std::vector<std::byte>& bytes,
+                              InputKind kind, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) {
+            store_element(dtype, bytes.data(), i, noise(kind, 1, 2, 3, 4, static_cast<int>(i)));
+            values.push_back(load_element(dtype, bytes.data(), i));
+          }
+        };
+        fill(x, x_bytes, InputKind::kQuery, rows * inputs);
+        fill(weights, w_bytes, InputKind::kKey, kColumns * inputs);
+        std::vector<float> y(static_cast<size_t>(rows * kColumns));
+        cuda::project({.dtype = dtype,
+                       .rows = rows,
+                       .inputs = inputs,
+                       .columns = kColumns,
+                       .y_stride = kColumns,
+                       .x = x_bytes.data(),
+                       .weights = w_bytes.data(),
+                       .y = y.data()},
+                      kDefaultStream);
+        const CudaPlatform platform = cuda_platform();
+        ASSERT_EQ(platform.calls->synchronize_stream(nullptr), cuda_status::kSuccess);
+        for (int64_t i = 0; i < rows * kColumns; ++i) {
+          double sum = 0;
+          for (int64_t k = 0; k < inputs; ++k) {
+            sum += static_cast<double>(x[static_cast<size_t>(i / kColumns * inputs + k)]) *
+                   static_cast<double>(weights[static_cast<size_t>(i % kColumns * inputs + k)]);
+          }
+          ASSERT_NEAR(y[static_cast<size_t>(i)], sum, 1e-6 * static_cast<double>(inputs))
+              << rows << "x" << inputs << " at " << i;
+        }
+      }
+    }
+  }
+}
 
 TEST_F(GpuKernels, SmallAttend) {
   for (const int group : {1, 4, 17}) {
