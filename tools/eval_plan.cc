@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/data_sets.h"
 #include "runtime/eval/longbench_task.h"
 #include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
@@ -67,47 +68,6 @@ std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& con
   return planned;
 }
 
-// Names of FOLDER/NAME.jsonl that are there, of `known` ones where there are any.
-std::vector<std::string> files_in(const std::string& folder,
-                                  std::span<const std::string_view> known) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".jsonl") continue;
-    const std::string name = entry.path().stem().string();
-    if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) {
-      names.push_back(name);
-    }
-  }
-  if (error) {
-    throw InputError(
-        fmt::format("--data {}: {}; give a folder of JSONL files", folder, error.message()));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-// The data sets that are asked for, each of which must be there; else all that are there.
-std::vector<std::string> data_sets(const EvalFlags& flags,
-                                   std::span<const std::string_view> known) {
-  if (flags.data.empty()) {
-    throw UsageError(
-        fmt::format("eval {}: --data is missing; give the folder of its JSONL files", flags.task));
-  }
-  const std::vector<std::string> names(known.begin(), known.end());
-  for (const std::string& name : flags.tasks) {
-    if (known.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw UsageError(fmt::format("--tasks = \"{}\"{}; allowed: {}", name, nearest_hint(name, names),
-                                 fmt::join(names, ", ")));
-  }
-  auto found = flags.tasks.empty() ? files_in(flags.data, known) : flags.tasks;
-  if (!found.empty()) return found;
-  throw InputError(fmt::format("--data {}: no data set is there; allowed: {}", flags.data,
-                               names.empty()
-                                   ? "files NAME.jsonl"
-                                   : fmt::format("NAME.jsonl for {}", fmt::join(names, ", "))));
-}
-
 const Tokenizer& require_tokenizer(const Tokenizer* tokenizer) {
   if (tokenizer != nullptr) return *tokenizer;
   throw UsageError(
@@ -136,7 +96,8 @@ std::vector<PlannedTask> plan_longbench(const EvalFlags& flags, const Contexts& 
                                  context, model.max_positions));
   }
   std::vector<PlannedTask> all;
-  for (const std::string& name : data_sets(flags, longbench_names())) {
+  for (const std::string& name :
+       data_sets(flags.task, flags.data, flags.tasks, longbench_names())) {
     auto task =
         std::make_unique<LongBenchTask>(flags.data, name, require_tokenizer(tokenizer), context);
     const auto problems = task->problems();
@@ -152,7 +113,7 @@ std::vector<PlannedTask> plan_math(const EvalFlags& flags, const Contexts& conte
   options.sampling.seed = flags.seed;
   options.validate(model.max_positions);
   std::vector<PlannedTask> all;
-  for (const std::string& name : data_sets(flags, {})) {
+  for (const std::string& name : data_sets(flags.task, flags.data, flags.tasks, {})) {
     const auto path = (std::filesystem::path(flags.data) / (name + ".jsonl")).string();
     auto task = std::make_unique<MathTask>(path, require_tokenizer(tokenizer), options);
     const auto problems = task->problems();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -103,21 +104,27 @@ std::string LongBenchTask::id(size_t example) const {
   return fmt::to_string(lines_.lines[example].number);
 }
 
-std::vector<int32_t> LongBenchTask::prompt(size_t example) const {
+std::vector<int32_t> LongBenchTask::prompt(size_t example, int64_t spare) const {
   return without_middle(
       tokenizer_.encode(filled_template(format_.prompt, lines_.lines[example].object)),
-      context_ - format_.answer_tokens);
+      std::max<int64_t>(0, context_ - format_.answer_tokens - spare));
+}
+
+nlohmann::json LongBenchTask::record(size_t example, size_t tokens,
+                                     const std::string& prediction) const {
+  const nlohmann::json& object = lines_.lines[example].object;
+  nlohmann::json answers = object.at("answers");
+  if (!answers.is_array()) answers = nlohmann::json::array({answers});
+  return {{"tokens", tokens},
+          {"prediction", prediction},
+          {"answers", answers},
+          {"all_classes", object.value("all_classes", nlohmann::json())}};
 }
 
 nlohmann::json LongBenchTask::run(size_t example, const EvalTarget& target) {
-  const nlohmann::json& object = lines_.lines[example].object;
   const auto ids = prompt(example);
-  nlohmann::json answers = object.at("answers");
-  if (!answers.is_array()) answers = nlohmann::json::array({answers});
-  return {{"tokens", ids.size()},
-          {"prediction", write_answer(target, tokenizer_, ids, format_.answer_tokens, Sampling{})},
-          {"answers", answers},
-          {"all_classes", object.value("all_classes", nlohmann::json())}};
+  return record(example, ids.size(),
+                write_answer(target, tokenizer_, ids, format_.answer_tokens, Sampling{}));
 }
 
 }  // namespace fasa

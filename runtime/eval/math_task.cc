@@ -81,20 +81,28 @@ std::string MathTask::id(size_t example) const {
   return fmt::to_string(lines_.lines[example].number);
 }
 
+std::string MathTask::prompt(size_t example) const {
+  return filled_template(kPrompt, lines_.lines[example].object);
+}
+
+nlohmann::json MathTask::record(size_t example, size_t tokens,
+                                const nlohmann::json& predictions) const {
+  return {{"tokens", tokens},
+          {"predictions", predictions},
+          {"answer", text_of(lines_.lines[example].object.at("answer"))}};
+}
+
 nlohmann::json MathTask::run(size_t example, const EvalTarget& target) {
-  const nlohmann::json& object = lines_.lines[example].object;
-  const auto prompt = tokenizer_.encode(filled_template(kPrompt, object));
-  const auto room = options_.context - static_cast<int64_t>(prompt.size());
+  const auto ids = tokenizer_.encode(prompt(example));
+  const auto room = options_.context - static_cast<int64_t>(ids.size());
   nlohmann::json predictions = nlohmann::json::array();
   for (int sample = 0; sample < options_.samples; ++sample) {
     Sampling sampling = options_.sampling;
     sampling.seed += static_cast<uint64_t>(sample);
     // A problem that fills the context has no answer.
-    predictions.push_back(room < 1 ? "" : write_answer(target, tokenizer_, prompt, room, sampling));
+    predictions.push_back(room < 1 ? "" : write_answer(target, tokenizer_, ids, room, sampling));
   }
-  return {{"tokens", prompt.size()},
-          {"predictions", predictions},
-          {"answer", text_of(object.at("answer"))}};
+  return record(example, ids.size(), predictions);
 }
 
 }  // namespace fasa

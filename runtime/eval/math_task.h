@@ -36,6 +36,9 @@ class MathTask final : public EvalTask {
   nlohmann::json run(size_t example, const EvalTarget& target) override;
 
   const std::vector<std::string>& problems() const { return lines_.problems; }
+  std::string prompt(size_t example) const;  // as text
+  // What run() returns for predictions to a prompt of so many tokens, one a solution.
+  nlohmann::json record(size_t example, size_t tokens, const nlohmann::json& predictions) const;
 
  private:
   std::string name_;

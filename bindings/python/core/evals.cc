@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/python/core/json_value.h"
+#include "bindings/python/core/eval_tasks.h"
 #include "runtime/base/error.h"
 #include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
@@ -20,24 +20,6 @@
 
 namespace fasa::python {
 namespace {
-
-// A tokenizer of Python: encode(bytes) -> ids, decode(ids) -> bytes. For calls that hold the GIL.
-class CallbackTokenizer final : public Tokenizer {
- public:
-  CallbackTokenizer(nb::object encode, nb::object decode)
-      : encode_(std::move(encode)), decode_(std::move(decode)) {}
-
-  std::vector<int32_t> encode(std::string_view bytes) const override {
-    return nb::cast<std::vector<int32_t>>(encode_(nb::bytes(bytes.data(), bytes.size())));
-  }
-  std::string decode(const std::vector<int32_t>& ids) const override {
-    const auto bytes = nb::cast<nb::bytes>(decode_(ids));
-    return {bytes.c_str(), bytes.size()};
-  }
-
- private:
-  nb::object encode_, decode_;
-};
 
 std::vector<EvalText> texts_of(const std::optional<std::vector<std::string>>& paths,
                                const std::string& model, const Tokenizer& tokenizer) {
@@ -105,17 +87,6 @@ class PyNeedle {
   NeedleTask task_;
 };
 
-template <typename Task>
-void add_task_members(nb::class_<Task>& cls) {
-  cls.def_prop_ro("name", [](const Task& self) { return self.task().name(); });
-  cls.def_prop_ro("metric",
-                  [](const Task& self) { return std::string(metric_name(self.task().metric())); });
-  cls.def_prop_ro("setup", [](const Task& self) { return to_python(self.task().setup()); });
-  cls.def_prop_ro("examples", [](const Task& self) { return self.task().examples(); });
-  cls.def("id", [](const Task& self, size_t index) { return self.task().id(index); });
-  cls.def("example", &Task::example, nb::arg("index"));
-}
-
 using Paths = std::optional<std::vector<std::string>>;
 
 void add_tasks(nb::module_& module) {
@@ -130,6 +101,7 @@ void add_tasks(nb::module_& module) {
       nb::arg("encode"), nb::arg("decode"), nb::arg("model"), nb::arg("texts").none(),
       nb::arg("max_positions"), nb::kw_only(), nb::arg("context"), nb::arg("stride"));
   add_task_members(windows);
+  windows.def("example", &PyPerplexity::example, nb::arg("index"));
 
   nb::class_<PyNeedle> needle(module, "_Needle");
   needle.def(
@@ -148,7 +120,16 @@ void add_tasks(nb::module_& module) {
       nb::arg("max_positions"), nb::kw_only(), nb::arg("context"), nb::arg("facts"),
       nb::arg("depths"), nb::arg("examples").none(), nb::arg("seed"));
   add_task_members(needle);
-  needle.def("is_complete", &PyNeedle::is_complete).def("is_right", &PyNeedle::is_right);
+  needle.def("example", &PyNeedle::example, nb::arg("index"))
+      .def("is_complete", &PyNeedle::is_complete)
+      .def("is_right", &PyNeedle::is_right);
+}
+
+Metric metric_of(std::string_view name) {
+  for (const Metric metric : {Metric::kPerplexity, Metric::kAccuracy}) {
+    if (name == metric_name(metric)) return metric;
+  }
+  return Metric::kScore;
 }
 
 void add_results(nb::module_& module) {
@@ -172,9 +153,7 @@ void add_results(nb::module_& module) {
       [](const std::string& metric, const nb::list& records) {
         std::vector<nlohmann::json> lines;
         for (nb::handle record : records) lines.push_back(to_json(record, "record"));
-        const Metric kind =
-            metric == metric_name(Metric::kPerplexity) ? Metric::kPerplexity : Metric::kAccuracy;
-        const Summary summary = summarize(kind, lines);
+        const Summary summary = summarize(metric_of(metric), lines);
         return nb::make_tuple(summary.value, summary.interval.low, summary.interval.high,
                               summary.examples, summary.counted);
       },
@@ -187,6 +166,7 @@ void add_results(nb::module_& module) {
 
 void add_evals(nb::module_& module) {
   add_tasks(module);
+  add_data_tasks(module);
   add_results(module);
 }
 

@@ -47,7 +47,10 @@ Json to_json(nb::handle value, const std::string& name) {
   }
   if (PyIndex_Check(value.ptr()) != 0) {
     int64_t integer = 0;
-    if (nb::try_cast(nb::steal(PyNumber_Index(value.ptr())), integer)) return integer;
+    const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+    if (nb::try_cast(index, integer)) return integer;
+    uint64_t large = 0;  // a hash, say
+    if (nb::try_cast(index, large)) return large;
     PyErr_Clear();
   }
   if (nb::hasattr(value, "__fspath__")) {

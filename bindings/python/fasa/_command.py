@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_eval(commands) -> None:
     one = commands.add_parser("eval", help="how good a model's answers are with a selection",
                               allow_abbrev=False)
-    one.add_argument("task", metavar="TASK", help="ppl, needle")
+    one.add_argument("task", metavar="TASK", help="ppl, needle, longbench, math")
     _add_model(one)
     one.add_argument("--text", nargs="+", metavar="FILE", help="default: one that ships")
     one.add_argument("--context", nargs="+", type=int, metavar="N",
@@ -83,6 +83,18 @@ def _add_eval(commands) -> None:
     one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
                      help="needle: where facts lie, shares of the text")
     one.add_argument("--seed", type=int, default=1, metavar="N")
+    one.add_argument("--data", metavar="DIR", help="longbench, math: folder of their files NAME.jsonl")
+    one.add_argument("--tasks", nargs="+", metavar="NAME",
+                     help="longbench, math: data sets; default: all in the folder")
+    one.add_argument("--samples", type=int, default=1, metavar="N", help="math: solutions of a problem")
+    one.add_argument("--pass-k", type=int, default=1, metavar="K",
+                     help="math: right where one of so many is")
+    one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="math: 0 = greedy")
+    one.add_argument("--top-p", type=float, default=1.0, metavar="P", help="math: sample among the best")
+    one.add_argument("--chat", action="store_true",
+                     help="longbench, math: prompts are what a user says, but LongBench's examples and code")
+    one.add_argument("--metrics-python", metavar="PATH",
+                     help="Python with the metrics' packages; default: what tools/metrics-env made")
     one.add_argument("--results", default="eval-results", metavar="DIR",
                      help="where results are kept, and resumed from")
     one.add_argument("--fresh", action="store_true", help="begin again where there are results")
