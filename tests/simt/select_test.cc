@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/select_inl.h"
 #include "kernels/reference/kernels.h"
-#include "tests/kernels/select_case.h"
+#include "tests/kernels/select_inputs.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {
@@ -17,8 +17,6 @@ namespace {
 using Order = SimtInterpreter::Order;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr SliceDType kDTypes[] = {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
-                                  SliceDType::kInt4, SliceDType::kInt2};
 
 // Scores of all visible tokens of one head, as the passes see them.
 struct ScoresKernel : cuda::SelectKernel {
@@ -184,20 +182,7 @@ TEST_P(SimtSelectOf, ExactSumsGiveTheReferencesSet) {
           shape, {tokens}, [&](int, int, int, int) { return small(5, 2); },
           [&](int, int, int) { return small(15, 7); });
       if (is_coded(dtype)) {
-        // Pages of our own making: random codes and zeros, every scale the base.
-        const CacheLayout& layout = cache.layout();
-        for (int p = 0; p < (tokens - 1) / kPageTokens; ++p) {
-          std::byte* page = cache.block(0, p) + layout.slice_offset(0, 0);
-          const float base = 2;
-          std::memcpy(cache.block(0, p), &base, 4);
-          for (int64_t i = 0; i < layout.slice.code_bytes(); ++i) {
-            page[i] = static_cast<std::byte>(random() & 0xff);
-          }
-          for (int d = 0; d < shape.dims; ++d) {
-            const auto zero = static_cast<uint16_t>((random() % 8) << 6);
-            std::memcpy(page + layout.slice.code_bytes() + d * 2, &zero, 2);
-          }
-        }
+        fill_with_codes(cache, tokens, 2, random);
       }
       SCOPED_TRACE(testing::Message() << "group " << group << " tokens " << tokens);
       reference::select(cache.params());
@@ -213,9 +198,7 @@ TEST_P(SimtSelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
   for (const int tokens : {100, 2100, 9100}) {
     SelectShape shape{GetParam(), 4, 1, 2, 4, 16, 0, 50};
     SelectCase zeros(shape, {tokens}, gaussian_keys(3), [](int, int, int) { return 0.0f; });
-    std::vector<int32_t> expected(34);
-    std::iota(expected.begin(), expected.end(), 0);
-    for (int p = tokens - 16; p < tokens; ++p) expected.push_back(p);
+    const std::vector<int32_t> expected = first_and_recent(34, tokens);
     SimtSelect(zeros, Order::kRandom).run();
     EXPECT_EQ(zeros.set_of(0, 0), expected);
     // Sealed and unsealed pages of equal rows may round differently.
@@ -247,19 +230,8 @@ TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
   EXPECT_EQ(select.uncertain(0), 1u);
 }
 
-// The sample misses what matters: one page that beats all, rising scores, alternating heads.
 TEST_P(SimtSelectOf, UnrepresentativeSamplesLoseNothing) {
-  const SelectCase::KeyOf shapes[] = {
-      [](int, int, int t, int d) {
-        return t / 64 == 20 ? 50.0f + static_cast<float>((t * 7 + d) % 13) : 0.1f;
-      },
-      [](int, int, int t, int d) { return static_cast<float>(t) * 0.01f + static_cast<float>(d); },
-      [](int, int, int t, int) { return -static_cast<float>(t % 4096) * 0.02f; },
-      [](int, int, int t, int d) {
-        return t == 1500 + d ? 1000.0f : static_cast<float>((t * 31 + d * 17) % 101) * 0.01f;
-      },
-  };
-  for (const auto& key : shapes) {
+  for (const auto& key : misleading_keys()) {
     for (const int group : {1, 4}) {
       SelectShape shape{GetParam(), 4, 1, group, 4, 16, 0, 120};
       SelectCase cache(shape, {6000}, key,
@@ -296,15 +268,7 @@ TEST_P(SimtSelectOf, NaNAndInfinitiesAreCountedAndOrdered) {
   }
   for (const int tokens : {500, 3000}) {
     SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
-    const auto gaussian = gaussian_keys(5);
-    SelectCase cache(
-        shape, {tokens},
-        [&](int s, int h, int t, int d) {
-          const float value = gaussian(s, h, t, d);
-          if (d != 1) return value;
-          return t % 100 == 50 ? kNaN : t == 77 ? kInfinity : t == 78 ? -kInfinity : value;
-        },
-        [](int, int, int) { return 0.5f; });
+    SelectCase cache(shape, {tokens}, odd_keys(), [](int, int, int) { return 0.5f; });
     SimtSelect(cache, Order::kRandom).run();
     EXPECT_EQ(cache.counters().nan_scores, static_cast<uint64_t>(tokens / 100 * 2));
     const std::vector<int32_t> set = cache.set_of(0, 0);
@@ -321,10 +285,7 @@ TEST_P(SimtSelectOf, NothingButNaNStillFillsTheSet) {
         shape, {tokens}, [](int, int, int, int) { return 1.0f; },
         [](int, int, int) { return kNaN; });
     SimtSelect(cache, Order::kRandom).run();
-    std::vector<int32_t> expected(44);
-    std::iota(expected.begin(), expected.end(), 0);
-    for (int p = tokens - 16; p < tokens; ++p) expected.push_back(p);
-    EXPECT_EQ(cache.set_of(0, 0), expected);
+    EXPECT_EQ(cache.set_of(0, 0), first_and_recent(44, tokens));
     EXPECT_EQ(cache.counters().nan_scores, 2u * static_cast<unsigned>(tokens));
   }
 }
@@ -372,25 +333,20 @@ TEST_P(SimtSelectOf, HugeAndTinyValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SimtSelectOf, testing::ValuesIn(kDTypes), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(All, SimtSelectOf, testing::ValuesIn(kSelectDTypes), [](const auto& test) {
   return std::string(slice_dtype_name(test.param));
 });
 
 TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
   SelectShape shape{SliceDType::kInt4, 8, 1, 2, 1, 4, 0, 20};
   SelectCase cache(shape, {300}, gaussian_keys(4),
-                   [](int, int h, int d) { return static_cast<float>(d - 3 * h); });
+                   [](int, int h, int d) { return StridedQueries::value(h, d); });
   SimtSelect select(cache, Order::kRising);
   select.run();
   const std::vector<int32_t> expected = cache.set_of(0, 0);
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    std::vector<std::byte> wide(static_cast<size_t>(40 * dtype_bytes(dtype)), std::byte{0x11});
-    for (int h = 0; h < 2; ++h) {
-      for (int d = 0; d < 8; ++d) {
-        store_element(dtype, wide.data(), h * 20 + d, static_cast<float>(d - 3 * h));
-      }
-    }
-    select.params().q = {wide.data(), dtype, 1, 2, 8, 40, 20};
+    const StridedQueries queries(dtype);
+    select.params().q = queries.view();
     select.run();
     EXPECT_EQ(cache.set_of(0, 0), expected);
   }
