@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/llm/calibration.h"
 #include "runtime/llm/probes.h"
@@ -186,10 +187,5 @@ int run(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::run(argc, argv);
-  } catch (const fasa::Error& error) {
-    fmt::print(stderr, "calibration_study: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  }
+  return fasa::bench::study_main("calibration_study", fasa::bench::run, argc, argv);
 }

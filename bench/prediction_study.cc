@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "bench/study_main.h"
 #include "offload/open_device.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
@@ -398,10 +399,5 @@ int run(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "prediction_study: {}\n", error.what());
-    return 1;
-  }
+  return fasa::bench::study_main("prediction_study", fasa::bench::run, argc, argv);
 }

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "bench/head_cache.h"
+#include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/base/parallel.h"
 #include "runtime/layer_budgets.h"
@@ -255,10 +256,5 @@ int run(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::run(argc, argv);
-  } catch (const fasa::Error& error) {
-    fmt::print(stderr, "selection_study: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  }
+  return fasa::bench::study_main("selection_study", fasa::bench::run, argc, argv);
 }

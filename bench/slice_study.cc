@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/base/parallel.h"
 #include "runtime/calibrate_query.h"
@@ -261,10 +262,5 @@ int run(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::run(argc, argv);
-  } catch (const fasa::Error& error) {
-    fmt::print(stderr, "slice_study: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  }
+  return fasa::bench::study_main("slice_study", fasa::bench::run, argc, argv);
 }

@@ -27,21 +27,6 @@ DeviceOptions cuda_options() {
   return options;
 }
 
-// max |difference| / max |logit| of the kept positions.
-double relative_difference(const std::vector<float>& all, const Golden& golden, size_t vocab) {
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < golden.positions.size(); ++i) {
-    for (size_t id = 0; id < vocab; ++id) {
-      const double expected = golden.logits[i * vocab + id];
-      const double given = all[golden.positions[i] * vocab + id];
-      if (std::isnan(given)) return INFINITY;
-      worst = std::max(worst, std::abs(given - expected));
-      largest = std::max(largest, std::abs(expected));
-    }
-  }
-  return worst / largest;
-}
-
 double difference_to_golden(const std::string& name, Device& device, DType dtype, size_t chunk) {
   const Golden golden = Golden::load(golden_dir(name));
   Model model = Model::load(golden_dir(name), device, dtype);
@@ -49,8 +34,6 @@ double difference_to_golden(const std::string& name, Device& device, DType dtype
                              static_cast<size_t>(model.config().vocab_size));
 }
 
-constexpr double kF32Bound = 1e-4;
-constexpr double kBf16Bound = 2e-2;
 constexpr const char* kFamilies[] = {"llama-gqa-bf16", "llama-biases",      "llama-mqa-f16",
                                      "llama-mha-tied", "llama-odd-head",    "llama-llama3",
                                      "llama-yarn",     "mistral-window",    "qwen2-sharded",

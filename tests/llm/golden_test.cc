@@ -11,22 +11,6 @@ namespace {
 
 using namespace llm_test;
 
-// max |difference| / max |logit|.
-double relative_difference(const std::vector<float>& all, const Golden& golden, size_t vocab) {
-  double worst = 0;
-  double largest = 0;
-  for (size_t i = 0; i < golden.positions.size(); ++i) {
-    for (size_t id = 0; id < vocab; ++id) {
-      const double expected = golden.logits[i * vocab + id];
-      const double given = all[golden.positions[i] * vocab + id];
-      if (std::isnan(given)) return INFINITY;
-      worst = std::max(worst, std::abs(given - expected));
-      largest = std::max(largest, std::abs(expected));
-    }
-  }
-  return worst / largest;
-}
-
 double difference_to(const std::string& model_dir, const Golden& golden, DType dtype,
                      const std::string& device_name, size_t chunk) {
   const auto device = open_test_device(device_name);
@@ -40,9 +24,6 @@ std::string test_name(std::string folder) {
   std::replace(folder.begin(), folder.end(), '-', '_');
   return folder;
 }
-
-constexpr double kF32Bound = 1e-4;
-constexpr double kBf16Bound = 2e-2;
 
 class GoldenTest : public testing::TestWithParam<const char*> {};
 

@@ -2,6 +2,8 @@
 // attention.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -51,6 +53,26 @@ struct Golden {
     return golden;
   }
 };
+
+// Of relative_difference() to transformers' logits, by the type of weights and activations.
+inline constexpr double kF32Bound = 1e-4;
+inline constexpr double kBf16Bound = 2e-2;
+
+// max |difference| / max |logit| of the kept positions; `all`: logits of every position, by id.
+inline double relative_difference(const std::vector<float>& all, const Golden& golden,
+                                  size_t vocab) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < golden.positions.size(); ++i) {
+    for (size_t id = 0; id < vocab; ++id) {
+      const double expected = golden.logits[i * vocab + id];
+      const double given = all[golden.positions[i] * vocab + id];
+      if (std::isnan(given)) return INFINITY;
+      worst = std::max(worst, std::abs(given - expected));
+      largest = std::max(largest, std::abs(expected));
+    }
+  }
+  return worst / largest;
+}
 
 inline std::unique_ptr<Device> open_test_device(const std::string& name, int threads = 2) {
   DeviceOptions options;

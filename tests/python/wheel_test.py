@@ -37,7 +37,7 @@ def test_the_wheel(tmp_path):
         names = archive.namelist()
         archive.extractall(unpacked)
     assert {"fasa/py.typed", "fasa/_core.pyi", "fasa/__init__.py",
-            "fasa/transformers/__init__.py"} <= set(names)
+            "fasa/transformers/__init__.py", "fasa_metrics/__main__.py"} <= set(names)
     assert not [name for name in names if not name.startswith("fasa")]
     done = subprocess.run([sys.executable, "-c", CHECK], env={**environment, "PYTHONPATH": str(unpacked)},
                           cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

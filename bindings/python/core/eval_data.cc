@@ -1,7 +1,6 @@
 #include <nanobind/ndarray.h>
 
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "bindings/python/core/eval_tasks.h"

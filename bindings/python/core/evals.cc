@@ -1,6 +1,5 @@
 #include "bindings/python/core/evals.h"
 
-#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

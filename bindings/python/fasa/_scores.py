@@ -15,7 +15,7 @@ _HOW = ("make the environment with tools/metrics-env, or name one (--metrics-pyt
 
 def _folder() -> pathlib.Path:
     """That holds fasa_metrics: beside this package, or the source tree's."""
-    places = [up for up in pathlib.Path(__file__).resolve().parents]
+    places = list(pathlib.Path(__file__).resolve().parents)
     for place in [*places[1:2], *(up / "tools" for up in places)]:
         if (place / "fasa_metrics/__main__.py").is_file():
             return place
