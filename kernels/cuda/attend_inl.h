@@ -1,8 +1,9 @@
 // FAC: a block for each tile of 32 rows and KV head, all query heads of the group on the same rows.
 // A warp scores eight rows at a time, products summed over the lanes by halving, so that lane l
-// ends with one row's score for one head; the softmax of a head's tile is one warp's; then every
-// thread sums two dimensions of the values for two heads. A tile's partial depends on its rows and
-// queries alone. A second kernel folds the partials in tile order, a block for each query head.
+// ends with one row's score for one head, to which ALiBi's part comes; the softmax of a head's tile
+// is one warp's; then every thread sums two dimensions of the values for two heads. A tile's
+// partial depends on its rows and queries alone. A second kernel folds the partials in tile order,
+// a block for each query head.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -39,6 +40,9 @@ class AttendTile {
         aligned_(layout_.row.key_dim % 2 == 0 && layout_.row.value_dim % 2 == 0),
         keys_{layout_.row.key_dim, aligned_},
         values_{layout_.row.value_dim, aligned_},
+        slopes_(params.step.slopes == nullptr
+                    ? nullptr
+                    : params.step.slopes + int64_t{kv_head_} * layout_.group + first_query),
         q_(shared),
         scores_(shared + int64_t{heads} * 2 * keys_.pairs()) {
     first_visible_ = 0;
@@ -123,8 +127,19 @@ class AttendTile {
     const float sum = sum_over_lanes(sums);
     const int query = first + simt::lane() % kScored;
     if (query < heads_) {
-      scores_[query * kTileTokens + first_row + simt::lane() / kScored] = sum * params_.scale;
+      const int at = first_row + simt::lane() / kScored;
+      scores_[query * kTileTokens + at] = with_slope(sum, query, tile, at) * params_.scale;
     }
+  }
+
+  // Rows beyond the wave's have no position, and no weight.
+  FASA_DEVICE float with_slope(float score, int query, int tile, int i) const {
+    const int entry = tile * kTileTokens + i;
+    if (slopes_ == nullptr || entry >= entries_) return score;
+    const int64_t set = int64_t{head_} * params_.set_capacity + params_.begin;
+    const int position = params_.set_sizes != nullptr ? params_.sets[set + entry]
+                                                      : first_visible_ + params_.begin + entry;
+    return simt::fused(slopes_[query], static_cast<float>(position - (desc_.end() - 1)), score);
   }
 
   // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160.
@@ -197,8 +212,9 @@ class AttendTile {
   const bool aligned_;
   const PairFormat keys_;
   const PairFormat values_;
-  float* const q_;       // [heads][2 x pairs]
-  float* const scores_;  // [heads][kTileTokens]
+  const float* const slopes_;  // of the tile's heads; null = no ALiBi
+  float* const q_;             // [heads][2 x pairs]
+  float* const scores_;        // [heads][kTileTokens]
   int first_visible_;
   int entries_;
 };

@@ -1,5 +1,6 @@
-// Scores of one slice page by one warp, for the query heads of a KV head, S = Σ q k over the slice.
-// A page's scores are the same bits wherever they are computed.
+// Scores of one slice page by one warp, for the query heads of a KV head, S = Σ q k over the slice,
+// and ALiBi's part where there are slopes. A page's scores are the same bits wherever they are
+// computed.
 //
 //   codes  tensor cores, f16: tokens x query heads. With w = q * scale (q brought near 1 by a power
 //          of two, scales relative to the page's base):
@@ -31,7 +32,7 @@ inline constexpr int kMmaHeads = 8;  // query heads that one product takes
 struct ScorerLayout {
   int group = 1;
   int padded = 0;  // dimensions of the slice
-  int warps = 1;
+  int warps = 1;   // that score: where heads are wide or many, not all of a block's find room
 
   constexpr static int64_t round(int64_t floats) { return (floats + 15) / 16 * 16; }
   constexpr int stride() const { return static_cast<int>(round(padded)); }
@@ -46,6 +47,12 @@ struct ScorerLayout {
   }
   constexpr int64_t bytes() const {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
+  }
+  // With as many warps as fit, at least one.
+  constexpr ScorerLayout within(int64_t most_bytes) const {
+    ScorerLayout fitting = *this;
+    while (fitting.warps > 1 && fitting.bytes() > most_bytes) --fitting.warps;
+    return fitting;
   }
 };
 
@@ -64,7 +71,10 @@ class PageScorer {
         base_at_(params.step.layout.head_index(params.step.layer, kv_head)),
         tail_(sequence.tail + params.step.layout.tail_offset(params.step.layer, kv_head)),
         sealed_(sequence.sealed_pages()),
-        dims_(params.step.layout.slice.prefix(params.score_dims).dims) {
+        dims_(params.step.layout.slice.prefix(params.score_dims).dims),
+        slopes_(params.step.slopes == nullptr
+                    ? nullptr
+                    : params.step.slopes + int64_t{kv_head} * layout.group) {
     load_query(params, kv_head);
     simt::sync_block();
     finite_ = query_[layout_.unscale_at() + layout_.group] == 0;
@@ -73,6 +83,8 @@ class PageScorer {
   // [group][kPageTokens], of this warp; raw, not yet made finite.
   FASA_DEVICE const float* scores() const { return mine_; }
   FASA_DEVICE int group() const { return layout_.group; }
+  // Warps from this one on score nothing.
+  FASA_DEVICE int warps() const { return layout_.warps; }
 
   // The whole warp. The slice block of a sealed page is given; others are read from the tail.
   FASA_DEVICE void score(int page, const std::byte* block) const {
@@ -95,6 +107,7 @@ class PageScorer {
       }
     }
     simt::sync_warp();
+    if (slopes_ != nullptr) add_slopes(page);
   }
 
   // A sealed page's block; null for the tail.
@@ -110,7 +123,7 @@ class PageScorer {
     float* flag = query_ + layout_.unscale_at() + layout_.group;
     if (simt::thread_index() == 0) *flag = 0;
     simt::sync_block();
-    for (int h = simt::warp(); h < layout_.group; h += layout_.warps) {
+    for (int h = simt::warp(); h < layout_.group; h += simt::block_warps()) {
       const int64_t at = params.q.offset(sequence_.first_token, kv_head * layout_.group + h);
       float* row = query_ + h * layout_.stride();
       uint32_t largest = 0;
@@ -141,6 +154,15 @@ class PageScorer {
     return reinterpret_cast<uint32_t*>(mine_ + layout_.weights_at());
   }
   FASA_DEVICE float* offsets() const { return mine_ + layout_.offsets_at(); }
+
+  FASA_DEVICE void add_slopes(int page) const {
+    const int nearest = page * kPageTokens - (sequence_.end() - 1);
+    for (int i = simt::lane(); i < layout_.group * kPageTokens; i += simt::kWarpThreads) {
+      const auto distance = static_cast<float>(nearest + i % kPageTokens);
+      mine_[i] = simt::fused(slopes_[i / kPageTokens], distance, mine_[i]);
+    }
+    simt::sync_warp();
+  }
 
   template <int kBits>
   struct Codes {
@@ -369,6 +391,7 @@ class PageScorer {
   const std::byte* const tail_;
   const int sealed_;
   const int dims_;
+  const float* const slopes_;  // [group], null = none
   bool finite_ = true;
 };
 

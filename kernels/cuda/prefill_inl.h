@@ -1,8 +1,9 @@
 // Exact causal attention of a prefill, the path that any machine and any dtype can take: a block
-// takes some query tokens with all query heads of a group, and goes through the pages of keys in
-// order with an online softmax, all state in shared memory. Keys, then values, of a page are staged
-// there, a part at a time where they are wide. What one query's bits come from: its own q, and the
-// rows, page by page; neither the cut into blocks nor that into parts.
+// takes some query tokens with all query heads of a group, or as many as it has room for, and goes
+// through the pages of keys in order with an online softmax, all state in shared memory. Keys, then
+// values, of a page are staged there, a part at a time where they are wide. What one query's bits
+// come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
+// parts.
 #pragma once
 
 #include "kernels/cuda/prefill_tile_inl.h"
@@ -14,7 +15,9 @@ namespace fasa::cuda {
 // How a block's shared memory is cut, in floats.
 struct PrefillShape {
   int tokens = 0;  // query tokens of a block
-  int rows = 0;    // times query heads of the group
+  int heads = 0;   // query heads of a block, of one group
+  int parts = 0;   // blocks that a group takes
+  int rows = 0;    // tokens times heads
   int keys = 0;    // rows of a page that are staged at a time, a power of 2
   int q_width = 0;
   int out_width = 0;
@@ -31,16 +34,20 @@ struct PrefillShape {
         layout.row.key_dim > layout.row.value_dim ? layout.row.key_dim : layout.row.value_dim;
     shape.staged_words = (widest * dtype_bytes(layout.row.dtype) + 3) / 4 | 1;
     shape.keys = kPageTokens;
-    shape.tokens = kMostRows / layout.group;
-    if (shape.tokens > most_tokens) shape.tokens = most_tokens;
-    if (shape.tokens < 1) shape.tokens = 1;
-    shape.rows = shape.tokens * layout.group;
+    const int fitting = kMostRows / layout.group;
+    shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMostRows);
     while (shape.bytes() > kBudget && shape.keys > 16) shape.keys /= 2;
-    while (shape.bytes() > kBudget && shape.tokens > 1) {
-      shape.tokens /= 2;
-      shape.rows = shape.tokens * layout.group;
+    while (shape.bytes() > kBudget && shape.rows > 1) {
+      shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMostRows : shape.heads / 2);
     }
     return shape;
+  }
+  // At most so many of each, at least one.
+  constexpr void cut(int group, int most_tokens, int most_heads) {
+    tokens = most_tokens < 1 ? 1 : most_tokens;
+    parts = (group + most_heads - 1) / most_heads;
+    heads = (group + parts - 1) / parts;
+    rows = tokens * heads;
   }
 
   constexpr int64_t floats() const {
@@ -58,12 +65,14 @@ struct PrefillKernel {
   PrefillParams params;
   PrefillShape shape;
 
-  // Blocks: parts of the query tokens, KV heads, sequences. Later queries see more: they go first.
+  // Blocks: parts of the query tokens and of the group, KV heads, sequences. Later queries see
+  // more: they go first.
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
-    const int first = (simt::grid_x() - 1 - simt::block_x()) * shape.tokens;
+    const int cut = simt::grid_x() - 1 - simt::block_x();
+    const int first = cut / shape.parts * shape.tokens;
     if (desc.mode != StepMode::kPrefill || first >= desc.tokens) return;
-    Block block(*this, desc, first);
+    Block block(*this, desc, first, cut % shape.parts * shape.heads);
     block.load();
     const int last = block.query(block.tokens - 1);
     int page = params.begin_page;
@@ -88,7 +97,9 @@ struct PrefillKernel {
     const SequenceDesc& desc;
     int first;       // query token of the sequence's new ones
     int tokens;      // of them
-    int rows;        // times the group
+    int first_head;  // in the group
+    int heads;
+    int rows;        // tokens times heads
     float* q;        // [rows][q_width]
     float* out;      // [rows][out_width], not divided yet
     float* weights;  // [rows][kPageTokens]
@@ -99,16 +110,20 @@ struct PrefillKernel {
     PairFormat keys;
     PairFormat values;
 
-    FASA_DEVICE Block(const PrefillKernel& of, const SequenceDesc& sequence, int first_token)
+    FASA_DEVICE Block(const PrefillKernel& of, const SequenceDesc& sequence, int first_token,
+                      int first_of_group)
         : kernel(of),
           params(of.params),
           shape(of.shape),
           layout(of.params.step.layout),
           desc(sequence),
-          first(first_token) {
+          first(first_token),
+          first_head(first_of_group) {
       const int left = desc.tokens - first;
       tokens = left < shape.tokens ? left : shape.tokens;
-      rows = tokens * layout.group;
+      const int more = layout.group - first_head;
+      heads = more < shape.heads ? more : shape.heads;
+      rows = tokens * heads;
       q = reinterpret_cast<float*>(simt::shared_memory());
       out = q + int64_t{shape.rows} * shape.q_width;
       weights = out + int64_t{shape.rows} * shape.out_width;
@@ -124,11 +139,9 @@ struct PrefillKernel {
 
     FASA_DEVICE int query(int token) const { return desc.start + first + token; }  // its position
     FASA_DEVICE int head_of(int row) const {
-      return simt::block_y() * layout.group + row % layout.group;
+      return simt::block_y() * layout.group + first_head + row % heads;
     }
-    FASA_DEVICE int token_of(int row) const {
-      return desc.first_token + first + row / layout.group;
-    }
+    FASA_DEVICE int token_of(int row) const { return desc.first_token + first + row / heads; }
     FASA_DEVICE float* state_of(int row) const {
       const int64_t at = int64_t{token_of(row)} * layout.query_heads() + head_of(row);
       return params.state + at * (kStateHeader + layout.row.value_dim);
@@ -158,7 +171,7 @@ struct PrefillKernel {
       int end;
     };
     FASA_DEVICE Seen seen(int row, int page) const {
-      const int position = query(row / layout.group);
+      const int position = query(row / heads);
       const int newest = position + 1 - page * kPageTokens;
       const int oldest = params.window > 0 ? newest - params.window : 0;
       return {oldest > 0 ? oldest : 0, newest < kPageTokens ? newest : kPageTokens};
@@ -170,7 +183,7 @@ struct PrefillKernel {
       for (int slot = 0; slot < slots; slot += shape.keys) {
         stage(page, slot, slots, 0, keys.dim);
         simt::sync_block();
-        score(slot, slots);
+        score(page, slot, slots);
         simt::sync_block();
       }
       for (int row = simt::warp(); row < rows; row += simt::block_warps()) weigh(row, page);
@@ -209,7 +222,7 @@ struct PrefillKernel {
     }
 
     // A thread has one key and every (threads / keys)-th query row.
-    FASA_DEVICE void score(int slot, int slots) const {
+    FASA_DEVICE void score(int page, int slot, int slots) const {
       const int key = simt::thread_index() % shape.keys;
       const int step = kThreads / shape.keys;
       if (slot + key >= slots) return;
@@ -226,9 +239,16 @@ struct PrefillKernel {
           }
         }
         for (int i = 0; i < kBlocked && row + i * step < rows; ++i) {
-          weights[(row + i * step) * kPageTokens + slot + key] = scores[i] * params.scale;
+          const int of = row + i * step;
+          const int distance = page * kPageTokens + slot + key - query(of / heads);
+          weights[of * kPageTokens + slot + key] =
+              with_slope(scores[i], of, distance) * params.scale;
         }
       }
+    }
+    FASA_DEVICE float with_slope(float score, int row, int distance) const {
+      if (params.step.slopes == nullptr) return score;
+      return simt::fused(params.step.slopes[head_of(row)], static_cast<float>(distance), score);
     }
 
     // A row's scores on a page to weights, its maximum and sum: by a warp. A NaN stays one.
@@ -326,7 +346,8 @@ template <DType kRow, typename Launcher>
 void launch_prefill_of(const PrefillParams& params, const Launcher& launch) {
   const auto tokens = static_cast<int>(params.q.tokens);
   const PrefillShape shape = PrefillShape::of(params.step.layout, tokens);
-  launch(PrefillKernel<kRow>{params, shape}, {.x = (tokens + shape.tokens - 1) / shape.tokens,
+  const int cuts = (tokens + shape.tokens - 1) / shape.tokens;
+  launch(PrefillKernel<kRow>{params, shape}, {.x = cuts * shape.parts,
                                               .y = params.step.layout.kv_heads,
                                               .z = params.step.count,
                                               .shared_bytes = shape.bytes()});

@@ -194,6 +194,9 @@ struct PrefillTileKernel {
       const int newest = desc.start + first + token + 1 - page * kPageTokens;
       const int oldest = params.window > 0 ? newest - params.window : 0;
       const int begin = has_row(count, row_of(half)) ? oldest : kPageTokens;
+      if (params.step.slopes != nullptr) {
+        add_slope(half, params.step.slopes[head_of(row_of(half))], newest - 1, weights);
+      }
       weigh(half, begin, newest, state, weights);
     }
     add_values(weights, state);
@@ -210,6 +213,19 @@ struct PrefillTileKernel {
         const uint32_t b[2] = {at[0], at[4]};
         mma_rows<kRow>(scores[n], state.q[depth], b);
         if constexpr (kSplit) mma_rows<kRow>(scores[n], state.q_rest[depth], b);
+      }
+    }
+  }
+
+  // ALiBi's part of one row's scores, `query`: its slot, which may lie in a later page.
+  FASA_DEVICE static void add_slope(int half, float slope, int query, float (&scores)[kGroups][4]) {
+    FASA_UNROLL
+    for (int n = 0; n < kGroups; ++n) {
+      FASA_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const auto distance = static_cast<float>(n * 8 + simt::lane() % 4 * 2 + i - query);
+        float& score = scores[n][2 * half + i];
+        score = simt::fused(slope, distance, score);
       }
     }
   }

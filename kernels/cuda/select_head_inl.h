@@ -55,8 +55,10 @@ struct SelectLists {
 // One block's head: its place, its plan, what it shares.
 class SelectHead {
  public:
-  FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch)
+  FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch,
+                         const ScorerLayout& scorers)
       : params_(params),
+        scorers_(scorers),
         kv_head_(simt::block_y()),
         index_(int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head_),
         sequence_(params.step.sequences[simt::block_z()]),
@@ -75,11 +77,7 @@ class SelectHead {
   FASA_DEVICE int32_t& set_size() const { return params_.set_sizes[index_]; }
 
   FASA_DEVICE PageScorer scorer() const {
-    return PageScorer(params_, sequence_, kv_head_, scorer_layout(params_), simt::shared_memory());
-  }
-  static constexpr ScorerLayout scorer_layout(const SelectParams& params) {
-    return {params.step.layout.group, params.step.layout.slice.padded_dims(),
-            kSelectThreads / simt::kWarpThreads};
+    return PageScorer(params_, sequence_, kv_head_, scorers_, simt::shared_memory());
   }
 
   FASA_DEVICE int first_page() const { return plan_.first / kPageTokens; }
@@ -137,6 +135,7 @@ class SelectHead {
 
  private:
   const SelectParams& params_;
+  const ScorerLayout& scorers_;
   const int kv_head_;
   const int64_t index_;
   const SequenceDesc& sequence_;
@@ -153,11 +152,14 @@ FASA_DEVICE float finite_score(float score, int* nans) {
   return score < -kLowestFloat ? score : -kLowestFloat;
 }
 
-// Pages first, first + step, ... below `end`, by one warp: visit(page, scores). The addresses of 32
-// pages are asked for together.
+// Pages [first, end) by turns: by the scoring warps of the `part`-th of so many blocks. A warp
+// calls visit(page, scores). The addresses of 32 pages are asked for together.
 template <typename Visit>
-FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int step,
+FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int part, int parts,
                              const Visit& visit) {
+  if (simt::warp() >= scorer.warps()) return;
+  const int step = parts * scorer.warps();
+  first += part * scorer.warps() + simt::warp();
   const std::byte* blocks = nullptr;
   int in_batch = 0;
   for (int page = first; page < end; page += step) {

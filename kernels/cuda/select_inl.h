@@ -29,11 +29,18 @@ struct SelectKernel {
 
   SelectParams params;
   SelectScratch scratch;
+  ScorerLayout scorers;
   // In shared memory: in place of the scorers', or behind it where pages are read while ranking.
   int64_t rank_at;
 
-  static constexpr int64_t scorer_bytes(const SelectParams& params) {
-    return align_up(SelectHead::scorer_layout(params).bytes());
+  // What a launch asks for at most: every GPU of 8.0 and newer, before that of 7.5.
+  static constexpr int64_t most_shared(int compute_capability) {
+    return int64_t{compute_capability < 80 ? 64 : 99} << 10;
+  }
+  static constexpr ScorerLayout scorer_layout(const SelectParams& params, int compute_capability) {
+    const ScorerLayout whole = {params.step.layout.group, params.step.layout.slice.padded_dims(),
+                                kThreads / simt::kWarpThreads};
+    return whole.within(most_shared(compute_capability) - int64_t{sizeof(BlockRank)});
   }
   FASA_DEVICE BlockRank& rank() const {
     return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);
@@ -44,7 +51,7 @@ struct SampleKernel : SelectKernel {
   static constexpr const char* kName = "select sample";
 
   FASA_DEVICE void operator()() const {
-    const SelectHead head(params, scratch);
+    const SelectHead head(params, scratch, scorers);
     if (!head.scores() || head.stride() == 0) return;
     score_sample(head);
     if (head.last_block(&head.lists().state->sampled, &rank().found_bin)) set_bounds(head);
@@ -65,7 +72,8 @@ struct SampleKernel : SelectKernel {
   FASA_DEVICE void score_sample(const SelectHead& head) const {
     const PageScorer scorer = head.scorer();
     const int ranked = ranked_pages(head);
-    const int warps = simt::block_warps();
+    const int warps = scorer.warps();
+    if (simt::warp() >= warps) return;
     for (int i = simt::block_x() * warps + simt::warp(); i < ranked + 3;
          i += simt::grid_x() * warps) {
       const int page = page_of(head, i);
@@ -146,7 +154,7 @@ struct ScanKernel : SelectKernel {
   static constexpr const char* kName = "select scan";
 
   FASA_DEVICE void operator()() const {
-    const SelectHead head(params, scratch);
+    const SelectHead head(params, scratch, scorers);
     if (!head.scores()) return take_all(head);
     scan(head);
     if (head.last_block(&head.lists().state->scanned, &rank().found_bin)) finish(head);
@@ -171,12 +179,11 @@ struct ScanKernel : SelectKernel {
     const int end =
         head.first_page() + static_cast<int>(pages * (simt::block_x() + 1) / simt::grid_x());
     int nans = 0;
-    visit_pages(scorer, begin + simt::warp(), end, simt::block_warps(),
-                [&](int page, const float* scores) {
-                  for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
-                    keep(head, page * kPageTokens + t, scores + t, keeps_all, &nans);
-                  }
-                });
+    visit_pages(scorer, begin, end, 0, 1, [&](int page, const float* scores) {
+      for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+        keep(head, page * kPageTokens + t, scores + t, keeps_all, &nans);
+      }
+    });
     nans = simt::warp_sum(nans);
     if (nans > 0 && simt::lane() == 0 && params.counters != nullptr) {
       simt::atomic_add(&params.counters->nan_scores, static_cast<uint64_t>(nans));
@@ -326,7 +333,7 @@ struct RescanKernel : ScanKernel {
   static constexpr int kResidentBlocks = 2;  // scores in several places: more registers
 
   FASA_DEVICE void operator()() const {
-    const SelectHead head(params, scratch);
+    const SelectHead head(params, scratch, scorers);
     if (!head.scores() || head.lists().state->uncertain == 0) return;
     const PageScorer scorer = head.scorer();
     collect(head, scorer);
@@ -368,8 +375,8 @@ struct RescanKernel : ScanKernel {
     }
     template <typename Visit>
     FASA_DEVICE void operator()(const Visit& visit, int first, int end) const {
-      visit_pages(scorer, first / kPageTokens + simt::warp(), (end - 1) / kPageTokens + 1,
-                  simt::block_warps(), [&](int page, const float* scores) {
+      visit_pages(scorer, first / kPageTokens, (end - 1) / kPageTokens + 1, 0, 1,
+                  [&](int page, const float* scores) {
                     for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
                       const int position = page * kPageTokens + t;
                       if (head.competes(position)) visit(key_at(head, scores + t), position);
@@ -387,8 +394,7 @@ struct RescanKernel : ScanKernel {
   FASA_DEVICE void collect(const SelectHead& head, const PageScorer& scorer) const {
     const SelectLists& lists = head.lists();
     const uint32_t floor = lists.state->floor;
-    visit_pages(scorer, head.first_page() + simt::block_x() * simt::block_warps() + simt::warp(),
-                head.end_page(), simt::grid_x() * simt::block_warps(),
+    visit_pages(scorer, head.first_page(), head.end_page(), simt::block_x(), simt::grid_x(),
                 [&](int page, const float* scores) {
                   for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
                     const int position = page * kPageTokens + t;
@@ -430,7 +436,8 @@ void launch_select(const SelectParams& params, const Launcher& launch) {
   if (heads == 0) return;
   const SelectScratch scratch =
       SelectScratch::of(params.step.layout, params.step.count, params.set_capacity);
-  const int64_t scorers = SelectKernel::scorer_bytes(params);
+  const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
+  const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);
   simt::Grid grid = {.x = head_blocks(launch.multiprocessors(), heads),
                      .y = kv_heads,
@@ -441,9 +448,9 @@ void launch_select(const SelectParams& params, const Launcher& launch) {
   simt::Grid rescan = grid;
   rescan.shared_bytes = scorers + kRank;
   launch.zero(params.scratch, scratch.states_bytes());
-  launch(SampleKernel{{params, scratch, 0}}, sample);
-  launch(ScanKernel{{params, scratch, 0}}, grid);
-  launch(RescanKernel{{{params, scratch, scorers}}}, rescan);
+  launch(SampleKernel{{params, scratch, layout, 0}}, sample);
+  launch(ScanKernel{{params, scratch, layout, 0}}, grid);
+  launch(RescanKernel{{{params, scratch, layout, scorers}}}, rescan);
 }
 
 }  // namespace fasa::cuda

@@ -94,6 +94,35 @@ TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
   EXPECT_TRUE(attention(whole.cache, whole.step, cut()) == attention(whole.cache, whole.step, all));
 }
 
+// Steep slopes for some heads: their scores reach hundreds, by weights whose error stays theirs.
+TEST_F(AttendBody, AlibiOfPagesAndSets) {
+  for (const int group : {1, 3, 17}) {
+    RowShape shape;
+    shape.kv_heads = 2, shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
+    for (int head = 0; head < 2 * group; ++head) {
+      shape.slopes.push_back(std::exp2(-static_cast<float>(head)));
+    }
+    const Decode decode(shape, {133, 65});
+    Cut windowed = cut();
+    windowed.window = 100;
+    Cut chosen = cut();
+    chosen.set.emplace();
+    for (int position = 0; position < 64; position += 1 + position % 5) {
+      chosen.set->push_back(position);
+    }
+    for (const Cut& plain : {cut(), windowed, chosen}) expect_all_cuts_equal(decode, plain, {32});
+
+    RowShape level = shape;
+    level.slopes.assign(shape.slopes.size(), 0.0f);
+    RowShape none = shape;
+    none.slopes.clear();
+    const Decode flat(level, {133, 65}), without(none, {133, 65});
+    const Result expected = attention(without.cache, without.step, cut());
+    EXPECT_TRUE(attention(flat.cache, flat.step, cut()) == expected);
+    EXPECT_FALSE(attention(decode.cache, decode.step, cut()) == expected);
+  }
+}
+
 TEST_P(AttendBodyInOrders, ABatchIsItsSequencesAlone) {
   const std::vector<int> lengths = {1, 140, 33};
   const Decode batch(RowShape(), lengths);

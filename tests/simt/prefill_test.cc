@@ -77,6 +77,18 @@ TEST_F(PrefillBody, WideRows) {
   expect_near_reference(shape, 70);
 }
 
+// As latent attention has them: many query heads, wide keys. A block has no room for a whole group.
+TEST_F(PrefillBody, WideRowsOfManyHeads) {
+  for (const DType row : {DType::kF32, DType::kBF16}) {
+    RowShape shape;
+    shape.kv_heads = 1, shape.group = 7, shape.key_dim = 576, shape.value_dim = 512;
+    shape.row = row;
+    EXPECT_GT(cuda::PrefillShape::of({.kv_heads = 1, .group = 7, .row = {row, 576, 512}}, 70).parts,
+              1);
+    expect_near_reference(shape, 70);
+  }
+}
+
 TEST_F(PrefillBody, ElementTypes) {
   for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
@@ -97,6 +109,14 @@ TEST_P(PrefillBodyInOrders, Windows) {
   }
 }
 
+std::vector<float> falling_slopes(int heads) {
+  std::vector<float> slopes;
+  for (int head = 0; head < heads; ++head) {
+    slopes.push_back(std::exp2(-static_cast<float>(head % 12)));
+  }
+  return slopes;
+}
+
 struct CutWay {
   int chunk, wave_pages;
   bool on_device;
@@ -107,6 +127,7 @@ TEST_P(PrefillBodyInOrders, CutsDoNotMatter) {
   for (const int window : {0, 90}) {
     RowShape shape;
     shape.kv_heads = 1, shape.key_dim = 8, shape.value_dim = 6;
+    if (window > 0) shape.slopes = falling_slopes(shape.group);
     Ways whole = ways();
     whole.window = window;
     const std::vector<float> truth = prefill(shape, kTokens, whole);
@@ -118,6 +139,17 @@ TEST_P(PrefillBodyInOrders, CutsDoNotMatter) {
       other.staged = !way.on_device;
       EXPECT_TRUE(same_bits(prefill(shape, kTokens, other), truth))
           << "window " << window << ", chunk " << way.chunk;
+    }
+  }
+}
+
+TEST_F(PrefillBody, Alibi) {
+  for (const int group : {1, 3, 33}) {
+    for (const int window : {0, 70}) {
+      RowShape shape;
+      shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
+      shape.slopes = falling_slopes(2 * group);
+      expect_near_reference(shape, group == 33 ? 70 : 150, window);
     }
   }
 }
@@ -157,6 +189,17 @@ TEST_F(PrefillBody, Tiles) {
   expect_near_reference(tile_shape(64, 64, DType::kBF16, DType::kF16), 3);
 }
 
+TEST_F(PrefillBody, TilesWithAlibi) {
+  for (const int window : {0, 70}) {
+    for (const int group : {1, 3}) {
+      RowShape shape = tile_shape(group, 64, DType::kBF16, DType::kF32);
+      shape.kv_heads = 2;
+      shape.slopes = falling_slopes(2 * group);
+      expect_near_reference(shape, 150, window);
+    }
+  }
+}
+
 TEST_P(PrefillBodyInOrders, TilesInWindows) {
   for (const int window : {1, 64, 90}) {
     SCOPED_TRACE(window);
@@ -167,6 +210,7 @@ TEST_P(PrefillBodyInOrders, TilesInWindows) {
 TEST_P(PrefillBodyInOrders, CutsOfTilesDoNotMatter) {
   for (const int window : {0, 90}) {
     RowShape shape = tile_shape(3, 64, DType::kF16, DType::kF32);
+    if (window > 0) shape.slopes = falling_slopes(3);
     Ways whole = ways();
     whole.window = window;
     const std::vector<float> truth = prefill(shape, 135, whole);

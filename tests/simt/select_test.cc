@@ -28,10 +28,8 @@ struct ScoresKernel : cuda::SelectKernel {
   void operator()() const {
     const SequenceDesc& desc = params.step.sequences[sequence];
     const SelectPlan plan = plan_selection(params, desc);
-    const cuda::PageScorer scorer(params, desc, kv_head, cuda::SelectHead::scorer_layout(params),
-                                  simt::shared_memory());
-    cuda::visit_pages(scorer, plan.first / kPageTokens + simt::warp(),
-                      (plan.end - 1) / kPageTokens + 1, simt::block_warps(),
+    const cuda::PageScorer scorer(params, desc, kv_head, scorers, simt::shared_memory());
+    cuda::visit_pages(scorer, plan.first / kPageTokens, (plan.end - 1) / kPageTokens + 1, 0, 1,
                       [&](int page, const float* scores) {
                         for (int i = simt::lane(); i < scorer.group() * kPageTokens; i += 32) {
                           const int position = page * kPageTokens + i % kPageTokens;
@@ -64,8 +62,10 @@ class SimtSelect {
     reference::GroupScores own;
     own.heads = params_.step.layout.group;
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
-    launch_(ScoresKernel{{params_, {}, 0}, sequence, kv_head, own.raw.data()},
-            {.shared_bytes = cuda::SelectKernel::scorer_bytes(params_)});
+    const cuda::ScorerLayout layout =
+        cuda::SelectKernel::scorer_layout(params_, launch_.compute_capability());
+    launch_(ScoresKernel{{params_, {}, layout, 0}, sequence, kv_head, own.raw.data()},
+            {.shared_bytes = layout.bytes()});
     return own;
   }
   uint32_t uncertain(int head) const {
@@ -148,6 +148,32 @@ TEST_P(SimtSelectOf, GroupsWindowsAndSequences) {
       SelectCase cache(shape, {2600, 70}, gaussian_keys(7), gaussian_queries(7));
       SCOPED_TRACE(testing::Message() << "group " << group << " window " << window);
       expect_own_sort(cache);
+    }
+  }
+}
+
+// What ALiBi adds, beside the scores without it; and the set of the sums.
+TEST_P(SimtSelectOf, AlibiLowersWhatIsFar) {
+  for (const int group : {1, 3, 9}) {
+    for (const int window : {0, 100}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
+      SelectCase plain(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      for (int head = 0; head < 2 * group; ++head) {
+        shape.slopes.push_back(0.5f / static_cast<float>(head + 1));
+      }
+      SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      expect_own_sort(cache);
+      SimtSelect sloping(cache, Order::kFalling), level(plain, Order::kFalling);
+      for (int kv_head = 0; kv_head < 2; ++kv_head) {
+        const SelectPlan plan = plan_selection(cache.params(), cache.params().step.sequences[0]);
+        const auto own = sloping.scores(0, kv_head).raw, flat = level.scores(0, kv_head).raw;
+        for (size_t i = 0; i < own.size(); ++i) {
+          const auto visible = static_cast<size_t>(plan.visible());
+          const float slope = shape.slopes[static_cast<size_t>(kv_head * group) + i / visible];
+          const int position = plan.first + static_cast<int>(i % visible);
+          ASSERT_NEAR(own[i] - flat[i], slope * static_cast<float>(position - 2499), 1e-3f);
+        }
+      }
     }
   }
 }
@@ -330,6 +356,38 @@ TEST_P(SimtSelectOf, HugeAndTinyValues) {
       }
       ASSERT_NEAR(own[i], expected[i], size * 0.02f + q * 2);
     }
+  }
+}
+
+// A block's shared memory holds the queries of few heads so wide, and not all of its warps score.
+TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
+  for (const auto& [group, dims] : {std::pair{16, 576}, {71, 64}, {4, 1024}}) {
+    SelectShape shape{GetParam(), dims, 1, group, 4, 16, 0, 64};
+    SelectCase cache(shape, {2200}, gaussian_keys(7), gaussian_queries(7));
+    const cuda::ScorerLayout scorers = cuda::SelectKernel::scorer_layout(cache.params(), 80);
+    EXPECT_LT(scorers.warps, 8);
+    SCOPED_TRACE(testing::Message() << group << " heads of " << dims << ", " << scorers.warps);
+    expect_own_sort(cache);
+    SimtSelect select(cache, Order::kFalling);
+    const auto expected = reference::group_scores(select.params(), 0, 0).raw;
+    const auto own = select.scores(0, 0).raw;
+    for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 2.0f) << i;
+  }
+}
+
+// What the runtime lets through fits on every GPU from 8.0 on.
+TEST(SimtSelect, QueriesThatAreLetThroughFit) {
+  for (int dims = 2; dims <= 1024; dims += 2) {
+    int group = 1;
+    while (cuda_holds_queries(group + 1, dims)) ++group;
+    ASSERT_GE(group, 8) << dims;
+    SelectParams params;
+    params.step.layout.group = group;
+    params.step.layout.slice = {SliceDType::kInt2, dims};
+    ASSERT_LE(cuda::SelectKernel::scorer_layout(params, 80).bytes() + 64 +
+                  int64_t{sizeof(cuda::BlockRank)},
+              cuda::SelectKernel::most_shared(80))
+        << group << " heads of " << dims;
   }
 }
 
