@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/geometry.h"
 
 namespace fasa {
 
@@ -13,18 +14,28 @@ enum class NormKind : uint8_t { kRms, kLayer };
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 
 // x [rows, inputs] · w [columns, inputs]ᵀ -> y [rows, columns], rows of y `y_stride` elements
-// apart. Sums are f32.
+// apart. Sums are f32. `batch` of these at once, each as many elements behind the one before as the
+// steps say.
 struct ProjectParams {
   DType dtype = DType::kBF16;  // of x and w: f32 or bf16
   int64_t rows = 0;
   int64_t inputs = 0;
   int64_t columns = 0;
   int64_t y_stride = 0;
+  int64_t x_stride = 0;  // elements from a row of x to the next; 0 = inputs
+  int64_t batch = 1;
+  int64_t x_step = 0;
+  int64_t weights_step = 0;
+  int64_t y_step = 0;
   const void* x = nullptr;
   const void* weights = nullptr;
   float* y = nullptr;
   // ModelKernelTable::project_scratch bytes.
   std::byte* scratch = nullptr;
+
+  constexpr int64_t row_stride() const { return x_stride == 0 ? inputs : x_stride; }
+  // One product, of rows that follow each other.
+  constexpr bool is_plain() const { return batch == 1 && row_stride() == inputs; }
 };
 
 // A norm's parameters, [size] each, f32; `bias` may be null. Of no weight: no norm.
@@ -66,8 +77,8 @@ struct AnglesParams {
   float* sines = nullptr;
 };
 
-// A projection to heads -> bias, a norm a head, rotation of the first dimensions of each (half
-// layout), the model's dtype. Query heads first, then key heads; values get the bias alone.
+// A projection to heads -> bias, a norm a head, rotation of the first dimensions of each, the
+// model's dtype. Query heads first, then key heads; values get the bias alone.
 struct HeadsParams {
   int64_t tokens = 0;
   int heads = 0;
@@ -75,16 +86,20 @@ struct HeadsParams {
   int key_heads = 0;
   int dim = 0;
   int rotary_dims = 0;
+  RotaryLayout rotary_layout = RotaryLayout::kHalf;
   const float* x = nullptr;  // [tokens, heads, dim], tokens `x_stride` elements apart
   int64_t x_stride = 0;
+  int64_t x_head_stride = 0;    // 0: dim
   const float* bias = nullptr;  // [heads, dim], or null
-  NormParams query_norm;        // of no weight: none
-  NormParams key_norm;
+  NormParams query_norm = {};   // of no weight: none
+  NormParams key_norm = {};
   int64_t norm_stride = 0;         // of one head's norm weights to the next one's; 0: one for all
   const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
   const float* sines = nullptr;
   DType dtype = DType::kBF16;
-  void* out = nullptr;  // [tokens, heads, dim]
+  void* out = nullptr;          // [tokens, heads, dim]
+  int64_t out_stride = 0;       // of tokens; 0: heads x dim
+  int64_t out_head_stride = 0;  // 0: dim
 };
 
 // out = f(x + bias), or with a gate f(gate) * up of x = [gate, up].

@@ -184,7 +184,7 @@ constexpr KernelTable kTable = {.append = cuda::append,
 // Reading the weights is all that few rows cost: our own kernel does that, and a row has the same
 // bits in any such batch.
 void project(const ProjectParams& params, StreamView stream) {
-  if (params.rows > cuda::kFewRows) {
+  if (params.rows > cuda::kFewRows && params.is_plain()) {
     if (CublasLt* const cublas = CublasLt::get(); cublas != nullptr) {
       return cublas->project(params, stream_of(stream.native));
     }

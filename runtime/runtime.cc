@@ -41,10 +41,6 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
 void Runtime::Impl::upload_slopes() {
   const std::vector<float> slopes = raw_slopes(geometry_);
   if (slopes.empty()) return;
-  if (device_.kind() == DeviceKind::kCuda) {
-    throw UsageError(
-        "a model with ALiBi on a cuda device: its kernels know no ALiBi; allowed: cpu, emulated");
-  }
   const size_t bytes = slopes.size() * sizeof(float);
   slopes_ = device_.allocate(MemorySpace::kDevice, bytes, "ALiBi slopes");
   device_.copy(slopes_.data(), slopes.data(), bytes, CopyKind::kHostToDevice, control_.view());

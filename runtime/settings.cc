@@ -1,8 +1,12 @@
 #include "runtime/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/select_plan.h"
+#include "runtime/base/error.h"
 #include "runtime/layer_budgets.h"
 
 namespace fasa {
@@ -69,6 +73,12 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
                                      [](const LayerSettings& layer) { return layer.dense; });
   if (all_dense) layout.hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (device == DeviceKind::kCuda && !cuda_holds_queries(layout.group, layout.slice.dims)) {
+    throw UsageError(
+        fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
+                    "allowed: fewer tip_chunks, selection.kind = full, --device cpu",
+                    layout.group, layout.slice.dims));
+  }
   if (all_dense) return settings;
   settings.selection = config.make_selection();
   settings.selection_remembers =

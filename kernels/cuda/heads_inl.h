@@ -35,16 +35,22 @@ struct HeadsKernel {
     const int64_t token = item / params.heads;
     const int head = static_cast<int>(item % params.heads);
     const Head of = {
-        params.x + token * params.x_stride + int64_t{head} * params.dim,
+        params.x + token * params.x_stride + head * or_dense(params.x_head_stride, params.dim),
         params.bias == nullptr ? nullptr : params.bias + int64_t{head} * params.dim,
         norm_of(head),
     };
     const NormScale scale = scale_of(of);
     const bool rotates = head < params.query_heads + params.key_heads;
-    write(of, scale, rotates ? params.rotary_dims / 2 : 0, token, item * params.dim);
+    const int64_t out = token * or_dense(params.out_stride, int64_t{params.heads} * params.dim) +
+                        head * or_dense(params.out_head_stride, params.dim);
+    write(of, scale, rotates ? params.rotary_dims / 2 : 0, token, out);
   }
 
  private:
+  FASA_DEVICE static int64_t or_dense(int64_t stride, int64_t dense) {
+    return stride == 0 ? dense : stride;
+  }
+
   struct Head {
     const float* x;
     const float* bias;
@@ -75,13 +81,16 @@ struct HeadsKernel {
   }
   FASA_DEVICE void write(const Head& head, const NormScale& scale, int half, int64_t token,
                          int64_t out) const {
-    for (int d = simt::lane(); d < half; d += simt::kWarpThreads) {
+    const bool pairs = params.rotary_layout == RotaryLayout::kInterleaved;
+    for (int i = simt::lane(); i < half; i += simt::kWarpThreads) {
+      const int d = pairs ? 2 * i : i;
+      const int other = pairs ? d + 1 : d + half;
       const float first = value(head, scale, d);
-      const float second = value(head, scale, d + half);
-      const float c = params.cosines[token * half + d];
-      const float s = params.sines[token * half + d];
+      const float second = value(head, scale, other);
+      const float c = params.cosines[token * half + i];
+      const float s = params.sines[token * half + i];
       store(params.dtype, params.out, out + d, first * c - second * s);
-      store(params.dtype, params.out, out + d + half, second * c + first * s);
+      store(params.dtype, params.out, out + other, second * c + first * s);
     }
     for (int d = 2 * half + simt::lane(); d < params.dim; d += simt::kWarpThreads) {
       store(params.dtype, params.out, out + d, value(head, scale, d));

@@ -29,7 +29,13 @@ FASA_DEVICE float element_of(const simt::Word16& word, int i) {
   }
 }
 
-// Blocks: columns in x, groups of kRows rows in y.
+// Whether all rows begin at whole words of so many elements, and are some.
+constexpr bool in_words(const ProjectParams& params, int64_t elements) {
+  return (params.inputs | params.row_stride() | params.x_step | params.weights_step) % elements ==
+         0;
+}
+
+// Blocks: columns in x, groups of kRows rows in y, the batch in z.
 template <DType kType, int kRows>
 struct ProjectFewKernel {
   static constexpr const char* kName = "project";
@@ -43,9 +49,10 @@ struct ProjectFewKernel {
     if (column >= params.columns) return;
     const int64_t row = int64_t{simt::block_y()} * kRows;
     float sums[kRows] = {};
-    const bool whole_words = params.inputs % kWordElements<kType> == 0;
-    const int64_t words = whole_words ? params.inputs / kWordElements<kType> : 0;
-    const auto* weights = static_cast<const simt::Word16*>(params.weights) + column * words;
+    constexpr int64_t kElements = kWordElements<kType>;
+    const int64_t words = in_words(params, kElements) ? params.inputs / kElements : 0;
+    const auto* weights = static_cast<const simt::Word16*>(params.weights) + column * words +
+                          simt::block_z() * (params.weights_step / kElements);
     int64_t word = simt::lane();
     for (; word + (kUnder - 1) * simt::kWarpThreads < words; word += kUnder * simt::kWarpThreads) {
       simt::Word16 under[kUnder];
@@ -53,36 +60,37 @@ struct ProjectFewKernel {
       for (int i = 0; i < kUnder; ++i) under[i] = weights[word + i * simt::kWarpThreads];
       FASA_UNROLL
       for (int i = 0; i < kUnder; ++i) {
-        add_word(under[i], row, word + i * simt::kWarpThreads, words, sums);
+        add_word(under[i], row, word + i * simt::kWarpThreads, sums);
       }
     }
     for (; word < words; word += simt::kWarpThreads) {
-      add_word(weights[word], row, word, words, sums);
+      add_word(weights[word], row, word, sums);
     }
-    for (int64_t i = words * kWordElements<kType> + simt::lane(); i < params.inputs;
-         i += simt::kWarpThreads) {
+    for (int64_t i = words * kElements + simt::lane(); i < params.inputs; i += simt::kWarpThreads) {
       add_element(column, row, i, sums);
     }
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float sum = simt::warp_sum(sums[r]);
       if (simt::lane() == 0 && row + r < params.rows) {
-        params.y[(row + r) * params.y_stride + column] = sum;
+        params.y[simt::block_z() * params.y_step + (row + r) * params.y_stride + column] = sum;
       }
     }
   }
 
  private:
+  // Where the row of x begins.
   FASA_DEVICE int64_t row_at(int64_t row) const {
-    return row < params.rows ? row : params.rows - 1;
+    const int64_t at = row < params.rows ? row : params.rows - 1;
+    return simt::block_z() * params.x_step + at * params.row_stride();
   }
 
-  FASA_DEVICE void add_word(const simt::Word16& weight, int64_t row, int64_t word, int64_t words,
+  FASA_DEVICE void add_word(const simt::Word16& weight, int64_t row, int64_t word,
                             float (&sums)[kRows]) const {
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const simt::Word16 x =
-          static_cast<const simt::Word16*>(params.x)[row_at(row + r) * words + word];
+          static_cast<const simt::Word16*>(params.x)[row_at(row + r) / kWordElements<kType> + word];
       FASA_UNROLL
       for (int i = 0; i < kWordElements<kType>; ++i) {
         sums[r] = simt::fused(element_of<kType>(x, i), element_of<kType>(weight, i), sums[r]);
@@ -90,16 +98,17 @@ struct ProjectFewKernel {
     }
   }
   FASA_DEVICE void add_element(int64_t column, int64_t row, int64_t i, float (&sums)[kRows]) const {
-    const float weight = load(kType, params.weights, column * params.inputs + i);
+    const int64_t at = simt::block_z() * params.weights_step + column * params.inputs + i;
+    const float weight = load(kType, params.weights, at);
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float x = load(kType, params.x, row_at(row + r) * params.inputs + i);
+      const float x = load(kType, params.x, row_at(row + r) + i);
       sums[r] = simt::fused(x, weight, sums[r]);
     }
   }
 };
 
-// Blocks: tiles of columns in x, of rows in y. Inputs are a multiple of 8.
+// Blocks: tiles of columns in x, of rows in y, the batch in z. All rows are whole words.
 struct ProjectTileKernel {
   static constexpr const char* kName = "project";
   static constexpr int kThreads = 256;
@@ -119,16 +128,16 @@ struct ProjectTileKernel {
     simt::Word16 x[kWords], w[kWords];
     const int64_t row = int64_t{simt::block_y()} * kTile;
     const int64_t column = int64_t{simt::block_x()} * kTile;
-    fetch(params.x, row, params.rows, 0, x);
-    fetch(params.weights, column, params.columns, 0, w);
+    fetch_x(row, 0, x);
+    fetch_weights(column, 0, w);
     int stage = 0;
     for (int64_t k = 0; k < params.inputs; k += kDepth) {
       put(x, tile(stage, 0));
       put(w, tile(stage, 1));
       simt::sync_block();  // and the other stage, which is written next, has been read
       if (k + kDepth < params.inputs) {
-        fetch(params.x, row, params.rows, k + kDepth, x);
-        fetch(params.weights, column, params.columns, k + kDepth, w);
+        fetch_x(row, k + kDepth, x);
+        fetch_weights(column, k + kDepth, w);
       }
       multiply(tile(stage, 0), tile(stage, 1), sums);
       stage ^= 1;
@@ -140,18 +149,29 @@ struct ProjectTileKernel {
   FASA_DEVICE static uint32_t* tile(int stage, int operand) {
     return reinterpret_cast<uint32_t*>(simt::shared_memory()) + (2 * stage + operand) * kTileWords;
   }
-  // Rows of either operand lie alike. Beyond the end: zero.
-  FASA_DEVICE void fetch(const void* from, int64_t first, int64_t count, int64_t k,
+  FASA_DEVICE void fetch_x(int64_t row, int64_t k, simt::Word16 (&words)[kWords]) const {
+    fetch(static_cast<const simt::Word16*>(params.x) + simt::block_z() * (params.x_step / 8),
+          {row, params.rows, params.row_stride()}, k, words);
+  }
+  FASA_DEVICE void fetch_weights(int64_t column, int64_t k, simt::Word16 (&words)[kWords]) const {
+    fetch(static_cast<const simt::Word16*>(params.weights) +
+              simt::block_z() * (params.weights_step / 8),
+          {column, params.columns, params.inputs}, k, words);
+  }
+  // Of an operand: from row `first`, of `count` in all, so many elements apart.
+  struct Rows {
+    int64_t first, count, stride;
+  };
+  // Beyond the end: zero.
+  FASA_DEVICE void fetch(const simt::Word16* from, const Rows& rows, int64_t k,
                          simt::Word16 (&words)[kWords]) const {
     FASA_UNROLL
     for (int i = 0; i < kWords; ++i) {
       const int item = i * kThreads + simt::thread_index();
-      const int64_t row = first + item / (kDepth / 8);
+      const int64_t row = rows.first + item / (kDepth / 8);
       const int64_t at = k + item % (kDepth / 8) * 8;
       words[i] = simt::Word16{};
-      if (row < count && at < params.inputs) {
-        words[i] = static_cast<const simt::Word16*>(from)[(row * params.inputs + at) / 8];
-      }
+      if (row < rows.count && at < params.inputs) words[i] = from[(row * rows.stride + at) / 8];
     }
   }
   FASA_DEVICE static void put(const simt::Word16 (&words)[kWords], uint32_t* tile) {
@@ -198,7 +218,8 @@ struct ProjectTileKernel {
           const int64_t column =
               first_column + warp_column() + n * 8 + simt::lane() % 4 * 2 + i % 2;
           if (row < params.rows && column < params.columns) {
-            params.y[row * params.y_stride + column] = sums[m][n][i];
+            params.y[simt::block_z() * params.y_step + row * params.y_stride + column] =
+                sums[m][n][i];
           }
         }
       }
@@ -211,7 +232,8 @@ void launch_project_few(const ProjectParams& params, const Launcher& launch) {
   using Kernel = ProjectFewKernel<kType, kRows>;
   constexpr int kWarps = Kernel::kThreads / simt::kWarpThreads;
   launch(Kernel{params}, {.x = static_cast<int>((params.columns + kWarps - 1) / kWarps),
-                          .y = static_cast<int>((params.rows + kRows - 1) / kRows)});
+                          .y = static_cast<int>((params.rows + kRows - 1) / kRows),
+                          .z = static_cast<int>(params.batch)});
 }
 
 template <typename Launcher>
@@ -219,6 +241,7 @@ void launch_project_tiles(const ProjectParams& params, const Launcher& launch) {
   constexpr int64_t kTile = ProjectTileKernel::kTile;
   launch(ProjectTileKernel{params}, {.x = static_cast<int>((params.columns + kTile - 1) / kTile),
                                      .y = static_cast<int>((params.rows + kTile - 1) / kTile),
+                                     .z = static_cast<int>(params.batch),
                                      .shared_bytes = ProjectTileKernel::kSharedBytes});
 }
 
@@ -229,7 +252,7 @@ void launch_project(const ProjectParams& params, const Launcher& launch) {
     return launch_project_few<DType::kF32, 8>(params, launch);
   }
   const bool bf16_products = launch.compute_capability() >= 80;
-  if (params.rows > kFewRows && bf16_products && params.inputs % 8 == 0) {
+  if (params.rows > kFewRows && bf16_products && in_words(params, kWordElements<DType::kBF16>)) {
     return launch_project_tiles(params, launch);
   }
   if (params.rows == 1) return launch_project_few<DType::kBF16, 1>(params, launch);

@@ -28,9 +28,11 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * attended, dtype_bytes(dtype));
-  head_input_ =
-      take(tokens * std::max({mla.query_rank, mla.plain, mla.latent}), dtype_bytes(dtype));
-  head_result_ = take(tokens * std::max(mla.latent, mla.value), kFloat);
+  // Host code works through the heads one by one, kernels through all at once.
+  const int64_t at_once = device.model_kernels() == nullptr ? 1 : heads;
+  const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
+  head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
+  head_result_ = take(tokens * at_once * std::max(mla.latent, mla.value), kFloat);
   cosines_ = take(tokens * config.rotary_dims / 2, kFloat);
   sines_ = take(tokens * config.rotary_dims / 2, kFloat);
   logits_ = take(rows * config.vocab_size, kFloat);

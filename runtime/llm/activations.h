@@ -26,7 +26,7 @@ class Activations {
   std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
   std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
   std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
-  // MLA: of a projection of one head, or the query's small one.
+  // MLA: of a projection of one head, by kernels of all, or the query's small one.
   std::byte* head_input() const { return at<std::byte>(head_input_); }
   float* head_result() const { return at<float>(head_result_); }
   float* cosines() const { return at<float>(cosines_); }  // [rotary_dims / 2]

@@ -8,10 +8,6 @@ namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-NormParams params_of(const Norm& norm) {
-  return {.kind = norm.kind, .eps = norm.eps, .weight = norm.weight, .bias = norm.bias};
-}
-
 }  // namespace
 
 KernelEngine::KernelEngine(const EngineParts& parts)
@@ -70,7 +66,6 @@ void KernelEngine::begin(const StepShape& step) {
 
 void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns,
                            float* y) const {
-  const size_t frequencies = aligned(parts_.frequencies.size() * sizeof(float));
   kernels_.project({.dtype = parts_.dtype,
                     .rows = rows,
                     .inputs = matrix.linear.inputs(),
@@ -79,8 +74,12 @@ void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, in
                     .x = x,
                     .weights = matrix.data,
                     .y = y,
-                    .scratch = fixed_.data() + frequencies},
+                    .scratch = scratch()},
                    parts_.stream);
+}
+
+std::byte* KernelEngine::scratch() const {
+  return fixed_.data() + aligned(parts_.frequencies.size() * sizeof(float));
 }
 
 void KernelEngine::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
@@ -109,6 +108,7 @@ void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) 
                   .key_heads = heads.key,
                   .dim = config.head_dim,
                   .rotary_dims = config.rotary_dims,
+                  .rotary_layout = config.family->rotary_layout,
                   .x = activations.result(),
                   .x_stride = layer.qkv.linear.outputs(),
                   .bias = layer.qkv_bias,
@@ -128,6 +128,14 @@ void KernelEngine::to_attention(int index) {
   const ModelConfig& config = parts_.config;
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, pending_);
   pending_ = {};
+  if (config.has_mla()) {
+    const int64_t stride = config.qkv_width();
+    std::byte* const queries = parts_.activations.qkv();
+    latent_work().queries(layer.mla, queries, stride);
+    latent_work().keys(layer.mla, queries + (stride - config.head_dim) * dtype_bytes(parts_.dtype),
+                       stride);
+    return;
+  }
   project_heads(layer, {.all = config.query_heads + 2 * config.kv_heads,
                         .query = config.query_heads,
                         .key = config.kv_heads,
@@ -139,6 +147,9 @@ void KernelEngine::query_of(int index, std::byte* query) {
   const LayerWeights& layer = parts_.weights.layer(index);
   const int heads = parts_.config.query_heads;
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, {});
+  if (parts_.config.has_mla()) {
+    return latent_work().queries(layer.mla, query, int64_t{heads} * parts_.config.head_dim);
+  }
   project_heads(layer, {.all = heads, .query = heads, .key = 0, .out = query});
 }
 
@@ -147,7 +158,9 @@ void KernelEngine::after_attention(int index) {
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
   const int64_t tokens = step_->tokens;
-  project(layer.output, activations.attended(), tokens, config.hidden, activations.result());
+  if (config.has_mla()) latent_work().values(layer.mla);
+  project(layer.output, config.has_mla() ? activations.input() : activations.attended(), tokens,
+          config.hidden, activations.result());
   add_norm(layer.mlp_norm, config.parallel ? AddOrder::kNormThenAdd : AddOrder::kAddThenNorm,
            {activations.result(), layer.output_bias});
   project(layer.gate_up, activations.input(), tokens, layer.gate_up.linear.outputs(),

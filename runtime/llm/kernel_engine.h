@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/model_table.h"
+#include "runtime/llm/kernel_latent_work.h"
 #include "runtime/llm/layer_engine.h"
 
 namespace fasa {
@@ -33,6 +34,8 @@ class KernelEngine final : public LayerEngine {
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project_heads(const LayerWeights& layer, const Heads& heads) const;
   void after_attention(int layer);
+  std::byte* scratch() const;  // of projections
+  KernelLatentWork latent_work() const { return {parts_, scratch(), step_->tokens}; }
 
   const EngineParts parts_;
   const ModelKernelTable& kernels_;

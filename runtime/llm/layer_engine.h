@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "offload/device.h"
@@ -49,9 +48,5 @@ class LayerEngine {
 
 // Kernels where the device has them.
 std::unique_ptr<LayerEngine> make_layer_engine(const EngineParts& parts);
-
-// Why a device without host code cannot run this model, "" where it can: by the name of what is
-// missing.
-std::string kernel_obstacle(const ModelConfig& config);
 
 }  // namespace fasa

@@ -307,13 +307,12 @@ DType Model::auto_dtype(const ModelConfig& config) {
 
 namespace {
 
-void require_runnable(const ModelConfig& config, const Device& device) {
-  if (device.kind() != DeviceKind::kCuda) return;
-  std::string obstacle = kernel_obstacle(config);
-  if (obstacle.empty() && device.model_kernels() == nullptr) obstacle = "a model watched like this";
-  if (obstacle.empty()) return;
-  throw UsageError(fmt::format("device '{}' does not run {}; allowed: --device cpu, emulated",
-                               device.name(), obstacle));
+void require_runnable(const Device& device) {
+  if (device.kind() != DeviceKind::kCuda || device.model_kernels() != nullptr) return;
+  throw UsageError(
+      fmt::format("device '{}' does not run a model watched like this; allowed: --device cpu, "
+                  "emulated",
+                  device.name()));
 }
 
 DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
@@ -325,7 +324,7 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 
 Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
   ModelConfig config = ModelConfig::load(dir);
-  require_runnable(config, device);
+  require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
   return Model(std::make_unique<Impl>(std::make_unique<WeightFiles>(dir), std::move(config), chosen,
                                       device));
@@ -333,7 +332,7 @@ Model Model::load(const std::string& dir, Device& device, std::optional<DType> d
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                     uint64_t seed) {
-  require_runnable(config, device);
+  require_runnable(device);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
                                       chosen_dtype(config, dtype), device));
 }

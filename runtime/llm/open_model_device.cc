@@ -2,24 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "kernels/select_plan.h"
 #include "offload/cuda_choice.h"
-#include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/llm/layer_engine.h"
 
 namespace fasa {
 
 std::unique_ptr<Device> open_model_device(const DeviceOptions& options, const ModelConfig& model) {
+  const int group = model.query_heads / model.kv_heads;
   const bool has_cuda = cuda_platform().calls != nullptr;
-  const std::string obstacle = has_cuda ? kernel_obstacle(model) : "";
-  if (obstacle.empty()) return open_device(options);
-  if (parse_cuda_name(options.name)) {
-    throw UsageError(fmt::format("device '{}' does not run {}; allowed: auto, cpu, emulated",
-                                 options.name, obstacle));
-  }
   DeviceOptions own = options;
-  if (own.name == "auto") {
-    log_notice(fmt::format("device 'auto' takes the cpu: GPUs do not run {}", obstacle));
+  if (own.name == "auto" && has_cuda && !cuda_holds_queries(group, model.head_dim)) {
+    log_notice(
+        fmt::format("device 'auto' takes the cpu: GPUs do not score {} query heads of {} "
+                    "dimensions on a KV head",
+                    group, model.head_dim));
     own.name = "cpu";
   }
   return open_device(own);

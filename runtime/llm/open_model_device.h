@@ -8,8 +8,8 @@
 
 namespace fasa {
 
-// As open_device; but a family that CUDA does not run is refused by name before anything is opened,
-// and `auto` takes the processor for it, with a notice where the build has CUDA.
+// As open_device; but `auto` takes the processor for a model whose slices no GPU can score, with a
+// notice where the build has CUDA.
 std::unique_ptr<Device> open_model_device(const DeviceOptions& options, const ModelConfig& model);
 
 }  // namespace fasa

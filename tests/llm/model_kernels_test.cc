@@ -157,6 +157,7 @@ struct HeadsCase {
   HeadNorm norm;
   NormKind kind;
   DType dtype;
+  RotaryLayout layout = RotaryLayout::kHalf;
 };
 
 // Three query heads, two of keys, two of values, in rows with something behind them.
@@ -179,6 +180,7 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
                       .key_heads = kKeys,
                       .dim = c.dim,
                       .rotary_dims = c.rotary_dims,
+                      .rotary_layout = c.layout,
                       .x = x.data(),
                       .x_stride = stride,
                       .bias = bias.data(),
@@ -201,8 +203,8 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
           norm.weight += index * norm_stride;
           normalise(values, norm, c.dim);
         }
-        rope_rotate(values, c.rotary_dims, cosines.data() + token * half,
-                    sines.data() + token * half);
+        const auto rotate = c.layout == RotaryLayout::kHalf ? rope_rotate : rope_rotate_pairs;
+        rotate(values, c.rotary_dims, cosines.data() + token * half, sines.data() + token * half);
       }
       store_row(values, c.dim, c.dtype, expected.at((token * kAll + head) * c.dim));
     }
@@ -216,8 +218,47 @@ TEST_P(ModelKernels, HeadsAreTheProcessors) {
       expect_heads({dim, rotary, HeadNorm::kNone, NormKind::kRms, DType::kF32}, launcher());
       expect_heads({dim, rotary, HeadNorm::kShared, NormKind::kRms, DType::kF32}, launcher());
       expect_heads({dim, rotary, HeadNorm::kPerHead, NormKind::kLayer, DType::kBF16}, launcher());
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        expect_heads(
+            {dim, rotary, HeadNorm::kNone, NormKind::kRms, dtype, RotaryLayout::kInterleaved},
+            launcher());
+      }
     }
   }
+}
+
+// Parts of heads, to a place between others that stay as they were.
+TEST_P(ModelKernels, HeadsWithinWiderOnes) {
+  constexpr int kTokens = 2, kHeads = 3, kDim = 6, kFrom = 10, kTo = 9;
+  constexpr int kInput = kHeads * kFrom + 1, kOutput = kHeads * kTo + 4;
+  const auto x = randoms(kTokens * kInput, 1);
+  const auto cosines = randoms(kTokens * kDim / 2, 2), sines = randoms(kTokens * kDim / 2, 3);
+  std::vector<float> out(kTokens * kOutput, -7.0f), expected = out;
+  cuda::launch_heads({.tokens = kTokens,
+                      .heads = kHeads,
+                      .query_heads = kHeads,
+                      .dim = kDim,
+                      .rotary_dims = kDim,
+                      .rotary_layout = RotaryLayout::kInterleaved,
+                      .x = x.data() + 4,
+                      .x_stride = kInput,
+                      .x_head_stride = kFrom,
+                      .cosines = cosines.data(),
+                      .sines = sines.data(),
+                      .dtype = DType::kF32,
+                      .out = out.data() + 2,
+                      .out_stride = kOutput,
+                      .out_head_stride = kTo},
+                     launcher());
+  for (int token = 0; token < kTokens; ++token) {
+    for (int head = 0; head < kHeads; ++head) {
+      float* const to = expected.data() + 2 + token * kOutput + head * kTo;
+      std::copy_n(x.data() + 4 + token * kInput + head * kFrom, kDim, to);
+      rope_rotate_pairs(to, kDim, cosines.data() + token * kDim / 2,
+                        sines.data() + token * kDim / 2);
+    }
+  }
+  expect_near(out, expected);
 }
 
 TEST_P(ModelKernels, ActivationsAreTheProcessors) {
@@ -299,6 +340,56 @@ TEST_P(ModelKernels, ProjectionsAreSumsOfProducts) {
         ASSERT_NEAR(y[static_cast<size_t>(row * (c.columns + 3) + column)], sum,
                     1e-6 * static_cast<double>(c.inputs))
             << c.rows << "x" << c.inputs << "x" << c.columns << " at " << row << ", " << column;
+      }
+    }
+  }
+}
+
+struct BatchCase {
+  DType dtype;
+  int64_t rows, inputs, columns;
+  int64_t gap;  // elements between the matrices
+  int capability = 90;
+};
+
+// Heads by matrices of their own, x and y [rows, heads, ...]: each as alone.
+TEST_P(ModelKernels, BatchesAreTheirProjections) {
+  constexpr int64_t kHeads = 3;
+  const BatchCase cases[] = {{DType::kF32, 2, 100, 9, 12},      {DType::kF32, 9, 7, 5, 1},
+                             {DType::kBF16, 1, 520, 10, 16},    {DType::kBF16, 4, 72, 12, 3},
+                             {DType::kBF16, 40, 72, 150, 24},   {DType::kBF16, 40, 72, 20, 4},
+                             {DType::kBF16, 130, 40, 20, 8, 75}};
+  for (const BatchCase& c : cases) {
+    const int64_t matrix = c.inputs * c.columns;
+    const Elements x(c.dtype, randoms(c.rows * kHeads * c.inputs, 1));
+    const Elements weights(c.dtype, randoms(kHeads * (matrix + c.gap), 2));
+    std::vector<float> y(static_cast<size_t>(c.rows * kHeads * c.columns));
+    cuda::launch_project({.dtype = c.dtype,
+                          .rows = c.rows,
+                          .inputs = c.inputs,
+                          .columns = c.columns,
+                          .y_stride = kHeads * c.columns,
+                          .x_stride = kHeads * c.inputs,
+                          .batch = kHeads,
+                          .x_step = c.inputs,
+                          .weights_step = matrix + c.gap,
+                          .y_step = c.columns,
+                          .x = x.bytes.data(),
+                          .weights = weights.bytes.data(),
+                          .y = y.data()},
+                         launcher(c.capability));
+    for (int64_t row = 0; row < c.rows; ++row) {
+      for (int64_t at = 0; at < kHeads * c.columns; ++at) {
+        const int64_t head = at / c.columns, column = at % c.columns;
+        double sum = 0;
+        for (int64_t i = 0; i < c.inputs; ++i) {
+          const int64_t weight = head * (matrix + c.gap) + column * c.inputs + i;
+          sum += static_cast<double>(x[(row * kHeads + head) * c.inputs + i]) *
+                 static_cast<double>(weights[weight]);
+        }
+        ASSERT_NEAR(y[static_cast<size_t>(row * kHeads * c.columns + at)], sum,
+                    1e-6 * static_cast<double>(c.inputs))
+            << c.rows << "x" << c.inputs << "x" << c.columns << " at " << row << ", " << at;
       }
     }
   }

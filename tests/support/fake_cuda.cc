@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
@@ -421,22 +422,25 @@ void enqueue_body(const Params& params, StreamView stream) {
 
 void project(const ProjectParams& params) {
   const auto element = [&](const void* data, int64_t index) {
-    return load_element(params.dtype, data, index);
+    return static_cast<double>(load_element(params.dtype, data, index));
   };
-  std::vector<float> x(static_cast<size_t>(params.rows * params.inputs));
-  for (size_t i = 0; i < x.size(); ++i) x[i] = element(params.x, static_cast<int64_t>(i));
-  std::vector<float> weights(static_cast<size_t>(params.inputs));
-  for (int64_t column = 0; column < params.columns; ++column) {
-    for (int64_t i = 0; i < params.inputs; ++i) {
-      weights[static_cast<size_t>(i)] = element(params.weights, column * params.inputs + i);
-    }
+  for (int64_t one = 0; one < params.batch; ++one) {
+    std::vector<double> x;
     for (int64_t row = 0; row < params.rows; ++row) {
-      double sum = 0;
-      for (int64_t i = 0; i < params.inputs; ++i) {
-        sum += static_cast<double>(x[static_cast<size_t>(row * params.inputs + i)]) *
-               static_cast<double>(weights[static_cast<size_t>(i)]);
+      const int64_t at = one * params.x_step + row * params.row_stride();
+      for (int64_t i = 0; i < params.inputs; ++i) x.push_back(element(params.x, at + i));
+    }
+    std::vector<double> weights(static_cast<size_t>(params.inputs));
+    for (int64_t column = 0; column < params.columns; ++column) {
+      const int64_t at = one * params.weights_step + column * params.inputs;
+      for (size_t i = 0; i < weights.size(); ++i) {
+        weights[i] = element(params.weights, at + static_cast<int64_t>(i));
       }
-      params.y[row * params.y_stride + column] = static_cast<float>(sum);
+      for (int64_t row = 0; row < params.rows; ++row) {
+        const double sum = std::inner_product(weights.begin(), weights.end(),
+                                              x.begin() + row * params.inputs, 0.0);
+        params.y[one * params.y_step + row * params.y_stride + column] = static_cast<float>(sum);
+      }
     }
   }
 }
