@@ -92,10 +92,6 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
       counters_(device, settings_.layout) {
   settings_.select_scratch = device.kernels().select_scratch;
   check_slice_dims(slice_dims, settings_.layout, geometry);
-  if (device.kind() == DeviceKind::kCuda && shape.page_size < kPageTokens) {
-    throw UsageError(fmt::format("page_size = {}: on {} pages have {} tokens or more",
-                                 shape.page_size, device.name(), kPageTokens));
-  }
   if (indexes() && shape.num_pages > INT32_MAX / store_.page_rows()) {
     throw UsageError(fmt::format("num_pages = {}: allowed with page_size = {}: 1 to {}",
                                  shape.num_pages, shape.page_size, INT32_MAX / store_.page_rows()));

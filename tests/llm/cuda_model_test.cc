@@ -12,6 +12,7 @@
 #include "tests/llm/llm_fixture.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/gpu.h"
+#include "tests/support/interpreted_kernels.h"
 
 namespace fasa {
 namespace {
@@ -77,10 +78,71 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kFamilies), [](c
   return name;
 });
 
-// The bundled model's continuation of a text, with rows on the host and sets of 32.
-std::vector<int32_t> continuation(Device& device, PredictorKind predictor) {
-  Model model = Model::load(bundled_dir(), device, std::nullopt);
-  const auto tokenizer = Tokenizer::load(bundled_dir());
+// Attention too by the kernels' bodies: positions of all kinds, windows, wide heads that share one
+// key.
+class InterpretedModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(InterpretedModel, LogitsEqualTransformers) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), interpreted_platform(fake));
+  EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, 512), kF32Bound);
+  EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kBF16, 19), kBf16Bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
+                         testing::Values("llama-gqa-bf16", "mistral-window", "ernie", "bloom-heads",
+                                         "mpt", "deepseek-v2", "deepseek-v2-yarn"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose
+// scores choose the same on every device.
+std::vector<float> decoded_logits(const std::string& name, Device& device) {
+  constexpr size_t kDecoded = 6;
+  const Golden golden = Golden::load(golden_dir(name));
+  Model model = Model::load(golden_dir(name), device, DType::kF32);
+  Config config;
+  config.selection.fac_tokens = {{.tokens = 24, .share = 0}};
+  config.selection.slice_dtype = SliceDType::kF32;
+  const Geometry geometry = model.config().geometry();
+  Runtime runtime(device, config, geometry, DType::kF32, all_slice_dims(geometry));
+  const SequenceId id = runtime.create();
+  const std::span<const int32_t> tokens(golden.tokens);
+  const size_t prompt = tokens.size() - kDecoded;
+  EXPECT_GT(prompt, 24u);
+  const StepSequence fill[] = {{id, static_cast<int>(prompt), StepMode::kPrefill}};
+  model.step(runtime, tokens.first(prompt), fill, {.no_logits = true});
+  std::vector<float> all;
+  for (size_t i = 0; i < kDecoded; ++i) {
+    const StepSequence next[] = {{id, 1, StepMode::kDecode}};
+    const auto logits = model.step(runtime, tokens.subspan(prompt + i, 1), next, {});
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
+  const auto cpu = open_test_device("cpu");
+  const std::vector<float> expected = decoded_logits(GetParam(), *cpu);
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), interpreted_platform(fake));
+  const std::vector<float> given = decoded_logits(GetParam(), *device);
+  ASSERT_EQ(given.size(), expected.size());
+  float largest = 0;
+  for (const float logit : expected) largest = std::max(largest, std::abs(logit));
+  for (size_t i = 0; i < given.size(); ++i) {
+    ASSERT_NEAR(given[i], expected[i], kF32Bound * static_cast<double>(largest)) << i;
+  }
+}
+
+// A bundled model's continuation of a text, with rows on the host and sets of 32.
+std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
+                                  const std::string& dir = bundled_dir()) {
+  Model model = Model::load(dir, device, std::nullopt);
+  const auto tokenizer = Tokenizer::load(dir);
   const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
   Config config;
   config.selection.fac_tokens = {{.tokens = 32, .share = 0}};
@@ -105,6 +167,20 @@ TEST(CudaModelText, IsTheProcessors) {
     FakeCuda fake;
     const auto device = open_device(cuda_options(), fake.platform());
     EXPECT_EQ(continuation(*device, predictor), expected);
+  }
+}
+
+// Selected attention too: TIP, hot rows and FAC of ALiBi, of interleaved pairs, of keys rotated in
+// part.
+TEST(CudaModelText, OfInterpretedKernelsIsTheProcessors) {
+  for (const char* const name : {"alibi-400k", "pairs-400k", "partial-400k"}) {
+    const std::string dir = source_path(std::string("models/") + name);
+    const auto cpu = open_test_device("cpu");
+    const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone, dir);
+    EXPECT_EQ(expected.size(), 12u);
+    FakeCuda fake;
+    const auto device = open_device(cuda_options(), interpreted_platform(fake));
+    EXPECT_EQ(continuation(*device, PredictorKind::kNextQuery, dir), expected) << name;
   }
 }
 

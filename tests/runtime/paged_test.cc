@@ -154,6 +154,31 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
   }
 }
 
+TEST(Paged, RandomSchedulesOnCuda) {
+  const std::vector<PagedSetup> setups = {
+      {.device = "cuda:0"},
+      {.device = "cuda:0", .page_size = 16, .pages = 90},
+      {.device = "cuda:0", .page_size = 32, .pages = 45, .hot_rows = 0, .dense_layers = {1}},
+      {.device = "cuda:0", .page_size = 32, .pages = 45, .rows = RowPlacement::kDevice},
+      {.device = "cuda:0", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
+      {.device = "cuda:0", .interpreted = true, .page_size = 16, .pages = 90},
+      {.device = "cuda:0",
+       .interpreted = true,
+       .page_size = 32,
+       .pages = 45,
+       .rows = RowPlacement::kDevice,
+       .slice = SliceDType::kInt8,
+       .dense_layers = {0}},
+      {.device = "cuda:0", .interpreted = true, .page_size = 128, .pages = 14, .hot_rows = 30},
+  };
+  for (const PagedSetup& setup : setups) {
+    SCOPED_TRACE(::testing::Message()
+                 << "pages of " << setup.page_size << " hot rows " << setup.hot_rows.value_or(-1)
+                 << " interpreted " << setup.interpreted);
+    Schedule(setup, 1).run(setup.interpreted ? 20 : 60);
+  }
+}
+
 TEST(Paged, HotRowsServeTheNextStep) {
   Engine engine({.device = "emulated", .hot_rows = 200});
   Sequence sequence;
@@ -266,7 +291,7 @@ TEST_F(PagedErrors, Copies) {
 }
 
 TEST_F(PagedErrors, Shapes) {
-  const auto device = open({});
+  const auto device = open_device(options_of({}));
   const auto shaped = [&](const PagedShape& shape) {
     return message([&] {
       PagedRuntime paged(*device, config_of({}), small_geometry(), DType::kBF16,

@@ -10,13 +10,16 @@
 
 #include "runtime/fasa.hpp"
 #include "tests/support/device_tensors.h"
+#include "tests/support/fake_cuda.h"
 #include "tests/support/faulty_device.h"
+#include "tests/support/interpreted_kernels.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
 
 struct PagedSetup {
-  const char* device = "cpu";
+  const char* device = "cpu";  // cuda:0 is the played one
+  bool interpreted = false;    // there: the kernels' bodies in place of the CPU's
   int page_size = 64;
   int64_t pages = 24;
   RowPlacement rows = RowPlacement::kHost;
@@ -41,12 +44,16 @@ inline Config config_of(const PagedSetup& setup) {
   return config;
 }
 
-inline std::unique_ptr<Device> open(const PagedSetup& setup) {
+inline DeviceOptions options_of(const PagedSetup& setup) {
   DeviceOptions options;
   options.name = setup.device;
   options.threads = 2;
   options.device_memory = setup.device_memory;
-  return open_device(options);
+  return options;
+}
+inline std::unique_ptr<Device> open(const PagedSetup& setup, FakeCuda& fake) {
+  return open_device(options_of(setup),
+                     setup.interpreted ? interpreted_platform(fake) : fake.platform());
 }
 
 // A sequence as an engine has it: what its tokens are, and where they lie.
@@ -66,7 +73,7 @@ class Engine {
  public:
   explicit Engine(const PagedSetup& setup)
       : setup_(setup),
-        inner_(open(setup)),
+        inner_(open(setup, fake_)),
         device_(*inner_),
         tensors_(device_),
         paged_(device_, config_of(setup), small_geometry(), DType::kBF16,
@@ -190,6 +197,7 @@ class Engine {
   }
 
   const PagedSetup setup_;
+  FakeCuda fake_;
   std::unique_ptr<Device> inner_;
   FaultyDevice device_;  // fails when told to
   DeviceTensors tensors_;
@@ -198,11 +206,12 @@ class Engine {
   std::vector<int32_t> free_;  // the last one freed is taken first: ids come again soon
 };
 
-// The same tokens through the sequences door: [layer][query heads x value_dim] of the newest.
+// The same tokens through the sequences door, on the processor or with the same kernels: [layer]
+// [query heads x value_dim] of the newest.
 class Reference {
  public:
   explicit Reference(const PagedSetup& setup)
-      : device_(open({.device = "cpu"})),
+      : device_(open(setup.interpreted ? setup : PagedSetup{}, fake_)),
         tensors_(*device_),
         runtime_(*device_, config_of(setup), small_geometry(), DType::kBF16,
                  all_slice_dims(small_geometry())) {}
@@ -254,6 +263,7 @@ class Reference {
     return outputs;
   }
 
+  FakeCuda fake_;
   std::unique_ptr<Device> device_;
   DeviceTensors tensors_;
   Runtime runtime_;
