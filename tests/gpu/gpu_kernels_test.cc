@@ -30,6 +30,12 @@ RowKernels gpu_row_kernels() {
           run<&KernelTable::gather, GatherParams>};
 }
 
+std::vector<float> falling_slopes(int heads) {
+  std::vector<float> slopes;
+  for (int head = 0; head < heads; ++head) slopes.push_back(1.0f / static_cast<float>(1 + head));
+  return slopes;
+}
+
 class GpuKernels : public testing::Test {
  protected:
   void SetUp() override { FASA_NEEDS_GPU(); }
@@ -99,6 +105,8 @@ TEST_F(GpuKernels, SmallAttend) {
     RowShape shape;
     shape.group = group, shape.key_dim = 34, shape.value_dim = 70;
     attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {75, 33}), attend_cut(), {0, 32});
+    shape.slopes = falling_slopes(2 * group);
+    attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {75, 33}), attend_cut(), {0, 32});
   }
 }
 
@@ -119,7 +127,20 @@ TEST_F(GpuKernels, SmallPrefill) {
     RowShape shape;
     shape.kv_heads = 1, shape.group = group, shape.key_dim = 34, shape.value_dim = 70;
     expect_prefill(shape, 70, 0);
+    shape.slopes = falling_slopes(group);
+    expect_prefill(shape, 70, 50);
   }
+}
+
+// As latent attention has them, and as tensor cores take them with ALiBi.
+TEST_F(GpuKernels, PrefillOfWideRowsAndOfSlopes) {
+  RowShape wide;
+  wide.kv_heads = 1, wide.group = 16, wide.key_dim = 576, wide.value_dim = 512;
+  expect_prefill(wide, 70, 0);
+  RowShape sloping;
+  sloping.kv_heads = 1, sloping.group = 3, sloping.key_dim = sloping.value_dim = 128;
+  sloping.slopes = falling_slopes(3);
+  expect_prefill(sloping, 150, 0);
 }
 
 TEST_F(GpuKernels, Prefill) {
@@ -224,6 +245,10 @@ TEST_F(GpuKernels, SmallSelect) {
       }
     }
   }
+}
+
+TEST_F(GpuKernels, SelectOfWideHeads) {
+  expect_selects_as_reference({SliceDType::kBF16, 576, 1, 16, 4, 16, 0, 100}, 3000, 11);
 }
 
 TEST_F(GpuKernels, SelectOfLongContexts) {

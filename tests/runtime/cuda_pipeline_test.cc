@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/gpu.h"
+#include "tests/support/interpreted_kernels.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -31,11 +32,14 @@ Outputs generate(const RunSetup& setup, int chunk = kPrompt) {
   return generate(run, chunk);
 }
 
-std::unique_ptr<Device> open_fake(FakeCuda& fake) {
+DeviceOptions cuda_options() {
   DeviceOptions options;
   options.name = "cuda:0";
   options.threads = 2;
-  return open_device(options, fake.platform());
+  return options;
+}
+std::unique_ptr<Device> open_fake(FakeCuda& fake) {
+  return open_device(cuda_options(), fake.platform());
 }
 
 void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
@@ -72,6 +76,33 @@ TEST(CudaPipeline, OverAPlayedRuntimeHasTheCpusBits) {
     EXPECT_EQ(fake.device_bytes, 0u);
     EXPECT_EQ(fake.live_streams, 0);
     EXPECT_TRUE(fake.registered.empty());
+  }
+}
+
+// As on a GPU: the kernels' own bits, the same in every way, with ALiBi too.
+TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
+  for (const bool alibi : {false, true}) {
+    Geometry geometry = small_geometry();
+    if (alibi) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+    Outputs base;
+    for (const NamedSetup& way : ways()) {
+      FakeCuda fake;
+      RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), way.setup, geometry);
+      const Outputs outputs = generate(run, base.empty() ? kPrompt : 67);
+      if (base.empty()) base = outputs;
+      expect_same(base, outputs, way.name);
+    }
+    // What is not near the processor's chose other tokens, of scores that are almost equal.
+    RuntimeRun cpu({}, geometry);
+    const Outputs expected = generate(cpu);
+    ASSERT_EQ(expected.size(), base.size());
+    double far = 0, all = 0;
+    for (size_t i = 0; i < base.size(); ++i) {
+      for (size_t j = 0; j < base[i].size(); ++j, ++all) {
+        far += std::abs(base[i][j] - expected[i][j]) > 1e-3;
+      }
+    }
+    EXPECT_LT(far / all, 0.02) << "ALiBi " << alibi;
   }
 }
 
