@@ -84,6 +84,7 @@ class HeadCache {
     settings_.selection_remembers = settings_.selection->make_policy() != nullptr;
     settings_.set_per_query_head = variant.options.scope == SelectionScope::kQueryHead;
     settings_.scale = samples.scale;
+    settings_.page_tokens = variant.options.page_tokens;
     settings_.layers = {{.dense = false, .budget = budget, .window = samples.window}};
     CacheLayout& layout = settings_.layout;
     layout.layers = 1;
@@ -187,6 +188,7 @@ class HeadCache {
                                             DType::kF32, sequence.tokens, samples_.group, dim),
                 .budget = settings_.layers[0].budget,
                 .window = samples_.window,
+                .page_tokens = settings_.page_tokens,
                 .set_capacity = kCapacity,
                 .sets = const_cast<int32_t*>(sets_.data()),
                 .set_sizes = const_cast<int32_t*>(sizes_.data())}};

@@ -155,6 +155,10 @@ struct StepCounters {
 // count towards the budget. Visible are the last `window` tokens (0 = all), sinks included only
 // there.
 //
+// With `page_tokens` every so many tokens, counted from position 0, have the score of their mean
+// key, which is the mean of their scores, visible ones alone: they are taken together, one such
+// page after the other, the last one cut where the budget ends.
+//
 // A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone. With
 // `score_dims` it reads a part of every page.
 struct SelectParams {
@@ -162,8 +166,9 @@ struct SelectParams {
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
   TokenBudget budget;
   int window = 0;
-  int score_dims = 0;  // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
-  int ahead = 0;       // 0 = the true set; n = a guess made n layers before
+  int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
+  int ahead = 0;        // 0 = the true set; n = a guess made n layers before
+  int page_tokens = 1;  // a power of two up to kPageTokens
   int32_t set_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]

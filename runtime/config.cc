@@ -248,8 +248,6 @@ void Config::check_on(DeviceKind kind) const {
          "fasa, full");
   refuse(options.scope != SelectionScope::kKvHead, "selection.scope", "query_head", "kv_head");
   refuse(options.rule != GroupRule::kMaxNormalised, "selection.group_rule", "another rule", "max");
-  refuse(options.page_tokens != 1, "selection.page_tokens", fmt::to_string(options.page_tokens),
-         "1");
   refuse(options.rescore != 1, "selection.rescore", fmt::to_string(options.rescore), "1");
 }
 

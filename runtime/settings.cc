@@ -81,6 +81,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   }
   if (all_dense) return settings;
   settings.selection = config.make_selection();
+  settings.page_tokens = config.selection.options.page_tokens;
   settings.selection_remembers =
       settings.selection != nullptr && settings.selection->make_policy() != nullptr;
   settings.set_per_query_head =

@@ -69,6 +69,7 @@ void Prefetcher::guess(const Target& target) {
   guess.select.step = layer_params(settings_, target.step, target.layer);
   guess.select.budget = layer.guess_budget();
   guess.select.window = layer.window;
+  guess.select.page_tokens = settings_.page_tokens;
   guess.select.ahead = guess.ahead;
   guess.select.set_capacity = scratch.guess_capacity;
   guess.select.sets = scratch.guess_sets_of(target.layer);

@@ -228,6 +228,7 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .q = q,
           .budget = layer.budget,
           .window = layer.window,
+          .page_tokens = settings_.page_tokens,
           .set_capacity = scratch.set_capacity,
           .sets = scratch.sets,
           .set_sizes = scratch.set_sizes,

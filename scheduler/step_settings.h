@@ -37,6 +37,7 @@ struct StepSettings {
   PrefetchSettings prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
+  int page_tokens = 1;  // see SelectParams
   // Chooses in place of the select kernel, on the cpu device only; null: the kernel does.
   std::shared_ptr<const TokenSelection> selection;
   bool selection_remembers = false;  // it sees every query: it evicts

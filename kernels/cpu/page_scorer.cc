@@ -41,6 +41,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   end_ = params.ahead > 0 ? sequence_->start : sequence_->end();
   scored_dims_ = format_.prefix(params.score_dims).dims;
   slopes_ = params.step.slopes == nullptr ? nullptr : params.step.slopes + kv_head * heads_;
+  page_tokens_ = params.page_tokens;
   bytes_read_ = 0;
   nan_scores_ = 0;
 
@@ -99,6 +100,7 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
   bytes_read_ += scored_page_bytes(part);
   if (slopes_ != nullptr) add_slopes(page, scores);
   const uint64_t visible = visible_tokens(page);
+  if (page_tokens_ > 1) average(visible, scores);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;
 }
@@ -108,6 +110,24 @@ void PageScorer::add_slopes(int page, float* scores) const {
   for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
     for (int t = 0; t < kPageTokens; ++t) {
       scores[t] += slopes_[h] * (nearest + static_cast<float>(t));
+    }
+  }
+}
+
+// Equal to the last bit within a small page, so that ties go by position.
+void PageScorer::average(uint64_t visible, float* scores) const {
+  for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
+    for (int begin = 0; begin < kPageTokens; begin += page_tokens_) {
+      double sum = 0;
+      int count = 0;
+      for (int t = begin; t < begin + page_tokens_; ++t) {
+        if ((visible >> t & 1) == 0) continue;
+        sum += static_cast<double>(scores[t]);
+        ++count;
+      }
+      if (count == 0) continue;
+      const auto mean = static_cast<float>(sum / count);
+      std::fill(scores + begin, scores + begin + page_tokens_, mean);
     }
   }
 }

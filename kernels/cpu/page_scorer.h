@@ -59,9 +59,10 @@ class PageScorer {
   // Where `page` begins, for score() to fetch while another page is scored; its base is called for
   // already.
   const std::byte* ahead(int page) const;
-  // scores[heads][64], 64-byte aligned: NaN as -inf, +inf as the largest finite number, tokens out
-  // of sight as -inf. `next`: ahead() of a page that is scored soon, or null. Returns which tokens
-  // are visible. `scratch`: begun, and nobody else's meanwhile.
+  // scores[heads][64], with what SelectParams adds to q·k, 64-byte aligned: NaN as -inf, +inf as
+  // the largest finite number, tokens out of sight as -inf. `next`: ahead() of a page that is
+  // scored soon, or null. Returns which tokens are visible. `scratch`: begun, and nobody else's
+  // meanwhile.
   uint64_t score(int page, const std::byte* next, PageScratch* scratch, float* scores);
 
   uint64_t visible_tokens(int page) const;
@@ -75,6 +76,7 @@ class PageScorer {
   Source source_of(int page) const;
   void make_finite(uint64_t visible, float* scores);
   void add_slopes(int page, float* scores) const;
+  void average(uint64_t visible, float* scores) const;
 
   const ScoreBodies* bodies_ = nullptr;
   const SequenceDesc* sequence_ = nullptr;
@@ -86,6 +88,7 @@ class PageScorer {
   int heads_ = 0;
   int stride_ = 0;
   const float* slopes_ = nullptr;  // [heads], or null
+  int page_tokens_ = 1;
   int first_visible_ = 0;
   int end_ = 0;
   uint64_t bytes_read_ = 0;

@@ -1,6 +1,6 @@
 // Scores of one slice page by one warp, for the query heads of a KV head, S = Σ q k over the slice,
-// and ALiBi's part where there are slopes. A page's scores are the same bits wherever they are
-// computed.
+// and ALiBi's part where there are slopes; those of tokens that are taken together, their mean. A
+// page's scores are the same bits wherever they are computed.
 //
 //   codes  tensor cores, f16: tokens x query heads. With w = q * scale (q brought near 1 by a power
 //          of two, scales relative to the page's base):
@@ -20,6 +20,7 @@
 #include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
+#include "kernels/select_plan.h"
 #include "kernels/slice_codec_inl.h"
 
 namespace fasa::cuda {
@@ -74,7 +75,11 @@ class PageScorer {
         dims_(params.step.layout.slice.prefix(params.score_dims).dims),
         slopes_(params.step.slopes == nullptr
                     ? nullptr
-                    : params.step.slopes + int64_t{kv_head} * layout.group) {
+                    : params.step.slopes + int64_t{kv_head} * layout.group),
+        page_tokens_(params.page_tokens) {
+    const SelectPlan plan = plan_selection(params, sequence);
+    first_visible_ = plan.first;
+    end_visible_ = plan.end;
     load_query(params, kv_head);
     simt::sync_block();
     finite_ = query_[layout_.unscale_at() + layout_.group] == 0;
@@ -108,6 +113,7 @@ class PageScorer {
     }
     simt::sync_warp();
     if (slopes_ != nullptr) add_slopes(page);
+    if (page_tokens_ > 1) average(page);
   }
 
   // A sealed page's block; null for the tail.
@@ -160,6 +166,24 @@ class PageScorer {
     for (int i = simt::lane(); i < layout_.group * kPageTokens; i += simt::kWarpThreads) {
       const auto distance = static_cast<float>(nearest + i % kPageTokens);
       mine_[i] = simt::fused(slopes_[i / kPageTokens], distance, mine_[i]);
+    }
+    simt::sync_warp();
+  }
+
+  // A lane has a small page of one head.
+  FASA_DEVICE void average(int page) const {
+    const int parts = kPageTokens / page_tokens_;
+    const int first = first_visible_ - page * kPageTokens;
+    const int last = end_visible_ - page * kPageTokens;
+    for (int i = simt::lane(); i < layout_.group * parts; i += simt::kWarpThreads) {
+      const int from = i % parts * page_tokens_;
+      const int begin = from > first ? from : first;
+      const int end = from + page_tokens_ < last ? from + page_tokens_ : last;
+      float* const scores = mine_ + i / parts * kPageTokens;
+      float sum = 0;
+      for (int t = begin; t < end; ++t) sum += scores[t];
+      const float mean = sum / static_cast<float>(end - begin);
+      for (int t = begin; t < end; ++t) scores[t] = mean;
     }
     simt::sync_warp();
   }
@@ -392,6 +416,9 @@ class PageScorer {
   const int sealed_;
   const int dims_;
   const float* const slopes_;  // [group], null = none
+  const int page_tokens_;
+  int first_visible_ = 0;
+  int end_visible_ = 0;
   bool finite_ = true;
 };
 

@@ -33,6 +33,19 @@ SlicePage page_at(const SelectParams& params, const SequenceDesc& sequence, int 
   return {layout.slice, block + layout.slice_offset(params.step.layer, kv_head), base};
 }
 
+// `scores` of positions from `first` on.
+void average_pages(int page_tokens, int first, std::vector<double>& scores) {
+  for (size_t begin = 0; begin < scores.size();) {
+    const auto page =
+        static_cast<size_t>(page_tokens - (first + static_cast<int>(begin)) % page_tokens);
+    const size_t end = std::min(scores.size(), begin + page);
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) sum += scores[i];
+    for (size_t i = begin; i < end; ++i) scores[i] = sum / static_cast<double>(end - begin);
+    begin = end;
+  }
+}
+
 uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t* set,
                      int32_t* size) {
   const SequenceDesc& sequence = params.step.sequences[index];
@@ -71,6 +84,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
   scores.heads = layout.group;
   for (int h = 0; h < layout.group; ++h) {
     const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.group + h);
+    std::vector<double> sums;
     for (int p = plan.first; p < plan.end; ++p) {
       const SlicePage page = page_at(params, sequence, kv_head, p);
       double sum = 0;
@@ -82,6 +96,10 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
         sum += static_cast<double>(params.step.slopes[kv_head * layout.group + h]) *
                (p - (sequence.end() - 1));
       }
+      sums.push_back(sum);
+    }
+    if (params.page_tokens > 1) average_pages(params.page_tokens, plan.first, sums);
+    for (const double sum : sums) {
       auto score = static_cast<float>(sum);
       if (std::isnan(score)) {
         score = -std::numeric_limits<float>::infinity();

@@ -24,10 +24,9 @@ struct SelectionOptions {
   float rescore = 1;    // of kind fasa: survivors per chosen token that are scored on whole keys
   uint64_t seed = 0;    // of kind random
 
-  // The fused kernels do nothing but the defaults.
+  // What the fused kernels do.
   bool fused() const {
-    return rule == GroupRule::kMaxNormalised && scope == SelectionScope::kKvHead &&
-           page_tokens == 1 && rescore == 1;
+    return rule == GroupRule::kMaxNormalised && scope == SelectionScope::kKvHead && rescore == 1;
   }
 };
 

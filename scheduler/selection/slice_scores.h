@@ -1,6 +1,6 @@
 // FASA (arXiv 2602.03152) beyond what the fused kernel does, for comparison: other group rules, a
-// set per query head, pages of tokens chosen by their mean key, survivors rescored on whole keys.
-// Scores tokens on the slices, with the kernel's own arithmetic.
+// set per query head, survivors rescored on whole keys. Scores tokens on the slices, with the
+// kernel's own arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -57,30 +57,10 @@ class SliceSelection : public ScoredSelection {
                   scores.head(h).begin() + (begin - step.plan.first));
       }
     }
-    if (options_.page_tokens > 1) average_pages(step.plan, scores);
     return scores;
   }
 
  private:
-  // The score of a page's mean key is the mean of its tokens' scores. Equal scores go by position,
-  // so pages are taken whole, one after the other, the last one cut where the budget ends.
-  void average_pages(const SelectPlan& plan, TokenScores& scores) const {
-    for (int h = 0; h < scores.heads(); ++h) {
-      const std::span<float> tokens = scores.head(h);
-      for (int begin = plan.first; begin < plan.end;) {
-        const int end =
-            std::min(plan.end, (begin / options_.page_tokens + 1) * options_.page_tokens);
-        const auto page = tokens.subspan(static_cast<size_t>(begin - plan.first),
-                                         static_cast<size_t>(end - begin));
-        double sum = 0;
-        for (const float score : page) sum += score;
-        std::fill(page.begin(), page.end(),
-                  finite_score(static_cast<float>(sum / static_cast<double>(page.size()))));
-        begin = end;
-      }
-    }
-  }
-
   // Whole keys' scores of the survivors and of what is always in the set, for these decide what
   // the heads' maxima are; the others are out.
   TokenScores rescored(const HeadStep& step, const std::vector<int32_t>& survivors) const {

@@ -30,6 +30,7 @@ struct SelectShape {
   int score_dims = 0;
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
+  int page_tokens = 1;
 };
 
 class SelectCase {
@@ -82,6 +83,7 @@ class SelectCase {
     params.window = shape_.window;
     params.score_dims = shape_.score_dims;
     params.ahead = shape_.ahead;
+    params.page_tokens = shape_.page_tokens;
     params.set_capacity = set_capacity_;
     params.sets = sets_.data();
     params.set_sizes = sizes_.data();

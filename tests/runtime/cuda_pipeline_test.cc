@@ -79,13 +79,14 @@ TEST(CudaPipeline, OverAPlayedRuntimeHasTheCpusBits) {
   }
 }
 
-// As on a GPU: the kernels' own bits, the same in every way, with ALiBi too.
+// As on a GPU: the kernels' own bits, the same in every way, with ALiBi and pages of tokens too.
 TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
-  for (const bool alibi : {false, true}) {
+  for (const int page_tokens : {1, 8}) {
     Geometry geometry = small_geometry();
-    if (alibi) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+    if (page_tokens > 1) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
     Outputs base;
-    for (const NamedSetup& way : ways()) {
+    for (NamedSetup way : ways()) {
+      way.setup.options.page_tokens = page_tokens;
       FakeCuda fake;
       RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), way.setup, geometry);
       const Outputs outputs = generate(run, base.empty() ? kPrompt : 67);
@@ -93,7 +94,7 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
       expect_same(base, outputs, way.name);
     }
     // What is not near the processor's chose other tokens, of scores that are almost equal.
-    RuntimeRun cpu({}, geometry);
+    RuntimeRun cpu({.options = {.page_tokens = page_tokens}}, geometry);
     const Outputs expected = generate(cpu);
     ASSERT_EQ(expected.size(), base.size());
     double far = 0, all = 0;
@@ -102,7 +103,7 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
         far += std::abs(base[i][j] - expected[i][j]) > 1e-3;
       }
     }
-    EXPECT_LT(far / all, 0.02) << "ALiBi " << alibi;
+    EXPECT_LT(far / all, 0.02) << page_tokens;
   }
 }
 

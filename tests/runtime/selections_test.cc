@@ -161,7 +161,9 @@ TEST_P(Selections, AppendedWithoutAttention) {
   EXPECT_EQ(run.decode(id, 4, 5).size(), 5u);
 }
 
-TEST_P(Selections, ElsewhereThanOnTheCpuIsRefused) {
+class CpuSelections : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(CpuSelections, ElsewhereThanOnTheCpuAreRefused) {
   RunSetup setup = GetParam().setup();
   setup.device = "emulated";
   try {
@@ -206,6 +208,37 @@ std::vector<Variant> variants() {
 
 INSTANTIATE_TEST_SUITE_P(All, Selections, ::testing::ValuesIn(variants()),
                          [](const auto& one) { return one.param.label; });
+
+std::vector<Variant> cpu_variants() {
+  std::vector<Variant> some = variants();
+  std::erase_if(some, [](const Variant& one) { return one.options.page_tokens > 1; });
+  return some;
+}
+INSTANTIATE_TEST_SUITE_P(All, CpuSelections, ::testing::ValuesIn(cpu_variants()),
+                         [](const auto& one) { return one.param.label; });
+
+// Wherever rows are, whoever guesses.
+TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
+  Geometry geometry = small_geometry();
+  for (const bool alibi : {false, true}) {
+    if (alibi) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+    for (const int page_tokens : {8, 32}) {
+      RunSetup setup{.options = {.page_tokens = page_tokens}};
+      const Outputs base = generate(setup, kPrompt, kSteps, geometry);
+      setup.device = "emulated";
+      expect_same(base, generate(setup, 67, kSteps, geometry), "host rows");
+      setup.rows = RowPlacement::kDevice;
+      expect_same(base, generate(setup, 67, kSteps, geometry), "device rows");
+      setup.rows = RowPlacement::kHost;
+      setup.depth = 1;
+      setup.predictor = PredictorKind::kNextQuery;
+      setup.guesser = Guesser::kGoodQueries;
+      expect_same(base, generate(setup, 67, kSteps, geometry), "guesses");
+      setup = {};
+      EXPECT_FALSE(same_bits(base.back(), generate(setup, kPrompt, kSteps, geometry).back()));
+    }
+  }
+}
 
 // Slices that lose nothing, or survivors without end, are the oracle.
 TEST(Selections, FasaWithoutLossIsTheOracle) {

@@ -178,6 +178,39 @@ TEST_P(SimtSelectOf, AlibiLowersWhatIsFar) {
   }
 }
 
+TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
+  for (const int page_tokens : {8, 16, 32}) {
+    for (const int window : {0, 101}) {
+      SelectShape shape{GetParam(), 10, 2, 3, 4, 16, window, 64, 0, page_tokens == 16 ? 1 : 0};
+      shape.page_tokens = page_tokens;
+      if (window > 0) shape.slopes = {0.5f, 0.25f, 0.125f, 0.06f, 0.03f, 0};
+      SelectCase cache(shape, {2503, 70}, gaussian_keys(7), gaussian_queries(7));
+      SCOPED_TRACE(testing::Message() << page_tokens << " tokens, window " << window);
+      expect_own_sort(cache);
+      SimtSelect select(cache, Order::kRising);
+      const auto expected = reference::group_scores(select.params(), 0, 1).raw;
+      const auto own = select.scores(0, 1).raw;
+      for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 0.5f) << i;
+    }
+  }
+}
+
+// Infinities and NaN in some tokens are their page's.
+TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
+  if (is_coded(GetParam())) return;  // codes hold none
+  SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
+  shape.page_tokens = 8;
+  SelectCase cache(shape, {500}, odd_keys(), [](int, int, int) { return 0.5f; });
+  expect_own_sort(cache);
+  SimtSelect select(cache, Order::kRising);
+  select.run();
+  const uint64_t counted = cache.counters().nan_scores;
+  reference::select(cache.params());
+  EXPECT_EQ(counted, cache.counters().nan_scores);
+  EXPECT_GT(counted, 0u);
+  EXPECT_EQ(counted % 8, 0u);
+}
+
 TEST_P(SimtSelectOf, PartsOfTheSliceAndGuesses) {
   for (const int score_dims : {1, 17, 100}) {
     for (const int tokens : {1, 64, 65, 2300}) {

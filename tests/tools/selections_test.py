@@ -34,7 +34,7 @@ class Selections(CommandTest):
 
     def test_elsewhere_than_on_the_cpu(self):
         for flag, value in (("--selection", "quest"), ("--selection-scope", "query_head"),
-                            ("--group-rule", "raw-sum"), ("--page-tokens", 16), ("--rescore", 2)):
+                            ("--group-rule", "raw-sum"), ("--rescore", 2)):
             with self.subTest(flag=flag):
                 self.assert_fails(2, [flag, "cpu device"], "generate", "--model", MODEL,
                                   "--prompt", "x", "--device", "emulated", flag, value)
