@@ -83,8 +83,9 @@ TEST_F(PrefillBody, WideRowsOfManyHeads) {
     RowShape shape;
     shape.kv_heads = 1, shape.group = 7, shape.key_dim = 576, shape.value_dim = 512;
     shape.row = row;
-    EXPECT_GT(cuda::PrefillShape::of({.kv_heads = 1, .group = 7, .row = {row, 576, 512}}, 70).parts,
-              1);
+    CacheLayout layout;
+    layout.kv_heads = 1, layout.group = 7, layout.row = {row, 576, 512};
+    EXPECT_GT(cuda::PrefillShape::of(layout, 70).parts, 1);
     expect_near_reference(shape, 70);
   }
 }
