@@ -100,17 +100,14 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
 
 // Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose
 // scores choose the same on every device.
-std::vector<float> decoded_logits(const std::string& name, Device& device) {
+std::vector<float> decoded_logits(Model& model, std::span<const int32_t> tokens) {
   constexpr size_t kDecoded = 6;
-  const Golden golden = Golden::load(golden_dir(name));
-  Model model = Model::load(golden_dir(name), device, DType::kF32);
   Config config;
   config.selection.fac_tokens = {{.tokens = 24, .share = 0}};
   config.selection.slice_dtype = SliceDType::kF32;
   const Geometry geometry = model.config().geometry();
-  Runtime runtime(device, config, geometry, DType::kF32, all_slice_dims(geometry));
+  Runtime runtime(model.device(), config, geometry, DType::kF32, all_slice_dims(geometry));
   const SequenceId id = runtime.create();
-  const std::span<const int32_t> tokens(golden.tokens);
   const size_t prompt = tokens.size() - kDecoded;
   EXPECT_GT(prompt, 24u);
   const StepSequence fill[] = {{id, static_cast<int>(prompt), StepMode::kPrefill}};
@@ -124,18 +121,46 @@ std::vector<float> decoded_logits(const std::string& name, Device& device) {
   return all;
 }
 
-TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
-  const auto cpu = open_test_device("cpu");
-  const std::vector<float> expected = decoded_logits(GetParam(), *cpu);
-  FakeCuda fake;
-  const auto device = open_device(cuda_options(), interpreted_platform(fake));
-  const std::vector<float> given = decoded_logits(GetParam(), *device);
+void expect_close(const std::vector<float>& given, const std::vector<float>& expected) {
   ASSERT_EQ(given.size(), expected.size());
   float largest = 0;
   for (const float logit : expected) largest = std::max(largest, std::abs(logit));
   for (size_t i = 0; i < given.size(); ++i) {
     ASSERT_NEAR(given[i], expected[i], kF32Bound * static_cast<double>(largest)) << i;
   }
+}
+
+TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
+  const Golden golden = Golden::load(golden_dir(GetParam()));
+  const auto logits = [&](Device& device) {
+    Model model = Model::load(golden_dir(GetParam()), device, DType::kF32);
+    return decoded_logits(model, golden.tokens);
+  };
+  const auto cpu = open_test_device("cpu");
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), interpreted_platform(fake));
+  expect_close(logits(*device), logits(*cpu));
+}
+
+// Of the widths of real models: sixteen heads of 576 dimensions on one KV head.
+TEST(InterpretedLatentModel, DecodesAreTheProcessors) {
+  ModelConfig config = ModelConfig::load(golden_dir("deepseek-v2"));
+  config.layers = 1;
+  config.query_heads = 16;
+  config.rotary_dims = 64;
+  config.mla.latent = 512;
+  config.mla.plain = config.mla.value = 128;
+  config.head_dim = config.rotary_dims + config.mla.latent;
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 72; ++i) tokens.push_back(i * 7 % config.vocab_size);
+  const auto logits = [&](Device& device) {
+    Model model = Model::random(config, device, DType::kF32, 3);
+    return decoded_logits(model, tokens);
+  };
+  const auto cpu = open_test_device("cpu");
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), interpreted_platform(fake));
+  expect_close(logits(*device), logits(*cpu));
 }
 
 // A bundled model's continuation of a text, with rows on the host and sets of 32.
