@@ -107,9 +107,10 @@ std::vector<Slices> all_slices(int chunks) {
 // Scores of one query: what the coded keys of `slice` say, a row per query head of `slice`.
 void add_rows(const HeadSamples& slice, size_t query, ScoreRows& rows) {
   const auto visible = static_cast<size_t>(slice.visible_end(query));
+  const auto stride = static_cast<size_t>(score_stride(slice.visible_end(query)));
   for (int member = 0; member < slice.group; ++member) {
     const size_t begin = rows.size();
-    rows.resize(begin + visible);
+    rows.resize(begin + stride);
     for (int dim = 0; dim < slice.key_dim; ++dim) {
       const float weight = slice.query(query, member)[dim];
       const float* plane = slice.key_plane(dim);

@@ -86,7 +86,7 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
       const CalibrationQuery guess(slice, q, rule, own);
       ScoreRows rows;
       for (size_t c = 0; c < samples.chunks.size(); ++c) {
-        guess.add_chunk(static_cast<int>(c), rows);
+        guess.add_chunk(static_cast<int>(c), rows, own);
       }
       option.kept += truth.captured_far(rows, -1, own);
     }

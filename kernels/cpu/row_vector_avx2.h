@@ -42,6 +42,15 @@ inline float reduce_max(Vec v) {
   return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
 }
 
+inline Bits add_if_less(Bits count, Bits a, Bits b) { return count - (a < b); }
+inline Vec add_if_less(Vec sum, Vec weights, Bits a, Bits b) {
+  return sum + (Vec)((Bits)weights & (a < b));
+}
+inline unsigned lanes_within(Bits a, Bits low, Bits high) {
+  const Bits within = (a >= low) & (a < high);
+  return static_cast<unsigned>(_mm256_movemask_ps((__m256)within));
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
   return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);

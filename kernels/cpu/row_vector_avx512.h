@@ -34,6 +34,19 @@ inline Quad reduce_add4(Vec a, Vec b, Vec c, Vec d) {
 }
 inline float reduce_max(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
 
+inline Bits add_if_less(Bits count, Bits a, Bits b) {
+  const __mmask16 less = _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b);
+  return (Bits)_mm512_mask_add_epi32((__m512i)count, less, (__m512i)count, _mm512_set1_epi32(1));
+}
+inline Vec add_if_less(Vec sum, Vec weights, Bits a, Bits b) {
+  const __mmask16 less = _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b);
+  return (Vec)_mm512_mask_add_ps((__m512)sum, less, (__m512)sum, (__m512)weights);
+}
+inline unsigned lanes_within(Bits a, Bits low, Bits high) {
+  const __mmask16 not_below = _mm512_cmpge_epi32_mask((__m512i)a, (__m512i)low);
+  return _mm512_mask_cmplt_epi32_mask(not_below, (__m512i)a, (__m512i)high);
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);

@@ -29,6 +29,15 @@ inline float reduce_max(Vec v) {
   return a > b ? a : b;
 }
 
+inline Bits add_if_less(Bits count, Bits a, Bits b) { return count - (a < b); }
+inline Vec add_if_less(Vec sum, Vec weights, Bits a, Bits b) {
+  return sum + (Vec)((Bits)weights & (a < b));
+}
+inline unsigned lanes_within(Bits a, Bits low, Bits high) {
+  const Bits within = (a >= low) & (a < high) & Bits{1, 2, 4, 8};
+  return static_cast<unsigned>(within[0] | within[1] | within[2] | within[3]);
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   unsigned short bits[kLanes];
   __builtin_memcpy(bits, p, sizeof(bits));

@@ -27,8 +27,9 @@ void AgreementTable::add(const HeadSamples& samples, std::span<const size_t> anc
   for (size_t i = 0; i < anchors.size(); ++i) {
     const int stretch = static_cast<int>(i * kStretches / anchors.size());
     ++counts_[static_cast<size_t>(stretch)];
-    const CalibrationQuery query(samples, anchors[i], {.window = window}, scratch);
-    const std::vector<double> agreement = query.agreement(scratch);
+    ScoreRows truth;
+    const CalibrationQuery query(samples, anchors[i], {.window = window}, scratch, &truth);
+    const std::vector<double> agreement = query.agreement(truth, scratch);
     for (int head = 0; head < samples.group; ++head) {
       for (int chunk = 0; chunk < chunks_; ++chunk) {
         sums_[index(layer, first_head + head, chunk, stretch)] +=

@@ -2,21 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace fasa {
 
 TokenSet best_tokens(std::span<const float> scores, int64_t k) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  float top = kNone;
-  for (const float score : scores) top = score > top ? score : top;
-  std::vector<float> relative(scores.size(), kNone);
-  for (size_t i = 0; i < scores.size(); ++i) {
-    const float value = scores[i] - top;
-    if (value > relative[i]) relative[i] = value;
-  }
+  const cpu::RankBodies& bodies = cpu::rank_bodies(cpu::active_target());
+  const int64_t tokens = std::ssize(scores);
+  const float best = bodies.best(scores.data(), tokens);
+  std::vector<int32_t> deficits(scores.size());
+  bodies.fold(scores.data(), tokens, &best, 1, tokens, deficits.data());
   TopKSelector selector;
-  selector.select(relative, k);
+  selector.select(deficits, k);
   TokenSet set(scores.size());
   selector.mark(set);
   return set;

@@ -46,7 +46,9 @@ ScoreRows score_rows(const HeadSamples& samples, size_t query) {
   ScoreRows rows;
   for (int head = 0; head < samples.group; ++head) {
     const auto row = HeadQuery(samples, query, head).scores();
-    rows.insert(rows.end(), row.begin(), row.end());
+    const auto begin = static_cast<int64_t>(rows.size());
+    rows.resize(rows.size() + static_cast<size_t>(score_stride(std::ssize(row))));
+    std::copy(row.begin(), row.end(), rows.begin() + begin);
   }
   return rows;
 }

@@ -44,10 +44,15 @@ void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k,
   if (!layers_.holds(layer)) return;
   for (int head = 0; head < geometry_.kv_heads; ++head) {
     HeadSamples& one = samples(layer, head);
-    for (int64_t token = 0; token < k.tokens; ++token) {
+    // Tokens by cache lines of the planes.
+    constexpr int64_t kBlock = 16;
+    for (int64_t begin = 0; begin < k.tokens; begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, k.tokens);
       for (int dim = 0; dim < geometry_.key_dim; ++dim) {
-        one.keys[static_cast<size_t>(dim * one.tokens + start_position + token)] =
-            load_element(k.dtype, k.data, k.offset(token, head) + dim);
+        float* plane = one.keys.data() + dim * one.tokens + start_position;
+        for (int64_t token = begin; token < end; ++token) {
+          plane[token] = load_element(k.dtype, k.data, k.offset(token, head) + dim);
+        }
       }
     }
     const auto first = std::lower_bound(positions_.begin(), positions_.end(), start_position);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 #include "runtime/calibrate_layers.h"
 #include "runtime/calibrate_slices.h"
 #include "runtime/llm/owned_sequence.h"
@@ -111,14 +112,19 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
   const int64_t total = int64_t{geometry.layers} * geometry.kv_heads;
   int64_t done = 0;
   for (int layer = 0; layer < geometry.layers; ++layer) {
-    auto& heads = map.heads.emplace_back();
+    auto& heads = map.heads.emplace_back(static_cast<size_t>(geometry.kv_heads));
+    std::vector<HeadSamples> samples;
     for (int head = 0; head < geometry.kv_heads; ++head) {
-      const HeadSamples samples = capture.take(layer, head);
-      heads.push_back(rank_chunks(samples, ranking));
-      if (slices) slices->add(samples, heads.back(), rule);
-      if (layers) layers->add(static_cast<size_t>(layer), samples);
-      if (progress) progress(CalibrationPhase::kRanking, ++done, total);
+      samples.push_back(capture.take(layer, head));
     }
+    parallel_for(size_t{0}, samples.size(),
+                 [&](size_t head) { heads[head] = rank_chunks(samples[head], ranking); });
+    for (size_t head = 0; head < samples.size(); ++head) {
+      if (slices) slices->add(samples[head], heads[head], rule);
+      if (layers) layers->add(static_cast<size_t>(layer), samples[head]);
+    }
+    done += geometry.kv_heads;
+    if (progress) progress(CalibrationPhase::kRanking, done, total);
   }
   if (slices) map.slice = slices->best();
   if (layers) map.fac_tokens = layers->counts();

@@ -3,10 +3,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <dnnl.hpp>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,17 +43,22 @@ dnnl::stream& stream() {
   return instance;
 }
 
-// Measured with oneDNN 2.6 on Sapphire Rapids without AMX: the avx512 kernels ("brg") take weights
-// in one packed layout whatever the number of rows, and a row's bits are the same for 1, 2, 4, 16,
-// 17, 64 and 512 rows; one row reads weights at 46 to 98 GB/s from the cache. So rows are split
-// into powers of two: eight primitives serve all counts and nothing is padded. Other kernels
-// (gemm:jit on AVX2) choose their sums by the shape: they get blocks of kFixedRows, padded. Blocks
-// of 2, 3, 4 and 6 rows keep a row's bits whatever its place in the block; of 8 rows the last two
-// come out differently.
+// Measured with oneDNN 2.6: its kernels named "brg" take weights in one packed layout whatever the
+// number of rows, and as long as that number chooses the same kernel a row's bits are the same for
+// 1, 2, 4, ... 128 rows; one row reads weights at 46 to 98 GB/s from the cache (Sapphire Rapids).
+// So rows are split into powers of two: eight primitives serve all counts and nothing is padded.
+// With working AMX few rows get another kernel than many (one row avx512_core_bf16, from 2 or 16 on
+// avx512_core_amx_bf16) whose sums differ: there few rows are padded to the fewest that get the
+// kernel of many, which reads the same weights.
+//
+// These kernels write rows that lie one behind the other; asked for rows with a gap between them
+// the library takes a slower one. So rows of a matrix of several panels are copied out of a block.
+//
+// Other kernels (gemm:jit on AVX2) choose their sums by the shape: they get blocks of kFixedRows,
+// padded. Blocks of 2, 3, 4 and 6 rows keep a row's bits whatever its place in the block; of 8 rows
+// the last two come out differently.
 constexpr int64_t kMaxRows = 128;
-constexpr size_t kRowKinds = 8;  // 1, 2, 4, ... kMaxRows
 constexpr int64_t kFixedRows = 4;
-static_assert(kMaxRows == int64_t{1} << (kRowKinds - 1));
 
 class OneDnnPanel : public PanelKernel {
  public:
@@ -64,23 +68,23 @@ class OneDnnPanel : public PanelKernel {
   explicit OneDnnPanel(const PanelShape& shape) : shape_(shape) {
     const auto any = dnnl::memory::desc({shape.inputs, shape.columns}, onednn_type(shape.dtype),
                                         dnnl::memory::format_tag::any);
-    const Description single = describe(1, any, shape.y_stride);
-    any_row_count_ = std::string_view(single.impl_info_str()).starts_with("brg:");
-    if (any_row_count_) {
-      weights_ = single.weights_desc();
-      for (size_t i = 0; i < kRowKinds; ++i) {
-        primitives_[i] = make(int64_t{1} << i, shape.y_stride);
-        any_row_count_ = any_row_count_ && primitives_[i]->brgemm;
-      }
+    const Description most = describe(kMaxRows, any);
+    const std::string kernel = most.impl_info_str();
+    fixed_rows_ = !std::string_view(kernel).starts_with("brg:");
+    if (fixed_rows_) {
+      weights_ = describe(kFixedRows, any).weights_desc();
+      blocks_.push_back(make(kFixedRows));
+      return;
     }
-    if (!any_row_count_) {
-      weights_ = describe(kFixedRows, any, shape.columns).weights_desc();
-      primitives_[0] = make(kFixedRows, shape.columns);
+    weights_ = most.weights_desc();
+    for (int64_t rows = kMaxRows; rows > 0; rows /= 2) {
+      if (describe(rows, weights_).impl_info_str() != kernel) break;
+      blocks_.push_back(make(rows));
     }
   }
 
   size_t packed_bytes() const override { return weights_.get_size(); }
-  const char* name() const override { return any_row_count_ ? "oneDNN" : "oneDNN, fixed rows"; }
+  const char* name() const override { return fixed_rows_ ? "oneDNN, fixed rows" : "oneDNN"; }
 
   void pack(const void* plain, void* packed) const override {
     const OneOpenMpThread one;
@@ -99,16 +103,11 @@ class OneDnnPanel : public PanelKernel {
     const int64_t row_bytes = shape_.inputs * dtype_bytes(shape_.dtype);
     const auto* source = static_cast<const std::byte*>(x);
     while (rows > 0) {
-      int64_t done = 0;
-      if (any_row_count_) {
-        size_t kind = kRowKinds - 1;
-        while ((int64_t{1} << kind) > rows) --kind;
-        done = int64_t{1} << kind;
-        execute(*primitives_[kind], source, packed, y);
-      } else {
-        done = std::min(rows, kFixedRows);
-        run_padded(done, source, packed, y);
-      }
+      const auto fits = [&](const Block& block) { return block.rows <= rows; };
+      auto block = std::find_if(blocks_.begin(), blocks_.end(), fits);
+      if (block == blocks_.end()) --block;
+      const int64_t done = std::min(rows, block->rows);
+      run_block(*block, done, source, packed, y);
       source += done * row_bytes;
       y += done * shape_.y_stride;
       rows -= done;
@@ -116,62 +115,69 @@ class OneDnnPanel : public PanelKernel {
   }
 
  private:
-  struct Primitive {
+  struct Block {
+    int64_t rows;
     dnnl::matmul matmul;
     dnnl::memory::desc source;
     dnnl::memory::desc destination;
     dnnl::memory::desc scratch;
-    bool brgemm;
   };
 
-  Description describe(int64_t rows, const dnnl::memory::desc& weights, int64_t y_stride) const {
+  Description describe(int64_t rows, const dnnl::memory::desc& weights) const {
     const OneOpenMpThread one;
     const auto source = dnnl::memory::desc({rows, shape_.inputs}, onednn_type(shape_.dtype),
                                            dnnl::memory::format_tag::ab);
     const auto destination = dnnl::memory::desc(
-        {rows, shape_.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{y_stride, 1});
+        {rows, shape_.columns}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
     dnnl::primitive_attr attributes;
     // The library's own scratch belongs to the thread that made the primitive.
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     return {dnnl::matmul::desc(source, weights, destination), attributes, engine()};
   }
 
-  std::optional<Primitive> make(int64_t rows, int64_t y_stride) const {
+  Block make(int64_t rows) const {
     const OneOpenMpThread one;
-    const Description description = describe(rows, weights_, y_stride);
-    return Primitive{dnnl::matmul(description), description.src_desc(), description.dst_desc(),
-                     description.scratchpad_desc(),
-                     std::string_view(description.impl_info_str()).starts_with("brg:")};
+    const Description description = describe(rows, weights_);
+    return {rows, dnnl::matmul(description), description.src_desc(), description.dst_desc(),
+            description.scratchpad_desc()};
   }
 
-  void execute(const Primitive& primitive, const void* x, const void* packed, float* y) const {
+  void execute(const Block& block, const void* x, const void* packed, float* y) const {
     thread_local std::vector<std::byte> scratch;
-    scratch.resize(std::max(scratch.size(), primitive.scratch.get_size()));
-    primitive.matmul.execute(
-        stream(),
-        {{DNNL_ARG_SRC, dnnl::memory(primitive.source, engine(), const_cast<void*>(x))},
-         {DNNL_ARG_WEIGHTS, dnnl::memory(weights_, engine(), const_cast<void*>(packed))},
-         {DNNL_ARG_DST, dnnl::memory(primitive.destination, engine(), y)},
-         {DNNL_ARG_SCRATCHPAD, dnnl::memory(primitive.scratch, engine(), scratch.data())}});
+    scratch.resize(std::max(scratch.size(), block.scratch.get_size()));
+    block.matmul.execute(
+        stream(), {{DNNL_ARG_SRC, dnnl::memory(block.source, engine(), const_cast<void*>(x))},
+                   {DNNL_ARG_WEIGHTS, dnnl::memory(weights_, engine(), const_cast<void*>(packed))},
+                   {DNNL_ARG_DST, dnnl::memory(block.destination, engine(), y)},
+                   {DNNL_ARG_SCRATCHPAD, dnnl::memory(block.scratch, engine(), scratch.data())}});
   }
 
-  void run_padded(int64_t rows, const std::byte* x, const void* packed, float* y) const {
+  // The first `rows` of a block; the others are zeros.
+  void run_block(const Block& block, int64_t rows, const std::byte* x, const void* packed,
+                 float* y) const {
     thread_local std::vector<std::byte> padded;
     thread_local std::vector<float> result;
-    const auto row_bytes = static_cast<size_t>(shape_.inputs * dtype_bytes(shape_.dtype));
-    padded.assign(row_bytes * kFixedRows, std::byte{0});
-    result.resize(static_cast<size_t>(kFixedRows * shape_.columns));
-    std::memcpy(padded.data(), x, row_bytes * static_cast<size_t>(rows));
-    execute(*primitives_[0], padded.data(), packed, result.data());
+    if (rows < block.rows) {
+      const auto row_bytes = static_cast<size_t>(shape_.inputs * dtype_bytes(shape_.dtype));
+      padded.assign(row_bytes * static_cast<size_t>(block.rows), std::byte{0});
+      std::memcpy(padded.data(), x, row_bytes * static_cast<size_t>(rows));
+      x = padded.data();
+    } else if (rows == 1 || shape_.y_stride == shape_.columns) {
+      execute(block, x, packed, y);
+      return;
+    }
+    const auto floats = static_cast<size_t>(block.rows * shape_.columns);
+    result.resize(std::max(result.size(), floats));
+    execute(block, x, packed, result.data());
     for (int64_t row = 0; row < rows; ++row) {
       std::copy_n(result.data() + row * shape_.columns, shape_.columns, y + row * shape_.y_stride);
     }
   }
 
   PanelShape shape_;
-  bool any_row_count_ = false;
+  bool fixed_rows_ = false;
   dnnl::memory::desc weights_;
-  std::array<std::optional<Primitive>, kRowKinds> primitives_;
+  std::vector<Block> blocks_;  // most rows first
 };
 
 }  // namespace

@@ -1,0 +1,11 @@
+// Chooses the bodies of calibration's ranking by instruction set.
+#pragma once
+
+#include "kernels/cpu/rank_body_types.h"
+#include "kernels/cpu/target.h"
+
+namespace fasa::cpu {
+
+const RankBodies& rank_bodies(Target target);
+
+}  // namespace fasa::cpu
