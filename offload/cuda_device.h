@@ -9,13 +9,16 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "offload/cuda_calls.h"
+#include "offload/cuda_graph.h"
 #include "offload/cuda_link.h"
 #include "offload/cuda_memory.h"
 #include "offload/cuda_shared.h"
@@ -61,6 +64,12 @@ class CudaDevice final : public Device {
   // See CudaStream.
   void run_on_host(StreamView stream, const char* name, std::function<KernelWork()> work);
 
+  bool records_graphs() const override { return true; }
+  Graph record_graph(StreamView origin, std::span<const StreamView> others, const char* name,
+                     const std::function<void()>& enqueue) override;
+  bool launch(GraphView graph) override;
+  uint64_t graph_bytes(GraphView graph) const override;
+
   double seconds_at(EventView event) override;
   // Copies; what kernels move over the link is in the pipeline's counters. Seconds: what the link
   // takes for so many bytes at the rate of large copies, as measured at opening.
@@ -78,6 +87,7 @@ class CudaDevice final : public Device {
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void destroy_stream(StreamView stream) noexcept override;
   void destroy_event(EventView event) noexcept override;
+  void destroy_graph(GraphView graph) noexcept override;
 
   Stream add_stream(void* native, CudaStream::Ownership ownership, std::string_view name);
   std::byte* allocate_host(size_t bytes, std::string_view purpose);
@@ -87,9 +97,14 @@ class CudaDevice final : public Device {
   void sample_memory();
 
   struct Traffic {
+    void add(uint64_t more_bytes, uint64_t more_operations) {
+      bytes.fetch_add(more_bytes, std::memory_order_relaxed);
+      operations.fetch_add(more_operations, std::memory_order_relaxed);
+    }
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> operations{0};
   };
+  void count_copy(CopyKind kind, size_t bytes);
 
   CudaCalls& calls_;
   const CudaGpu gpu_;

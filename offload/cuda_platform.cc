@@ -120,6 +120,23 @@ class RuntimeCalls final : public CudaCalls {
   CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override {
     return cudaLaunchHostFunc(stream_of(stream), function, argument);
   }
+
+  CudaStatus begin_capture(void* stream) override {
+    return cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal);
+  }
+  CudaStatus end_capture(void* stream, void** graph) override {
+    return cudaStreamEndCapture(stream_of(stream), reinterpret_cast<cudaGraph_t*>(graph));
+  }
+  CudaStatus destroy_graph(void* graph) override {
+    return cudaGraphDestroy(static_cast<cudaGraph_t>(graph));
+  }
+  CudaStatus instantiate_graph(void** instance, void* graph, void* stream) override;
+  CudaStatus destroy_graph_instance(void* instance) override {
+    return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(instance));
+  }
+  CudaStatus launch_graph(void* instance, void* stream) override {
+    return cudaGraphLaunch(static_cast<cudaGraphExec_t>(instance), stream_of(stream));
+  }
 };
 
 CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
@@ -167,6 +184,19 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
   return cudaStreamCreateWithPriority(reinterpret_cast<cudaStream_t*>(stream),
                                       cudaStreamNonBlocking,
                                       priority == StreamPriority::kHigh ? greatest : least);
+}
+
+CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* stream) {
+  cudaGraphExec_t made = nullptr;
+  cudaError_t status = cudaGraphInstantiateWithFlags(&made, static_cast<cudaGraph_t>(graph), 0);
+  if (status != cudaSuccess) return status;
+  status = cudaGraphUpload(made, stream_of(stream));
+  if (status != cudaSuccess) {
+    cudaGraphExecDestroy(made);
+    return status;
+  }
+  *instance = made;
+  return cudaSuccess;
 }
 
 constexpr KernelTable kTable = {.append = cuda::append,
