@@ -177,7 +177,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   step_->compute = stream;
   if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
-  if (!settings_.rows_on_device) {
+  if (!settings_.rows_on_device && !step_->recording) {
     counters_.add_written_back(layer, step_->tokens);
   }
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);

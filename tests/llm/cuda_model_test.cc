@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kFamilies), [](c
 });
 
 // The bundled model's continuation of a text, with rows on the host and sets of 32.
-std::vector<int32_t> continuation(Device& device, PredictorKind predictor) {
+std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
+                                  GraphMetrics* graphs = nullptr) {
   Model model = Model::load(bundled_dir(), device, std::nullopt);
   const auto tokenizer = Tokenizer::load(bundled_dir());
   const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
@@ -72,22 +73,26 @@ std::vector<int32_t> continuation(Device& device, PredictorKind predictor) {
   const Geometry geometry = model.config().geometry();
   Runtime runtime(device, config, geometry, model.config().row_dtype(), all_slice_dims(geometry));
   GenerateOptions options;
-  options.max_tokens = 12;
+  options.max_tokens = 30;
   options.prefill_chunk = 96;
   const GenerateResult result =
       generate(model, runtime, tokenizer->encode(text), options, tokenizer.get());
   EXPECT_FALSE(result.error) << *result.error;
+  if (graphs != nullptr) *graphs = runtime.graph_metrics();
   return result.tokens;
 }
 
 TEST(CudaModelText, IsTheProcessors) {
   const auto cpu = open_test_device("cpu");
   const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone);
-  EXPECT_EQ(expected.size(), 12u);
+  EXPECT_EQ(expected.size(), 30u);
   for (const PredictorKind predictor : {PredictorKind::kNone, PredictorKind::kNextQuery}) {
     FakeCuda fake;
     const auto device = open_device(cuda_options(), fake.platform());
-    EXPECT_EQ(continuation(*device, predictor), expected);
+    GraphMetrics graphs;
+    EXPECT_EQ(continuation(*device, predictor, &graphs), expected);
+    EXPECT_GT(graphs.launched, predictor == PredictorKind::kNone ? 20u : 6u);
+    EXPECT_LE(graphs.recorded, 4u);
   }
 }
 
