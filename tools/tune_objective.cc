@@ -123,7 +123,7 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
                                          int steps, const Config& config)
     : dir_(dir),
       steps_(steps),
-      device_(open_host_device(config.device_options())),
+      device_(open_model_device(config.device_options(), ModelConfig::load(dir))),
       model_(Model::load(dir, *device_, std::nullopt)) {
   if (device_->unified()) {
     throw UsageError(fmt::format(
