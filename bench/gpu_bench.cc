@@ -92,6 +92,38 @@ double copy_rate(Device& device, CopyKind kind, size_t bytes) {
   return best;
 }
 
+// Bytes per second of 64 copies from the host, one by one and as one batch, by their size: from
+// where on batches pay.
+json batched_copies(CudaDevice& device) {
+  constexpr size_t kCopies = 64;
+  const Stream stream = device.create_stream(StreamPriority::kNormal, "copies");
+  const Event before = device.create_event(), after = device.create_event();
+  json rates = json::object();
+  for (size_t bytes = 4 << 10; bytes <= 1 << 20; bytes *= 2) {
+    const Buffer host = device.allocate(MemorySpace::kHost, 2 * kCopies * bytes, "copies");
+    const Buffer there = device.allocate(MemorySpace::kDevice, kCopies * bytes, "copies");
+    std::vector<CopyRange> ranges;
+    for (size_t i = 0; i < kCopies; ++i) {
+      ranges.push_back({there.data() + i * bytes, host.data() + 2 * i * bytes, bytes});
+    }
+    for (const bool batched : {false, true}) {
+      device.set_least_batched(batched ? 0 : SIZE_MAX);
+      double best = 0;
+      for (int i = 0; i < 5; ++i) {
+        device.record(before.view(), stream.view());
+        device.copy_all(ranges, CopyKind::kHostToDevice, stream.view());
+        device.record(after.view(), stream.view());
+        device.synchronize(after.view());
+        const double seconds = device.seconds_at(after.view()) - device.seconds_at(before.view());
+        best = std::max(best, static_cast<double>(kCopies * bytes) / seconds);
+      }
+      rates[std::to_string(bytes)][batched ? "batched" : "one_by_one"] = best;
+    }
+  }
+  device.set_least_batched(CudaDevice::kLeastBatched);
+  return rates;
+}
+
 Config config_of(const Case& wanted) {
   Config config;
   config.selection.kind = wanted.preset == "full" ? SelectionKind::kFull : SelectionKind::kFasa;
@@ -339,6 +371,9 @@ void run(const Options& options) {
         {"device_copy_bytes_per_second", 2 * copy_rate(*device, CopyKind::kDeviceToDevice, bytes)},
         {"h2d_bytes_per_second", copy_rate(*device, CopyKind::kHostToDevice, bytes)},
         {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}};
+  }
+  if (const auto device = open(options); dynamic_cast<CudaDevice*>(device.get()) != nullptr) {
+    report["batched_copies"] = batched_copies(dynamic_cast<CudaDevice&>(*device));
   }
   for (const auto& [name, rate] : report.at("ceilings").items()) {
     fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);

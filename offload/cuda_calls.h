@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "kernels/model_table.h"
@@ -97,6 +98,8 @@ class CudaCalls {
 
   virtual CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           void* stream) = 0;
+  // All ranges in one call; kNotSupported where toolkit or driver are older than 12.8.
+  virtual CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) = 0;
   virtual CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) = 0;
   virtual CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) = 0;
 

@@ -251,6 +251,36 @@ void CudaDevice::copy_piece(std::byte* destination, const std::byte* source, siz
              [&] { return calls_.copy(destination, source, bytes, kind, stream.native()); });
 }
 
+// Of pinned memory, in one registered piece each; a graph has a node for each copy.
+bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) const {
+  if (ranges.size() < 2 || kind == CopyKind::kHostToHost || CudaCapture::current() != nullptr ||
+      !batches_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  return std::all_of(ranges.begin(), ranges.end(), [&](const CopyRange& range) {
+    if (range.bytes < least_batched_) return false;
+    if (kind == CopyKind::kDeviceToDevice) return true;
+    const void* const on_host = kind == CopyKind::kHostToDevice ? range.source : range.destination;
+    return pinned_.copyable(on_host, range.bytes) == range.bytes;
+  });
+}
+
+void CudaDevice::copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView view) {
+  if (!batchable(ranges, kind)) return Device::copy_all(ranges, kind, view);
+  CudaStream& stream = stream_of(view);
+  size_t bytes = 0;
+  for (const CopyRange& range : ranges) bytes += range.bytes;
+  stream.run({copy_name(kind), bytes}, work_of(kind, bytes), [&] {
+    const CudaStatus status = calls_.copy_all(ranges, stream.native());
+    if (status != cuda_status::kNotSupported) return status;
+    calls_.take_last_error();
+    batches_ = false;
+    return CudaStatus{cuda_status::kSuccess};
+  });
+  if (!batches_) return Device::copy_all(ranges, kind, view);
+  for (const CopyRange& range : ranges) count_copy(kind, range.bytes);
+}
+
 void CudaDevice::fill(void* destination, int byte, size_t bytes, StreamView view) {
   CudaStream& stream = stream_of(view);
   if (bytes == 0) return;

@@ -56,6 +56,12 @@ class CudaDevice final : public Device {
   // Host memory that is not of this device's arena may be copied too, but such a copy waits.
   void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
             StreamView stream) override;
+  // In one call of the runtime where it has such a one, unless ranges are small.
+  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override;
+  // From how many bytes a range on: batches of small ones are slower than copies one by one. What
+  // is set is from others' reports (28 KiB), rounded up; gpu_bench measures it.
+  static constexpr size_t kLeastBatched = size_t{32} << 10;
+  void set_least_batched(size_t bytes) { least_batched_ = bytes; }
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
   const KernelTable& kernels() const override { return table_; }
   const ModelKernelTable* model_kernels() const override { return &model_table_; }
@@ -119,6 +125,9 @@ class CudaDevice final : public Device {
   MemoryLimit host_limit_;
   MemoryLimit pinned_limit_;
   CudaLinkRates link_;
+  size_t least_batched_ = kLeastBatched;
+  std::atomic<bool> batches_{true};  // until the runtime says that it has none
+  bool batchable(std::span<const CopyRange> ranges, CopyKind kind) const;
   Traffic h2d_;
   Traffic d2h_;
   std::mutex streams_mutex_;

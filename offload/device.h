@@ -50,6 +50,13 @@ struct TransferTotals {
   double d2h_seconds = 0;
 };
 
+// One of several copies.
+struct CopyRange {
+  void* destination = nullptr;
+  const void* source = nullptr;
+  size_t bytes = 0;
+};
+
 class Device;
 class Timeline;
 
@@ -193,6 +200,8 @@ class Device {
   // memory, alive until the stream has passed. Fills are of device memory.
   virtual void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                     StreamView stream) = 0;
+  // All of them, in any order: a device may have one call for them. None overlaps another.
+  virtual void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream);
   virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
   virtual const KernelTable& kernels() const = 0;
   // What models run between attentions; null where host code does it, through launch().

@@ -350,13 +350,15 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
   const CacheLayout& layout = settings_.layout;
   const StreamView copy = lane(call.layer, 0);
   device_.wait(copy, pages_free_[half].view());
+  copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
-    device_.copy(destination + page * layout.row_layer_bytes(),
-                 call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
-                     layout.row_offset(call.layer, 0, 0),
-                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy);
+    copies_.push_back({destination + page * layout.row_layer_bytes(),
+                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
+                           layout.row_offset(call.layer, 0, 0),
+                       static_cast<size_t>(layout.row_layer_bytes())});
   }
+  device_.copy_all(copies_, CopyKind::kHostToDevice, copy);
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view());
 }

@@ -75,8 +75,9 @@ class StepPipeline {
   std::vector<Event> fetched_;  // per lane
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher ahead_;
-  Event stage_free_[2];  // by layer parity: the stage is written back
-  Event pages_free_[2];  // by half: compute has read the pages
+  Event stage_free_[2];            // by layer parity: the stage is written back
+  Event pages_free_[2];            // by half: compute has read the pages
+  std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
 };
 
 }  // namespace fasa

@@ -3,6 +3,7 @@
 // same work; on CUDA a stream of its own copies sets to the host beside the step's work.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "offload/laned_device.h"
@@ -19,6 +20,9 @@ class SelectionWatch final : public LanedDevice {
   std::vector<OverlapCount> take_overlap();
 
   const KernelTable& kernels() const override { return table_; }
+  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override {
+    inner_.copy_all(ranges, kind, within(stream));
+  }
 
  private:
   // A layer's sets on the host: sequences, sizes, sets.

@@ -367,6 +367,27 @@ CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, C
   return cuda_status::kSuccess;
 }
 
+CudaStatus FakeCuda::copy_all(std::span<const CopyRange> ranges, void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = outside_capture("copy_all")) return status;
+  if (driver_version < 12080) return fail(cuda_status::kNotSupported);
+  for (const CopyRange& range : ranges) {
+    const bool to = on_device(range.destination, range.bytes);
+    const bool from = on_device(range.source, range.bytes);
+    if (!(to || pinned(range.destination, range.bytes)) ||
+        !(from || pinned(range.source, range.bytes))) {
+      return fail(cuda_status::kInvalidValue);
+    }
+  }
+  // Unordered among themselves: the last comes first.
+  enqueue(stream_of(stream), [all = std::vector(ranges.begin(), ranges.end())] {
+    for (auto range = all.rbegin(); range != all.rend(); ++range) {
+      std::memcpy(range->destination, range->source, range->bytes);
+    }
+  });
+  return cuda_status::kSuccess;
+}
+
 CudaStatus FakeCuda::fill(void* destination, int byte, size_t bytes, void* stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = enter_stream("fill", stream)) return status;

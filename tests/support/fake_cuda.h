@@ -88,6 +88,7 @@ class FakeCuda final : public CudaCalls {
   CudaStatus elapsed(float* milliseconds, void* from, void* to) override;
   CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                   void* stream) override;
+  CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) override;
   CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) override;
   CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override;
   CudaStatus begin_capture(void* stream) override;
