@@ -6,8 +6,9 @@
 // One layer of Llama-3.1-8B's attention (8 KV x 4 query heads, head_dim 128, bf16 rows), batch 1,
 // in steps over several layers, so that slices and rows come from memory and not from the L2. Keys,
 // values and queries are noise; a query is that of the step before, a part of it anew, so that sets
-// overlap: the hit rate says how much. Times are the device's own: a step's by two events, kernels'
-// by a timeline in steps of their own. What did not fit into memory or time is listed.
+// overlap: the hit rate says how much. Times are the device's own: a step's by two events, once as
+// a graph and once enqueued call by call, kernels' by a timeline in steps of their own. What did
+// not fit into memory or time is listed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -91,6 +92,38 @@ double copy_rate(Device& device, CopyKind kind, size_t bytes) {
   return best;
 }
 
+// Bytes per second of 64 copies from the host, one by one and as one batch, by their size: from
+// where on batches pay.
+json batched_copies(CudaDevice& device) {
+  constexpr size_t kCopies = 64;
+  const Stream stream = device.create_stream(StreamPriority::kNormal, "copies");
+  const Event before = device.create_event(), after = device.create_event();
+  json rates = json::object();
+  for (size_t bytes = 4 << 10; bytes <= 1 << 20; bytes *= 2) {
+    const Buffer host = device.allocate(MemorySpace::kHost, 2 * kCopies * bytes, "copies");
+    const Buffer there = device.allocate(MemorySpace::kDevice, kCopies * bytes, "copies");
+    std::vector<CopyRange> ranges;
+    for (size_t i = 0; i < kCopies; ++i) {
+      ranges.push_back({there.data() + i * bytes, host.data() + 2 * i * bytes, bytes});
+    }
+    for (const bool batched : {false, true}) {
+      device.set_least_batched(batched ? 0 : SIZE_MAX);
+      double best = 0;
+      for (int i = 0; i < 5; ++i) {
+        device.record(before.view(), stream.view());
+        device.copy_all(ranges, CopyKind::kHostToDevice, stream.view());
+        device.record(after.view(), stream.view());
+        device.synchronize(after.view());
+        const double seconds = device.seconds_at(after.view()) - device.seconds_at(before.view());
+        best = std::max(best, static_cast<double>(kCopies * bytes) / seconds);
+      }
+      rates[std::to_string(bytes)][batched ? "batched" : "one_by_one"] = best;
+    }
+  }
+  device.set_least_batched(CudaDevice::kLeastBatched);
+  return rates;
+}
+
 Config config_of(const Case& wanted) {
   Config config;
   config.selection.kind = wanted.preset == "full" ? SelectionKind::kFull : SelectionKind::kFasa;
@@ -128,13 +161,58 @@ class Decode {
   Device& device() { return filled_.device(); }
 
   // Seconds of a step's attention, all layers.
-  double step() {
+  double step(bool graph) {
     change_queries();
     const StepSequence part{filled_.sequence(), 1, StepMode::kDecode};
     Runtime& runtime = filled_.runtime();
     const StreamView stream = filled_.stream();
     runtime.begin_step({&part, 1});
     device().record(begin_.view(), stream);
+    const auto enqueued = std::chrono::steady_clock::now();
+    if (graph) {
+      runtime.run_layers(stream, {}, [&] { enqueue(runtime, stream); });
+    } else {
+      enqueue(runtime, stream);
+    }
+    host_seconds_ =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - enqueued).count();
+    device().record(end_.view(), stream);
+    runtime.end_step();
+    device().synchronize(end_.view());
+    return device().seconds_at(end_.view()) - device().seconds_at(begin_.view());
+  }
+
+  json run(int steps) {
+    json result = times(steps, true);
+    const FetchMetrics metrics = filled_.runtime().metrics();
+    const GraphMetrics graphs = filled_.runtime().graph_metrics();
+    result.update(
+        {{"layers", layers_},
+         {"graph_steps", graphs.launched},
+         {"graph_bytes", graphs.device_bytes},
+         {"hit_rate", metrics.hit_rate()},
+         {"fetched_rows_per_layer", static_cast<double>(metrics.rows.misses) / steps / layers_},
+         {"enqueued", times(steps, false)},
+         {"kernels_us", kernels(steps / 2 + 1)}});
+    return result;
+  }
+  // Microseconds of a layer, on the device and for the host to enqueue it.
+  json times(int steps, bool graphs) {
+    for (int i = 0; i < 6; ++i) step(graphs);
+    filled_.runtime().reset_metrics();
+    std::vector<double> seconds, host_seconds;
+    for (int i = 0; i < steps; ++i) {
+      seconds.push_back(step(graphs));
+      host_seconds.push_back(host_seconds_);
+    }
+    return {{"layer_us", median(seconds) / layers_ * 1e6},
+            {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
+            {"host_us", median(host_seconds) / layers_ * 1e6}};
+  }
+
+ private:
+  // Nothing of it depends on more than the runtime knows: the tensors stay.
+  void enqueue(Runtime& runtime, StreamView stream) {
     for (int layer = 0; layer < layers_; ++layer) {
       const auto kv = ConstTensorView::dense(kv_.data(), DType::kBF16, 1, kHeads, kWidth);
       runtime.append(layer, kv, kv, stream);
@@ -144,28 +222,7 @@ class Decode {
                      TensorView::dense(out_.data(), DType::kF32, 1, kQueryHeads, kWidth), nullptr,
                      stream);
     }
-    device().record(end_.view(), stream);
-    runtime.end_step();
-    device().synchronize(end_.view());
-    return device().seconds_at(end_.view()) - device().seconds_at(begin_.view());
   }
-
-  json run(int steps) {
-    for (int i = 0; i < 5; ++i) step();
-    filled_.runtime().reset_metrics();
-    std::vector<double> seconds;
-    for (int i = 0; i < steps; ++i) seconds.push_back(step());
-    const FetchMetrics metrics = filled_.runtime().metrics();
-    const double layer_us = median(seconds) / layers_ * 1e6;
-    return {{"layers", layers_},
-            {"layer_us", layer_us},
-            {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
-            {"hit_rate", metrics.hit_rate()},
-            {"fetched_rows_per_layer", static_cast<double>(metrics.rows.misses) / steps / layers_},
-            {"kernels_us", kernels(steps / 2 + 1)}};
-  }
-
- private:
   size_t query_bytes() const { return static_cast<size_t>(layers_) * kQueryHeads * kWidth * 2; }
 
   // A quarter of the elements anew.
@@ -183,7 +240,7 @@ class Decode {
   std::map<std::string, double> kernels(int steps) {
     Timeline timeline;
     device().set_timeline(&timeline);
-    for (int i = 0; i < steps; ++i) step();
+    for (int i = 0; i < steps; ++i) step(false);
     device().set_timeline(nullptr);
     std::map<std::string, double> sums;
     for (const TimelineEntry& entry : timeline.entries()) {
@@ -199,6 +256,7 @@ class Decode {
   Buffer q_, kv_, out_;
   std::vector<uint16_t> host_q_;
   Event begin_, end_;
+  double host_seconds_ = 0;  // of the last step
   uint64_t seed_ = 0;
 };
 
@@ -266,11 +324,12 @@ void run_cases(const Options& options, json& report) {
       continue;
     }
     try {
-      Decode decode(options, wanted);
-      json result = decode.run(options.steps);
+      json result = Decode(options, wanted).run(options.steps);
       result["floor"] = floors(wanted, result, report.at("ceilings"));
-      fmt::print("{:32} {:10.1f} us a layer, hit rate {:.2f}\n", wanted.name(),
-                 result.at("layer_us").get<double>(), result.at("hit_rate").get<double>());
+      fmt::print("{:32} {:10.1f} us a layer, {:.1f} without graphs, hit rate {:.2f}\n",
+                 wanted.name(), result.at("layer_us").get<double>(),
+                 result.at("enqueued").at("layer_us").get<double>(),
+                 result.at("hit_rate").get<double>());
       results[wanted.name()] = std::move(result);
       write(options, report);
     } catch (const BudgetError& error) {
@@ -312,6 +371,9 @@ void run(const Options& options) {
         {"device_copy_bytes_per_second", 2 * copy_rate(*device, CopyKind::kDeviceToDevice, bytes)},
         {"h2d_bytes_per_second", copy_rate(*device, CopyKind::kHostToDevice, bytes)},
         {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}};
+  }
+  if (const auto device = open(options); dynamic_cast<CudaDevice*>(device.get()) != nullptr) {
+    report["batched_copies"] = batched_copies(dynamic_cast<CudaDevice&>(*device));
   }
   for (const auto& [name, rate] : report.at("ceilings").items()) {
     fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);

@@ -32,6 +32,7 @@ struct SequenceDesc {
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
+  int32_t stamp = 0;               // of this step, the same for all of its sequences
   std::byte* tail = nullptr;       // CacheLayout: tail
   std::byte* residents = nullptr;  // rows on the host only, else null
   std::byte* hot = nullptr;        // hot rows, null where there are none
@@ -176,6 +177,25 @@ struct SelectParams {
   std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
 };
 
+// A step's number, rising, at most kMostSteps; by value, or where kernels find it when they run, so
+// that the same launch serves many steps.
+class StepStamp {
+ public:
+  constexpr StepStamp() = default;
+  constexpr StepStamp(int32_t value) : value_(value) {}  // NOLINT: it is one
+  // `at`: in device memory.
+  static constexpr StepStamp of_device(const int32_t* at) {
+    StepStamp stamp;
+    stamp.at_ = at;
+    return stamp;
+  }
+  constexpr operator int32_t() const { return at_ != nullptr ? *at_ : value_; }  // NOLINT: as above
+
+ private:
+  int32_t value_ = 0;
+  const int32_t* at_ = nullptr;
+};
+
 struct FetchItem {
   const std::byte* source;
   std::byte* destination;
@@ -192,7 +212,7 @@ struct ResolveParams {
   bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
-  int32_t stamp = 0;  // of this step, rising, at most kMostSteps
+  StepStamp stamp;
   Replacement replacement = Replacement::kLru;
   int32_t set_capacity = 0;
   const int32_t* sets = nullptr;
@@ -213,7 +233,7 @@ struct ResolveParams {
 // through.
 struct SpeculateParams {
   StepParams step;
-  int32_t stamp = 0;
+  StepStamp stamp;
   Replacement replacement = Replacement::kLru;
   int32_t max_rows = 0;  // per head, what this step guessed before included; >= 0
   int32_t set_capacity = 0;

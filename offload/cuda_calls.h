@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "kernels/model_table.h"
@@ -34,6 +35,13 @@ inline constexpr CudaStatus kNotPermitted = 800;
 inline constexpr CudaStatus kNotSupported = 801;
 inline constexpr CudaStatus kSystemNotReady = 802;
 inline constexpr CudaStatus kSystemDriverMismatch = 803;
+inline constexpr CudaStatus kCaptureUnsupported = 900;
+inline constexpr CudaStatus kCaptureInvalidated = 901;
+inline constexpr CudaStatus kCaptureUnmatched = 903;
+inline constexpr CudaStatus kCaptureUnjoined = 904;
+inline constexpr CudaStatus kCaptureIsolation = 905;
+inline constexpr CudaStatus kCaptureImplicit = 906;
+inline constexpr CudaStatus kCapturedEvent = 907;
 inline constexpr CudaStatus kUnknown = 999;
 }  // namespace cuda_status
 
@@ -90,8 +98,20 @@ class CudaCalls {
 
   virtual CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           void* stream) = 0;
+  // All ranges in one call; kNotSupported where toolkit or driver are older than 12.8.
+  virtual CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) = 0;
   virtual CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) = 0;
   virtual CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) = 0;
+
+  // Graphs (cudaGraph_t, cudaGraphExec_t). While a stream is captured, other threads may do what
+  // they like. A graph that is null is left where a capture failed.
+  virtual CudaStatus begin_capture(void* stream) = 0;
+  virtual CudaStatus end_capture(void* stream, void** graph) = 0;
+  virtual CudaStatus destroy_graph(void* graph) = 0;
+  // With its memory on the GPU, on `stream`.
+  virtual CudaStatus instantiate_graph(void** instance, void* graph, void* stream) = 0;
+  virtual CudaStatus destroy_graph_instance(void* instance) = 0;
+  virtual CudaStatus launch_graph(void* instance, void* stream) = 0;
 };
 
 // What a build brings for CUDA.

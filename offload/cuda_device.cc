@@ -181,26 +181,42 @@ void CudaDevice::wait(StreamView stream, EventView event) {
 void CudaDevice::synchronize(StreamView stream) { stream_of(stream).synchronize(); }
 
 void CudaDevice::synchronize(EventView view) {
+  CudaCapture::forbid("waiting for an event");
   const CudaEvent& event = event_of(view);
   shared_->require_context();
   if (event.journal == nullptr) return;
-  shared_->check(calls_.synchronize_event(event.native), {"cudaEventSynchronize"});
-  event.journal->passed(event.number);
+  shared_->check(calls_.synchronize_event(event.point()), {"cudaEventSynchronize"});
+  event.journal_at().passed(event.number_at());
   if (timeline() != nullptr) [[unlikely]]
     flush_streams(timeline());
   throw_host_failure(*event.failure, event.number);
 }
 
 bool CudaDevice::done(EventView view) {
+  CudaCapture::forbid("asking for an event");
   const CudaEvent& event = event_of(view);
   shared_->require_context();
   if (event.journal == nullptr) return true;
-  const CudaStatus status = calls_.query_event(event.native);
+  const CudaStatus status = calls_.query_event(event.point());
   if (status == cuda_status::kNotReady) return false;
   shared_->check(status, {"cudaEventQuery"});
-  event.journal->passed(event.number);
+  event.journal_at().passed(event.number_at());
   throw_host_failure(*event.failure, event.number);
   return true;
+}
+
+// A graph's copies count when it is launched.
+void CudaDevice::count_copy(CopyKind kind, size_t bytes) {
+  CudaCapture* const capture = CudaCapture::current();
+  if (kind == CopyKind::kHostToDevice) {
+    if (capture == nullptr) return h2d_.add(bytes, 1);
+    capture->traffic.h2d_bytes += bytes;
+    ++capture->traffic.h2d_operations;
+  } else if (kind == CopyKind::kDeviceToHost) {
+    if (capture == nullptr) return d2h_.add(bytes, 1);
+    capture->traffic.d2h_bytes += bytes;
+    ++capture->traffic.d2h_operations;
+  }
 }
 
 void CudaDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
@@ -209,18 +225,11 @@ void CudaDevice::copy(void* destination, const void* source, size_t bytes, CopyK
   if (bytes == 0) return;
   auto* to = static_cast<std::byte*>(destination);
   const auto* from = static_cast<const std::byte*>(source);
-  Traffic* const traffic = kind == CopyKind::kHostToDevice   ? &h2d_
-                           : kind == CopyKind::kDeviceToHost ? &d2h_
-                                                             : nullptr;
-  if (traffic != nullptr) {
-    traffic->bytes.fetch_add(bytes, std::memory_order_relaxed);
-    traffic->operations.fetch_add(1, std::memory_order_relaxed);
-  }
+  count_copy(kind, bytes);
   while (bytes > 0) {
-    const size_t piece =
-        traffic == nullptr
-            ? bytes
-            : pinned_.copyable(traffic == &h2d_ ? static_cast<const void*>(from) : to, bytes);
+    size_t piece = bytes;
+    if (kind == CopyKind::kHostToDevice) piece = pinned_.copyable(from, bytes);
+    if (kind == CopyKind::kDeviceToHost) piece = pinned_.copyable(to, bytes);
     copy_piece(to, from, piece, kind, stream);
     to += piece;
     from += piece;
@@ -240,6 +249,36 @@ void CudaDevice::copy_piece(std::byte* destination, const std::byte* source, siz
   }
   stream.run({copy_name(kind), bytes}, work_of(kind, bytes),
              [&] { return calls_.copy(destination, source, bytes, kind, stream.native()); });
+}
+
+// Of pinned memory, in one registered piece each; a graph has a node for each copy.
+bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) const {
+  if (ranges.size() < 2 || kind == CopyKind::kHostToHost || CudaCapture::current() != nullptr ||
+      !batches_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  return std::all_of(ranges.begin(), ranges.end(), [&](const CopyRange& range) {
+    if (range.bytes < least_batched_) return false;
+    if (kind == CopyKind::kDeviceToDevice) return true;
+    const void* const on_host = kind == CopyKind::kHostToDevice ? range.source : range.destination;
+    return pinned_.copyable(on_host, range.bytes) == range.bytes;
+  });
+}
+
+void CudaDevice::copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView view) {
+  if (!batchable(ranges, kind)) return Device::copy_all(ranges, kind, view);
+  CudaStream& stream = stream_of(view);
+  size_t bytes = 0;
+  for (const CopyRange& range : ranges) bytes += range.bytes;
+  stream.run({copy_name(kind), bytes}, work_of(kind, bytes), [&] {
+    const CudaStatus status = calls_.copy_all(ranges, stream.native());
+    if (status != cuda_status::kNotSupported) return status;
+    calls_.take_last_error();
+    batches_ = false;
+    return CudaStatus{cuda_status::kSuccess};
+  });
+  if (!batches_) return Device::copy_all(ranges, kind, view);
+  for (const CopyRange& range : ranges) count_copy(kind, range.bytes);
 }
 
 void CudaDevice::fill(void* destination, int byte, size_t bytes, StreamView view) {
@@ -267,7 +306,41 @@ double CudaDevice::seconds_at(EventView view) {
   }
   synchronize(view);
   const CudaGpuScope scope = shared_->enter();
-  return shared_->clock.seconds_at(event_of(view).native);
+  return shared_->clock.seconds_at(event_of(view).point());
+}
+
+Graph CudaDevice::record_graph(StreamView origin, std::span<const StreamView> others,
+                               const char* name, const std::function<void()>& enqueue) {
+  CudaCapture::forbid("recording a graph");
+  if (timeline() != nullptr) {
+    throw UsageError("a graph of steps while a timeline is set: its parts would have no times");
+  }
+  shared_->require_context();
+  const CudaGpuScope scope = shared_->enter();
+  std::vector<CudaStream*> streams;
+  for (const StreamView other : others) streams.push_back(&stream_of(other));
+  CudaCapture capture(*shared_, stream_of(origin), std::move(streams));
+  enqueue();
+  return {this, {std::make_unique<CudaGraph>(capture, *memory_, name).release()}};
+}
+
+bool CudaDevice::launch(GraphView view) {
+  CudaGraph& graph = *static_cast<CudaGraph*>(view.native);
+  const CudaGpuScope scope = shared_->enter();
+  if (!graph.launch()) return false;
+  const CudaTraffic& traffic = graph.traffic();
+  h2d_.add(traffic.h2d_bytes, traffic.h2d_operations);
+  d2h_.add(traffic.d2h_bytes, traffic.d2h_operations);
+  return true;
+}
+
+uint64_t CudaDevice::graph_bytes(GraphView graph) const {
+  return static_cast<const CudaGraph*>(graph.native)->bytes();
+}
+
+void CudaDevice::destroy_graph(GraphView graph) noexcept {
+  delete static_cast<CudaGraph*>(graph.native);
+  sample_memory();
 }
 
 TransferTotals CudaDevice::transfers() {
@@ -320,6 +393,7 @@ std::byte* CudaDevice::allocate_host(size_t bytes, std::string_view purpose) {
 }
 
 std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
+  CudaCapture::forbid("allocating memory");
   shared_->require_context();
   const CudaGpuScope scope = shared_->enter();
   if (space == MemorySpace::kHost) return allocate_host(bytes, purpose);

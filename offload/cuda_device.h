@@ -9,13 +9,16 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "offload/cuda_calls.h"
+#include "offload/cuda_graph.h"
 #include "offload/cuda_link.h"
 #include "offload/cuda_memory.h"
 #include "offload/cuda_shared.h"
@@ -53,6 +56,12 @@ class CudaDevice final : public Device {
   // Host memory that is not of this device's arena may be copied too, but such a copy waits.
   void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
             StreamView stream) override;
+  // In one call of the runtime where it has such a one, unless ranges are small.
+  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override;
+  // From how many bytes a range on: batches of small ones are slower than copies one by one. What
+  // is set is from others' reports (28 KiB), rounded up; gpu_bench measures it.
+  static constexpr size_t kLeastBatched = size_t{32} << 10;
+  void set_least_batched(size_t bytes) { least_batched_ = bytes; }
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
   const KernelTable& kernels() const override { return table_; }
   const ModelKernelTable* model_kernels() const override { return &model_table_; }
@@ -60,6 +69,12 @@ class CudaDevice final : public Device {
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
   // See CudaStream.
   void run_on_host(StreamView stream, const char* name, std::function<KernelWork()> work);
+
+  bool records_graphs() const override { return true; }
+  Graph record_graph(StreamView origin, std::span<const StreamView> others, const char* name,
+                     const std::function<void()>& enqueue) override;
+  bool launch(GraphView graph) override;
+  uint64_t graph_bytes(GraphView graph) const override;
 
   double seconds_at(EventView event) override;
   // Copies; what kernels move over the link is in the pipeline's counters. Seconds: what the link
@@ -78,6 +93,7 @@ class CudaDevice final : public Device {
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void destroy_stream(StreamView stream) noexcept override;
   void destroy_event(EventView event) noexcept override;
+  void destroy_graph(GraphView graph) noexcept override;
 
   Stream add_stream(void* native, CudaStream::Ownership ownership, std::string_view name);
   std::byte* allocate_host(size_t bytes, std::string_view purpose);
@@ -87,9 +103,14 @@ class CudaDevice final : public Device {
   void sample_memory();
 
   struct Traffic {
+    void add(uint64_t more_bytes, uint64_t more_operations) {
+      bytes.fetch_add(more_bytes, std::memory_order_relaxed);
+      operations.fetch_add(more_operations, std::memory_order_relaxed);
+    }
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> operations{0};
   };
+  void count_copy(CopyKind kind, size_t bytes);
 
   CudaCalls& calls_;
   const CudaGpu gpu_;
@@ -104,6 +125,9 @@ class CudaDevice final : public Device {
   MemoryLimit host_limit_;
   MemoryLimit pinned_limit_;
   CudaLinkRates link_;
+  size_t least_batched_ = kLeastBatched;
+  std::atomic<bool> batches_{true};  // until the runtime says that it has none
+  bool batchable(std::span<const CopyRange> ranges, CopyKind kind) const;
   Traffic h2d_;
   Traffic d2h_;
   std::mutex streams_mutex_;

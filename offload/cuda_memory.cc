@@ -83,6 +83,12 @@ void CudaMemory::throw_full(size_t bytes, std::string_view purpose) {
                   format_bytes(free_bytes), format_bytes(total)));
 }
 
+uint64_t CudaMemory::free_bytes() const {
+  uint64_t free_bytes = 0, total = 0;
+  if (calls_.free_memory(&free_bytes, &total) != cuda_status::kSuccess) calls_.take_last_error();
+  return free_bytes;
+}
+
 void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
   // Fails only where the context is lost, and the memory with it.
   if (calls_.free(data, pool_, stream_) != cuda_status::kSuccess) calls_.take_last_error();

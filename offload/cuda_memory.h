@@ -30,6 +30,10 @@ class CudaMemory {
   // Streams are done with it.
   void free(std::byte* data, size_t bytes) noexcept;
   MemoryUse use() const { return limit_.use(); }
+  // What the driver placed there on our behalf. Throws BudgetError where that passes the limit.
+  void count(uint64_t bytes, std::string_view purpose) { limit_.take(bytes, purpose); }
+  void discount(uint64_t bytes) noexcept { limit_.give(bytes); }
+  uint64_t free_bytes() const;          // of the GPU, now; 0 where it cannot be told
   void* pool() const { return pool_; }  // null: a GPU without pools
 
   // For what the driver places there itself while it runs: code loaded late, local memory.

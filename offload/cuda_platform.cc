@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/model_kernels.h"
@@ -114,11 +115,29 @@ class RuntimeCalls final : public CudaCalls {
                   void* stream) override {
     return cudaMemcpyAsync(destination, source, bytes, kind_of(kind), stream_of(stream));
   }
+  CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) override;
   CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) override {
     return cudaMemsetAsync(destination, byte, bytes, stream_of(stream));
   }
   CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override {
     return cudaLaunchHostFunc(stream_of(stream), function, argument);
+  }
+
+  CudaStatus begin_capture(void* stream) override {
+    return cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal);
+  }
+  CudaStatus end_capture(void* stream, void** graph) override {
+    return cudaStreamEndCapture(stream_of(stream), reinterpret_cast<cudaGraph_t*>(graph));
+  }
+  CudaStatus destroy_graph(void* graph) override {
+    return cudaGraphDestroy(static_cast<cudaGraph_t>(graph));
+  }
+  CudaStatus instantiate_graph(void** instance, void* graph, void* stream) override;
+  CudaStatus destroy_graph_instance(void* instance) override {
+    return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(instance));
+  }
+  CudaStatus launch_graph(void* instance, void* stream) override {
+    return cudaGraphLaunch(static_cast<cudaGraphExec_t>(instance), stream_of(stream));
   }
 };
 
@@ -167,6 +186,56 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
   return cudaStreamCreateWithPriority(reinterpret_cast<cudaStream_t*>(stream),
                                       cudaStreamNonBlocking,
                                       priority == StreamPriority::kHigh ? greatest : least);
+}
+
+CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* stream) {
+#if CUDART_VERSION >= 12080
+  constexpr int kLeastDriver = 12080;
+  static const int driver = [] {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+  }();
+  if (driver < kLeastDriver) return cudaErrorNotSupported;
+  thread_local std::vector<void*> destinations;
+  thread_local std::vector<const void*> sources;
+  thread_local std::vector<size_t> sizes;
+  destinations.clear();
+  sources.clear();
+  sizes.clear();
+  for (const CopyRange& range : ranges) {
+    destinations.push_back(range.destination);
+    sources.push_back(range.source);
+    sizes.push_back(range.bytes);
+  }
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  size_t first = 0;  // the range from which on the attributes count
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync(destinations.data(), sources.data(), sizes.data(), sizes.size(),
+                              &attributes, &first, 1, stream_of(stream));
+#else
+  size_t failed = 0;
+  return cudaMemcpyBatchAsync(destinations.data(), const_cast<void**>(sources.data()), sizes.data(),
+                              sizes.size(), &attributes, &first, 1, &failed, stream_of(stream));
+#endif
+#else
+  static_cast<void>(ranges);
+  static_cast<void>(stream);
+  return cudaErrorNotSupported;
+#endif
+}
+
+CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* stream) {
+  cudaGraphExec_t made = nullptr;
+  cudaError_t status = cudaGraphInstantiateWithFlags(&made, static_cast<cudaGraph_t>(graph), 0);
+  if (status != cudaSuccess) return status;
+  status = cudaGraphUpload(made, stream_of(stream));
+  if (status != cudaSuccess) {
+    cudaGraphExecDestroy(made);
+    return status;
+  }
+  *instance = made;
+  return cudaSuccess;
 }
 
 constexpr KernelTable kTable = {.append = cuda::append,

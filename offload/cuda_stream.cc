@@ -57,6 +57,9 @@ CudaStream::~CudaStream() {
   if (ownership_ == Ownership::kOurs && calls.destroy_stream(native_) != cuda_status::kSuccess) {
     calls.take_last_error();
   }
+  if (tail_.native != nullptr && calls.destroy_event(tail_.native) != cuda_status::kSuccess) {
+    calls.take_last_error();
+  }
   shared_.tap.close_stream(timeline_key_);
 }
 
@@ -74,6 +77,7 @@ void CudaStream::begin_record(const char* name, const KernelWork& work) {
 }
 
 void CudaStream::run_on_host(const char* name, std::function<KernelWork()> work) {
+  CudaCapture::forbid("host code");  // it runs once
   auto function = std::make_unique<HostFunction>(
       HostFunction{name, journal_.enqueued() + 1, std::move(work), failure_});
   run({name}, {}, [&] {
@@ -86,7 +90,12 @@ void CudaStream::run_on_host(const char* name, std::function<KernelWork()> work)
 void CudaStream::record(CudaEvent& event) {
   shared_.require_context();
   const CudaGpuScope scope = shared_.enter();
+  CudaCapture* const capture = CudaCapture::current();
+  if (capture != nullptr) [[unlikely]]
+    capture->require(*this);
   shared_.check(shared_.calls.record(event.native, native_), {"cudaEventRecord"});
+  event.capture = capture != nullptr ? capture->number() : 0;
+  event.mark = capture != nullptr ? capture->mark() : nullptr;
   event.journal = &journal_;
   event.number = journal_.enqueued();
   event.failure = failure_;
@@ -97,6 +106,13 @@ void CudaStream::record(CudaEvent& event) {
 
 void CudaStream::wait(const CudaEvent& event) {
   shared_.require_context();
+  if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
+    capture->require(*this);
+    if (event.capture != capture->number()) return capture->await(event);
+    const CudaGpuScope scope = shared_.enter();
+    shared_.check(shared_.calls.wait(native_, event.native), {"cudaStreamWaitEvent"});
+    return;
+  }
   if (event.journal == nullptr) return;
   const CudaGpuScope scope = shared_.enter();
   const bool recorded = shared_.tap.timeline() != nullptr;
@@ -112,13 +128,37 @@ void CudaStream::wait(const CudaEvent& event) {
                    .awaited = {event.stream, event.last_name, event.last_tag}},
                   native_);
   }
-  shared_.check(shared_.calls.wait(native_, event.native), {"cudaStreamWaitEvent"});
-  if (event.journal != &journal_) journal_.note_wait(*event.journal, event.number);
+  shared_.check(shared_.calls.wait(native_, event.point()), {"cudaStreamWaitEvent"});
+  if (&event.journal_at() != &journal_) journal_.note_wait(event.journal_at(), event.number_at());
   if (recorded) [[unlikely]]
     record_.end(native_);
 }
 
+void CudaStream::join(CudaStream& other) {
+  if (tail_.native == nullptr) {
+    shared_.check(shared_.calls.create_event(&tail_.native), {"cudaEventCreate"});
+  }
+  record(tail_);
+  other.wait(tail_);
+}
+
+void CudaStream::place_mark() {
+  shared_.require_context();
+  const CudaGpuScope scope = shared_.enter();
+  if (mark_ == nullptr) mark_ = std::make_shared<CudaMark>(shared_, journal_);
+  mark_->place(native_);
+}
+
+void CudaStream::follow(const CudaMark& mark) {
+  const CudaGpuScope scope = shared_.enter();
+  shared_.check(shared_.calls.wait(native_, mark.native()), {"cudaStreamWaitEvent"});
+  journal_.note_wait(mark.journal(), mark.number());
+  followed_ = &mark;
+  followed_at_ = journal_.enqueued();
+}
+
 void CudaStream::synchronize() {
+  CudaCapture::forbid("waiting for a stream");
   shared_.require_context();
   const uint64_t number = journal_.enqueued();
   shared_.check(shared_.calls.synchronize_stream(native_), {"cudaStreamSynchronize"});

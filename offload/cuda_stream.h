@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "offload/cuda_graph.h"
 #include "offload/cuda_record.h"
 #include "offload/cuda_shared.h"
 #include "runtime/base/error.h"
@@ -22,6 +23,12 @@ struct CudaHostFailure {
 
 // One recording of an event is known by its stream's journal and how far that had come.
 struct CudaEvent {
+  // What has to have passed for the event to have: the event itself, or, where it was recorded in a
+  // graph, that graph's origin behind its last launch.
+  void* point() const { return mark ? mark->native() : native; }
+  CudaJournal& journal_at() const { return mark ? mark->journal() : *journal; }
+  uint64_t number_at() const { return mark ? mark->number() : number; }
+
   void* native = nullptr;
   CudaJournal* journal = nullptr;  // null: never recorded
   uint64_t number = 0;
@@ -30,6 +37,8 @@ struct CudaEvent {
   // What the stream did last, for timelines.
   const char* last_name = nullptr;
   OperationTag last_tag;
+  uint64_t capture = 0;                  // the one that it was last recorded in, 0: in none,
+  std::shared_ptr<const CudaMark> mark;  // and then null
 };
 
 // A stream of ours, or an engine's that we use. One thread enqueues at a time.
@@ -47,6 +56,11 @@ class CudaStream {
   void run(const CudaCall& call, const KernelWork& work, const Enqueue& enqueue) {
     shared_.require_context();
     const CudaGpuScope scope = shared_.enter();
+    if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
+      capture->require(*this);
+      shared_.check(enqueue(), call);
+      return;
+    }
     journal_.note(call.name, shared_.tap.tag());
     const bool recorded = shared_.tap.timeline() != nullptr;
     if (recorded) [[unlikely]]
@@ -79,7 +93,20 @@ class CudaStream {
   void synchronize();  // throws what failed
   void flush(Timeline* timeline) { record_.flush(timeline); }
 
+  // What `other` is given from now on comes after all that is in this stream; in captures too.
+  void join(CudaStream& other);
+  // As an origin of graphs: see CudaMark. Null before the first place_mark().
+  const std::shared_ptr<CudaMark>& mark() const { return mark_; }
+  void place_mark();
+  // Goes on after another stream's mark.
+  void follow(const CudaMark& mark);
+  // Nothing came into the stream since it followed the mark, wherever that was then.
+  bool idle_since(const CudaMark& mark) const {
+    return followed_ == &mark && followed_at_ == journal_.enqueued();
+  }
+
   void* native() const { return native_; }
+  const CudaJournal& journal() const { return journal_; }
 
  private:
   void begin_record(const char* name, const KernelWork& work);
@@ -91,6 +118,10 @@ class CudaStream {
   CudaJournal& journal_;
   const std::shared_ptr<CudaHostFailure> failure_ = std::make_shared<CudaHostFailure>();
   CudaRecord record_;
+  CudaEvent tail_;  // of join()
+  std::shared_ptr<CudaMark> mark_;
+  const CudaMark* followed_ = nullptr;
+  uint64_t followed_at_ = 0;
 };
 
 // Throws what the host functions of a stream up to operation `number` have thrown.

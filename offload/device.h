@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,9 @@ enum class StreamPriority : uint8_t { kNormal, kHigh };
 struct EventView {
   void* native = nullptr;
 };
+struct GraphView {
+  void* native = nullptr;
+};
 
 struct MemoryUse {
   uint64_t used_bytes = 0;
@@ -44,6 +48,13 @@ struct TransferTotals {
   uint64_t d2h_operations = 0;
   double h2d_seconds = 0;  // on the device's clock: time the link was busy in that direction
   double d2h_seconds = 0;
+};
+
+// One of several copies.
+struct CopyRange {
+  void* destination = nullptr;
+  const void* source = nullptr;
+  size_t bytes = 0;
 };
 
 class Device;
@@ -123,6 +134,27 @@ class Event {
   EventView view_;
 };
 
+// Work of several streams, recorded once, to be launched any number of times.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(Device* device, GraphView view) : device_(device), view_(view) {}
+  Graph(Graph&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(view_, other.view_);
+    return *this;
+  }
+  ~Graph();  // waits for its launches
+  explicit operator bool() const { return device_ != nullptr; }
+  GraphView view() const { return view_; }
+
+ private:
+  Device* device_ = nullptr;
+  GraphView view_;
+};
+
 // Somebody who holds device memory that can be spared.
 class MemoryReclaimer {
  public:
@@ -168,6 +200,8 @@ class Device {
   // memory, alive until the stream has passed. Fills are of device memory.
   virtual void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                     StreamView stream) = 0;
+  // All of them, in any order: a device may have one call for them. None overlaps another.
+  virtual void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream);
   virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
   virtual const KernelTable& kernels() const = 0;
   // What models run between attentions; null where host code does it, through launch().
@@ -176,6 +210,23 @@ class Device {
   // has CudaDevice::run_on_host for what needs no device memory).
   // `name` must outlive the device.
   virtual void launch(StreamView stream, const char* name, std::function<KernelWork()> work) = 0;
+
+  // Graphs. Nothing that `enqueue` enqueues runs; each launch runs all of it, as if it were
+  // enqueued anew on the streams that it was enqueued on: after what these did before, and before
+  // what they do next. Events from outside that it waits for are waited for at each launch, as they
+  // are recorded then; those that it records stand for the whole launch. It may enqueue on `origin`
+  // and `others` alone, neither allocate nor wait on the host, and no copy may touch host memory
+  // that is not the device's. What it throws is thrown on, and nothing is enqueued then. Events
+  // that were waited for outlive the graph's last launch. Throws UsageError where work of that kind
+  // cannot be recorded, DeviceError where the runtime refuses, BudgetError where the graph itself
+  // finds no memory. One recording of a device at a time, without a timeline.
+  virtual bool records_graphs() const { return false; }
+  virtual Graph record_graph(StreamView origin, std::span<const StreamView> others,
+                             const char* name, const std::function<void()>& enqueue);
+  // False, and nothing is done, where another stream has the place of `origin` now, which was
+  // destroyed. The others are there.
+  virtual bool launch(GraphView graph);
+  virtual uint64_t graph_bytes(GraphView graph) const;  // of device memory that it holds
 
   // Seconds on the device's clock at which the recorded work ended (virtual on the emulated
   // device, where both have to be waited for first; wall time elsewhere).
@@ -196,10 +247,12 @@ class Device {
   friend class Buffer;
   friend class Stream;
   friend class Event;
+  friend class Graph;
   virtual std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) = 0;
   virtual void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept = 0;
   virtual void destroy_stream(StreamView stream) noexcept = 0;
   virtual void destroy_event(EventView event) noexcept = 0;
+  virtual void destroy_graph(GraphView) noexcept {}
 
  private:
   std::vector<MemoryReclaimer*> reclaimers_;

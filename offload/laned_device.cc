@@ -11,6 +11,18 @@ LanedDevice::Lane& LanedDevice::lane_of(StreamView stream) {
   return *static_cast<Lane*>(stream.native);
 }
 
+LanedDevice::LanedDevice(Device& inner) : WrappedDevice(inner) {
+  using Table = ModelKernelTable;
+  if (inner.model_kernels() == nullptr) return;
+  model_table_ = {.project = pass_model<&Table::project, ProjectParams>,
+                  .add_norm = pass_model<&Table::add_norm, AddNormParams>,
+                  .angles = pass_model<&Table::angles, AnglesParams>,
+                  .heads = pass_model<&Table::heads, HeadsParams>,
+                  .activate = pass_model<&Table::activate, ActivateParams>,
+                  .add_bias = pass_model<&Table::add_bias, AddBiasParams>,
+                  .project_scratch = inner.model_kernels()->project_scratch};
+}
+
 Stream LanedDevice::create_stream(StreamPriority priority, std::string_view name) {
   return {this, {kind(), new Lane{*this, inner_.create_stream(priority, name)}}};
 }
@@ -33,7 +45,7 @@ KernelTable LanedDevice::passed_kernels() {
   table.attend = pass<&Table::attend, AttendParams>;
   table.prefill = pass<&Table::prefill, PrefillParams>;
   table.read_rows = pass<&Table::read_rows, ReadRowsParams>;
-  // select_scratch: none, as on the host devices that are decorated.
+  // select_scratch: a decorator knows which device's.
   return table;
 }
 

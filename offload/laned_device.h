@@ -8,11 +8,13 @@ namespace fasa {
 
 class LanedDevice : public WrappedDevice {
  public:
-  using WrappedDevice::WrappedDevice;
+  explicit LanedDevice(Device& inner);
 
   Stream create_stream(StreamPriority priority, std::string_view name) override;
-  // Such devices decorate those that run models as host code.
-  const ModelKernelTable* model_kernels() const override { return nullptr; }
+  // The inner device's, on the lanes' streams.
+  const ModelKernelTable* model_kernels() const override {
+    return inner_.model_kernels() == nullptr ? nullptr : &model_table_;
+  }
 
  protected:
   // Throws UsageError for a stream that this device did not make.
@@ -34,11 +36,18 @@ class LanedDevice : public WrappedDevice {
   static KernelTable passed_kernels();
 
  private:
+  template <auto kKernel, typename Params>
+  static void pass_model(const Params& params, StreamView stream) {
+    const Lane& lane = lane_of(stream);
+    (lane.device.inner_.model_kernels()->*kKernel)(params, lane.stream.view());
+  }
   struct Lane {  // what a StreamView of this device points to
     LanedDevice& device;
     Stream stream;  // the inner device's
   };
   static Lane& lane_of(StreamView stream);
+
+  ModelKernelTable model_table_{};
 };
 
 }  // namespace fasa

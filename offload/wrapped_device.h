@@ -3,8 +3,10 @@
 
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "offload/device.h"
 
@@ -39,6 +41,15 @@ class WrappedDevice : public Device {
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override {
     inner_.launch(within(stream), name, std::move(work));
   }
+  bool records_graphs() const override { return inner_.records_graphs(); }
+  Graph record_graph(StreamView origin, std::span<const StreamView> others, const char* name,
+                     const std::function<void()>& enqueue) override {
+    std::vector<StreamView> inner;
+    for (const StreamView other : others) inner.push_back(within(other));
+    return inner_.record_graph(within(origin), inner, name, enqueue);
+  }
+  bool launch(GraphView graph) override { return inner_.launch(graph); }
+  uint64_t graph_bytes(GraphView graph) const override { return inner_.graph_bytes(graph); }
   double seconds_at(EventView event) override { return inner_.seconds_at(event); }
   bool virtual_clock() const override { return inner_.virtual_clock(); }
   TransferTotals transfers() override { return inner_.transfers(); }

@@ -53,6 +53,7 @@ struct Config {
     std::string gpu;  // whose memory the emulated device has; "" = none in particular
     int threads = 0;
     std::string numa = "auto";  // auto, interleave, or a node number
+    bool graphs = true;         // cuda: decode steps as graphs
   } device;
 
   struct Memory {

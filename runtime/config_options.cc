@@ -24,6 +24,7 @@ constexpr std::array<Named<GroupRule>, 5> kGroupRules{{{"max", GroupRule::kMaxNo
                                                        {"softmax-sum", GroupRule::kSoftmaxSum},
                                                        {"raw-max", GroupRule::kRawMax},
                                                        {"raw-sum", GroupRule::kRawSum}}};
+constexpr std::array<Named<bool>, 2> kSwitch{{{"on", true}, {"off", false}}};
 constexpr std::array<Named<SelectionScope>, 2> kScopes{
     {{"kv_head", SelectionScope::kKvHead}, {"query_head", SelectionScope::kQueryHead}}};
 constexpr std::array<Named<LayerBudget>, 3> kLayerBudgets{{{"uniform", LayerBudget::kUniform},
@@ -82,7 +83,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 33> kOptions{{
+const std::array<ConfigOption, 34> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -137,6 +138,16 @@ const std::array<ConfigOption, 33> kOptions{{
            return v.is_number_integer() || take_string(v, c.device.numa);
          },
      .get = [](const Config& c) -> Json { return c.device.numa; }},
+    {.table = "device",
+     .key = "graphs",
+     .flag = "",
+     .type = "on|off",
+     .allowed = "on, off",
+     .help = "On cuda, whole decode steps are recorded as CUDA graphs and launched from the third "
+             "of a kind on. Results do not depend on it.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.graphs); },
+     .get = [](const Config& c) -> Json { return name_of(c.device.graphs, kSwitch); }},
     {.table = "memory",
      .key = "device_memory",
      .flag = "",

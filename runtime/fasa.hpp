@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -86,6 +87,17 @@ class Runtime {
   // q [tokens, query_heads, key_dim] (rotated) -> out [tokens, query_heads, value_dim]; lse
   // [tokens, query_heads] natural log, or null. After append of the same layer. Enqueues only.
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  // `layers` appends and attends all layers of the open step on `stream`, and enqueues whatever of
+  // the caller's belongs between them, on that stream too. A decode step that comes again may be
+  // recorded as a graph of the device (cuda, device.graphs) and launched: then `layers` is not
+  // called, or is called and recorded, or both, so that it must enqueue the same each time, and
+  // only enqueue. `shape`: all that the caller's part and its tensors depend on, addresses as well
+  // as sizes; equal words must mean equal work. What lies in device memory, or in host memory that
+  // copies read, may change from step to step. Once a step, before its first append. Throws what
+  // `layers` throws; abort_step() comes next then.
+  void run_layers(StreamView stream, std::span<const uint64_t> shape,
+                  const std::function<void()>& layers);
+  GraphMetrics graph_metrics() const;
   void end_step();
   void abort_step();
 

@@ -13,11 +13,19 @@ struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
   uint64_t device_rows = 0;      // row pages on the device
   uint64_t device_hot_rows = 0;  // hot rows, their tables, residents
-  uint64_t device_scratch = 0;   // sets, addresses, partials, staging, page tables, descriptors
+  // Sets, addresses, partials, staging, page tables, descriptors; graphs of steps, once there are.
+  uint64_t device_scratch = 0;
   uint64_t host_rows = 0;
   uint64_t device_total() const {
     return device_slices + device_rows + device_hot_rows + device_scratch;
   }
+};
+
+// Decode steps as graphs of the device.
+struct GraphMetrics {
+  uint64_t recorded = 0;      // graphs, in all
+  uint64_t launched = 0;      // steps
+  uint64_t device_bytes = 0;  // that graphs hold now
 };
 
 // Bytes of rows that went over the link, by what moved them.

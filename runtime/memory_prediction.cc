@@ -35,7 +35,8 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     const int32_t budget = layer.budget.of(visible, settings.budget_floor());
     const bool all = layer.dense || (settings.rows_on_device && budget == visible);
     if (all) {
-      shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
+      shape.dense_tokens =
+          std::max(shape.dense_tokens, StepScratch::dense_tokens(settings, context));
     }
     if (!layer.dense) shape.set_capacity = std::max(shape.set_capacity, budget);
   }

@@ -25,11 +25,13 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       prefetch_(device.kernels(), settings_),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
+      graphs_wanted_(config.device.graphs),
       slots_{StepSlot(device), StepSlot(device)},
       probes_{StepProbe(device), StepProbe(device)},
       counters_(device, settings_.layout) {
   check_slice_dims(slice_dims, settings_.layout, geometry);
   settings_.select_scratch = device.kernels().select_scratch;
+  if (graphs_wanted_ && device.records_graphs()) prefetch_.plan_coarsely();
   start_streams();
   upload_slopes();
   slice_dims_ = upload_slice_dims(device, slice_dims, settings_.layout, control_.view());
@@ -58,6 +60,7 @@ Runtime::Impl::~Impl() {
 }
 
 void Runtime::Impl::start_streams() {
+  graphs_.clear();
   control_ = device_.create_stream(StreamPriority::kHigh, "control");
   pipeline_ = std::make_unique<StepPipeline>(device_, settings_);
   sampler_.reset();
@@ -153,6 +156,7 @@ void Runtime::Impl::reset_metrics() {
 void Runtime::Impl::set_query_source(QuerySource* source) {
   require_no_step("set_query_source");
   drain();
+  graphs_.clear();
   prefetch_.set_query_source(source);
 }
 
@@ -164,6 +168,7 @@ int Runtime::Impl::query_ahead() const {
 void Runtime::Impl::set_predictor(Predictor* predictor) {
   require_no_step("set_predictor");
   drain();
+  graphs_.clear();
   prefetch_.set_predictor(predictor);
 }
 
@@ -195,6 +200,11 @@ void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView
 void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream) {
   impl_->attend(layer, q, out, lse, stream);
 }
+void Runtime::run_layers(StreamView stream, std::span<const uint64_t> shape,
+                         const std::function<void()>& layers) {
+  impl_->run_layers(stream, shape, layers);
+}
+GraphMetrics Runtime::graph_metrics() const { return impl_->graph_metrics(); }
 void Runtime::end_step() { impl_->end_step(); }
 void Runtime::abort_step() { impl_->abort_step(); }
 void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,

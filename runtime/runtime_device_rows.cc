@@ -74,8 +74,18 @@ void Runtime::Impl::copy_new_pages(std::span<const StepSequence> sequences) {
   }
 }
 
+// Graphs first: they cost nothing but time to make again.
 bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
-  if (!settings_.device_copies || reclaim_paused_) return false;
+  if (reclaim_paused_) return false;
+  if (space == MemorySpace::kDevice && graphs_.bytes(device_) > 0) {
+    graphs_.clear();
+    return true;
+  }
+  return reclaim_copies(space, bytes);
+}
+
+bool Runtime::Impl::reclaim_copies(MemorySpace space, size_t bytes) {
+  if (!settings_.device_copies) return false;
   const ReclaimPause pause(reclaim_paused_);
   const bool copies = space == MemorySpace::kDevice && most_copies(nullptr) != nullptr;
   if (!copies && copy_bytes().tables == 0) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "runtime/hit_rate_sampler.h"
 #include "runtime/memory_prediction.h"
 #include "runtime/settings.h"
+#include "runtime/step_graphs.h"
 #include "scheduler/kv_sequence.h"
 #include "scheduler/prefetch_control.h"
 #include "scheduler/step_pipeline.h"
@@ -45,6 +47,9 @@ class Runtime::Impl : private MemoryReclaimer {
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  void run_layers(StreamView stream, std::span<const uint64_t> shape,
+                  const std::function<void()>& layers);
+  GraphMetrics graph_metrics() const;
   void end_step();
   void abort_step();
   void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
@@ -64,6 +69,7 @@ class Runtime::Impl : private MemoryReclaimer {
     int attended = 0;
     StreamView compute;
     bool decodes = false;
+    bool recording = false;  // what is enqueued goes into a graph
   };
 
   KvSequence& find(SequenceId id) const;
@@ -91,6 +97,7 @@ class Runtime::Impl : private MemoryReclaimer {
   Buffer find_copy_block(DeviceRows& growing, bool& drained);
   void copy_new_pages(std::span<const StepSequence> sequences);
   bool reclaim(MemorySpace space, size_t bytes) override;
+  bool reclaim_copies(MemorySpace space, size_t bytes);
   struct CopyBytes {
     uint64_t rows = 0;
     uint64_t tables = 0;
@@ -106,6 +113,14 @@ class Runtime::Impl : private MemoryReclaimer {
   void describe(OpenStep& step);
   void enqueue_tables(OpenStep& step);
   void sample_hit_rate(EventView step_done);
+  std::optional<StepKey> graph_key(StreamView stream, std::span<const uint64_t> shape) const;
+  void require_whole_step() const;
+  // Throws what `layers` throws, DeviceError and BudgetError; the step is as it was then.
+  Graph record_layers(StreamView stream, const std::function<void()>& layers, bool* attends);
+  // Into the entry, or the entry is refused.
+  void record_graph(StepGraphs::Entry& entry, StreamView stream,
+                    const std::function<void()>& layers);
+  bool launch_graph(const StepGraphs::Entry& entry, StreamView stream);
 
   Device& device_;
   const Geometry geometry_;
@@ -118,6 +133,10 @@ class Runtime::Impl : private MemoryReclaimer {
   Event tables_ready_;
   Event rows_read_;  // the last read() has passed
   std::unique_ptr<StepPipeline> pipeline_;
+  const bool graphs_wanted_;
+  bool graphs_refused_ = false;
+  StepGraphs graphs_;  // of the pipeline's streams
+  GraphMetrics graph_metrics_;
   std::array<StepSlot, 2> slots_;
   std::array<StepProbe, 2> probes_;  // of the slots' steps
   std::array<int, 2> probed_depths_{};

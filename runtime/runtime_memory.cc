@@ -174,8 +174,8 @@ KvMemory Runtime::Impl::memory() const {
   const uint64_t rows = pools_.rows.held_bytes();
   (settings_.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
   memory.device_slices = pools_.slices.held_bytes();
-  memory.device_scratch =
-      scratch_.bytes() + slice_dims_.bytes() + slopes_.bytes() + counters_.bytes();
+  memory.device_scratch = scratch_.bytes() + slice_dims_.bytes() + slopes_.bytes() +
+                          counters_.bytes() + graphs_.bytes(device_);
   for (const StepSlot& slot : slots_) memory.device_scratch += slot.bytes();
   for (const auto& [id, sequence] : sequences_) {
     memory.device_slices += sequence->tail_bytes();

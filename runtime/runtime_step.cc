@@ -55,6 +55,7 @@ void Runtime::Impl::describe(OpenStep& step) {
     desc.mode = part.mode;
     desc.first_token = static_cast<int32_t>(step.tokens);
     desc.tokens = part.tokens;
+    desc.stamp = stamp_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
     SequenceDesc odd_desc = desc;
@@ -118,7 +119,7 @@ void Runtime::Impl::plan_prefetch(const OpenStep& step) {
         std::any_of(step.sequences.begin(), step.sequences.end(),
                     [this](const StepSequence& part) { return find(part.sequence).remembers(); });
     plan = prefetch_.plan(static_cast<int>(step.sequences.size()), remembered);
-    if (prefetch_.measures(step.tables.stamp)) {
+    if (prefetch_.measures(stamp_)) {
       probes_[step.slot_index].start(prefetch_.measured_layer());
       probed_depths_[step.slot_index] = plan.depth;
     }
@@ -143,11 +144,12 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   step.slot = &slots_[step.slot_index];
   step.slot->wait_until_free();
   read_probe(step.slot_index);
+  ++stamp_;
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.slopes = geometry_.alibi_slopes.empty() ? nullptr : slopes_.as<float>();
   step.tables.counters = counters_.layers();
-  step.tables.stamp = ++stamp_;
+  step.tables.stamp = StepStamp::of_device(step.slot->device_stamp());
   step.tables.tables_ready = tables_ready_.view();
   plan_prefetch(step);
   StepProbe& probe = probes_[step.slot_index];
@@ -175,7 +177,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   step_->compute = stream;
   if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
   step_->appended = layer + 1;
-  if (!settings_.rows_on_device) {
+  if (!settings_.rows_on_device && !step_->recording) {
     counters_.add_written_back(layer, step_->tokens);
   }
   pipeline_->append(step_->tables, scratch_, layer, k, v, stream);

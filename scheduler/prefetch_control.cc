@@ -1,6 +1,7 @@
 #include "scheduler/prefetch_control.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "runtime/base/error.h"
@@ -20,6 +21,12 @@ int most_ahead_of(const StepSettings& settings, bool writes_sets, int max_ahead)
   const int automatic = writes_sets ? kMostAutomatic : 1;
   return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_ahead,
                                settings.layer_count() - 1}));
+}
+
+// Down to three bits: at most a fifth less.
+int32_t coarse(int32_t rows) {
+  const int bits = std::bit_width(static_cast<uint32_t>(rows));
+  return bits <= 3 ? rows : rows >> (bits - 3) << (bits - 3);
 }
 
 }  // namespace
@@ -87,6 +94,7 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
                                              std::numeric_limits<int32_t>::max());
+  if (coarse_) plan.rows = coarse(plan.rows);
   return plan;
 }
 

@@ -28,6 +28,11 @@ class PrefetchControl {
   // Throws UsageError where the settings want a query source and there is none.
   void require_query_source() const;
 
+  // Somebody else's predictor, which may do anything.
+  bool guesses_by_caller() const { return custom_ != nullptr; }
+  // From now on plans move in few steps, not with every measurement: each new one costs a graph.
+  void plan_coarsely() { coarse_ = true; }
+
   Predictor& predictor() const { return custom_ != nullptr ? *custom_ : *own_; }
   // By the deepest that plan() will ask for; 0: nothing is guessed.
   GuessScratch scratch() const { return {most_ahead_, predictor().writes_sets()}; }
@@ -60,6 +65,7 @@ class PrefetchControl {
   uint64_t link_bytes_ = 0;
   double link_seconds_ = 0;
   int measurements_ = 0;
+  bool coarse_ = false;
 };
 
 }  // namespace fasa

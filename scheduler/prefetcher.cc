@@ -130,4 +130,14 @@ void Prefetcher::synchronize() {
   for (const Stream& stream : lanes_) device_.synchronize(stream.view());
 }
 
+void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
+  for (const Stream& stream : lanes_) streams.push_back(stream.view());
+}
+
+void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
+  const bool on = plan_.on() && !lanes_.empty();
+  key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
+  key.push_back(on ? static_cast<uint64_t>(std::max(most_rows(scratch.decode()), 0)) : 0);
+}
+
 }  // namespace fasa

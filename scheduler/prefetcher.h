@@ -36,6 +36,10 @@ class Prefetcher {
 
   void synchronize();
 
+  void add_streams(std::vector<StreamView>& streams) const;
+  // Of the step that was begun: see StepPipeline.
+  void add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const;
+
  private:
   struct Target;
   // Rows that may be fetched for a head: never so many that the true set would not find a slot for

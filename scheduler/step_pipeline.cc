@@ -66,6 +66,41 @@ void StepPipeline::synchronize() {
   if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
 }
 
+std::vector<StreamView> StepPipeline::streams() const {
+  std::vector<StreamView> streams;
+  if (settings_.rows_on_device) return streams;
+  for (const Stream& stream : lanes_) streams.push_back(stream.view());
+  streams.push_back(write_back_.view());
+  ahead_.add_streams(streams);
+  return streams;
+}
+
+bool StepPipeline::add_to_key(const StepTables& step, const StepScratch& scratch,
+                              std::vector<uint64_t>& key) const {
+  for (int layer = 0; layer < settings_.layer_count(); ++layer) {
+    const Call call{step, scratch, layer, {}};
+    if (!attends_to_all(call)) {
+      key.push_back(0);
+      continue;
+    }
+    if (!settings_.rows_on_device) return false;
+    const int32_t wave = scratch.decode().dense_wave;
+    key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
+  }
+  ahead_.add_to_key(scratch, key);
+  return true;
+}
+
+int32_t StepPipeline::longest_visible(const Call& call) const {
+  const int window = call.settings(settings_).window;
+  int32_t longest = 0;
+  for (const SequenceDesc& sequence : call.step.on_host) {
+    if (sequence.mode != StepMode::kDecode) continue;
+    longest = std::max(longest, sequence.end() - first_visible(sequence.start, window));
+  }
+  return longest;
+}
+
 StreamView StepPipeline::lane(int layer, int index) const {
   return lanes_[static_cast<size_t>(layer + index) % lanes_.size()].view();
 }
@@ -316,13 +351,15 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
   const CacheLayout& layout = settings_.layout;
   const StreamView copy = lane(call.layer, 0);
   device_.wait(copy, pages_free_[half].view());
+  copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
-    device_.copy(destination + page * layout.row_layer_bytes(),
-                 call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
-                     layout.row_offset(call.layer, 0, 0),
-                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy);
+    copies_.push_back({destination + page * layout.row_layer_bytes(),
+                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
+                           layout.row_offset(call.layer, 0, 0),
+                       static_cast<size_t>(layout.row_layer_bytes())});
   }
+  device_.copy_all(copies_, CopyKind::kHostToDevice, copy);
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view());
 }
@@ -351,10 +388,7 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
   if (settings_.rows_on_device) {
-    int32_t longest = 0;
-    for (const SequenceDesc& sequence : call.step.on_host) {
-      if (sequence.mode == StepMode::kDecode) longest = std::max(longest, visible(sequence));
-    }
+    const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
       params.begin = begin;
       params.end = begin + scratch.dense_wave;

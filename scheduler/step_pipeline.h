@@ -30,6 +30,14 @@ class StepPipeline {
   void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
+  // The streams of ours that a step's work goes to.
+  std::vector<StreamView> streams() const;
+  // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
+  // what lies in device memory: how many waves, what is guessed. False where that is too much: with
+  // rows on the host, dense layers are streamed page by page.
+  bool add_to_key(const StepTables& step, const StepScratch& scratch,
+                  std::vector<uint64_t>& key) const;
+
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
   void wait_written_back(int layer, StreamView stream);
   // All layers were appended: `event` stands for their write-back.
@@ -53,6 +61,7 @@ class StepPipeline {
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
                     int half);
   bool attends_to_all(const Call& call) const;
+  int32_t longest_visible(const Call& call) const;  // of the sequences that decode
   StreamView lane(int layer, int index) const;
 
   Device& device_;
@@ -66,8 +75,9 @@ class StepPipeline {
   std::vector<Event> fetched_;  // per lane
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher ahead_;
-  Event stage_free_[2];  // by layer parity: the stage is written back
-  Event pages_free_[2];  // by half: compute has read the pages
+  Event stage_free_[2];            // by layer parity: the stage is written back
+  Event pages_free_[2];            // by half: compute has read the pages
+  std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
 };
 
 }  // namespace fasa

@@ -1,6 +1,7 @@
 #include "scheduler/step_scratch.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "scheduler/carver.h"
 
@@ -132,6 +133,12 @@ PrefillShape PrefillShape::joined(const PrefillShape& other) const {
 StepScratch::StepScratch(Device& device, const StepSettings& settings)
     : device_(device), settings_(settings) {}
 
+int StepScratch::dense_tokens(const StepSettings& settings, int64_t context) {
+  const int wave = settings.rows_on_device ? kDenseWaveOnDevice : kDenseWaveStaged;
+  if (context >= wave) return wave;
+  return std::max(kPageTokens, static_cast<int>(std::bit_ceil(static_cast<uint32_t>(context))));
+}
+
 DecodeScratch StepScratch::waves(const StepSettings& settings, const DecodeShape& decode) {
   Carver size(nullptr);
   return carve_decode(settings, decode, size);
@@ -171,6 +178,16 @@ void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill)
     Carver carver(prefill_memory_.data());
     prefill_ = carve_prefill(settings_, shape, carver);
     prefill_shape_ = shape;
+  }
+}
+
+void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
+  const DecodeShape& shape = decode_shape_;
+  key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
+  key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
+  for (const int size : {shape.count, shape.set_capacity, shape.dense_tokens, shape.guess_rows,
+                         shape.guess_capacity, shape.guess_buffers}) {
+    key.push_back(static_cast<uint64_t>(size));
   }
 }
 

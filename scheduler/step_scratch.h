@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/params.h"
 #include "offload/device.h"
@@ -14,7 +15,7 @@ namespace fasa {
 struct DecodeShape {
   int count = 0;         // sequences
   int set_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
-  int dense_tokens = 0;  // the longest context that a layer attends to whole; 0 = none does
+  int dense_tokens = 0;  // at a time, of contexts that a layer attends to whole; 0 = none does
   // Guesses: rows of a head that a layer may fetch ahead, tokens of the largest guessed set and how
   // many of those sets are under way at a time (0 where the guesses are no sets).
   int guess_rows = 0;
@@ -90,6 +91,9 @@ class StepScratch {
   void drop_prefill();  // gives the prefill's part back; streams must be idle
   void drop_decode();   // as well
 
+  // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
+  // grows by a token at a time has scratch anew a few times only.
+  static int dense_tokens(const StepSettings& settings, int64_t context);
   // What ensure() would allocate for these shapes alone. The sizes in `waves` (set_capacity, wave,
   // dense_wave) are those that the step works with; its pointers mean nothing.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
@@ -100,6 +104,8 @@ class StepScratch {
   const PrefillScratch& prefill() const { return prefill_; }
   bool has_prefill() const { return static_cast<bool>(prefill_memory_); }
   uint64_t bytes() const { return decode_memory_.bytes() + prefill_memory_.bytes(); }
+  // Adds what all addresses and sizes of the decode's part follow from.
+  void add_to_key(std::vector<uint64_t>& key) const;
 
  private:
   Device& device_;

@@ -2,6 +2,7 @@
 // can be prepared while the one before it still runs.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,10 @@ class StepSlot {
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
+  }
+  // Where the descriptors have the step's stamp, once they are uploaded.
+  const int32_t* device_stamp() const {
+    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, stamp));
   }
   size_t capacity() const { return capacity_; }
   uint64_t bytes() const { return memory_.bytes(); }

@@ -26,7 +26,7 @@ struct StepTables {
   const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
   const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
   StepCounters* counters = nullptr;          // device, [layers]
-  int32_t stamp = 0;                         // rising from step to step
+  StepStamp stamp;                           // for kernels; rising from step to step
   EventView tables_ready;                    // the tables are on the device
   // The sequences are pages that a caller put together (paged door): none has residents, and what
   // is appended is not attended to from the stage.

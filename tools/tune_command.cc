@@ -145,10 +145,14 @@ std::unique_ptr<TuneObjective> TuneCommand::make_objective(const Config& config,
 }
 
 std::string TuneCommand::machine_words(const Config& config) const {
-  std::string text = config.device.gpu.empty() ? "emulated device" : config.device.gpu;
+  const bool emulated = config.device.name == "emulated" || !geometry_.empty();
+  std::string text = !emulated                   ? config.device.name
+                     : config.device.gpu.empty() ? "emulated device"
+                                                 : config.device.gpu;
   if (config.memory.device_memory) {
     text += fmt::format(" with {} of memory", format_bytes(*config.memory.device_memory));
   }
+  if (!emulated) return text;
   text += fmt::format(", link {} and {}", format_rate(config.link.bandwidth),
                       format_seconds(config.link.latency));
   if (geometry_.empty()) return text;

@@ -123,11 +123,12 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
                                          int steps, const Config& config)
     : dir_(dir),
       steps_(steps),
-      device_(open_host_device(config.device_options())),
+      device_(open_model_device(config.device_options(), ModelConfig::load(dir))),
       model_(Model::load(dir, *device_, std::nullopt)) {
   if (device_->unified()) {
     throw UsageError(fmt::format(
-        "tuning on the device {}: it has one memory, and nothing is fetched; allowed: emulated",
+        "tuning on the device {}: it has one memory, and nothing is fetched; allowed: emulated, "
+        "cuda",
         config.device.name));
   }
   const auto tokenizer = Tokenizer::load(dir);
@@ -155,7 +156,9 @@ TuneMeasurement GenerationObjective::measure(const Config& config, const Deadlin
   measured.decode_steps = static_cast<uint64_t>(result.decode_steps);
   measured.tpot_seconds = result.decode_seconds / static_cast<double>(result.decode_steps);
   measured.rows = runtime.metrics().rows;
-  measured.predicted_seconds = predict(config, measured);
+  if (device_->kind() == DeviceKind::kEmulated) {
+    measured.predicted_seconds = predict(config, measured);
+  }
   return measured;
 }
 

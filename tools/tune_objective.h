@@ -41,8 +41,9 @@ class Deadline {
 };
 
 struct TuneMeasurement {
-  double tpot_seconds = 0;       // on the device's clock
-  double predicted_seconds = 0;  // by the plan's cost model, from the rows measured
+  double tpot_seconds = 0;  // on the device's clock
+  // By the plan's cost model, from the rows measured; none on a GPU, whose rates nobody gave.
+  std::optional<double> predicted_seconds;
   uint64_t decode_steps = 0;
   StepCounters rows;
 };

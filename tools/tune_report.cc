@@ -13,8 +13,11 @@ using Json = nlohmann::json;
 
 std::string times(const TuneTrial& trial) {
   if (!trial.measured) return "does not fit";
-  return fmt::format("{:.3f} ms a token measured, {:.3f} predicted",
-                     trial.measured->tpot_seconds * 1e3, trial.measured->predicted_seconds * 1e3);
+  std::string text = fmt::format("{:.3f} ms a token measured", trial.measured->tpot_seconds * 1e3);
+  if (const auto predicted = trial.measured->predicted_seconds) {
+    text += fmt::format(", {:.3f} predicted", *predicted * 1e3);
+  }
+  return text;
 }
 
 std::string quality(const StepCounters& rows) {
@@ -54,7 +57,9 @@ Json trial_json(const TuneTrial& trial) {
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;
   json["tpot_ms"] = trial.measured->tpot_seconds * 1e3;
-  json["predicted_tpot_ms"] = trial.measured->predicted_seconds * 1e3;
+  if (const auto predicted = trial.measured->predicted_seconds) {
+    json["predicted_tpot_ms"] = *predicted * 1e3;
+  }
   json["steps"] = trial.measured->decode_steps;
   json["hit_rate"] = rows.hit_rate();
   json["speculation"] = {{"precision", rows.precision()}, {"recall", rows.recall()}};

@@ -12,6 +12,7 @@ class HostEngine final : public LayerEngine {
   explicit HostEngine(const EngineParts& parts) : parts_(parts) {}
 
   void reserve(const Activations&) override {}
+  void stage(const StepShape&) override {}
   void begin(const StepShape& step) override;
   void to_attention(int layer) override;
   void query_of(int layer, std::byte* query) override;

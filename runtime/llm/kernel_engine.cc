@@ -29,14 +29,17 @@ void KernelEngine::reserve(const Activations& larger) {
   inputs_ = std::move(inputs);
 }
 
+void KernelEngine::stage(const StepShape& step) {
+  auto* staged = staging_.as<int32_t>();
+  for (const int64_t position : step.positions) *staged++ = static_cast<int32_t>(position);
+  for (const int64_t row : step.logit_rows) *staged++ = static_cast<int32_t>(row);
+}
+
 void KernelEngine::begin(const StepShape& step) {
   step_ = &step;
   pending_ = {};
   const Activations& activations = parts_.activations;
   const ModelConfig& config = parts_.config;
-  auto* staged = staging_.as<int32_t>();
-  for (const int64_t position : step.positions) *staged++ = static_cast<int32_t>(position);
-  for (const int64_t row : step.logit_rows) *staged++ = static_cast<int32_t>(row);
   const auto count = step.positions.size() + step.logit_rows.size();
   parts_.device.copy(inputs_.data(), staging_.data(), count * sizeof(int32_t),
                      CopyKind::kHostToDevice, parts_.stream);

@@ -13,6 +13,7 @@ class KernelEngine final : public LayerEngine {
   explicit KernelEngine(const EngineParts& parts);
 
   void reserve(const Activations& larger) override;
+  void stage(const StepShape& step) override;
   void begin(const StepShape& step) override;
   void to_attention(int layer) override;
   void query_of(int layer, std::byte* query) override;

@@ -27,7 +27,8 @@ struct EngineParts {
   StreamView stream;
 };
 
-// Everything is enqueued on the parts' stream, and nothing is waited for. Between begin() and the
+// But for stage(), everything is enqueued on the parts' stream, and nothing is waited for; equal
+// sizes in the shapes make equal work. Between begin() and the
 // end of a step's work the step's shape stays where it is.
 class LayerEngine {
  public:
@@ -36,7 +37,9 @@ class LayerEngine {
   // Room for steps as large as these activations, which will take the place of the parts' ones.
   // Throws BudgetError; the old room stays.
   virtual void reserve(const Activations& larger) = 0;
-  // Host embeddings -> residual, and what all layers share. The last step's work is done.
+  // Host data of a step to where its work will read it. The last step's work is done.
+  virtual void stage(const StepShape& step) = 0;
+  // Host embeddings -> residual, and what all layers share. After stage().
   virtual void begin(const StepShape& step) = 0;
   // All that follows the attention of the layer before, then all that precedes this one's.
   virtual void to_attention(int layer) = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -17,6 +18,12 @@
 
 namespace fasa {
 namespace {
+
+// Another one for each model and each place that its activations lie in.
+uint64_t next_place() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
 
 ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
   view.data = static_cast<const std::byte*>(view.data) + by;
@@ -49,6 +56,7 @@ class Model::Impl final : public QuerySource {
                        std::max({rows, activations_.rows(), int64_t{1}}));
     engine_->reserve(larger);
     activations_ = std::move(larger);
+    place_ = next_place();
   }
 
   void reserve_estimates(int64_t sequences, int max_ahead);
@@ -92,6 +100,7 @@ class Model::Impl final : public QuerySource {
   std::unique_ptr<LayerEngine> engine_;
   Buffer shown_;  // what observers look at, where the device's memory is not the host's
   QueryEstimates estimates_;
+  uint64_t place_ = next_place();
   std::optional<OpenForward> open_;
 };
 
@@ -168,6 +177,7 @@ void Model::Impl::reserve_estimates(int64_t sequences, int max_ahead) {
                     sequences, max_ahead, config_.layers - 1, config_.layers));
   }
   if (sequences <= estimates_.sequences() && max_ahead <= estimates_.max_ahead()) return;
+  place_ = next_place();
   estimates_ = QueryEstimates(device_, config_, dtype_, std::max(sequences, estimates_.sequences()),
                               std::max(max_ahead, estimates_.max_ahead()));
 }
@@ -279,7 +289,13 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_ahead());
   open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
-    enqueue(runtime, shape, options);
+    engine_->stage(shape);
+    if (decodes && options.observer == nullptr) {
+      const uint64_t words[] = {place_, shape.logit_rows.size()};
+      runtime.run_layers(stream(), words, [&] { enqueue(runtime, shape, options); });
+    } else {
+      enqueue(runtime, shape, options);
+    }
     open_.reset();
   } catch (...) {
     open_.reset();

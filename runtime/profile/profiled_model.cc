@@ -6,8 +6,8 @@
 #include <chrono>
 #include <utility>
 
-#include "offload/open_host_device.h"
 #include "runtime/base/error.h"
+#include "runtime/llm/open_model_device.h"
 #include "runtime/llm/sampler.h"
 
 namespace fasa {
@@ -33,12 +33,14 @@ void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
 
 ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelConfig& model)
     : ProfiledDecode((check(settings, model), model.layers)),
-      inner_(open_host_device(settings.config.device_options())),
+      inner_(settings.open ? settings.open()
+                           : open_model_device(settings.config.device_options(), model)),
       device_(*inner_),
       model_(Model::load(settings.dir, device_, std::nullopt)),
       begun_(device_.create_event()),
       ended_(device_.create_event()) {
-  const Config& config = settings.config;
+  Config config = settings.config;
+  config.device.graphs = false;  // their operations have no times of their own
   const auto prompt = static_cast<int64_t>(settings.prompt.size());
   const auto chunk = static_cast<int>(std::min<int64_t>(settings.prefill_chunk, prompt));
   runtime_ = std::make_unique<Runtime>(device_, config, model.geometry(),
@@ -93,7 +95,7 @@ ProfiledDecode::Taken ProfiledModel::run_step() {
   Taken taken;
   taken.fetch = runtime_->metrics();  // waits for the other streams
   taken.overlap = device_.take_overlap();
-  taken.seconds = device_.virtual_clock()
+  taken.seconds = !device_.unified()
                       ? device_.seconds_at(ended_.view()) - device_.seconds_at(begun_.view())
                       : wall_seconds;
   return taken;

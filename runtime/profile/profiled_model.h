@@ -21,6 +21,7 @@ struct ProfiledModelSettings {
   // Key dimensions that the slices take (tools/slice_choice.h).
   std::function<std::vector<int16_t>(Model&)> slice_dims;
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
+  std::function<std::unique_ptr<Device>()> open = {};  // none: the config's device
 };
 
 class ProfiledModel final : public ProfiledDecode {

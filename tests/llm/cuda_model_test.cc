@@ -163,11 +163,17 @@ TEST(InterpretedLatentModel, DecodesAreTheProcessors) {
   expect_close(logits(*device), logits(*cpu));
 }
 
+struct TextOptions {
+  std::string dir = bundled_dir();
+  int tokens = 30;
+  GraphMetrics* graphs = nullptr;  // filled in if given
+};
+
 // A bundled model's continuation of a text, with rows on the host and sets of 32.
 std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
-                                  const std::string& dir = bundled_dir()) {
-  Model model = Model::load(dir, device, std::nullopt);
-  const auto tokenizer = Tokenizer::load(dir);
+                                  const TextOptions& wanted = {}) {
+  Model model = Model::load(wanted.dir, device, std::nullopt);
+  const auto tokenizer = Tokenizer::load(wanted.dir);
   const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
   Config config;
   config.selection.fac_tokens = {{.tokens = 32, .share = 0}};
@@ -176,22 +182,26 @@ std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
   const Geometry geometry = model.config().geometry();
   Runtime runtime(device, config, geometry, model.config().row_dtype(), all_slice_dims(geometry));
   GenerateOptions options;
-  options.max_tokens = 12;
+  options.max_tokens = wanted.tokens;
   options.prefill_chunk = 96;
   const GenerateResult result =
       generate(model, runtime, tokenizer->encode(text), options, tokenizer.get());
   EXPECT_FALSE(result.error) << *result.error;
+  if (wanted.graphs != nullptr) *wanted.graphs = runtime.graph_metrics();
   return result.tokens;
 }
 
 TEST(CudaModelText, IsTheProcessors) {
   const auto cpu = open_test_device("cpu");
   const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone);
-  EXPECT_EQ(expected.size(), 12u);
+  EXPECT_EQ(expected.size(), 30u);
   for (const PredictorKind predictor : {PredictorKind::kNone, PredictorKind::kNextQuery}) {
     FakeCuda fake;
     const auto device = open_device(cuda_options(), fake.platform());
-    EXPECT_EQ(continuation(*device, predictor), expected);
+    GraphMetrics graphs;
+    EXPECT_EQ(continuation(*device, predictor, {.graphs = &graphs}), expected);
+    EXPECT_GT(graphs.launched, predictor == PredictorKind::kNone ? 20u : 6u);
+    EXPECT_LE(graphs.recorded, 4u);
   }
 }
 
@@ -199,13 +209,13 @@ TEST(CudaModelText, IsTheProcessors) {
 // part.
 TEST(CudaModelText, OfInterpretedKernelsIsTheProcessors) {
   for (const char* const name : {"alibi-400k", "pairs-400k", "partial-400k"}) {
-    const std::string dir = source_path(std::string("models/") + name);
+    const TextOptions wanted{.dir = source_path(std::string("models/") + name), .tokens = 12};
     const auto cpu = open_test_device("cpu");
-    const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone, dir);
+    const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone, wanted);
     EXPECT_EQ(expected.size(), 12u);
     FakeCuda fake;
     const auto device = open_device(cuda_options(), interpreted_platform(fake));
-    EXPECT_EQ(continuation(*device, PredictorKind::kNextQuery, dir), expected) << name;
+    EXPECT_EQ(continuation(*device, PredictorKind::kNextQuery, wanted), expected) << name;
   }
 }
 

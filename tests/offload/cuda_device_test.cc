@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -341,6 +342,47 @@ TEST(CudaDevice, StreamsOfOthersAreAdopted) {
   }
   EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2));
   EXPECT_EQ(fake.destroy_stream(theirs), cuda_status::kSuccess);
+}
+
+// Large ones go in one call where the runtime has it; what comes of them is the same.
+TEST(CudaCopies, OfManyRangesAreOneCallWhereThereIsOne) {
+  constexpr size_t kBytes = CudaDevice::kLeastBatched;
+  const struct {
+    int driver;
+    size_t bytes;
+    int64_t batches, copies;  // calls
+  } cases[] = {{12080, kBytes, 1, 0}, {12080, kBytes - 1, 0, 3}, {12070, kBytes, 1, 3}};
+  for (const auto& wanted : cases) {
+    FakeCuda fake;
+    fake.driver_version = wanted.driver;
+    fake.runtime_version = 12070;
+    const auto device = open(fake);
+    const Stream stream = device->create_stream(StreamPriority::kNormal, "copies");
+    const Buffer host = device->allocate(MemorySpace::kHost, 3 * kBytes, "test");
+    const Buffer there = device->allocate(MemorySpace::kDevice, 3 * kBytes, "test");
+    const Buffer back = device->allocate(MemorySpace::kHost, 3 * kBytes, "test");
+    for (size_t i = 0; i < 3 * kBytes; ++i) host.data()[i] = static_cast<std::byte>(i * 7 % 251);
+    const auto before = fake.calls;
+    const TransferTotals totals = device->transfers();
+    std::vector<CopyRange> ranges;
+    for (const size_t at : {size_t{0}, kBytes, 2 * kBytes}) {
+      ranges.push_back({there.data() + at, host.data() + at, wanted.bytes});
+    }
+    device->copy_all(ranges, CopyKind::kHostToDevice, stream.view());
+    EXPECT_EQ(fake.calls["copy_all"] - (before.contains("copy_all") ? before.at("copy_all") : 0),
+              wanted.batches);
+    EXPECT_EQ(fake.calls["copy"] - before.at("copy"), wanted.copies);
+    EXPECT_EQ(device->transfers().h2d_bytes - totals.h2d_bytes, 3 * wanted.bytes);
+    EXPECT_EQ(device->transfers().h2d_operations - totals.h2d_operations, 3u);
+    device->copy_all(ranges, CopyKind::kHostToDevice, stream.view());
+    EXPECT_LE(fake.calls["copy_all"], 1 + (wanted.copies == 0 ? 1 : 0));  // asked once
+    device->copy(back.data(), there.data(), 2 * kBytes + wanted.bytes, CopyKind::kDeviceToHost,
+                 stream.view());
+    device->synchronize(stream.view());
+    for (const size_t at : {size_t{0}, kBytes, 2 * kBytes}) {
+      EXPECT_EQ(std::memcmp(back.data() + at, host.data() + at, wanted.bytes), 0) << at;
+    }
+  }
 }
 
 }  // namespace

@@ -107,6 +107,25 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
   }
 }
 
+// A layer's pages are as large here as a model's: they come in batches.
+TEST(CudaPipeline, StreamsWholePagesInBatches) {
+  Geometry geometry = small_geometry();
+  geometry.kv_heads = 4;
+  geometry.query_heads = 4;
+  geometry.key_dim = geometry.rotary_dims = geometry.value_dim = 64;
+  const RunSetup full{.kind = SelectionKind::kFull};
+  RuntimeRun cpu(full, geometry);
+  const Outputs base = generate(cpu);
+  for (const int driver : {13000, 12070}) {
+    FakeCuda fake;
+    fake.driver_version = driver;
+    fake.runtime_version = 12070;
+    RuntimeRun run(open_fake(fake), full, geometry);
+    expect_same(base, generate(run, 67), std::to_string(driver));
+    EXPECT_GT(fake.calls["copy_all"], driver == 13000 ? 10 : 0);
+  }
+}
+
 // Whatever operation fails while it runs: a DeviceError that says what was under way, at some later
 // call, and an orderly end.
 TEST(CudaPipeline, EveryFailureIsNamedAndEndsInOrder) {

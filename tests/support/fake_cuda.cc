@@ -9,38 +9,12 @@
 #include "kernels/cuda/activate_inl.h"
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
+#include "tests/support/fake_cuda_parts.h"
 #include "tests/support/simt_interpreter.h"
 
 namespace fasa {
 
-struct FakeCuda::Recording {
-  FakeStream* stream;
-  bool passed = false;
-  double seconds = 0;
-};
-
-struct FakeCuda::FakeEvent {
-  std::shared_ptr<Recording> latest;  // null: never recorded
-};
-
-struct FakeCuda::Operation {
-  std::function<void()> work;
-  std::shared_ptr<Recording> records;
-  std::shared_ptr<Recording> waits;
-};
-
-struct FakeCuda::FakeStream {
-  FakeCuda* cuda;
-  std::deque<Operation> queue;
-};
-
-namespace {
-
-FakeCuda::FakeStream& stream_of(void* stream) {
-  return *static_cast<FakeCuda::FakeStream*>(stream);
-}
-
-}  // namespace
+using fake_cuda::stream_of;
 
 FakeCuda::FakeCuda() {
   gpus.push_back({.name = "Fake GPU",
@@ -86,6 +60,14 @@ CudaStatus FakeCuda::enter(const char* name) {
 
 void FakeCuda::enqueue(FakeStream& stream, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
+  if (stream.capture != nullptr) {
+    if (stream.capture->broken) {
+      fail(cuda_status::kCaptureInvalidated);
+    } else {
+      stream.capture->add(stream, std::move(work));
+    }
+    return;
+  }
   stream.queue.push_back({std::move(work), nullptr, nullptr});
 }
 
@@ -132,7 +114,7 @@ bool FakeCuda::pinned(const void* data, size_t bytes) const {
 }
 
 uint64_t FakeCuda::left() const {
-  const uint64_t used = device_bytes + kept_bytes_ + others_bytes;
+  const uint64_t used = device_bytes + kept_bytes_ + graph_bytes_ + others_bytes;
   return used < gpus[0].memory_bytes ? gpus[0].memory_bytes - used : 0;
 }
 
@@ -221,14 +203,14 @@ CudaStatus FakeCuda::destroy_pool(void*) {
 
 CudaStatus FakeCuda::trim_pool(void*) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("trim_pool")) return status;
+  if (const CudaStatus status = outside_capture("trim_pool")) return status;
   kept_bytes_ = 0;
   return cuda_status::kSuccess;
 }
 
 CudaStatus FakeCuda::allocate(void** data, size_t bytes, void* pool, void*) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("allocate")) return status;
+  if (const CudaStatus status = outside_capture("allocate")) return status;
   // A pool hands out what it keeps, in one piece as far as this one goes.
   const uint64_t reused = pool != nullptr && kept_bytes_ >= bytes ? bytes : 0;
   if (reused == 0 && bytes > left()) return fail(cuda_status::kOutOfMemory);
@@ -242,6 +224,9 @@ CudaStatus FakeCuda::allocate(void** data, size_t bytes, void* pool, void*) {
 
 CudaStatus FakeCuda::free(void* data, void* pool, void* stream) {
   const std::lock_guard lock(mutex_);
+  if (Capture* const capture = capture_here()) {
+    return break_capture(*capture, cuda_status::kCaptureUnsupported);
+  }
   run_all(stream_of(stream));  // in stream order
   const auto block = blocks_.find(static_cast<std::byte*>(data));
   if (block == blocks_.end()) return fail(cuda_status::kInvalidValue);
@@ -254,7 +239,7 @@ CudaStatus FakeCuda::free(void* data, void* pool, void* stream) {
 
 CudaStatus FakeCuda::register_host(void* data, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("register_host")) return status;
+  if (const CudaStatus status = outside_capture("register_host")) return status;
   ++registrations;
   registered.emplace(static_cast<std::byte*>(data), bytes);
   return cuda_status::kSuccess;
@@ -270,7 +255,7 @@ CudaStatus FakeCuda::create_stream(void** stream, StreamPriority) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = enter("create_stream")) return status;
   ++live_streams;
-  *stream = new FakeStream{this, {}};
+  *stream = new FakeStream{this, {}, nullptr};
   return cuda_status::kSuccess;
 }
 
@@ -285,7 +270,7 @@ CudaStatus FakeCuda::destroy_stream(void* stream) {
 
 CudaStatus FakeCuda::synchronize_stream(void* stream) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("synchronize_stream")) return status;
+  if (const CudaStatus status = outside_capture("synchronize_stream")) return status;
   run_all(stream_of(stream));
   return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
 }
@@ -307,7 +292,14 @@ CudaStatus FakeCuda::destroy_event(void* event) {
 
 CudaStatus FakeCuda::record(void* event, void* stream) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("record")) return status;
+  if (const CudaStatus status = enter_stream("record", stream)) return status;
+  auto& recorded = *static_cast<FakeEvent*>(event);
+  recorded.capture = stream_of(stream).capture;
+  if (recorded.capture != nullptr) {
+    recorded.latest = nullptr;
+    recorded.nodes = recorded.capture->ends[&stream_of(stream)];
+    return cuda_status::kSuccess;
+  }
   auto recording = std::make_shared<Recording>();
   recording->stream = &stream_of(stream);
   static_cast<FakeEvent*>(event)->latest = recording;
@@ -315,18 +307,11 @@ CudaStatus FakeCuda::record(void* event, void* stream) {
   return cuda_status::kSuccess;
 }
 
-CudaStatus FakeCuda::wait(void* stream, void* event) {
-  const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("wait")) return status;
-  const auto& latest = static_cast<FakeEvent*>(event)->latest;
-  if (latest != nullptr) stream_of(stream).queue.push_back({nullptr, nullptr, latest});
-  return cuda_status::kSuccess;
-}
-
 // Asking makes a little progress, so that who polls gets there.
 CudaStatus FakeCuda::query_event(void* event) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("query_event")) return status;
+  if (const CudaStatus status = outside_capture("query_event")) return status;
+  if (captured(event)) return fail(cuda_status::kCapturedEvent);
   const auto& latest = static_cast<FakeEvent*>(event)->latest;
   if (latest == nullptr || latest->passed) return cuda_status::kSuccess;
   run_next(*latest->stream);
@@ -336,7 +321,8 @@ CudaStatus FakeCuda::query_event(void* event) {
 
 CudaStatus FakeCuda::synchronize_event(void* event) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("synchronize_event")) return status;
+  if (const CudaStatus status = outside_capture("synchronize_event")) return status;
+  if (captured(event)) return fail(cuda_status::kCapturedEvent);
   const auto& latest = static_cast<FakeEvent*>(event)->latest;
   if (latest != nullptr) reach(latest);
   return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
@@ -344,7 +330,8 @@ CudaStatus FakeCuda::synchronize_event(void* event) {
 
 CudaStatus FakeCuda::elapsed(float* milliseconds, void* from, void* to) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("elapsed")) return status;
+  if (const CudaStatus status = outside_capture("elapsed")) return status;
+  if (captured(from) || captured(to)) return fail(cuda_status::kCapturedEvent);
   const auto& begin = static_cast<FakeEvent*>(from)->latest;
   const auto& end = static_cast<FakeEvent*>(to)->latest;
   if (begin == nullptr || end == nullptr) return fail(cuda_status::kInvalidValue);
@@ -357,7 +344,7 @@ CudaStatus FakeCuda::elapsed(float* milliseconds, void* from, void* to) {
 CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           void* stream) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("copy")) return status;
+  if (const CudaStatus status = enter_stream("copy", stream)) return status;
   ++copies;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
@@ -365,6 +352,10 @@ CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, C
     return fail(cuda_status::kInvalidValue);
   }
   FakeStream& target = stream_of(stream);
+  if (target.capture != nullptr &&
+      ((!from_device && !pinned(source, bytes)) || (!to_device && !pinned(destination, bytes)))) {
+    return break_capture(*target.capture, cuda_status::kCaptureUnsupported);
+  }
   if (kind == CopyKind::kHostToDevice && !pinned(source, bytes)) {
     const auto* from = static_cast<const std::byte*>(source);
     enqueue(target, [destination, staged = std::vector<std::byte>(from, from + bytes)] {
@@ -377,9 +368,30 @@ CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, C
   return cuda_status::kSuccess;
 }
 
+CudaStatus FakeCuda::copy_all(std::span<const CopyRange> ranges, void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = outside_capture("copy_all")) return status;
+  if (driver_version < 12080) return fail(cuda_status::kNotSupported);
+  for (const CopyRange& range : ranges) {
+    const bool to = on_device(range.destination, range.bytes);
+    const bool from = on_device(range.source, range.bytes);
+    if (!(to || pinned(range.destination, range.bytes)) ||
+        !(from || pinned(range.source, range.bytes))) {
+      return fail(cuda_status::kInvalidValue);
+    }
+  }
+  // Unordered among themselves: the last comes first.
+  enqueue(stream_of(stream), [all = std::vector(ranges.begin(), ranges.end())] {
+    for (auto range = all.rbegin(); range != all.rend(); ++range) {
+      std::memcpy(range->destination, range->source, range->bytes);
+    }
+  });
+  return cuda_status::kSuccess;
+}
+
 CudaStatus FakeCuda::fill(void* destination, int byte, size_t bytes, void* stream) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("fill")) return status;
+  if (const CudaStatus status = enter_stream("fill", stream)) return status;
   if (!on_device(destination, bytes)) return fail(cuda_status::kInvalidValue);
   enqueue(stream_of(stream), [=] { std::memset(destination, byte, bytes); });
   return cuda_status::kSuccess;
@@ -387,7 +399,7 @@ CudaStatus FakeCuda::fill(void* destination, int byte, size_t bytes, void* strea
 
 CudaStatus FakeCuda::run_on_host(void* stream, void (*function)(void*), void* argument) {
   const std::lock_guard lock(mutex_);
-  if (const CudaStatus status = enter("run_on_host")) return status;
+  if (const CudaStatus status = enter_stream("run_on_host", stream)) return status;
   enqueue(stream_of(stream), [=] { function(argument); });
   return cuda_status::kSuccess;
 }

@@ -1,7 +1,8 @@
 // A CUDA runtime played by the host, as lazy as the real one may be: what is enqueued runs when
 // somebody waits for it, streams in their own order, and what they wait for first. Kernels are the
 // CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the runtime does, and
-// any call, or any operation while it runs, can be made to fail.
+// any call, or any operation while it runs, can be made to fail. Captured work knows no order but
+// what events and streams gave it, and whatever has no place in a capture fails and ends it.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,11 @@ class FakeCuda final : public CudaCalls {
   std::map<const std::byte*, size_t> registered;
   int registrations = 0;
   int copies = 0;
+  int64_t live_graphs = 0;           // instances and what they are made of
+  uint64_t graph_node_bytes = 1024;  // of GPU memory, that an instance takes for each
+  // In which order a launch runs what may run in several.
+  enum class GraphOrder : uint8_t { kFirstComeFirst, kLastComeFirst, kShuffled };
+  GraphOrder graph_order = GraphOrder::kLastComeFirst;
   std::map<std::string, int64_t> calls;  // how often each method was called
 
   struct FakeStream;
@@ -82,13 +88,31 @@ class FakeCuda final : public CudaCalls {
   CudaStatus elapsed(float* milliseconds, void* from, void* to) override;
   CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                   void* stream) override;
+  CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) override;
   CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) override;
   CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) override;
+  CudaStatus begin_capture(void* stream) override;
+  CudaStatus end_capture(void* stream, void** graph) override;
+  CudaStatus destroy_graph(void* graph) override;
+  CudaStatus instantiate_graph(void** instance, void* graph, void* stream) override;
+  CudaStatus destroy_graph_instance(void* instance) override;
+  CudaStatus launch_graph(void* instance, void* stream) override;
 
  private:
   struct Recording;
   struct FakeEvent;
   struct Operation;
+  struct Capture;
+  struct FakeGraph;
+
+  // A call that has no place in a capture: ends this thread's, where there is one.
+  CudaStatus outside_capture(const char* name);
+  Capture* capture_here();  // of this thread, or null
+  CudaStatus break_capture(Capture& capture, CudaStatus status);
+  static bool captured(void* event);
+  // Before work goes into a stream.
+  CudaStatus enter_stream(const char* name, void* stream);
+  std::vector<size_t> launch_order(const FakeGraph& graph);
 
   // Counts the call; what it has to return at once, success where it may go on.
   CudaStatus enter(const char* name);
@@ -109,6 +133,9 @@ class FakeCuda final : public CudaCalls {
   double seconds_ = 0;
   std::map<const std::byte*, size_t> blocks_;
   uint64_t kept_bytes_ = 0;  // by pools
+  uint64_t graph_bytes_ = 0;
+  std::shared_ptr<Capture> capture_;  // under way; one at a time
+  uint64_t shuffles_ = 0;
 };
 
 }  // namespace fasa

@@ -1,6 +1,7 @@
 // A device whose n-th allocation or copy fails; everything else goes to the device it wraps.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "offload/wrapped_device.h"
@@ -22,6 +23,12 @@ class FaultyDevice final : public WrappedDevice {
             StreamView stream) override {
     if (count(copy_)) throw DeviceError("injected: copy");
     WrappedDevice::copy(destination, source, bytes, kind, stream);
+  }
+  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (count(copy_)) throw DeviceError("injected: copy");
+    }
+    inner_.copy_all(ranges, kind, within(stream));
   }
   void fill(void* destination, int byte, size_t bytes, StreamView stream) override {
     if (count(copy_)) throw DeviceError("injected: fill");

@@ -37,6 +37,7 @@ struct RunSetup {
   std::optional<double> link_bandwidth = std::nullopt;
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
+  bool graphs = true;
 };
 
 inline Geometry small_geometry() {
@@ -142,6 +143,7 @@ class RuntimeRun {
     config.prefetch.depth = setup.depth;
     config.prefetch.predictor = setup.predictor;
     config.prefetch.streams = setup.streams;
+    config.device.graphs = setup.graphs;
     return config;
   }
   static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {

@@ -1,0 +1,69 @@
+// What the handles of the played CUDA runtime point to.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/support/fake_cuda.h"
+
+namespace fasa {
+
+struct FakeCuda::Recording {
+  FakeStream* stream;
+  bool passed = false;
+  double seconds = 0;
+};
+
+struct FakeCuda::FakeEvent {
+  std::shared_ptr<Recording> latest;  // null: never recorded, or in a capture
+  std::shared_ptr<Capture> capture;   // that it was recorded in
+  std::vector<size_t> nodes;          // of the capture, that it stands for
+};
+
+struct FakeCuda::Operation {
+  std::function<void()> work;
+  std::shared_ptr<Recording> records;
+  std::shared_ptr<Recording> waits;
+};
+
+struct FakeCuda::FakeStream {
+  FakeCuda* cuda;
+  std::deque<Operation> queue;
+  std::shared_ptr<Capture> capture;  // that it takes part in
+};
+
+struct FakeCuda::FakeGraph {
+  struct Node {
+    std::function<void()> work;
+    std::vector<size_t> after;  // nodes
+  };
+  std::vector<Node> nodes;
+  uint64_t bytes = 0;  // of an instance
+};
+
+// Work is ordered by what a stream was given and by the events that it waited for alone.
+struct FakeCuda::Capture {
+  FakeStream* origin;
+  std::thread::id thread;
+  FakeGraph graph;
+  std::map<FakeStream*, std::vector<size_t>> ends;  // what each stream's next node comes after
+  bool broken = false;
+
+  void add(FakeStream& stream, std::function<void()> work) {
+    graph.nodes.push_back({std::move(work), ends[&stream]});
+    ends[&stream] = {graph.nodes.size() - 1};
+  }
+  bool joined() const;  // all work comes before the origin's end
+};
+
+namespace fake_cuda {
+inline FakeCuda::FakeStream& stream_of(void* stream) {
+  return *static_cast<FakeCuda::FakeStream*>(stream);
+}
+}  // namespace fake_cuda
+
+}  // namespace fasa

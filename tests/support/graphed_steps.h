@@ -1,0 +1,150 @@
+// Decode steps of the tape through Runtime::run_layers: tensors that stay where they are, filled
+// before each step.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "scheduler/query_source.h"
+#include "tests/support/tape.h"
+
+namespace fasa::testing {
+
+// Guesses are the true queries and noise, written down before the step.
+class WrittenQueries final : public QuerySource {
+ public:
+  WrittenQueries(Device& device, const Geometry& geometry, int most_tokens, float error)
+      : geometry_(geometry), error_(error) {
+    for (int layer = 0; layer < geometry.layers; ++layer) {
+      buffers_.push_back(device.allocate(MemorySpace::kDevice,
+                                         static_cast<size_t>(most_tokens) * width() * sizeof(float),
+                                         "written queries"));
+    }
+  }
+  int max_ahead() const override { return geometry_.layers - 1; }
+  ConstTensorView estimate(int layer, int ahead, StreamView) override {
+    return ConstTensorView::dense(buffers_[static_cast<size_t>(layer + ahead)].data(), DType::kF32,
+                                  tokens_, geometry_.query_heads, geometry_.key_dim);
+  }
+  void write(Device& device, int layer, std::vector<float> queries, StreamView stream) {
+    tokens_ = static_cast<int64_t>(queries.size() / width());
+    for (size_t i = 0; i < queries.size(); ++i) queries[i] += error_ * noise(i);
+    device.copy(buffers_[static_cast<size_t>(layer)].data(), queries.data(),
+                queries.size() * sizeof(float), CopyKind::kHostToDevice, stream);
+  }
+
+ private:
+  size_t width() const { return static_cast<size_t>(geometry_.query_heads * geometry_.key_dim); }
+  const Geometry geometry_;
+  const float error_;
+  int64_t tokens_ = 0;
+  std::vector<Buffer> buffers_;
+};
+
+class GraphedSteps {
+ public:
+  // `stream` is the one that all steps run on.
+  GraphedSteps(Device& device, Runtime& runtime, StreamView stream, int most_tokens)
+      : device_(device), runtime_(runtime), stream_(stream) {
+    const Geometry& g = runtime.geometry();
+    const auto tokens = static_cast<size_t>(most_tokens);
+    for (int layer = 0; layer < g.layers; ++layer) {
+      for (const int width : {g.kv_heads * g.key_dim, g.kv_heads * g.value_dim,
+                              g.query_heads * g.key_dim, g.query_heads * g.value_dim}) {
+        tensors_.push_back(device.allocate(MemorySpace::kDevice,
+                                           tokens * static_cast<size_t>(width) * sizeof(float),
+                                           "graphed tensors"));
+      }
+    }
+  }
+
+  // One token of each part; what attention gave, [layers][tokens][query_heads][dim].
+  std::vector<float> step(std::span<const Part> parts) {
+    std::vector<StepSequence> step;
+    for (const Part& part : parts) step.push_back({part.sequence, 1, StepMode::kDecode});
+    fill(parts);
+    runtime_.begin_step(step);
+    try {
+      run(static_cast<int64_t>(parts.size()));
+      runtime_.end_step();
+    } catch (...) {
+      runtime_.abort_step();
+      throw;
+    }
+    return results(static_cast<int64_t>(parts.size()));
+  }
+
+  WrittenQueries* written = nullptr;        // null: nobody guesses
+  std::function<void(int layer)> on_layer;  // while the layers are enqueued
+  int64_t enqueued = 0;                     // how often they were
+
+ private:
+  enum Kind : size_t { kKeys, kValues, kQueries, kOut, kKinds };
+  Buffer& tensor(int layer, Kind kind) {
+    return tensors_[static_cast<size_t>(layer) * kKinds + kind];
+  }
+
+  void fill(std::span<const Part> parts) {
+    const Geometry& g = runtime_.geometry();
+    for (int layer = 0; layer < g.layers; ++layer) {
+      put(parts, layer, kKeys, TapeKind::kKey, g.kv_heads * g.key_dim);
+      put(parts, layer, kValues, TapeKind::kValue, g.kv_heads * g.value_dim);
+      const std::vector<float> q =
+          put(parts, layer, kQueries, TapeKind::kQuery, g.query_heads * g.key_dim);
+      if (written != nullptr) written->write(device_, layer, q, stream_);
+    }
+  }
+  std::vector<float> put(std::span<const Part> parts, int layer, Kind kind, TapeKind tape,
+                         int width) {
+    std::vector<float> host;
+    for (const Part& part : parts) {
+      for (int i = 0; i < width; ++i) {
+        host.push_back(tape_value(part.seed, layer, part.start, tape, i));
+      }
+    }
+    device_.copy(tensor(layer, kind).data(), host.data(), host.size() * sizeof(float),
+                 CopyKind::kHostToDevice, stream_);
+    return host;
+  }
+
+  void run(int64_t tokens) {
+    const uint64_t shape[] = {reinterpret_cast<uintptr_t>(this)};
+    runtime_.run_layers(stream_, shape, [&] {
+      ++enqueued;
+      const Geometry& g = runtime_.geometry();
+      const auto view = [&](int layer, Kind kind, int heads, int dim) {
+        return TensorView::dense(tensor(layer, kind).data(), DType::kF32, tokens, heads, dim);
+      };
+      for (int layer = 0; layer < g.layers; ++layer) {
+        if (on_layer) on_layer(layer);
+        runtime_.append(layer, view(layer, kKeys, g.kv_heads, g.key_dim),
+                        view(layer, kValues, g.kv_heads, g.value_dim), stream_);
+        runtime_.attend(layer, view(layer, kQueries, g.query_heads, g.key_dim),
+                        view(layer, kOut, g.query_heads, g.value_dim), nullptr, stream_);
+      }
+    });
+  }
+
+  std::vector<float> results(int64_t tokens) {
+    const Geometry& g = runtime_.geometry();
+    std::vector<float> all;
+    for (int layer = 0; layer < g.layers; ++layer) {
+      const auto count = static_cast<size_t>(tokens * g.query_heads * g.value_dim);
+      std::vector<float> one(count);
+      device_.copy(one.data(), tensor(layer, kOut).data(), count * sizeof(float),
+                   CopyKind::kDeviceToHost, stream_);
+      device_.synchronize(stream_);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+  Device& device_;
+  Runtime& runtime_;
+  const StreamView stream_;
+  std::vector<Buffer> tensors_;
+};
+
+}  // namespace fasa::testing
