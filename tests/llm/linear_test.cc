@@ -11,6 +11,7 @@
 
 #include "runtime/llm/cpu_isa.h"
 #include "runtime/llm/loop_panel.h"
+#include "runtime/llm/panel_kernel.h"
 
 namespace fasa {
 namespace {
@@ -116,6 +117,15 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
                                           testing::Values(Size{1, 1}, Size{5, 3}, Size{64, 32},
                                                           Size{300, 257}, Size{513, 64},
                                                           Size{70, 1030})));
+
+// A wide matrix is no reason for a slower kernel.
+TEST(PanelKernelTest, IsTheSameForPanelsOfWiderMatrices) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const PanelShape alone{dtype, 256, 256, 256};
+    const PanelShape part{dtype, 256, 256, 1024};
+    EXPECT_STREQ(PanelKernel::get(part).name(), PanelKernel::get(alone).name());
+  }
+}
 
 TEST(LoopPanelTest, EqualsTheExactProductAndKeepsInfinities) {
   const PanelShape shape{DType::kF32, 19, 3, 3};

@@ -1,0 +1,168 @@
+// Attention over whole pages: dense layers, contexts within the budget, and prompts.
+#include <algorithm>
+
+#include "offload/operation_names.h"
+#include "scheduler/selection/selection_stage.h"
+#include "scheduler/step_call.h"
+
+namespace fasa {
+namespace {
+
+// Parameters of a single sequence of the step; tensors are indexed by its tokens and stay whole.
+StepParams only(StepParams params, size_t sequence) {
+  params.sequences += sequence;
+  params.count = 1;
+  return params;
+}
+
+}  // namespace
+
+int32_t StepPipeline::longest_visible(const Call& call) const {
+  const int window = call.settings(settings_).window;
+  int32_t longest = 0;
+  for (const SequenceDesc& sequence : call.step.on_host) {
+    if (sequence.mode != StepMode::kDecode) continue;
+    longest = std::max(longest, sequence.end() - first_visible(sequence.start, window));
+  }
+  return longest;
+}
+
+void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
+                                std::byte* destination, int half) {
+  const CacheLayout& layout = settings_.layout;
+  const StreamView copy = lane(call.layer, 0);
+  device_.wait(copy, pages_free_[half].view());
+  copies_.clear();
+  for (int page = 0; page < pages; ++page) {
+    if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
+    copies_.push_back({destination + page * layout.row_layer_bytes(),
+                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
+                           layout.row_offset(call.layer, 0, 0),
+                       static_cast<size_t>(layout.row_layer_bytes())});
+  }
+  device_.copy_all(copies_, CopyKind::kHostToDevice, copy);
+  device_.record(staged_.view(), copy);
+  device_.wait(call.compute, staged_.view());
+}
+
+void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+  const LayerSettings& layer = call.settings(settings_);
+  const DecodeScratch& scratch = call.scratch.decode();
+  AttendParams params{.step = layer_params(settings_, call.step, call.layer),
+                      .q = q,
+                      .scale = settings_.scale,
+                      .window = layer.window,
+                      .phase = AttendPhase::kAllTiles,
+                      .begin = 0,
+                      .end = 0,
+                      .first_wave = true,
+                      .last_wave = false,
+                      .set_sizes = nullptr,
+                      .rows = nullptr,
+                      .tile_ready = nullptr,
+                      .pages = {},
+                      .partials = scratch.partials,
+                      .state = scratch.state,
+                      .out = out,
+                      .lse = lse};
+  const auto visible = [&](const SequenceDesc& sequence) {
+    return sequence.end() - first_visible(sequence.start, layer.window);
+  };
+  if (settings_.rows_on_device) {
+    const int32_t longest = longest_visible(call);
+    for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
+      params.begin = begin;
+      params.end = begin + scratch.dense_wave;
+      params.first_wave = begin == 0;
+      params.last_wave = params.end >= longest;
+      kernels_.attend(params, call.compute);
+    }
+    return;
+  }
+  // The newest row is on its way to the host: it is streamed with the others.
+  device_.wait(lane(call.layer, 0), written_[static_cast<size_t>(call.layer)].view());
+  const StepParams all = params.step;
+  int half = 0;
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (sequence.mode != StepMode::kDecode) continue;
+    params.step = only(all, i);
+    const int32_t seen = visible(sequence);
+    const int32_t first = sequence.end() - seen;
+    for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave, half ^= 1) {
+      params.begin = begin;
+      params.end = begin + scratch.dense_wave;
+      params.first_wave = begin == 0;
+      params.last_wave = params.end >= seen;
+      const int page = (first + begin) / kPageTokens;
+      const int last = pages_of(first + std::min(params.end, seen));
+      device_.set_tag(tag_of(call.layer, Cause::kMiss));
+      stream_pages(call, i, page, last - page, scratch.pages[half], half);
+      device_.set_tag(tag_of(call.layer, Cause::kCompute));
+      params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
+      kernels_.attend(params, call.compute);
+      device_.record(pages_free_[half].view(), call.compute);
+    }
+  }
+}
+
+void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+  const LayerSettings& layer = call.settings(settings_);
+  const PrefillScratch& scratch = call.scratch.prefill();
+  device_.set_tag(tag_of(call.layer, Cause::kPrefill));
+  PrefillParams params{.step = layer_params(settings_, call.step, call.layer),
+                       .q = q,
+                       .scale = settings_.scale,
+                       .window = layer.window,
+                       .begin_page = 0,
+                       .end_page = 0,
+                       .first_wave = true,
+                       .last_wave = true,
+                       .pages = {},
+                       .state = scratch.state,
+                       .out = out,
+                       .lse = lse};
+  if (settings_.rows_on_device) {
+    for (const SequenceDesc& sequence : call.step.on_host) {
+      if (sequence.mode == StepMode::kPrefill) {
+        params.end_page = std::max(params.end_page, pages_of(sequence.end()));
+      }
+    }
+    kernels_.prefill(params, call.compute);
+    if (settings_.selection_remembers && !layer.dense) {
+      device_.launch(call.compute, kernel_name(SelectParams{}),
+                     [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+                       return stage.observe_prefill();
+                     });
+    }
+    return;
+  }
+  const StepParams all = params.step;
+  int half = 0;
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (sequence.mode != StepMode::kPrefill) continue;
+    params.step = only(all, i);
+    params.first_wave = true;
+    params.last_wave = false;
+    const int past = sequence.start / kPageTokens;
+    int page = first_visible(sequence.start, layer.window) / kPageTokens;
+    for (; page < past; page += scratch.wave_pages, half ^= 1) {
+      params.begin_page = page;
+      params.end_page = std::min(past, page + scratch.wave_pages);
+      const int pages = params.end_page - page;
+      stream_pages(call, i, page, pages, scratch.pages[half], half);
+      params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
+      kernels_.prefill(params, call.compute);
+      device_.record(pages_free_[half].view(), call.compute);
+      params.first_wave = false;
+    }
+    params.pages = {};
+    params.begin_page = past;
+    params.end_page = pages_of(sequence.end());
+    params.last_wave = true;
+    kernels_.prefill(params, call.compute);
+  }
+}
+
+}  // namespace fasa
