@@ -24,6 +24,12 @@ struct Order {
   std::vector<double> captured;  // far mass of all queries after each of the first ones
 };
 
+// Queries first, first + step, ...
+struct Part {
+  size_t first = 0;
+  size_t step = 1;
+};
+
 // All queries of a head, worked on side by side. Sums over queries are taken in one order.
 class Ranker {
  public:
@@ -108,11 +114,6 @@ class Ranker {
   struct Candidate {
     int chunk;
     double captured;  // of the queries that were asked
-  };
-  // Queries first, first + step, ...
-  struct Part {
-    size_t first = 0;
-    size_t step = 1;
   };
 
   int dims_of(int chunk) const {
