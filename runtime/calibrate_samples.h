@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// Vector registers that cross a cache line take two loads: a third of ranking's time.
+// A vector register that crosses a cache line takes two loads.
 template <typename T>
 using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 

@@ -12,7 +12,7 @@
 namespace fasa::cpu {
 
 inline constexpr int32_t kNoScore = 0x7f800000;  // the bits of infinity
-inline constexpr int kSumLanes = 64;             // sums are the same with every instruction set
+inline constexpr int kSumLanes = 64;             // sums of the same numbers are the same everywhere
 
 // One query of a group and one FC. Rows of head h begin at h * stride.
 struct RankTask {

@@ -100,7 +100,7 @@ TEST_P(PositionsTest, SmallSetsAreTheSameEverywhereAndNearTheWhole) {
 TEST_P(PositionsTest, CalibratedSlicesOfHalfTheDimensions) {
   const int pairs = ModelConfig::load(dir_).geometry().key_dim / 2;
   const Way half{.fac_tokens = 30, .tip_chunks = pairs / 2};
-  EXPECT_LT(difference(decoded(half), kFirst, golden_), 0.8);  // as above
+  EXPECT_LT(difference(decoded(half), kFirst, golden_), 0.8);  // no more a sign than above
 }
 
 TEST_P(PositionsTest, MapsHoldPairsAndSingleDimensions) {
