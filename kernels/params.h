@@ -182,14 +182,15 @@ struct SelectParams {
 class StepStamp {
  public:
   constexpr StepStamp() = default;
-  constexpr StepStamp(int32_t value) : value_(value) {}  // NOLINT: it is one
+  constexpr explicit StepStamp(int32_t value) : value_(value) {}
   // `at`: in device memory.
   static constexpr StepStamp of_device(const int32_t* at) {
     StepStamp stamp;
     stamp.at_ = at;
     return stamp;
   }
-  constexpr operator int32_t() const { return at_ != nullptr ? *at_ : value_; }  // NOLINT: as above
+  // Where the kernel runs: elsewhere the address may mean nothing.
+  constexpr int32_t read() const { return at_ != nullptr ? *at_ : value_; }
 
  private:
   int32_t value_ = 0;

@@ -273,7 +273,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     } else {
       plan_attend(layer, block_table, seq_lens);
     }
-    plan.tables.stamp = stamp_;
+    plan.tables.stamp = StepStamp(stamp_);
     device_.wait(stream, last_.view());
     device_.wait(stream, tables_ready_.view());
     if (indexes()) make_index(layer, stream);

@@ -121,9 +121,9 @@ class ResolveHead {
     int32_t& stamp = slots_.stamps[slot];
     if (is_guess(stamp)) {
       ++used_guesses_;
-      if (step_of(stamp) == params_.stamp && i < entries_) ready_[i / kTileTokens] = 0;
+      if (step_of(stamp) == params_.stamp.read() && i < entries_) ready_[i / kTileTokens] = 0;
     }
-    stamp = used_stamp(stamp, params_.stamp);
+    stamp = used_stamp(stamp, params_.stamp.read());
   }
 
   std::byte* hot_row(int32_t slot) const {
@@ -132,7 +132,7 @@ class ResolveHead {
 
   void fetch(const int32_t* misses, int count) {
     const int slots =
-        choose_victims(params_.replacement, slots_, params_.stamp, nullptr, count, victims_);
+        choose_victims(params_.replacement, slots_, params_.stamp.read(), nullptr, count, victims_);
     std::byte* staging = params_.staging;  // null where every miss finds a hot slot
     if (staging != nullptr) staging += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
@@ -142,7 +142,7 @@ class ResolveHead {
       if (m < slots) {
         const int32_t slot = victims_[m];
         slots_.positions[slot] = position;
-        slots_.stamps[slot] = slot_stamp(params_.stamp, 1);
+        slots_.stamps[slot] = slot_stamp(params_.stamp.read(), 1);
         destination = hot_row(slot);
       } else {
         destination = staging + i * layout_.row.bytes();

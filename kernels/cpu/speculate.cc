@@ -43,14 +43,14 @@ class SpeculateHead {
     for (int i = 0; i < guesses; ++i) consider(index, guess(i));
     const int wanted = std::min(room, count_);
     const int chosen =
-        choose_victims(params_.replacement, slots_, params_.stamp, keep_, wanted, victims);
+        choose_victims(params_.replacement, slots_, params_.stamp.read(), keep_, wanted, victims);
     for (int i = 0; i < chosen; ++i) claim(victims[i], i, chosen);
     return chosen;
   }
 
  private:
   int guessed_in_this_step() const {
-    const int32_t stamp = guessed_stamp(params_.stamp);
+    const int32_t stamp = guessed_stamp(params_.stamp.read());
     int guessed = 0;
     for (int slot = 0; slot < slots_.count; ++slot) {
       guessed += slots_.positions[slot] >= 0 && slots_.stamps[slot] == stamp ? 1 : 0;
@@ -83,7 +83,7 @@ class SpeculateHead {
   void claim(int32_t slot, int i, int chosen) {
     const int32_t position = candidates_[int64_t{i} * count_ / chosen];
     slots_.positions[slot] = position;
-    slots_.stamps[slot] = guessed_stamp(params_.stamp);
+    slots_.stamps[slot] = guessed_stamp(params_.stamp.read());
     params_.fetches[index_ * params_.max_rows + i] = {
         sequence_.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head_, position % kPageTokens),

@@ -98,11 +98,11 @@ struct ResolveKernel {
   FASA_DEVICE void stamp_hit(int32_t* stamp, int entry, const Wave& wave, Counts* counts) const {
     if (is_guess(*stamp)) {
       ++counts->used_guesses;
-      if (step_of(*stamp) == params.stamp && entry < wave.entries) {
+      if (step_of(*stamp) == params.stamp.read() && entry < wave.entries) {
         wave.ready[entry / kTileTokens] = 0;
       }
     }
-    *stamp = used_stamp(*stamp, params.stamp);
+    *stamp = used_stamp(*stamp, params.stamp.read());
   }
 
   // Residents and device copies; the misses' entries, in order, into the fetch list. Returns how
@@ -139,7 +139,7 @@ struct ResolveKernel {
 
   FASA_DEVICE void fetch(const HotHead& head, const Wave& wave, int misses) const {
     const Victims victims = head.choose(
-        params.replacement, params.stamp, [](int) { return false; }, misses, wave.fetches);
+        params.replacement, params.stamp.read(), [](int) { return false; }, misses, wave.fetches);
     const HotSlots& slots = head.slots();
     const int64_t row_bytes = params.step.layout.row.bytes();
     for (int m = simt::thread_index(); m < misses; m += kThreads) {
@@ -149,7 +149,7 @@ struct ResolveKernel {
       if (m < victims.count) {
         const int32_t slot = victims.slot(m);
         slots.positions[slot] = position;
-        slots.stamps[slot] = slot_stamp(params.stamp, 1);
+        slots.stamps[slot] = slot_stamp(params.stamp.read(), 1);
         destination = head.hot_row(slot);
       } else {
         destination = params.staging + (wave.head * (params.end - params.begin) + i) * row_bytes;

@@ -78,7 +78,7 @@ struct SpeculateKernel {
     const HotSlots& slots = hot.slots();
     int mine = 0;
     for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
-      const bool guess = slots.stamps[slot] == guessed_stamp(params.stamp);
+      const bool guess = slots.stamps[slot] == guessed_stamp(params.stamp.read());
       mine += slots.positions[slot] >= 0 && guess ? 1 : 0;
     }
     return count_all(mine);
@@ -173,8 +173,8 @@ struct SpeculateKernel {
       mine += candidate(i) ? 1 : 0;
     const int count = count_all(mine);
     FetchItem* fetches = params.fetches + index * params.max_rows;
-    const Victims victims =
-        hot.choose(params.replacement, params.stamp, keep, room < count ? room : count, fetches);
+    const Victims victims = hot.choose(params.replacement, params.stamp.read(), keep,
+                                       room < count ? room : count, fetches);
     if (victims.count == 0) return 0;
     spread(guesses, candidate, count, victims.count, fetches);
     const HotSlots& slots = hot.slots();
@@ -183,7 +183,7 @@ struct SpeculateKernel {
           static_cast<int32_t>(reinterpret_cast<intptr_t>(fetches[i].destination));
       const int32_t slot = victims.slot(i);
       slots.positions[slot] = position;
-      slots.stamps[slot] = guessed_stamp(params.stamp);
+      slots.stamps[slot] = guessed_stamp(params.stamp.read());
       fetches[i] = {hot.block_row(position), hot.hot_row(slot)};
     }
     return victims.count;

@@ -55,11 +55,11 @@ void stamp_hits(const Head& head, int size) {
     int32_t& stamp = head.slots.stamps[slot];
     if (is_guess(stamp)) {
       ++params.counters->speculated_used;
-      const bool in_flight = step_of(stamp) == params.stamp && i < params.end;
+      const bool in_flight = step_of(stamp) == params.stamp.read() && i < params.end;
       const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
       if (in_flight) params.tile_ready[tile] = 0;
     }
-    stamp = used_stamp(stamp, params.stamp);
+    stamp = used_stamp(stamp, params.stamp.read());
   }
 }
 
@@ -69,7 +69,7 @@ void fetch(const Head& head, const std::vector<int>& misses) {
   const int64_t wave = params.end - params.begin;
   const int64_t row_bytes = params.step.layout.row.bytes();
   std::vector<int32_t> victims(static_cast<size_t>(head.slots.count));
-  const int chosen = choose_victims(params.replacement, head.slots, params.stamp, nullptr,
+  const int chosen = choose_victims(params.replacement, head.slots, params.stamp.read(), nullptr,
                                     static_cast<int>(misses.size()), victims.data());
   for (size_t m = 0; m < misses.size(); ++m) {
     const int entry = misses[m];
@@ -78,7 +78,7 @@ void fetch(const Head& head, const std::vector<int>& misses) {
     if (static_cast<int>(m) < chosen) {
       const int32_t slot = victims[m];
       head.slots.positions[slot] = position;
-      head.slots.stamps[slot] = slot_stamp(params.stamp, 1);
+      head.slots.stamps[slot] = slot_stamp(params.stamp.read(), 1);
       destination = head.hot_row(slot);
     } else {
       destination = params.staging + (head.index * wave + entry) * row_bytes;

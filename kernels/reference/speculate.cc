@@ -30,7 +30,8 @@ int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
   if (desc.mode != StepMode::kDecode || slots.count == 0) return 0;
   int room = params.max_rows;
   for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] >= 0 && slots.stamps[slot] == guessed_stamp(params.stamp)) --room;
+    if (slots.positions[slot] >= 0 && slots.stamps[slot] == guessed_stamp(params.stamp.read()))
+      --room;
   }
   if (room <= 0) return 0;
 
@@ -49,14 +50,14 @@ int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
   }
   std::vector<int32_t> victims(static_cast<size_t>(slots.count));
   const int wanted = std::min(room, static_cast<int>(candidates.size()));
-  const int chosen =
-      choose_victims(params.replacement, slots, params.stamp, keep.data(), wanted, victims.data());
+  const int chosen = choose_victims(params.replacement, slots, params.stamp.read(), keep.data(),
+                                    wanted, victims.data());
   for (int i = 0; i < chosen; ++i) {
     const int32_t slot = victims[static_cast<size_t>(i)];
     const int32_t position =
         candidates[static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
     slots.positions[slot] = position;
-    slots.stamps[slot] = guessed_stamp(params.stamp);
+    slots.stamps[slot] = guessed_stamp(params.stamp.read());
     params.fetches[index * params.max_rows + i] = {
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(params.step.layer, kv_head, position % kPageTokens),

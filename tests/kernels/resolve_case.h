@@ -148,7 +148,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.rows_on_device = setting.on_device;
       params.begin = begin;
       params.end = begin + setting.wave;
-      params.stamp = stamp;
+      params.stamp = StepStamp(stamp);
       params.replacement = setting.replacement;
       params.set_capacity = kSet;
       params.sets = sets.positions.data();

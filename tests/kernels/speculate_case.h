@@ -203,7 +203,7 @@ inline void expect_speculates_as_reference(const SpeculateSetting& setting,
     if (stamp % 2 == 0) guesses = ascending(random, capacity);
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
     const SpeculateParams guess{.step = {},
-                                .stamp = stamp,
+                                .stamp = StepStamp(stamp),
                                 .replacement = setting.replacement,
                                 .max_rows = setting.max_rows,
                                 .set_capacity = capacity,
@@ -212,7 +212,7 @@ inline void expect_speculates_as_reference(const SpeculateSetting& setting,
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
     const std::vector<int32_t> set_sizes(4, kSpeculateSet);
     const ResolveParams resolve{.step = {},
-                                .stamp = stamp,
+                                .stamp = StepStamp(stamp),
                                 .replacement = setting.replacement,
                                 .set_capacity = kSpeculateSet,
                                 .sets = sets.data(),
@@ -267,7 +267,7 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
         slots.positions[6] = remembered(150 + 2);               // slot 2 holds it
       }
     }
-    side->speculate({.step = {}, .stamp = 2, .max_rows = 8});
+    side->speculate({.step = {}, .stamp = StepStamp(2), .max_rows = 8});
     for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
   }
   for (int s = 0; s < 2; ++s) {

@@ -24,7 +24,7 @@ TEST(SpeculateTest, UsedGuessesAreCountedAndNotReady) {
   for (size_t head = 0; head < 4; ++head) guesses[2 * head] = 40, guesses[2 * head + 1] = 41;
   const std::vector<int32_t> sizes(4, 2);
   side.speculate({.step = {},
-                  .stamp = 1,
+                  .stamp = StepStamp(1),
                   .max_rows = 5,
                   .set_capacity = 2,
                   .sets = guesses.data(),
@@ -36,7 +36,7 @@ TEST(SpeculateTest, UsedGuessesAreCountedAndNotReady) {
   }
   const std::vector<int32_t> set_sizes(4, 20);
   side.resolve({.step = {},
-                .stamp = 1,
+                .stamp = StepStamp(1),
                 .set_capacity = kSpeculateSet,
                 .sets = sets.data(),
                 .set_sizes = set_sizes.data()});
