@@ -5,6 +5,7 @@
 //   sparse_decode (doors/sparse_decode.h) one decode step over plain tensors, nothing is kept
 #pragma once
 
+#include "offload/open_device.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/doors/paged_runtime.h"
 #include "runtime/doors/runtime.h"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 

@@ -13,6 +13,7 @@
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
+#include "runtime/fasa.hpp"
 #include "runtime/lab/capture/calibration.h"
 #include "runtime/lab/plan/plan_json.h"
 #include "runtime/lab/plan/planner.h"
