@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/base/ids.h"
-#include "runtime/fasa.hpp"
+#include "runtime/doors/runtime.h"
 #include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
