@@ -29,11 +29,11 @@ struct EngineLoop::Active {
   int choice = 0;
   GenerationRequest request;
   std::unique_ptr<Sampler> sampler;
-  std::vector<int32_t> wanted;      // tokens that go into the cache before `next` does
-  TokenLog known;                   // how the first of them were computed before
-  std::optional<int32_t> next;      // generated, not in the cache yet
+  std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
+  TokenLog known;               // how the first of them were computed before
+  std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
-  TokenLog log;                     // what the sequence holds
+  TokenLog log;  // what the sequence holds
   int64_t generated = 0;
   int64_t cached = 0;
   bool finished = false;
@@ -115,6 +115,12 @@ bool EngineLoop::forget(const std::string& salt, uint64_t session) {
   return true;
 }
 
+void EngineLoop::evict_idle() {
+  const std::lock_guard lock(mutex_);
+  evict_ = true;
+  changed_.notify_all();
+}
+
 EngineStatus EngineLoop::status() const {
   const std::lock_guard lock(mutex_);
   EngineStatus status = published_;
@@ -169,7 +175,7 @@ bool EngineLoop::wait_for_work() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] {
     return stopping_ || !submitted_.empty() || !cancelled_.empty() || !forgotten_.empty() ||
-           !active_.empty() || !waiting_.empty();
+           evict_ || !active_.empty() || !waiting_.empty();
   });
   return !stopping_;
 }
@@ -177,11 +183,13 @@ bool EngineLoop::wait_for_work() {
 void EngineLoop::take_commands() {
   std::vector<Submitted> submitted;
   std::vector<uint64_t> cancelled, forgotten;
+  bool evict = false;
   {
     const std::lock_guard lock(mutex_);
     submitted.swap(submitted_);
     cancelled.swap(cancelled_);
     forgotten.swap(forgotten_);
+    evict = std::exchange(evict_, false);
   }
   for (Submitted& one : submitted) {
     auto active = std::make_unique<Active>();
@@ -202,6 +210,7 @@ void EngineLoop::take_commands() {
     }
   }
   for (const uint64_t id : forgotten) cache_.forget(id);
+  while (evict && cache_.evict_one()) ++numbers_.evictions;
   remove_finished();
 }
 
@@ -381,16 +390,14 @@ std::span<const float> EngineLoop::run_step(std::span<Active* const> batch,
 }
 
 // `count` more tokens of the choice are in the cache; `logits` follow the last of them.
-void EngineLoop::computed(Active& active, int count, StepMode mode,
-                          std::span<const float> logits) {
+void EngineLoop::computed(Active& active, int count, StepMode mode, std::span<const float> logits) {
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
   const bool was_prompt = active.at_prompt();
   for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
   if (was_prompt) {
     if (active.generated == 0) {
-      active.request.observer->on_prefill(active.log.size(),
-                                          static_cast<int64_t>(active.wanted.size()),
-                                          active.cached);
+      active.request.observer->on_prefill(
+          active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
     }
     if (active.at_prompt() || active.next) return;  // more to compute, or computed again
     if (active.choice == 0 && active.generated == 0) start_choices(active, logits);

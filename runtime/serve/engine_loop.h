@@ -48,6 +48,9 @@ class EngineLoop {
   // Forgets a kept session of that salt. False: there is none of that number.
   bool forget(const std::string& salt, uint64_t session);
 
+  // Gives up the memory of all that is kept and not being served.
+  void evict_idle();
+
   EngineStatus status() const;
   // None is taken any more, those that are here go on. Any thread.
   void drain();
@@ -107,6 +110,7 @@ class EngineLoop {
   std::optional<std::string> failure_;
   uint64_t next_id_ = 1;
   int waiting_count_ = 0;
+  bool evict_ = false;
   bool draining_ = false;
   bool stopping_ = false;
   std::thread thread_;

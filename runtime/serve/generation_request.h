@@ -35,14 +35,14 @@ class RequestObserver {
 };
 
 struct GenerationRequest {
-  std::string salt;  // who may share its prefixes: a request sees those of its own salt
-  std::vector<int32_t> prompt;
+  std::string salt = {};  // who may share its prefixes: a request sees those of its own salt
+  std::vector<int32_t> prompt = {};
   int choices = 1;
   Sampling sampling = {};  // choice i draws with seed + i
   int64_t max_tokens = 0;  // of each choice
   bool logprobs = false;
   int top_logprobs = 0;
-  std::shared_ptr<RequestObserver> observer;
+  std::shared_ptr<RequestObserver> observer = {};
 };
 
 }  // namespace fasa::serve
