@@ -217,7 +217,9 @@ void EngineLoop::take_commands() {
 // --- admission, by bytes ---
 
 void EngineLoop::admit_waiting() {
-  while (!waiting_.empty() && static_cast<int>(active_.size()) < options_.max_sequences) {
+  if (active_.empty()) crowded_ = false;
+  while (!waiting_.empty() && !crowded_ &&
+         static_cast<int>(active_.size()) < options_.max_sequences) {
     Active& first = *waiting_.front();
     if (!admit(first)) {
       if (!first.finished) return;  // it waits for the memory of those that are served
@@ -236,7 +238,8 @@ bool EngineLoop::admit(Active& active) {
       place(active);
       return true;
     } catch (const BudgetError& error) {
-      if (make_room(nullptr)) continue;
+      if (make_room(false)) continue;
+      crowded_ = true;
       if (active_.empty()) fail(active, error.kind(), error.what());
       return false;
     } catch (const UsageError& error) {
@@ -273,24 +276,23 @@ void EngineLoop::place(Active& active) {
   numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
-// Gives up what nobody waits for; false where there is nothing of that kind.
-bool EngineLoop::make_room(const Active* growing) {
+// Gives up what nobody waits for; while steps are under way then the youngest of those served, so
+// that the oldest always gets on. False: there is nothing left to give up.
+bool EngineLoop::make_room(bool may_preempt) {
   if (cache_.evict_one()) {
     ++numbers_.evictions;
     return true;
   }
-  if (growing == nullptr) return false;
-  for (auto youngest = active_.rbegin(); youngest != active_.rend(); ++youngest) {
-    if (youngest->get() == growing || !(*youngest)->placed() || (*youngest)->finished) continue;
-    preempt(**youngest);
-    return true;
-  }
-  return false;
+  const auto placed = [](const ActivePtr& one) { return one->placed() && !one->finished; };
+  if (!may_preempt || std::count_if(active_.begin(), active_.end(), placed) < 2) return false;
+  preempt(**std::find_if(active_.rbegin(), active_.rend(), placed));
+  return true;
 }
 
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
 void EngineLoop::preempt(Active& active) {
   ++numbers_.preemptions;
+  crowded_ = true;
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
@@ -337,40 +339,44 @@ void EngineLoop::decode_step() {
       }
       return;
     } catch (const BudgetError& error) {
-      if (!make_room(batch.front())) {
-        fail(*batch.front(), error.kind(), error.what());
-      }
+      if (!make_room(true)) fail(*batch.front(), error.kind(), error.what());
     }
     batch = decoding();
   }
 }
 
-void EngineLoop::prefill_step() {
-  const bool others_decode = !decoding().empty();
-  int left = pace_.chunk(others_decode);
-  std::vector<Active*> batch;
-  std::vector<int> counts;
+// The oldest prompts first, several in a step where they are short.
+EngineLoop::Prefill EngineLoop::next_prefill() const {
+  Prefill prefill;
+  int left = pace_.chunk(!decoding().empty());
   for (const ActivePtr& one : active_) {
     if (!one->placed() || one->finished || one->mode() != StepMode::kPrefill || left == 0) continue;
-    batch.push_back(one.get());
-    counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
-    left -= counts.back();
+    prefill.batch.push_back(one.get());
+    prefill.counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
+    left -= prefill.counts.back();
+    prefill.tokens += prefill.counts.back();
   }
-  if (batch.empty()) return;
-  try {
-    const auto begin = Clock::now();
-    const auto logits = run_step(batch, counts, StepMode::kPrefill);
-    const double took = seconds_between(begin, Clock::now());
-    int64_t tokens = 0;
-    for (const int count : counts) tokens += count;
-    pace_.prefilled(tokens, took);
-    numbers_.prefill_step_seconds.add(took);
-    const size_t vocab = logits.size() / batch.size();
-    for (size_t i = 0; i < batch.size(); ++i) {
-      computed(*batch[i], counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
+  return prefill;
+}
+
+void EngineLoop::prefill_step() {
+  for (Prefill prefill = next_prefill(); !prefill.batch.empty(); prefill = next_prefill()) {
+    const auto& batch = prefill.batch;
+    try {
+      const auto begin = Clock::now();
+      const auto logits = run_step(batch, prefill.counts, StepMode::kPrefill);
+      const double took = seconds_between(begin, Clock::now());
+      pace_.prefilled(prefill.tokens, took);
+      numbers_.prefill_step_seconds.add(took);
+      const size_t vocab = logits.size() / batch.size();
+      for (size_t i = 0; i < batch.size(); ++i) {
+        computed(*batch[i], prefill.counts[i], StepMode::kPrefill,
+                 logits.subspan(i * vocab, vocab));
+      }
+      return;
+    } catch (const BudgetError& error) {
+      if (!make_room(true)) fail(*batch.front(), error.kind(), error.what());
     }
-  } catch (const BudgetError& error) {
-    if (!make_room(batch.front())) fail(*batch.front(), error.kind(), error.what());
   }
 }
 
@@ -481,7 +487,7 @@ void EngineLoop::remove_finished() {
     }
   }
   const auto is_finished = [](const ActivePtr& one) { return one->finished; };
-  active_.remove_if(is_finished);
+  if (active_.remove_if(is_finished) > 0) crowded_ = false;
   waiting_.remove_if(is_finished);
 }
 

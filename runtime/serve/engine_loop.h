@@ -66,6 +66,11 @@ class EngineLoop {
     std::chrono::steady_clock::time_point at;
   };
   using ActivePtr = std::unique_ptr<Active>;
+  struct Prefill {
+    std::vector<Active*> batch;
+    std::vector<int> counts;  // tokens of each
+    int64_t tokens = 0;       // of all
+  };
 
   void run();
   bool wait_for_work();
@@ -78,6 +83,7 @@ class EngineLoop {
   void decode_step();
   void prefill_step();
   std::vector<Active*> decoding() const;
+  Prefill next_prefill() const;
   std::span<const float> run_step(std::span<Active* const> batch, std::span<const int> counts,
                                   StepMode mode);
   void computed(Active& active, int count, StepMode mode, std::span<const float> logits);
@@ -85,7 +91,7 @@ class EngineLoop {
   void sample(Active& active, std::span<const float> logits);
   void finish(Active& active, FinishReason reason);
   void fail(Active& active, ErrorKind kind, const std::string& message);
-  bool make_room(const Active* growing);
+  bool make_room(bool may_preempt);
   void preempt(Active& active);
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
@@ -98,6 +104,7 @@ class EngineLoop {
   Pace pace_;
   std::list<ActivePtr> active_;   // oldest first
   std::list<ActivePtr> waiting_;  // oldest first
+  bool crowded_ = false;          // no room for one more until one of those served has ended
   EngineStatus numbers_;          // the thread's own; published after each step
   std::chrono::steady_clock::time_point fetches_read_{};
 

@@ -203,13 +203,13 @@ INSTANTIATE_TEST_SUITE_P(Devices, EngineLoopTest, testing::Values("cpu", "emulat
 
 // Memory for two conversations, and five of them: those that wait get the same as ever.
 TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  constexpr uint64_t kLimit = uint64_t{17} << 20;
   std::vector<Turns> alone;
   for (size_t client = 0; client < 5; ++client) {
     Server server("emulated");
     alone.push_back(converse(server, 200 * client, 700, ""));
   }
-  Server server("emulated", {.max_sequences = 5, .prefill_chunk = 64}, 20 * kMiB);
+  Server server("emulated", {.max_sequences = 5, .prefill_chunk = 64}, kLimit);
   std::vector<Turns> crowd(5);
   std::vector<std::thread> clients;
   for (size_t client = 0; client < 5; ++client) {
@@ -220,8 +220,8 @@ TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {
   for (std::thread& client : clients) client.join();
   for (size_t client = 0; client < 5; ++client) EXPECT_EQ(crowd[client].ids, alone[client].ids);
   const EngineStatus status = server.loop().status();
-  EXPECT_LE(status.device_memory.peak_bytes, 20 * kMiB);
-  EXPECT_GT(status.evictions + status.preemptions, 0u);
+  EXPECT_LE(status.device_memory.peak_bytes, kLimit);
+  EXPECT_GT(status.evictions + status.preemptions, 0u) << status.device_memory.peak_bytes;
 }
 
 TEST(EngineLoopMemory, WhatNeverFitsIsRefusedWithTheNumbers) {
