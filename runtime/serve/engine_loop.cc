@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
-#include "runtime/serve/logprobs.h"
 
 namespace fasa::serve {
 
@@ -28,13 +26,12 @@ struct EngineLoop::Active {
   uint64_t id = 0;
   int choice = 0;
   GenerationRequest request;
-  std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<Answer> answer;
   std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
   TokenLog known;               // how the first of them were computed before
   std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
   TokenLog log;  // what the sequence holds
-  int64_t generated = 0;
   int64_t cached = 0;
   bool finished = false;
   Clock::time_point submitted, last_token;
@@ -60,9 +57,11 @@ struct EngineLoop::Active {
   }
 };
 
-EngineLoop::EngineLoop(Model& model, Runtime& runtime, const EngineOptions& options)
+EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
+                       const EngineOptions& options)
     : model_(model),
       runtime_(runtime),
+      tokenizer_(tokenizer),
       options_(options),
       cache_(runtime, options.log_bytes),
       pace_(options.max_step_seconds, options.prefill_chunk) {
@@ -165,7 +164,7 @@ void EngineLoop::run() {
     publish();
   }
   for (auto* list : {&active_, &waiting_}) {
-    for (const ActivePtr& one : *list) finish(*one, FinishReason::kCancelled);
+    for (const ActivePtr& one : *list) cancel(*one);
   }
   remove_finished();
 }
@@ -194,24 +193,34 @@ void EngineLoop::take_commands() {
   for (Submitted& one : submitted) {
     auto active = std::make_unique<Active>();
     active->id = one.id;
-    active->sampler = std::make_unique<Sampler>(one.request.sampling);
     active->wanted = one.request.prompt;
     active->request = std::move(one.request);
     active->submitted = active->last_token = one.at;
     ++numbers_.requests;
     numbers_.prompt_tokens += active->wanted.size();
-    waiting_.push_back(std::move(active));
+    try {
+      active->answer = new_answer(active->request, 0);
+      waiting_.push_back(std::move(active));
+    } catch (const UsageError& error) {
+      fail(*active, error.kind(), error.what());
+    }
   }
   for (const uint64_t id : cancelled) {
     for (auto* list : {&active_, &waiting_}) {
       for (const ActivePtr& one : *list) {
-        if (one->id == id) finish(*one, FinishReason::kCancelled);
+        if (one->id == id) cancel(*one);
       }
     }
   }
   for (const uint64_t id : forgotten) cache_.forget(id);
   while (evict && cache_.evict_one()) ++numbers_.evictions;
   remove_finished();
+}
+
+std::unique_ptr<Answer> EngineLoop::new_answer(const GenerationRequest& request, int choice) const {
+  AnswerOptions options = request.answer;
+  options.sampling.seed += static_cast<uint64_t>(choice);
+  return std::make_unique<Answer>(options, model_.config().eos_ids, tokenizer_, request.prompt);
 }
 
 // --- admission, by bytes ---
@@ -263,7 +272,7 @@ void EngineLoop::place(Active& active) {
   OwnedSequence owned(runtime_, sequence);
   const auto tokens = static_cast<int64_t>(active.wanted.size());
   try {
-    runtime_.reserve(sequence, tokens + std::min(active.request.max_tokens, kAnswer),
+    runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
     if (match.cached > 0) cache_.keep(active.request.salt, std::move(log), owned.release());
@@ -401,12 +410,12 @@ void EngineLoop::computed(Active& active, int count, StepMode mode, std::span<co
   const bool was_prompt = active.at_prompt();
   for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
   if (was_prompt) {
-    if (active.generated == 0) {
+    if (active.answer->tokens().empty()) {
       active.request.observer->on_prefill(
           active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
     }
     if (active.at_prompt() || active.next) return;  // more to compute, or computed again
-    if (active.choice == 0 && active.generated == 0) start_choices(active, logits);
+    if (active.choice == 0) start_choices(active, logits);
   }
   sample(active, logits);
 }
@@ -418,8 +427,7 @@ void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
     other->id = active.id;
     other->choice = choice;
     other->request = active.request;
-    other->request.sampling.seed += static_cast<uint64_t>(choice);
-    other->sampler = std::make_unique<Sampler>(other->request.sampling);
+    other->answer = new_answer(other->request, choice);
     other->wanted = active.wanted;
     other->known = active.log;
     other->log = active.log;
@@ -432,34 +440,38 @@ void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
 }
 
 void EngineLoop::sample(Active& active, std::span<const float> logits) {
-  const int32_t id = active.sampler->next(logits);
-  if (model_.config().is_eos(id)) return finish(active, FinishReason::kStop);
-  const auto now = Clock::now();
-  (active.generated == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
-      .add(seconds_between(active.last_token, now));
-  active.last_token = now;
-  TokenChoice token{.id = id};
-  if (active.request.logprobs) {
-    token = with_logprobs(logits, id, active.request.top_logprobs);
+  Answer& answer = *active.answer;
+  const size_t before = answer.tokens().size();
+  const bool goes_on = answer.take(logits);
+  if (answer.tokens().size() > before) {
+    const auto now = Clock::now();
+    (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
+        .add(seconds_between(active.last_token, now));
+    active.last_token = now;
+    ++numbers_.generated_tokens;
   }
-  active.next = id;
-  ++active.generated;
-  ++numbers_.generated_tokens;
-  if (!active.request.observer->on_token(active.choice, token)) {
-    return finish(active, FinishReason::kStop);
-  }
-  if (active.generated >= active.request.max_tokens) finish(active, FinishReason::kLength);
+  active.request.observer->on_token(active.choice, answer);
+  if (!goes_on) return finish(active);
+  active.next = answer.tokens().back();
 }
 
 // --- ends ---
 
-void EngineLoop::finish(Active& active, FinishReason reason) {
+void EngineLoop::finish(Active& active) {
   if (active.finished) return;
   active.finished = true;
-  active.request.observer->on_finish(active.choice, reason);
-  if (reason == FinishReason::kStop) ++numbers_.finished_stop;
-  if (reason == FinishReason::kLength) ++numbers_.finished_length;
-  if (reason == FinishReason::kCancelled) ++numbers_.finished_cancelled;
+  switch (active.answer->end()) {
+    case AnswerEnd::kMaxTokens: ++numbers_.finished_length; break;
+    case AnswerEnd::kCancelled: ++numbers_.finished_cancelled; break;
+    default: ++numbers_.finished_stop;
+  }
+  active.request.observer->on_end(active.choice, *active.answer);
+}
+
+void EngineLoop::cancel(Active& active) {
+  if (active.finished) return;
+  active.answer->cancel();
+  finish(active);
 }
 
 void EngineLoop::fail(Active& active, ErrorKind kind, const std::string& message) {

@@ -22,6 +22,7 @@
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/pace.h"
 #include "runtime/serve/prefix_cache.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa::serve {
 
@@ -35,8 +36,10 @@ struct EngineOptions {
 
 class EngineLoop {
  public:
-  // `model` and `runtime` are the loop's alone until it is destroyed. Throws BudgetError.
-  EngineLoop(Model& model, Runtime& runtime, const EngineOptions& options);
+  // `model` and `runtime` are the loop's alone until it is destroyed. `tokenizer` may be null: answers
+  // have no text then. All outlive the loop. Throws BudgetError.
+  EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
+             const EngineOptions& options);
   // Cancels what is under way.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;  // its thread refers to it
@@ -76,6 +79,7 @@ class EngineLoop {
   bool wait_for_work();
   void take_commands();
   void drop_cancelled();
+  std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
   void admit_waiting();
   bool admit(Active& active);
   void place(Active& active);
@@ -89,7 +93,8 @@ class EngineLoop {
   void computed(Active& active, int count, StepMode mode, std::span<const float> logits);
   void start_choices(Active& active, std::span<const float> logits);
   void sample(Active& active, std::span<const float> logits);
-  void finish(Active& active, FinishReason reason);
+  void finish(Active& active);
+  void cancel(Active& active);
   void fail(Active& active, ErrorKind kind, const std::string& message);
   bool make_room(bool may_preempt);
   void preempt(Active& active);
@@ -99,6 +104,7 @@ class EngineLoop {
 
   Model& model_;
   Runtime& runtime_;
+  const text::Tokenizer* const tokenizer_;
   const EngineOptions options_;
   PrefixCache cache_;
   Pace pace_;

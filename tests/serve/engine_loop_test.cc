@@ -40,7 +40,7 @@ class Server {
         model_(Model::load(bundled_dir(), *device_, std::nullopt)),
         runtime_(*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
                  all_slice_dims(model_.config().geometry())),
-        loop_(model_, runtime_, options) {}
+        loop_(model_, runtime_, nullptr, options) {}
 
   std::shared_ptr<Recorder> start(std::vector<int32_t> prompt, int64_t max_tokens,
                                   const std::string& salt = "", int choices = 1,
@@ -49,9 +49,9 @@ class Server {
     const auto id = loop_.submit({.salt = salt,
                                   .prompt = std::move(prompt),
                                   .choices = choices,
-                                  .sampling = sampling,
-                                  .max_tokens = max_tokens,
-                                  .logprobs = true,
+                                  .answer = {.max_tokens = max_tokens,
+                                             .sampling = sampling,
+                                             .logprobs = 0},
                                   .observer = recorder});
     EXPECT_TRUE(id.has_value());
     last_id_ = id.value_or(0);
@@ -83,7 +83,7 @@ std::string some_text(size_t begin, size_t length) {
 
 struct Turns {
   std::vector<std::vector<int32_t>> ids;
-  std::vector<std::vector<float>> logprobs;
+  std::vector<std::vector<double>> logprobs;
   std::vector<int64_t> computed;  // tokens of each prompt that were not in the cache
 };
 
@@ -193,7 +193,7 @@ TEST_P(EngineLoopTest, ACancelledRequestEndsAndOthersGoOn) {
   cancelled->wait_for_tokens(2);
   const auto other = server.start(bytes_of(some_text(500, 80)), 6);
   server.loop().cancel(id);
-  EXPECT_EQ(cancelled->wait().reason, FinishReason::kCancelled);
+  EXPECT_EQ(cancelled->wait().end, AnswerEnd::kCancelled);
   Server alone(GetParam());
   EXPECT_EQ(other->wait().ids, alone.start(bytes_of(some_text(500, 80)), 6)->wait().ids);
   EXPECT_EQ(server.loop().status().finished_cancelled, 1u);
@@ -240,13 +240,13 @@ TEST(EngineLoopQueue, IsBoundedAndDrains) {
   busy->wait_for_tokens(1);
   const uint64_t busy_id = server.last_id();
   const auto second = server.start(bytes_of("a"), 1), third = server.start(bytes_of("b"), 1);
-  EXPECT_EQ(server.loop().submit({.prompt = {65}, .max_tokens = 1, .observer = second}),
+  EXPECT_EQ(server.loop().submit({.prompt = {65}, .answer = {.max_tokens = 1}, .observer = second}),
             std::nullopt);
   server.loop().drain();
   server.loop().cancel(busy_id);
   second->wait();
   third->wait();
-  EXPECT_EQ(server.loop().submit({.prompt = {65}, .max_tokens = 1, .observer = second}),
+  EXPECT_EQ(server.loop().submit({.prompt = {65}, .answer = {.max_tokens = 1}, .observer = second}),
             std::nullopt);
 }
 

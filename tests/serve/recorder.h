@@ -17,31 +17,31 @@ class Recorder final : public RequestObserver {
  public:
   struct Choice {
     std::vector<int32_t> ids;
-    std::vector<float> logprobs;
-    std::optional<FinishReason> reason;
+    std::vector<double> logprobs;
+    AnswerEnd end = AnswerEnd::kOpen;
   };
 
-  explicit Recorder(int choices = 1, size_t stop_after = SIZE_MAX)
-      : choices_(static_cast<size_t>(choices)), stop_after_(stop_after) {}
+  explicit Recorder(int choices = 1) : choices_(static_cast<size_t>(choices)) {}
 
   void on_prefill(int64_t computed, int64_t total, int64_t cached) override {
     const std::lock_guard lock(mutex_);
     EXPECT_GE(computed, prefilled_);
-    prefilled_ = computed, total_ = total, cached_ = cached;
+    EXPECT_LE(computed, total);
+    prefilled_ = computed, cached_ = cached;
   }
-  bool on_token(int choice, const TokenChoice& token) override {
+  void on_token(int choice, const Answer& answer) override {
     const std::lock_guard lock(mutex_);
     Choice& of = choices_[static_cast<size_t>(choice)];
-    EXPECT_FALSE(of.reason.has_value()) << "a token after the end";
-    of.ids.push_back(token.id);
-    of.logprobs.push_back(token.logprob);
+    EXPECT_EQ(of.end, AnswerEnd::kOpen) << "a token after the end";
+    of.ids = answer.tokens();
+    of.logprobs.clear();
+    for (const TokenLogprobs& token : answer.logprobs()) of.logprobs.push_back(token.logprob);
     changed_.notify_all();
-    return of.ids.size() < stop_after_;
   }
-  void on_finish(int choice, FinishReason reason) override {
+  void on_end(int choice, const Answer& answer) override {
     const std::lock_guard lock(mutex_);
-    EXPECT_FALSE(choices_[static_cast<size_t>(choice)].reason.has_value()) << "finished twice";
-    choices_[static_cast<size_t>(choice)].reason = reason;
+    EXPECT_EQ(choices_[static_cast<size_t>(choice)].end, AnswerEnd::kOpen) << "ended twice";
+    choices_[static_cast<size_t>(choice)].end = answer.end();
     ++ended_;
     changed_.notify_all();
   }
@@ -72,11 +72,10 @@ class Recorder final : public RequestObserver {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Choice> choices_;
-  const size_t stop_after_;
   size_t ended_ = 0;
   std::string error_;
   std::optional<ErrorKind> error_kind_;
-  int64_t prefilled_ = 0, total_ = 0, cached_ = 0;
+  int64_t prefilled_ = 0, cached_ = 0;
 };
 
 }  // namespace fasa::serve

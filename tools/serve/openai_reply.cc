@@ -77,12 +77,12 @@ std::string choice_frame(const ReplyHead& head, Json choice) {
 
 }  // namespace
 
-std::string finish_name(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
+std::string finish_name(AnswerEnd reason) {
+  return reason == AnswerEnd::kMaxTokens ? "length" : "stop";
 }
 
 std::string whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& choices,
-                        const std::vector<FinishReason>& reasons, const Usage& usage) {
+                        const std::vector<AnswerEnd>& reasons, const Usage& usage) {
   Json list = Json::array();
   for (size_t i = 0; i < choices.size(); ++i) {
     Json choice = {{"index", choices[i].choice}};
@@ -123,7 +123,7 @@ std::string text_frame(const ReplyHead& head, const ReplyPart& part) {
   return choice_frame(head, std::move(choice));
 }
 
-std::string finish_frame(const ReplyHead& head, int choice, FinishReason reason) {
+std::string finish_frame(const ReplyHead& head, int choice, AnswerEnd reason) {
   Json last = {{"index", choice}};
   if (head.kind == ReplyKind::kChat) {
     last["delta"] = Json::object();

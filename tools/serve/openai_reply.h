@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/serve/generation_request.h"
+#include "runtime/llm/answer.h"
 #include "tools/serve/request_fields.h"
 
 namespace fasa::serve {
@@ -29,10 +29,10 @@ struct Usage {
 // A token as replies tell of it. `text` need not be whole characters: its bytes are given too.
 struct TokenText {
   std::string text;
-  float logprob = 0;
+  double logprob = 0;
   struct Other {
     std::string text;
-    float logprob = 0;
+    double logprob = 0;
   };
   std::vector<Other> top = {};
 };
@@ -45,16 +45,16 @@ struct ReplyPart {
   int64_t text_offset = 0;             // bytes of text before `tokens`
 };
 
-// "stop", "length"; a cancelled reply has nobody left to read it.
-std::string finish_name(FinishReason reason);
+// "stop", "length"; a cancelled answer has nobody left to read it.
+std::string finish_name(AnswerEnd reason);
 
 std::string whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& choices,
-                        const std::vector<FinishReason>& reasons, const Usage& usage);
+                        const std::vector<AnswerEnd>& reasons, const Usage& usage);
 
 // Frames of a stream ("data: {...}\n\n").
 std::string first_frame(const ReplyHead& head, int choice);  // "" for text completions
 std::string text_frame(const ReplyHead& head, const ReplyPart& part);
-std::string finish_frame(const ReplyHead& head, int choice, FinishReason reason);
+std::string finish_frame(const ReplyHead& head, int choice, AnswerEnd reason);
 std::string usage_frame(const ReplyHead& head, const Usage& usage);
 std::string frame_of(const std::string& json);
 inline constexpr const char* kLastFrame = "data: [DONE]\n\n";
