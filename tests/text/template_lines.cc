@@ -31,6 +31,6 @@ nlohmann::json answer(const nlohmann::json& line) {
 
 int main() {
   for (std::string line; std::getline(std::cin, line);) {
-    std::cout << fasa::jinja::answer(nlohmann::json::parse(line)).dump() << std::endl;
+    std::cout << fasa::jinja::answer(nlohmann::json::parse(line)).dump(-1, ' ', true) << '\n';
   }
 }

@@ -63,7 +63,8 @@ std::optional<Value> own_attribute(const Value& object, std::string_view name) {
     if (list->kind() == ListKind::kList && is_among(kListMethods, name)) {
       return method(object, name);
     }
-    if (list->kind() == ListKind::kTuple && is_among(kTupleMethods, name)) {
+    const bool fixed = list->kind() == ListKind::kTuple || list->kind() == ListKind::kRange;
+    if (fixed && is_among(kTupleMethods, name)) {
       return method(object, name);
     }
   }
@@ -197,10 +198,13 @@ Value item_of(const Value& object, const Value& key, Work& work) {
   return missing(object, shown(key, work));
 }
 
-Value path_of(const Value& object, const Value& path, Work& work) {
+Value path_of(const Value& object, const Value& path, Work& work, const Value* otherwise) {
   const TextValue* text = path.text();
-  if (text == nullptr) return path.is_none() ? object : item_of(object, path, work);
   Value value = object;
+  if (text == nullptr) {
+    if (!path.is_none()) value = item_of(object, path, work);
+    return value.is_undefined() && otherwise != nullptr ? *otherwise : value;
+  }
   const std::string& bytes = text->text.bytes();
   for (size_t begin = 0; begin <= bytes.size();) {
     const size_t end = std::min(bytes.find('.', begin), bytes.size());
@@ -208,6 +212,7 @@ Value path_of(const Value& object, const Value& path, Work& work) {
     const bool digits = !part.empty() && part.size() < 18 &&
                         part.find_first_not_of("0123456789") == std::string::npos;
     value = item_of(value, digits ? Value::of(int64_t{std::stoll(part)}) : work.text(part), work);
+    if (value.is_undefined() && otherwise != nullptr) value = *otherwise;
     begin = end + 1;
   }
   return value;

@@ -103,13 +103,19 @@ Value selected(const Value& value, const Arguments& arguments, bool by_attribute
   return work.list(std::move(kept), ListKind::kIterator);
 }
 
+// What `unique` takes beside keys: a tuple of them.
+bool is_key_tuple(const Value& value) {
+  const List* list = value.list();
+  return list != nullptr && list->kind() == ListKind::kTuple &&
+         std::all_of(list->items().begin(), list->items().end(), is_key);
+}
+
 Value mapped_attribute(const Value& value, const Arguments& arguments, Work& work) {
   const Bound bound("map", Arguments{{}, arguments.by_name}, {"attribute", "default"});
   std::vector<Value> mapped;
   for (const Value& item : items_of(value, work)) {
-    Value found = path_of(item, bound.at(0), work);
-    if (found.is_undefined() && !bound.absent(1)) found = bound.at(1);
-    mapped.push_back(std::move(found));
+    mapped.push_back(
+        path_of(item, bound.at(0), work, bound.absent(1) ? nullptr : &bound.at(1)));
   }
   return work.list(std::move(mapped), ListKind::kIterator);
 }
@@ -180,7 +186,7 @@ Value filter_unique(const Value& value, const Arguments& arguments, Work& work) 
   std::vector<Value> seen, kept;
   for (Value& item : items_of(value, work)) {
     Value key = folded(path_of(item, attribute, work), bound.truth_or(0, false), work);
-    if (!is_key(key) && !key.is_undefined()) {
+    if (!is_key(key) && !key.is_undefined() && !is_key_tuple(key)) {
       throw Failure(fmt::format("unique does not take a {}", key.type_name()));
     }
     const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
@@ -201,6 +207,7 @@ Value filter_max(const Value& value, const Arguments& arguments, Work& work) {
 }
 
 Value filter_map(const Value& value, const Arguments& arguments, Work& work) {
+  if (!truth(value)) return work.list({}, ListKind::kIterator);
   if (arguments.by_place.empty()) return mapped_attribute(value, arguments, work);
   if (!arguments.by_place[0].is_text()) throw Failure("map: the filter's name is no text");
   const std::string_view filter = arguments.by_place[0].text()->text.bytes();

@@ -237,6 +237,9 @@ Value calculate(Arithmetic operation, const Value& a, const Value& b, Work& work
     if (is_sequence(a) && b.integer()) return repeated(a, *b.integer(), work);
     if (is_sequence(b) && a.integer()) return repeated(b, *a.integer(), work);
   }
+  if (operation == Arithmetic::kModulo && a.is_text()) {
+    throw Failure("% of a text is not known here; known is its method format");
+  }
   fail_operands(kSymbols[static_cast<size_t>(operation)], a, b);
 }
 

@@ -111,19 +111,21 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement, Scope& scop
 
 Evaluator::Flow Evaluator::loop(const Statement& statement, Scope& scope) {
   const auto loop = std::make_shared<Loop>(loop_items(statement, scope));
-  if (loop->items().empty()) {
-    Scope inner(&scope);
-    return statements(statement.otherwise, inner);
-  }
+  // As Jinja has it: else follows where no turn came to its end, be it that all left it early.
+  bool came_to_end = false;
   for (; loop->index() < loop->items().size(); loop->advance()) {
     Scope inner(&scope);
     inner.set("loop", Value::Store(std::shared_ptr<const Loop>(loop)));
     at_ = statement.at;
     work_.step();
     assign(statement.target, loop->items()[loop->index()], inner);
-    if (statements(statement.body, inner) == Flow::kBreak) break;
+    const Flow flow = statements(statement.body, inner);
+    if (flow == Flow::kBreak) break;
+    came_to_end |= flow == Flow::kNext;
   }
-  return Flow::kNext;
+  if (came_to_end || statement.otherwise.empty()) return Flow::kNext;
+  Scope inner(&scope);
+  return statements(statement.otherwise, inner);
 }
 
 Evaluator::Flow Evaluator::set_block(const Statement& statement, Scope& scope) {
@@ -151,7 +153,10 @@ Evaluator::Flow Evaluator::filter_block(const Statement& statement, Scope& scope
   const Value outer = std::exchange(block_text_, work_.text(std::move(text)));
   const Value result = value(*statement.expression, scope);
   block_text_ = outer;
-  write(str_of(result, work_));
+  if (!result.is_text()) {
+    throw Failure(fmt::format("a filter block becomes a {}, not a text", result.type_name()));
+  }
+  write(result.text()->text);
   return Flow::kNext;
 }
 
