@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/units.h"
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 
 namespace fasa {
 namespace {
@@ -24,6 +24,7 @@ Json decode_json(const GenerateReport& report) {
   Json json = {{"tokens", report.result.decode_steps},
                {"seconds", report.result.decode_seconds},
                {"tpot_ms", report.tpot_ms()}};
+  for (const double seconds : report.result.step_seconds) json["step_ms"].push_back(seconds * 1e3);
   if (report.virtual_clock) json["wall_seconds"] = report.result.decode_wall_seconds;
   return json;
 }
