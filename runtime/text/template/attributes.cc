@@ -15,14 +15,14 @@ namespace {
 
 // Attributes that Python's types have. An item of the same name is found with brackets alone.
 constexpr std::string_view kTextMethods[] = {
-    "capitalize", "casefold",     "center",       "count",      "encode",       "endswith",
-    "expandtabs", "find",         "format",       "format_map", "index",        "isalnum",
-    "isalpha",    "isascii",      "isdecimal",    "isdigit",    "isidentifier", "islower",
-    "isnumeric",  "isprintable",  "isspace",      "istitle",    "isupper",      "join",
-    "ljust",      "lower",        "lstrip",       "maketrans",  "partition",    "removeprefix",
-    "removesuffix", "replace",    "rfind",        "rindex",     "rjust",        "rpartition",
-    "rsplit",     "rstrip",       "split",        "splitlines", "startswith",   "strip",
-    "swapcase",   "title",        "translate",    "upper",      "zfill"};
+    "capitalize",   "casefold",    "center",    "count",      "encode",       "endswith",
+    "expandtabs",   "find",        "format",    "format_map", "index",        "isalnum",
+    "isalpha",      "isascii",     "isdecimal", "isdigit",    "isidentifier", "islower",
+    "isnumeric",    "isprintable", "isspace",   "istitle",    "isupper",      "join",
+    "ljust",        "lower",       "lstrip",    "maketrans",  "partition",    "removeprefix",
+    "removesuffix", "replace",     "rfind",     "rindex",     "rjust",        "rpartition",
+    "rsplit",       "rstrip",      "split",     "splitlines", "startswith",   "strip",
+    "swapcase",     "title",       "translate", "upper",      "zfill"};
 constexpr std::string_view kDictMethods[] = {"copy", "fromkeys", "get", "items", "keys", "values"};
 constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
 constexpr std::string_view kTupleMethods[] = {"count", "index"};
@@ -227,8 +227,7 @@ Value slice_of(const Value& object, const Value& begin, const Value& end, const 
     throw Failure(fmt::format("a {} has no places to slice", object.type_name()));
   }
   std::vector<Value> items;
-  for (const size_t place :
-       sliced(static_cast<int64_t>(list->items().size()), begin, end, step)) {
+  for (const size_t place : sliced(static_cast<int64_t>(list->items().size()), begin, end, step)) {
     items.push_back(list->items()[place]);
   }
   return work.list(std::move(items), list->kind());

@@ -15,8 +15,7 @@ Value attribute_of(const Value& object, std::string_view name, Work& work);
 Value item_of(const Value& object, const Value& key, Work& work);
 // The items at a path as filters take it, "a.b.0", each by item_of. `otherwise`: in place of each of
 // them that is undefined; null: nothing is.
-Value path_of(const Value& object, const Value& path, Work& work,
-              const Value* otherwise = nullptr);
+Value path_of(const Value& object, const Value& path, Work& work, const Value* otherwise = nullptr);
 // Bounds and step are whole numbers or none. Throws Failure for objects without places.
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step,
                Work& work);

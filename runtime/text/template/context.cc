@@ -59,8 +59,7 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override {
     Level level = close();
-    return add(
-        Value::Store(std::make_shared<const List>(ListKind::kList, std::move(level.items))));
+    return add(Value::Store(std::make_shared<const List>(ListKind::kList, std::move(level.items))));
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
     fail(fmt::format("no valid JSON at byte {}", at));
@@ -83,8 +82,8 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   Origin origin_of(const std::string& text) const {
     const bool control =
         levels_.size() == 1 && levels_[0].object && is_among(kControlTokens, levels_[0].key);
-    const bool role = levels_.size() == 3 && levels_[0].key == "messages" &&
-                      levels_[2].object && levels_[2].key == "role" && is_among(kRoles, text);
+    const bool role = levels_.size() == 3 && levels_[0].key == "messages" && levels_[2].object &&
+                      levels_[2].key == "role" && is_among(kRoles, text);
     return control || role ? Origin::kTemplate : Origin::kUser;
   }
 
@@ -163,8 +162,8 @@ void Context::set(std::string_view name, Value value) {
 }
 
 Value text_value(std::string_view text, Origin origin) {
-  return Value::Store(std::make_shared<const TextValue>(
-      TextValue{MarkedText(text, origin), false, HeldBytes()}));
+  return Value::Store(
+      std::make_shared<const TextValue>(TextValue{MarkedText(text, origin), false, HeldBytes()}));
 }
 
 Context parse_context(std::string_view json, const std::string& name, int depth) {

@@ -124,14 +124,26 @@ Value Evaluator::comparison(const Expression& node, const Scope& scope) {
   return Value::of(true);
 }
 
+// Texts that are added in a row are put together once: templates grow the prompt in this way.
 Value Evaluator::arithmetic(const Expression& node, const Scope& scope) {
+  const auto plain = [](const Value& value) { return value.is_text() && !value.text()->markup; };
   Value left = value(*node.parts[0], scope);
+  MarkedText sum;
+  bool summing = false;  // `left` and what was added to it are in `sum`
   for (size_t i = 0; i < node.operations.size(); ++i) {
     const Value right = value(*node.parts[i + 1], scope);
     at_ = node.at;
+    const bool adds = node.operations[i] == Arithmetic::kAdd && plain(right);
+    if (adds && (summing || plain(left))) {
+      if (!std::exchange(summing, true)) sum = str_of(left, work_);
+      sum.append(right.text()->text);
+      work_.check_size(sum.size());
+      continue;
+    }
+    if (std::exchange(summing, false)) left = work_.text(std::move(sum));
     left = calculate(node.operations[i], left, right, work_);
   }
-  return left;
+  return summing ? work_.text(std::move(sum)) : left;
 }
 
 Value Evaluator::concatenation(const Expression& node, const Scope& scope) {
@@ -256,7 +268,8 @@ void Evaluator::bind(const MacroDefinition& definition, Arguments arguments, Sco
     }
     if (!given && parameter.otherwise != nullptr) given = value(*parameter.otherwise, *scope);
     at_ = called_at;
-    if (!given) given = Value::undefined(fmt::format("the parameter {} was not given", parameter.name));
+    if (!given)
+      given = Value::undefined(fmt::format("the parameter {} was not given", parameter.name));
     scope->set(parameter.name, std::move(*given));
   }
   const size_t taken = std::min(definition.parameters.size(), arguments.by_place.size());
@@ -271,7 +284,8 @@ void Evaluator::bind(const MacroDefinition& definition, Arguments arguments, Sco
     for (auto& [name, given] : named) entries.emplace_back(work_.text(name), holdable(given));
     scope->set("kwargs", work_.dict(std::move(entries)));
   } else if (!named.empty()) {
-    throw Failure(fmt::format("the macro {} takes no argument {}", definition.name, named[0].first));
+    throw Failure(
+        fmt::format("the macro {} takes no argument {}", definition.name, named[0].first));
   }
   if (definition.uses_varargs) {
     scope->set("varargs", rest_of(arguments, taken));

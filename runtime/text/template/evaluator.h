@@ -59,10 +59,10 @@ class Evaluator {
   Work& work_;
   const std::tm& now_;
   uint32_t at_ = 0;
-  int frames_ = 0;        // of these functions in each other
-  int macros_ = 0;        // calls in each other
+  int frames_ = 0;  // of these functions in each other
+  int macros_ = 0;  // calls in each other
   MarkedText* out_ = nullptr;
-  Value block_text_;      // what kBlockText is
+  Value block_text_;  // what kBlockText is
 };
 
 }  // namespace fasa::jinja

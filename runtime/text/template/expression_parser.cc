@@ -91,8 +91,8 @@ ExpressionPtr ExpressionParser::negation() {
 
 std::optional<Comparison> ExpressionParser::comparison_operator() {
   static constexpr std::pair<std::string_view, Comparison> kOperators[] = {
-      {"==", Comparison::kEqual},   {"!=", Comparison::kNotEqual}, {"<", Comparison::kLess},
-      {"<=", Comparison::kAtMost},  {">", Comparison::kGreater},   {">=", Comparison::kAtLeast}};
+      {"==", Comparison::kEqual},  {"!=", Comparison::kNotEqual}, {"<", Comparison::kLess},
+      {"<=", Comparison::kAtMost}, {">", Comparison::kGreater},   {">=", Comparison::kAtLeast}};
   for (const auto& [text, comparison] : kOperators) {
     if (tokens_.skip_operator(text)) return comparison;
   }
@@ -188,8 +188,7 @@ ExpressionPtr ExpressionParser::primary() {
   if (tokens_.at_operator("{")) return braced_dict();
   if (tokens_.skip_operator("(")) {
     const Nesting nesting(depth_, limit_, token.at);
-    ExpressionPtr value =
-        tokens_.at_operator(")") ? make(Kind::kTuple, token.at, {}) : tuple(true);
+    ExpressionPtr value = tokens_.at_operator(")") ? make(Kind::kTuple, token.at, {}) : tuple(true);
     tokens_.expect_operator(")");
     return value;
   }
@@ -293,7 +292,10 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr value) {
 
 std::string ExpressionParser::dotted_name(std::string_view what) {
   std::string name = tokens_.expect_name(what);
-  while (tokens_.skip_operator(".")) name += "." + tokens_.expect_name("a name");
+  while (tokens_.skip_operator(".")) {
+    name += '.';
+    name += tokens_.expect_name("a name");
+  }
   return name;
 }
 
@@ -326,10 +328,9 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
     node->arguments = arguments();
   } else if (tokens_.at_name("is")) {
     TokenReader::fail(next.at, "tests cannot be chained");
-  } else if (!other_word &&
-             (next.kind == TokenKind::kName || next.kind == TokenKind::kText ||
-              next.kind == TokenKind::kInteger || next.kind == TokenKind::kFloat ||
-              tokens_.at_operator("[") || tokens_.at_operator("{"))) {
+  } else if (!other_word && (next.kind == TokenKind::kName || next.kind == TokenKind::kText ||
+                             next.kind == TokenKind::kInteger || next.kind == TokenKind::kFloat ||
+                             tokens_.at_operator("[") || tokens_.at_operator("{"))) {
     node->arguments.push_back({"", postfix(primary())});
   }
   return negated ? make(Kind::kNot, at, parts_of(std::move(node))) : std::move(node);
@@ -369,8 +370,9 @@ ExpressionPtr ExpressionParser::item(ExpressionPtr value) {
   if (colons == 0 && bounds[0] == nullptr) TokenReader::fail(at, "the brackets are empty");
   if (colons == 0) return make(Kind::kItem, at, parts_of(std::move(value), std::move(bounds[0])));
   bounds.resize(3);
-  return make(Kind::kSlice, at, parts_of(std::move(value), std::move(bounds[0]),
-                                         std::move(bounds[1]), std::move(bounds[2])));
+  return make(
+      Kind::kSlice, at,
+      parts_of(std::move(value), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2])));
 }
 
 ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {

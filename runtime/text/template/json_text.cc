@@ -132,7 +132,9 @@ class JsonWriter {
 
   void write_key(const Value& key) {
     if (const TextValue* text = key.text()) return write_text(text->text);
-    put("\"" + scalar(key) + "\"");
+    put("\"");
+    put(scalar(key));
+    put("\"");
   }
 
   const JsonStyle& style_;

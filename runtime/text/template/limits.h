@@ -7,12 +7,12 @@
 namespace fasa::jinja {
 
 struct Limits {
-  // An evaluated node, or 64 bytes or 8 items that were made or read, is a step. The largest of the
+  // An evaluated node, or 256 bytes or 8 items that were made or read, is a step. The largest of the
   // published templates takes about 5,000 for a conversation of four messages.
   uint64_t steps = 50'000'000;
-  int depth = 64;                    // nested blocks, brackets, calls of macros, lists in lists
-  size_t output_bytes = 64u << 20;   // of the prompt, and of every single text on the way
-  size_t value_bytes = 512u << 20;   // of all texts, lists and dicts alive at one time
+  int depth = 64;                   // nested blocks, brackets, calls of macros, lists in lists
+  size_t output_bytes = 64u << 20;  // of the prompt, and of every single text on the way
+  size_t value_bytes = 512u << 20;  // of all texts, lists and dicts alive at one time
 };
 
 // Bytes of values that are alive. Outlives the values that it counts.

@@ -96,8 +96,7 @@ Value selected(const Value& value, const Arguments& arguments, bool by_attribute
   std::vector<Value> kept;
   for (Value& item : items_of(value, work)) {
     const Value looked_at = by_attribute ? path_of(item, given[0], work) : item;
-    const bool holds =
-        test.empty() ? truth(looked_at) : apply_test(test, looked_at, rest, work);
+    const bool holds = test.empty() ? truth(looked_at) : apply_test(test, looked_at, rest, work);
     if (holds == wanted) kept.push_back(std::move(item));
   }
   return work.list(std::move(kept), ListKind::kIterator);
@@ -114,8 +113,7 @@ Value mapped_attribute(const Value& value, const Arguments& arguments, Work& wor
   const Bound bound("map", Arguments{{}, arguments.by_name}, {"attribute", "default"});
   std::vector<Value> mapped;
   for (const Value& item : items_of(value, work)) {
-    mapped.push_back(
-        path_of(item, bound.at(0), work, bound.absent(1) ? nullptr : &bound.at(1)));
+    mapped.push_back(path_of(item, bound.at(0), work, bound.absent(1) ? nullptr : &bound.at(1)));
   }
   return work.list(std::move(mapped), ListKind::kIterator);
 }
@@ -189,9 +187,8 @@ Value filter_unique(const Value& value, const Arguments& arguments, Work& work) 
     if (!is_key(key) && !key.is_undefined() && !is_key_tuple(key)) {
       throw Failure(fmt::format("unique does not take a {}", key.type_name()));
     }
-    const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
-      return equal(key, other, work);
-    });
+    const bool known = std::any_of(seen.begin(), seen.end(),
+                                   [&](const Value& other) { return equal(key, other, work); });
     if (known) continue;
     seen.push_back(std::move(key));
     kept.push_back(std::move(item));

@@ -42,9 +42,9 @@ Value split_text(const MarkedText& text, const Arguments& arguments, Work& work)
   const Bound bound("split", arguments, {"sep", "maxsplit"});
   const int64_t most = bound.integer_or(1, -1);
   std::vector<Value> parts;
-  for (const auto& [begin, end] :
-       bound.absent(0) ? split_at_space(text.bytes(), most)
-                       : split_at(text.bytes(), bound.text(0).text.bytes(), most)) {
+  for (const auto& [begin, end] : bound.absent(0)
+                                      ? split_at_space(text.bytes(), most)
+                                      : split_at(text.bytes(), bound.text(0).text.bytes(), most)) {
     parts.push_back(work.text(text.part(begin, end)));
   }
   return work.list(std::move(parts));
@@ -58,13 +58,13 @@ Value matches_any(std::string_view name, const Arguments& arguments, const Match
   if (choices == nullptr || choices->kind() != ListKind::kTuple) {
     return Value::of(bool{matches(bound.text(0).text.bytes())});
   }
-  return Value::of(std::any_of(choices->items().begin(), choices->items().end(),
-                               [&](const Value& choice) {
-                                 if (!choice.is_text()) {
-                                   throw Failure(fmt::format("{} takes texts", name));
-                                 }
-                                 return matches(choice.text()->text.bytes());
-                               }));
+  return Value::of(
+      std::any_of(choices->items().begin(), choices->items().end(), [&](const Value& choice) {
+        if (!choice.is_text()) {
+          throw Failure(fmt::format("{} takes texts", name));
+        }
+        return matches(choice.text()->text.bytes());
+      }));
 }
 
 Value starts_with(const MarkedText& text, const Arguments& arguments, Work&) {
@@ -78,8 +78,8 @@ Value ends_with(const MarkedText& text, const Arguments& arguments, Work&) {
 
 Value replace(const MarkedText& text, const Arguments& arguments, Work& work) {
   const Bound bound("replace", arguments, {"old", "new", "count"});
-  return work.text(
-      replaced(text, bound.text(0).text.bytes(), bound.text(1).text, bound.integer_or(2, -1), work));
+  return work.text(replaced(text, bound.text(0).text.bytes(), bound.text(1).text,
+                            bound.integer_or(2, -1), work));
 }
 
 template <MarkedText (*kChange)(const MarkedText&)>
@@ -124,13 +124,20 @@ Value format(const MarkedText& text, const Arguments& arguments, Work& work) {
 
 const std::map<std::string_view, TextMethod>& text_methods() {
   static const std::map<std::string_view, TextMethod> kMethods = {
-      {"capitalize", changed<capitalize>}, {"count", count},
-      {"endswith", ends_with},             {"find", find},
-      {"format", format},                  {"join", join},
-      {"lower", changed<lower>},           {"lstrip", strip_left},
-      {"replace", replace},                {"rstrip", strip_right},
-      {"split", split_text},               {"startswith", starts_with},
-      {"strip", strip_both},               {"title", changed<title>},
+      {"capitalize", changed<capitalize>},
+      {"count", count},
+      {"endswith", ends_with},
+      {"find", find},
+      {"format", format},
+      {"join", join},
+      {"lower", changed<lower>},
+      {"lstrip", strip_left},
+      {"replace", replace},
+      {"rstrip", strip_right},
+      {"split", split_text},
+      {"startswith", starts_with},
+      {"strip", strip_both},
+      {"title", changed<title>},
       {"upper", changed<upper>}};
   return kMethods;
 }
@@ -174,7 +181,8 @@ auto find_method(const Methods& methods, const Method& method) {
   const auto found = methods.find(method.name);
   if (found != methods.end()) return found->second;
   std::string known;
-  for (const auto& entry : methods) known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.first);
+  for (const auto& entry : methods)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.first);
   throw Failure(fmt::format("the method {} of a {} is not known here; known are: {}", method.name,
                             method.object.type_name(), known));
 }

@@ -156,8 +156,8 @@ Value repeated(const Value& value, int64_t factor, Work& work) {
 
 bool is_sequence(const Value& value) {
   const List* list = value.list();
-  return value.is_text() || (list != nullptr && (list->kind() == ListKind::kList ||
-                                                 list->kind() == ListKind::kTuple));
+  return value.is_text() ||
+         (list != nullptr && (list->kind() == ListKind::kList || list->kind() == ListKind::kTuple));
 }
 
 bool equal_lists(const List& a, const List& b, Work& work) {

@@ -19,7 +19,16 @@ enum class Arithmetic : uint8_t {
   kModulo,
   kPower
 };
-enum class Comparison : uint8_t { kEqual, kNotEqual, kLess, kAtMost, kGreater, kAtLeast, kIn, kNotIn };
+enum class Comparison : uint8_t {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kAtMost,
+  kGreater,
+  kAtLeast,
+  kIn,
+  kNotIn
+};
 
 Value calculate(Arithmetic operation, const Value& a, const Value& b, Work& work);
 Value negated(const Value& value);

@@ -121,8 +121,8 @@ std::string repr_of(double number) {
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   // The shortest digits that read back as the same number; Python's choice between the forms.
   char digits[40];
-  const auto scientific = std::to_chars(digits, digits + sizeof digits, number,
-                                        std::chars_format::scientific);
+  const auto scientific =
+      std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);
   const std::string_view text(digits, static_cast<size_t>(scientific.ptr - digits));
   const size_t e = text.find('e');
   const int exponent = std::stoi(std::string(text.substr(e + 1)));

@@ -180,8 +180,8 @@ void Evaluator::assign(const Target& target, const Value& value, Scope& scope) {
   const std::vector<Value> items = items_of(value, work_);
   if (items.size() != target.parts.size()) {
     at_ = target.at;
-    throw Failure(fmt::format("{} values do not go into {} names", items.size(),
-                              target.parts.size()));
+    throw Failure(
+        fmt::format("{} values do not go into {} names", items.size(), target.parts.size()));
   }
   for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i], scope);
 }

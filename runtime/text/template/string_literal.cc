@@ -42,9 +42,7 @@ std::string escape_text(char32_t character) {
                           : fmt::format("U{:08x}", code);
 }
 
-bool is_character(char32_t code) {
-  return code < 0x110000 && !(code >= 0xd800 && code < 0xe000);
-}
+bool is_character(char32_t code) { return code < 0x110000 && !(code >= 0xd800 && code < 0xe000); }
 
 }  // namespace
 

@@ -106,8 +106,7 @@ std::string unknown_test(std::string_view name) {
   return fmt::format("the test {} is not known here", name);
 }
 
-bool apply_test(std::string_view name, const Value& value, const Arguments& arguments,
-                Work& work) {
+bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Work& work) {
   const auto found = tests().find(name);
   if (found == tests().end()) throw Failure(unknown_test(name));
   work.step();

@@ -24,9 +24,8 @@ const Value& field_value(std::string_view field, size_t* next, const Arguments& 
   if (field.find_first_of("!:.[{") != std::string_view::npos) {
     throw Failure(fmt::format("format: the field {{{}}} is more than a name or number", field));
   }
-  const auto found =
-      std::find_if(arguments.by_name.begin(), arguments.by_name.end(),
-                   [&](const auto& argument) { return argument.first == field; });
+  const auto found = std::find_if(arguments.by_name.begin(), arguments.by_name.end(),
+                                  [&](const auto& argument) { return argument.first == field; });
   if (found == arguments.by_name.end()) {
     throw Failure(fmt::format("format: there is no argument {}", field));
   }

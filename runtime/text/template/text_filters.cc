@@ -149,7 +149,7 @@ Value filter_tojson(const Value& value, const Arguments& arguments, Work& work) 
   style.ascii = bound.truth_or(0, false);
   style.indent = json_indent(bound.or_else(1, Value::none()));
   style.sort_keys = bound.truth_or(3, false);
-  if (style.indent) style.item_separator = ",";
+  if (style.indent) style.item_separator.resize(1);  // no blank behind the comma
   if (!bound.absent(2)) {
     const List* pair = bound.at(2).list();
     if (pair == nullptr || !pair->has_places() || pair->items().size() != 2 ||

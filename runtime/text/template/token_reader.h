@@ -24,9 +24,7 @@ class TokenReader {
     return token;
   }
   bool at(TokenKind kind) const { return peek().kind == kind; }
-  bool at_name(std::string_view name) const {
-    return at(TokenKind::kName) && peek().text == name;
-  }
+  bool at_name(std::string_view name) const { return at(TokenKind::kName) && peek().text == name; }
   bool at_operator(std::string_view text) const {
     return at(TokenKind::kOperator) && peek().text == text;
   }

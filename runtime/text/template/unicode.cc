@@ -227,9 +227,8 @@ MarkedText lower(const MarkedText& text) {
 }
 
 MarkedText upper(const MarkedText& text) {
-  return map_characters(text, [](std::string* out, size_t, char32_t character) {
-    append_upper(out, character);
-  });
+  return map_characters(
+      text, [](std::string* out, size_t, char32_t character) { append_upper(out, character); });
 }
 
 MarkedText title(const MarkedText& text) {

@@ -87,9 +87,8 @@ std::optional<size_t> Dict::place(const Value& key) const {
     return found == texts_.end() ? std::nullopt : std::optional(found->second);
   }
   if (texts_.size() == entries_.size()) return std::nullopt;
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return equal_keys(entry.first, key);
-  });
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return equal_keys(entry.first, key); });
   if (found == entries_.end()) return std::nullopt;
   return static_cast<size_t>(found - entries_.begin());
 }
@@ -138,8 +137,6 @@ bool truth(const Value& value) {
   return true;
 }
 
-bool is_key(const Value& value) {
-  return value.is_text() || value.is_number() || value.is_none();
-}
+bool is_key(const Value& value) { return value.is_text() || value.is_number() || value.is_none(); }
 
 }  // namespace fasa::jinja

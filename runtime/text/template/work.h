@@ -24,7 +24,7 @@ class Work {
 
   const Limits& limits() const { return limits_; }
   void step(uint64_t count = 1);
-  void step_bytes(size_t bytes) { step(1 + bytes / 64); }
+  void step_bytes(size_t bytes) { step(1 + bytes / 256); }
   void step_items(size_t items) { step(1 + items / 8); }
 
   Value text(MarkedText text, bool markup = false);
