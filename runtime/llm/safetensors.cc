@@ -12,7 +12,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
-#include "runtime/json_fields.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {
