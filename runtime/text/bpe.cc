@@ -13,6 +13,17 @@ namespace {
 
 constexpr size_t kMaxMerges = 1 << 22;
 
+// What looks like a byte's piece is one: <0x-1> would be decoded to no byte.
+void check_byte_pieces(const Vocabulary& vocabulary, const std::string& place) {
+  for (int32_t id = 0; id < vocabulary.end_id(); ++id) {
+    const std::string_view piece = vocabulary.piece(id);
+    if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') continue;
+    if (piece.substr(3, 2).find_first_not_of("0123456789abcdefABCDEF") == piece.npos) continue;
+    throw InputError(
+        fmt::format("{}.vocab: \"{}\" names no byte; allowed: <0x00> to <0xFF>", place, piece));
+  }
+}
+
 }  // namespace
 
 void MergeList::add(std::string_view left, std::string_view right, const std::string& place) {
@@ -75,6 +86,7 @@ Bpe::Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options, const std
                                    place, options_.unk_token.substr(0, 80)));
     }
   }
+  check_byte_pieces(vocabulary_, place);
   for (unsigned byte = 0; byte < 256; ++byte) {
     byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   }
