@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -43,7 +44,7 @@ bool is_byte_level_bpe(const nlohmann::json& document) {
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::string& dir) {
   const std::string path = dir + "/tokenizer.json";
   if (!std::filesystem::exists(path)) return nullptr;
-  return parse(read_text_file(path), path);
+  return parse(read_file(path), path);
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
