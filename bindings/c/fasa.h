@@ -120,8 +120,9 @@ FASA_API fasa_status fasa_device_memory(const fasa_device* device, fasa_memory_s
                                         fasa_memory_use* use);
 
 FASA_API fasa_status fasa_stream_create(fasa_device* device, fasa_stream** stream);
-/// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle. On the
-/// cpu device there is none: null, work runs in the calling thread.
+/// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle and is
+/// not null (cudaStreamLegacy and cudaStreamPerThread name the default ones). On the cpu device
+/// there is none: null, work runs in the calling thread.
 FASA_API fasa_status fasa_stream_from_native(fasa_device* device, void* native,
                                              fasa_stream** stream);
 /// Waits for the stream's work, reports what of it failed.

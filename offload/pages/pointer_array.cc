@@ -57,6 +57,13 @@ void PointerArray::truncate(int64_t entries) noexcept {
   dirty_ = std::min(dirty_, size_);
 }
 
+void PointerArray::clear() noexcept {
+  array_ = Buffer();
+  staging_ = Buffer();
+  replaced_.clear();
+  size_ = capacity_ = dirty_ = uploaded_ = 0;
+}
+
 void PointerArray::upload(StreamView stream) {
   if (dirty_ >= size_) return;
   const size_t bytes = static_cast<size_t>(size_ - dirty_) * sizeof(std::byte*);

@@ -32,6 +32,7 @@ class PointerArray {
   void append(std::byte* value) noexcept;
   void set(int64_t index, std::byte* value) noexcept;
   void truncate(int64_t entries) noexcept;
+  void clear() noexcept;  // gives its memory back; streams are done with it
 
   // Enqueues the copy of what changed; costs nothing where nothing did. Kernels that read the array
   // follow in this stream's order.

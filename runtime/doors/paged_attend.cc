@@ -244,7 +244,7 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
 // A layer that is not after the last one begins a step.
 void PagedRuntime::Impl::begin_stamp(int layer) {
   if (layer <= last_layer_ || stamp_ == 0) {
-    if (stamp_ >= kMostSteps) {
+    if (stamp_ >= shape_.most_steps) {
       drain();
       for (const auto& view : views_) view->forget_hot_rows();
       attend_plan_.epoch = 0;

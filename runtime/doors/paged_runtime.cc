@@ -33,6 +33,10 @@ void check_shape(const PagedShape& shape) {
   if (shape.max_sequences < 1) {
     throw UsageError(fmt::format("max_sequences = {}: allowed: at least 1", shape.max_sequences));
   }
+  if (shape.most_steps < 1 || shape.most_steps > kMostSteps) {
+    throw UsageError(
+        fmt::format("most_steps = {}: allowed: 1 to {}", shape.most_steps, kMostSteps));
+  }
 }
 
 StepSettings settings_of(const Config& config, const Geometry& geometry, DType row_dtype,
@@ -47,6 +51,15 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, DType r
     throw UsageError(
         "the paged door chooses with the device's own kernels: selection.kind = fasa with its "
         "default rules, or full; the sequences door has the others");
+  }
+  const bool guesses =
+      config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
+                                                config.prefetch.predictor != PredictorKind::kNone);
+  if (guesses) {
+    throw UsageError(
+        "the paged door fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
+        "= "
+        "auto or 0, prefetch.predictor = auto or none; the sequences door prefetches");
   }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};

@@ -2,14 +2,61 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/runtime_impl.h"
 
 namespace fasa {
+
+// A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
+// still there. No step begins while it lives.
+class Runtime::Impl::MemoryGuard {
+ public:
+  explicit MemoryGuard(Impl& impl) : impl_(impl), scratch_(impl.scratch_.shapes()) {
+    for (size_t i = 0; i < capacities_.size(); ++i) capacities_[i] = impl.slots_[i].capacity();
+  }
+  MemoryGuard(const MemoryGuard&) = delete;  // gives back once
+  MemoryGuard& operator=(const MemoryGuard&) = delete;
+  ~MemoryGuard() {
+    if (!kept_) give_back();
+  }
+  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.reserved()); }
+  void keep() { kept_ = true; }
+
+ private:
+  // What was had before fits again, for what came since goes first; but on the same device somebody
+  // else may be quicker. Then the next step makes its own.
+  void give_back() {
+    for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
+    impl_.pools_.rows.trim();
+    impl_.pools_.slices.trim();
+    try {
+      for (size_t i = 0; i < capacities_.size(); ++i) {
+        if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(capacities_[i]);
+      }
+      if (impl_.scratch_.shapes() == scratch_) return;
+      impl_.scratch_.drop_decode();
+      impl_.scratch_.drop_prefill();
+      impl_.settings_.layout.hot_rows = scratch_.hot_rows;
+      impl_.prefetch_.refresh();
+      impl_.scratch_.return_to(scratch_);
+    } catch (const Error& error) {
+      log_warning(fmt::format("memory that was reserved is lost: {}", error.what()));
+    }
+  }
+
+  Impl& impl_;
+  const StepScratch::Shapes scratch_;
+  std::array<size_t, 2> capacities_{};
+  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
+  bool kept_ = false;
+};
+
 KvMemory Runtime::Impl::predict_least(int64_t tokens, int step_tokens) const {
   return predict_memory(settings_, tokens, step_tokens, prefetch_.scratch());
 }
@@ -49,6 +96,7 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                     "more a step",
                     tokens, step_tokens, INT32_MAX));
   }
+  MemoryGuard guard(*this);
   fit_hot_rows(tokens, step_tokens, 1, false);
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (sequences_.size() == 1 && sequence.reserved().row_pages == 0 && scratch_.bytes() == 0) {
@@ -58,7 +106,9 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
       reserved_shapes(settings_, tokens, step_tokens, prefetch_.scratch());
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
+  find_usable(id);  // of what was waited for on the way, something may have failed
   sequence.reserve(tokens);
+  guard.keep();
 }
 
 uint64_t Runtime::Impl::needed_with(int hot_rows, int64_t tokens, int step_tokens) {
@@ -120,6 +170,7 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
 }
 
 void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
+  MemoryGuard guard(*this);
   int64_t tokens = 0;
   int new_tokens = 1;
   for (const StepSequence& part : sequences) {
@@ -146,27 +197,26 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
   if (decodes > 0) decode.count = static_cast<int>(sequences.size());
   ensure_scratch(decode, prefill);
 
-  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> before;
-  try {
-    for (StepSlot& slot : slots_) {
-      if (slot.capacity() >= sequences.size()) continue;
-      drain();
-      slot.ensure(sequences.size());
-    }
-    for (const StepSequence& part : sequences) {
-      KvSequence& sequence = find(part.sequence);
-      before.emplace_back(&sequence, sequence.reserved());
-      if (sequence.needs_private_page()) {
-        drain();  // the shared page's last rows may be on their way to the host
-        sequence.make_last_page_private(control_.view());
-      }
-      sequence.reserve(sequence.length() + part.tokens);
-    }
-    copy_new_pages(sequences);
-  } catch (...) {
-    for (const auto& [sequence, reserved] : before) sequence->give_back_to(reserved);
-    throw;
+  for (StepSlot& slot : slots_) {
+    if (slot.capacity() >= sequences.size()) continue;
+    drain();
+    slot.ensure(sequences.size());
   }
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = find(part.sequence);
+    guard.watch(sequence);
+    if (sequence.needs_private_page()) {
+      drain();  // the shared page's last rows may be on their way to the host
+      note_control_work(part.sequence);
+      sequence.make_last_page_private(control_.view());
+    }
+    sequence.reserve(sequence.length() + part.tokens);
+  }
+  copy_new_pages(sequences);
+  // Of what was waited for on the way, something may have failed.
+  for (const StepSequence& part : sequences) find_usable(part.sequence);
+  require_streams();
+  guard.keep();
 }
 
 KvMemory Runtime::Impl::memory() const {

@@ -44,11 +44,14 @@ class KvSequence {
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
   void reserve(int64_t tokens);
-  // What is reserved now, and back to it: nothing of a step that cannot begin stays.
+  // What is reserved now, and back to it: nothing of a step that cannot begin stays but, where there
+  // were pages, room in the arrays of their addresses and a last page that is no longer shared.
+  // Without work enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages;
+    bool whole;  // tail, residents, hot rows
   };
-  Reserved reserved() const { return {rows_.pages(), slices_.pages()}; }
+  Reserved reserved() const { return {rows_.pages(), slices_.pages(), tail_ || residents_}; }
   void give_back_to(const Reserved& before);
   // Enqueues on `control` what must be done before a step: a page that others share is copied
   // before it is written, tables are uploaded, tail and residents are rebuilt, hot rows emptied.
