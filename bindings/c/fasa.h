@@ -194,9 +194,10 @@ typedef struct fasa_kv_memory {
   uint64_t device_hot_rows;
   uint64_t device_scratch;
   uint64_t host_rows;
+  uint64_t host_tables;  ///< the host's halves of the page tables
 } fasa_kv_memory;
 #define FASA_KV_MEMORY_INIT \
-  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0 }
+  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0, 0 }
 
 /// Since the last reset, over all KV heads and sequences. Rows, then bytes over the link.
 typedef struct fasa_metrics {

@@ -48,6 +48,7 @@ class PageTable {
   void upload(StreamView stream) { addresses_.upload(stream); }
   std::byte* const* device_data() const { return addresses_.device_data(); }
   uint64_t device_bytes() const { return addresses_.device_bytes(); }
+  uint64_t host_bytes() const { return addresses_.host_bytes(); }
 
  private:
   PageId take_block();

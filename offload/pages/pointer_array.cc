@@ -74,12 +74,15 @@ void PointerArray::upload(StreamView stream) {
   dirty_ = size_;
 }
 
-uint64_t PointerArray::device_bytes() const {
-  uint64_t bytes = array_.bytes();
+uint64_t PointerArray::bytes_of(const Buffer& current) const {
+  uint64_t bytes = current.bytes();
   for (const Buffer& buffer : replaced_) {
-    if (buffer.space() == MemorySpace::kDevice) bytes += buffer.bytes();
+    if (buffer.space() == current.space()) bytes += buffer.bytes();
   }
   return bytes;
 }
+
+uint64_t PointerArray::device_bytes() const { return array_ ? bytes_of(array_) : 0; }
+uint64_t PointerArray::host_bytes() const { return staging_ ? bytes_of(staging_) : 0; }
 
 }  // namespace fasa

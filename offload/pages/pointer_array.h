@@ -40,9 +40,12 @@ class PointerArray {
 
   // In device memory; moves when reserve() grows it, valid after upload(). Null while empty.
   std::byte* const* device_data() const { return array_.as<std::byte*>(); }
-  uint64_t device_bytes() const;  // replaced arrays included
+  uint64_t device_bytes() const;  // replaced arrays included, here and below
+  uint64_t host_bytes() const;
 
  private:
+  uint64_t bytes_of(const Buffer& current) const;
+
   Device* device_;  // a pointer: tables move
   std::string purpose_;
   Buffer array_;    // device

@@ -58,7 +58,7 @@ Runtime::Impl::~Impl() {
   try {
     if (step_) device_.record(step_->slot->done(), step_->compute);
     drain();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The streams' failures were reported to whoever waited for them.
   }
 }

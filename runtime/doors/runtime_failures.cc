@@ -78,7 +78,7 @@ void Runtime::Impl::restart_streams(const std::string& failure) {
     for (StepSlot& slot : slots_) slot.renew_events();
     for (StepProbe& probe : probes_) probe.renew_events();
     streams_failure_.reset();
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     // Who needs them tries again, and is told.
   }
 }

@@ -87,6 +87,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void drain();
   void note_control_work(SequenceId id);
   void mark_failed(std::span<const uint64_t> ids, const std::string& reason);
+  void await_aborted();  // what the open step enqueued has passed, or failed
   void start_streams();
   void restart_streams(const std::string& failure);
   // Throws DeviceError where the device refused to start them after a failure, and still does.
@@ -100,10 +101,10 @@ class Runtime::Impl : private MemoryReclaimer {
   void fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow);
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
-  void prepare_memory(std::span<const StepSequence> sequences);
+  class MemoryGuard;
+  void prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard);
   KvMemory predict_least(int64_t tokens, int step_tokens) const;
   class ReclaimPause;
-  class MemoryGuard;
   DeviceRows* most_copies(DeviceRows* growing) const;
   Buffer find_copy_block(DeviceRows& growing, bool& drained);
   void copy_new_pages(std::span<const StepSequence> sequences);

@@ -2,60 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/log.h"
+#include "runtime/doors/memory_guard.h"
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/runtime_impl.h"
 
 namespace fasa {
-
-// A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
-// still there. No step begins while it lives.
-class Runtime::Impl::MemoryGuard {
- public:
-  explicit MemoryGuard(Impl& impl) : impl_(impl), scratch_(impl.scratch_.shapes()) {
-    for (size_t i = 0; i < capacities_.size(); ++i) capacities_[i] = impl.slots_[i].capacity();
-  }
-  MemoryGuard(const MemoryGuard&) = delete;  // gives back once
-  MemoryGuard& operator=(const MemoryGuard&) = delete;
-  ~MemoryGuard() {
-    if (!kept_) give_back();
-  }
-  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.reserved()); }
-  void keep() { kept_ = true; }
-
- private:
-  // What was had before fits again, for what came since goes first; but on the same device somebody
-  // else may be quicker. Then the next step makes its own.
-  void give_back() {
-    for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
-    impl_.pools_.rows.trim();
-    impl_.pools_.slices.trim();
-    try {
-      for (size_t i = 0; i < capacities_.size(); ++i) {
-        if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(capacities_[i]);
-      }
-      if (impl_.scratch_.shapes() == scratch_) return;
-      impl_.scratch_.drop_decode();
-      impl_.scratch_.drop_prefill();
-      impl_.settings_.layout.hot_rows = scratch_.hot_rows;
-      impl_.prefetch_.refresh();
-      impl_.scratch_.return_to(scratch_);
-    } catch (const Error& error) {
-      log_warning(fmt::format("memory that was reserved is lost: {}", error.what()));
-    }
-  }
-
-  Impl& impl_;
-  const StepScratch::Shapes scratch_;
-  std::array<size_t, 2> capacities_{};
-  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
-  bool kept_ = false;
-};
 
 KvMemory Runtime::Impl::predict_least(int64_t tokens, int step_tokens) const {
   return predict_memory(settings_, tokens, step_tokens, prefetch_.scratch());
@@ -169,8 +124,7 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
   scratch_.ensure(decode, prefill);
 }
 
-void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
-  MemoryGuard guard(*this);
+void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   int64_t tokens = 0;
   int new_tokens = 1;
   for (const StepSequence& part : sequences) {
@@ -193,8 +147,9 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the sequence's place in the step.
+  // Scratch is indexed by the sequence's place in the step, a prefill's state by the token's.
   if (decodes > 0) decode.count = static_cast<int>(sequences.size());
+  if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 
   for (StepSlot& slot : slots_) {
@@ -216,7 +171,6 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
   // Of what was waited for on the way, something may have failed.
   for (const StepSequence& part : sequences) find_usable(part.sequence);
   require_streams();
-  guard.keep();
 }
 
 KvMemory Runtime::Impl::memory() const {
@@ -232,6 +186,7 @@ KvMemory Runtime::Impl::memory() const {
     memory.device_rows += sequence->device_rows().copy_bytes();
     memory.device_hot_rows += sequence->hot_bytes();
     memory.device_scratch += sequence->table_bytes();
+    memory.host_tables += sequence->host_table_bytes();
   }
   return memory;
 }

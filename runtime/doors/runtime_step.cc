@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <unordered_set>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/doors/memory_guard.h"
 #include "runtime/doors/runtime_impl.h"
 #include "runtime/doors/tensor_check.h"
 
@@ -145,7 +147,8 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   free_slot(step.slot_index);
   for (const StepSequence& part : sequences) find_usable(part.sequence);
   require_streams();
-  prepare_memory(sequences);
+  MemoryGuard guard(*this);
+  prepare_memory(sequences, guard);
   read_probe(step.slot_index);
   ++stamp_;
   for (const StepSequence& part : sequences) note_control_work(part.sequence);
@@ -162,6 +165,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) work.in_step.push_back(index_of(part.sequence));
   work.before_it = std::exchange(beside_steps_, {});
   step_ = std::move(step);
+  guard.keep();
 }
 
 void Runtime::Impl::check_layer(const char* call, int layer, int next) const {
@@ -273,18 +277,31 @@ void Runtime::Impl::end_step() {
   step_.reset();
 }
 
+// Whatever fails on the way, the step is over.
 void Runtime::Impl::abort_step() {
   if (!step_) throw UsageError("abort_step outside a step");
+  try {
+    await_aborted();
+    if (step_->failure) {
+      log_warning(fmt::format("the aborted step had failed: {}", *step_->failure));
+    }
+  } catch (const std::bad_alloc&) {
+    // No memory for the words.
+  }
+  for (const StepSequence& part : step_->sequences) find(part.sequence).distrust();
+  step_.reset();
+}
+
+void Runtime::Impl::await_aborted() {
   try {
     if (!step_->failure && step_->appended > 0) step_->slot->mark_done(step_->compute);
   } catch (const DeviceError& error) {
     mark_failed(at_work_[step_->slot_index].in_step, error.what());
     step_->failure = error.what();
+  } catch (const std::bad_alloc&) {
+    device_.synchronize(step_->compute);
   }
   drain();
-  if (step_->failure) log_warning(fmt::format("the aborted step had failed: {}", *step_->failure));
-  for (const StepSequence& part : step_->sequences) find(part.sequence).distrust();
-  step_.reset();
 }
 
 }  // namespace fasa

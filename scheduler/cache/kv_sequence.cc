@@ -78,6 +78,8 @@ void KvSequence::give_back_to(const Reserved& before) {
   }
   if (before.whole) return;
   for (Buffer* buffer : {&tail_, &residents_, &hot_, &hot_table_}) *buffer = Buffer();
+  forget_hot_rows();
+  stale_ = length_ > 0;
 }
 
 bool KvSequence::needs_private_page() const {

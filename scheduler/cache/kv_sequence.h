@@ -79,6 +79,9 @@ class KvSequence {
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + device_rows_.table_bytes();
   }
+  uint64_t host_table_bytes() const {
+    return rows_.host_bytes() + slices_.host_bytes() + device_rows_.host_table_bytes();
+  }
 
   std::optional<std::string> failure;  // the first error of a device failure while it was at work
 

@@ -16,7 +16,7 @@
 #include "runtime/lab/eval/result_log.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/safetensors.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "tests/llm/temp_model.h"
 
 namespace fasa {
@@ -53,7 +53,7 @@ TEST(DeepJson, IsRefusedByEveryReader) {
       {"config", [&] { ModelConfig::parse(field, "f"); }},
       {"generation",
        [&] { ModelConfig{}.parse_generation("{\"eos_token_id\": " + deep + "}", "f"); }},
-      {"tokenizer", [&] { Tokenizer::parse("{\"model\": " + deep + "}", "f"); }},
+      {"tokenizer", [&] { text::Tokenizer::parse("{\"model\": " + deep + "}", "", "f"); }},
       {"index", [&] { WeightFiles(dir.path() + "/tensors"); }},
       {"header", [&] { WeightFiles(dir.path() + "/alone"); }},
       {"map", [&] { FcMap::parse("{\"schema\": " + deep + "}", "f"); }},
