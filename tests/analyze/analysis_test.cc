@@ -141,7 +141,8 @@ class ModelAnalysis : public ::testing::Test {
   std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
   SetWatch watch_{*device_};
   Model model_ = Model::load(llm_test::bundled_dir(), watch_, DType::kF32);
-  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(llm_test::bundled_dir());
+  std::unique_ptr<text::Tokenizer> tokenizer_ =
+      text::Tokenizer::load_if_present(llm_test::bundled_dir());
 };
 
 TEST_F(ModelAnalysis, IsTheSameWhateverIsCapturedAtATime) {
