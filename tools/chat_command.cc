@@ -21,7 +21,6 @@
 namespace fasa {
 namespace {
 
-// Where `chat` and `generate --chat` get their template.
 class ChatCommand final : public Command, private ChatHost {
  public:
   CLI::App* add_to(CLI::App& app) override {
@@ -29,9 +28,12 @@ class ChatCommand final : public Command, private ChatHost {
     command_->add_option("--model", dir_, "Folder of a model in Hugging Face form")
         ->type_name("DIR")
         ->required();
-    command_->add_option("--system", options_.system, "Message of the role system, before all others")
+    command_
+        ->add_option("--system", options_.system, "Message of the role system, before all others")
         ->type_name("TEXT");
-    command_->add_option("--now", now_, "The time that templates show; else SOURCE_DATE_EPOCH, else now")
+    command_
+        ->add_option("--now", now_,
+                     "The time that templates show; else SOURCE_DATE_EPOCH, else now")
         ->type_name("DATE");
     command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")

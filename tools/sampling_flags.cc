@@ -43,8 +43,8 @@ void SamplingFlags::add_to(CLI::App& command) {
       "Sample among those with so much of the best one's probability [the same, else 0]", "P");
   add("--repetition-penalty", choice_.repetition_penalty,
       "Divides logits of tokens in prompt and answer [the same, else 1]", "R");
-  add("--presence-penalty", choice_.presence_penalty,
-      "Taken from logits of tokens in the answer", "X");
+  add("--presence-penalty", choice_.presence_penalty, "Taken from logits of tokens in the answer",
+      "X");
   add("--frequency-penalty", choice_.frequency_penalty, "The same, for each time", "X");
   add("--logit-bias", bias_, "Raise a token's logit; may be given again", "ID:BIAS")
       ->expected(1)

@@ -50,18 +50,30 @@ std::vector<int32_t> ChatSession::prompt_ids(const text::Tokenizer& tokenizer,
 // An answer's text need not encode to the tokens that the model chose for it. Where the prompt goes
 // on from the last one and its answer by a control token, in which no piece of text can end, their
 // ids are taken as they are.
-std::vector<int32_t> ChatSession::encode(const text::ChatPrompt& prompt,
+ChatSession::Encoded ChatSession::encode(const text::ChatPrompt& prompt,
                                          const Branch& branch) const {
   const bool goes_on = !branch.known_text.empty() && prompt.text().starts_with(branch.known_text);
   if (goes_on) {
     const auto rest = tokenizer_.encode(prompt.segments(branch.known_text.size()), false);
     if (!rest.empty() && tokenizer_.is_special(rest[0])) {
-      std::vector<int32_t> ids = branch.known_ids;
-      ids.insert(ids.end(), rest.begin(), rest.end());
-      return ids;
+      Encoded encoded{branch.known_ids, true};
+      encoded.ids.insert(encoded.ids.end(), rest.begin(), rest.end());
+      return encoded;
     }
   }
-  return tokenizer_.encode(prompt.segments(), false);
+  return {tokenizer_.encode(prompt.segments(), false), false};
+}
+
+void ChatSession::remember(Branch& branch, const text::ChatPrompt& prompt, const Encoded& encoded,
+                           const Answer& answer) const {
+  branch.before.push_back(encoded.goes_on ? Known{branch.known_text.size(), branch.known_ids.size()}
+                                          : Known{});
+  branch.known_text = prompt.text();
+  branch.known_ids = encoded.ids;
+  // What a stop string cut off is in the tokens and not in the text.
+  if (answer.end() == AnswerEnd::kStopString) return;
+  branch.known_text += answer.text();
+  branch.known_ids.insert(branch.known_ids.end(), answer.tokens().begin(), answer.tokens().end());
 }
 
 int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
@@ -77,8 +89,8 @@ int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
 
 // The last id is always computed anew, for its logits.
 void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
-  const auto end = std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(),
-                                 ids.end() - 1);
+  const auto end =
+      std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
   const auto common = static_cast<size_t>(end.first - branch.cached.begin());
   if (common == branch.cached.size()) return;
   runtime_.truncate(branch.sequence.id(), static_cast<int64_t>(common));
@@ -140,7 +152,8 @@ ChatTurn ChatSession::ask(const std::string& question) {
   std::vector<text::ChatMessage> messages = branch.messages;
   messages.push_back({"user", question});
   const text::ChatPrompt prompt = templates_.render(messages, options_.now);
-  const std::vector<int32_t> ids = encode(prompt, branch);
+  const Encoded encoded = encode(prompt, branch);
+  const std::vector<int32_t>& ids = encoded.ids;
   if (ids.empty()) throw UsageError("the chat template makes an empty prompt of these messages");
   AnswerOptions answer_options = options_.answer;
   answer_options.max_tokens = room_for_answer(ids.size());
@@ -164,17 +177,17 @@ ChatTurn ChatSession::ask(const std::string& question) {
   turn.answer_tokens = static_cast<int64_t>(answer.tokens().size());
   messages.push_back({"assistant", turn.text});
   branch.messages = std::move(messages);
-  // What a stop string cut off is in the tokens and not in the text.
-  branch.known_text = turn.end == AnswerEnd::kStopString ? "" : prompt.text() + turn.text;
-  branch.known_ids = ids;
-  branch.known_ids.insert(branch.known_ids.end(), answer.tokens().begin(), answer.tokens().end());
+  remember(branch, prompt, encoded, answer);
   return turn;
 }
 
 bool ChatSession::undo() {
-  std::vector<text::ChatMessage>& messages = branches_[current_]->messages;
-  if (messages.size() < 2 || messages.back().role != "assistant") return false;
-  messages.resize(messages.size() - 2);
+  Branch& branch = *branches_[current_];
+  if (branch.before.empty()) return false;
+  branch.messages.resize(branch.messages.size() - 2);
+  branch.known_text.resize(branch.before.back().text);
+  branch.known_ids.resize(branch.before.back().ids);
+  branch.before.pop_back();
   return true;
 }
 
@@ -186,6 +199,7 @@ size_t ChatSession::fork() {
   branch->cached = from.cached;
   branch->known_text = from.known_text;
   branch->known_ids = from.known_ids;
+  branch->before = from.before;
   branches_.push_back(std::move(branch));
   current_ = branches_.size() - 1;
   return current_;

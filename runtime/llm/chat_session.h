@@ -71,6 +71,15 @@ class ChatSession {
                                          const std::tm& now);
 
  private:
+  // How much of a text and of its ids.
+  struct Known {
+    size_t text = 0;
+    size_t ids = 0;
+  };
+  struct Encoded {
+    std::vector<int32_t> ids;
+    bool goes_on;  // begins with what was known
+  };
   struct Branch {
     explicit Branch(Runtime& runtime) : sequence(runtime) {}
     Branch(Runtime& runtime, SequenceId id) : sequence(runtime, id) {}
@@ -81,9 +90,12 @@ class ChatSession {
     // The last prompt and its answer: their text, and the ids that it came from.
     std::string known_text;
     std::vector<int32_t> known_ids;
+    std::vector<Known> before;  // each turn: what was known before it, a part of what is known now
   };
 
-  std::vector<int32_t> encode(const text::ChatPrompt& prompt, const Branch& branch) const;
+  Encoded encode(const text::ChatPrompt& prompt, const Branch& branch) const;
+  void remember(Branch& branch, const text::ChatPrompt& prompt, const Encoded& encoded,
+                const Answer& answer) const;
   int64_t room_for_answer(size_t prompt_tokens) const;
   void keep_common(Branch& branch, std::span<const int32_t> ids);
   std::span<const float> prefill(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);

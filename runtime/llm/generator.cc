@@ -116,9 +116,9 @@ class Generation {
       const int count = static_cast<int>(std::min<int64_t>(chunk, total - done));
       const StepSequence step[] = {{sequence_.id(), count, StepMode::kPrefill}};
       const bool last = done + count == total;
-      logits = model_.step(
-          runtime_, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), step,
-          {.no_logits = !last});
+      logits = model_.step(runtime_,
+                           prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                           step, {.no_logits = !last});
       done += count;
       if (options_.on_prefill) options_.on_prefill(done, total);
     }

@@ -43,7 +43,7 @@ struct GenerateResult {
   AnswerEnd end = AnswerEnd::kOpen;  // open where an error ended it
   bool stopped_on_eos = false;
   std::vector<TokenLogprobs> logprobs;  // of each token, where they were asked for
-  KvMemory memory;  // after the last token
+  KvMemory memory;                      // after the last token
   // A budget or the device failed in mid-generation; what was generated is kept.
   std::optional<std::string> error;
   std::optional<ErrorKind> error_kind;
