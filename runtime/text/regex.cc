@@ -47,13 +47,22 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void initialize_library() {
+// The library's own syntax but for what no tokenizer uses: the absence operator, which no limit of
+// retries bounds, and callouts.
+OnigSyntaxType* initialized_syntax() {
+  static OnigSyntaxType syntax;
   static std::once_flag once;
   std::call_once(once, [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings, 1);
     onig_set_parse_depth_limit(kMaxParseDepth);
+    onig_copy_syntax(&syntax, ONIG_SYNTAX_DEFAULT);
+    constexpr unsigned kLeftOut = ONIG_SYN_OP2_QMARK_TILDE_ABSENT_GROUP |
+                                  ONIG_SYN_OP2_QMARK_BRACE_CALLOUT_CONTENTS |
+                                  ONIG_SYN_OP2_ASTERISK_CALLOUT_NAME;
+    onig_set_syntax_op2(&syntax, onig_get_syntax_op2(&syntax) & ~kLeftOut);
   });
+  return &syntax;
 }
 
 }  // namespace
@@ -71,12 +80,12 @@ Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(whe
     throw InputError(fmt::format("{}: a pattern of {} bytes; allowed: up to {}", where_,
                                  pattern.size(), kMaxPatternBytes));
   }
-  initialize_library();
+  OnigSyntaxType* syntax = initialized_syntax();
   regex_t* regex = nullptr;
   OnigErrorInfo info{};
   const OnigUChar* begin = bytes_of(pattern);
   const int code = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE,
-                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+                            ONIG_ENCODING_UTF8, syntax, &info);
   if (code != ONIG_NORMAL) {
     throw InputError(fmt::format("{}: no regular expression: {}; given: {}", where_,
                                  error_text(code, &info), pattern.substr(0, 200)));

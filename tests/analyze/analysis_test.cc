@@ -128,7 +128,7 @@ TEST(SliceMass, MoreBytesKeepMore) {
 class ModelAnalysis : public ::testing::Test {
  protected:
   std::vector<int32_t> ruth() const {
-    return tokenizer_->encode(llm_test::read_file(llm_test::source_path("models/texts/ruth.txt")));
+    return tokenizer_->encode(llm_test::read_file(source_path("models/texts/ruth.txt")));
   }
   static Config config_of(int64_t tokens) {
     Config config;

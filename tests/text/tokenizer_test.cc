@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
 #include "runtime/text/continuation.h"
+#include "tests/support/source_path.h"
 
 namespace fasa::text {
 namespace {
@@ -99,7 +99,7 @@ std::string error_of(const json& document) {
 }
 
 TEST(TokenizerTest, BundledModelMapsEachByteToItself) {
-  const auto tokenizer = Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  const auto tokenizer = Tokenizer::load(source_path("models/needle-3m"));
   std::string text;
   for (int c = 1; c < 0x80; ++c) text += static_cast<char>(c);
   text += "é漢😀";
@@ -126,7 +126,7 @@ TEST(TokenizerTest, MergesWordsAndFindsAddedTokens) {
 }
 
 TEST(TokenizerTest, WhatIsNoUtf8IsReadAsReplacements) {
-  const auto tokenizer = Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  const auto tokenizer = Tokenizer::load(source_path("models/needle-3m"));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xff\xe2\x82z\xe2\x82")), "a\ufffd\ufffdz\ufffd");
   EXPECT_EQ(tokenizer.decode(Ids{0x61, 0xe2, 0x82, 0x7a}), "a\ufffdz");
 }
