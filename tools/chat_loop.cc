@@ -68,8 +68,7 @@ void ChatLoop::ask(const std::string& question) {
     return;
   }
   if (turn.end == AnswerEnd::kCancelled) fmt::print(stderr, "(stopped)\n");
-  if (turn.end == AnswerEnd::kMaxTokens)
-    fmt::print(stderr, "(cut after {} tokens)\n", turn.answer_tokens);
+  if (turn.end == AnswerEnd::kMaxTokens) fmt::print(stderr, "(cut after {} tokens)\n", turn.answer_tokens);
   pending_.clear();
   last_ = turn;
   ++turns_;
@@ -138,10 +137,9 @@ void ChatLoop::save(const std::string& path) {
 }
 
 void ChatLoop::read(const std::string& path) {
-  auto text = read_file(path);
-  if (!text) throw InputError(fmt::format("{}: the file cannot be read", path));
-  pending_ += (pending_.empty() ? "" : "\n\n") + *text;
-  fmt::print(stderr, "({} bytes come before the next question)\n", text->size());
+  const std::string text = read_file(path, kPromptFile);
+  pending_ += (pending_.empty() ? "" : "\n\n") + text;
+  fmt::print(stderr, "({} bytes come before the next question)\n", text.size());
 }
 
 void ChatLoop::print_stats() {
