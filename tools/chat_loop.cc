@@ -68,7 +68,8 @@ void ChatLoop::ask(const std::string& question) {
     return;
   }
   if (turn.end == AnswerEnd::kCancelled) fmt::print(stderr, "(stopped)\n");
-  if (turn.end == AnswerEnd::kMaxTokens) fmt::print(stderr, "(cut after {} tokens)\n", turn.answer_tokens);
+  if (turn.end == AnswerEnd::kMaxTokens)
+    fmt::print(stderr, "(cut after {} tokens)\n", turn.answer_tokens);
   pending_.clear();
   last_ = turn;
   ++turns_;

@@ -119,8 +119,7 @@ std::string describe(const DrawnSetup& setup) {
       config.placement.hot_rows.value_or(-1), config.prefetch.depth.value_or(-1),
       static_cast<int>(config.prefetch.predictor), config.prefetch.streams,
       static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
-      setup.host_memory ? ", host limit" : "",
-      setup.pinned_memory ? ", pinned limit" : "");
+      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing
