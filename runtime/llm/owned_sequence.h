@@ -18,8 +18,8 @@ class OwnedSequence {
     if (released_) return;
     try {
       runtime_.free(id_);
-    } catch (const Error& error) {
-      log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    } catch (const std::exception& error) {
+      warn(error.what());
     }
   }
   OwnedSequence(const OwnedSequence&) = delete;  // frees once
@@ -33,6 +33,13 @@ class OwnedSequence {
   }
 
  private:
+  static void warn(const char* why) noexcept {
+    try {
+      log_warning(fmt::format("freeing a sequence: {}", why));
+    } catch (const std::exception&) {
+      // No memory for the words.
+    }
+  }
   Runtime& runtime_;
   SequenceId id_;
   bool released_ = false;
