@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "runtime/base/error.h"
+#include "runtime/io/machine.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/serve/engine_loop.h"
@@ -19,6 +20,7 @@
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/model_dtype.h"
 #include "tools/serve/http_server.h"
 #include "tools/serve/service.h"
 #include "tools/slice_choice.h"

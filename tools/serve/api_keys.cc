@@ -7,7 +7,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/input_file.h"
-#include "runtime/io/json_fields.h"
 
 namespace fasa::serve {
 namespace {
@@ -26,7 +25,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 }  // namespace
 
 ApiKeys ApiKeys::load(const std::string& file) {
-  std::istringstream lines(read_text_file(file));
+  std::istringstream lines(read_file(file));
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
     throw InputError(fmt::format("{}: everybody on this machine can read these keys; chmod 600 it",

@@ -4,33 +4,14 @@
 
 #include <cmath>
 
+#include "runtime/base/error.h"
+#include "runtime/io/json_fields.h"
 #include "tools/serve/api_error.h"
 
 namespace fasa::serve {
 namespace {
 
-constexpr int kMaxDepth = 64;
 constexpr size_t kShown = 40;  // of a string, in messages
-
-// Before anything that recurses sees the text: brackets outside of strings.
-bool is_deeper_than(const std::string& text, int most) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > most) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -44,16 +25,10 @@ std::string kind_of(const Json& json) {
 }
 
 Json parse_body(const std::string& body) {
-  if (is_deeper_than(body, kMaxDepth)) {
-    throw ApiError(400, "invalid_request_error",
-                   fmt::format("the body's JSON has more than {} levels", kMaxDepth), "",
-                   "invalid_json");
-  }
   try {
-    return Json::parse(body);
-  } catch (const nlohmann::json::exception& error) {
-    throw ApiError(400, "invalid_request_error",
-                   fmt::format("the body is no JSON: {}", error.what()), "", "invalid_json");
+    return parse_json<Json>(body, "body");
+  } catch (const InputError& error) {
+    throw ApiError(400, "invalid_request_error", error.what(), "", "invalid_json");
   }
 }
 
