@@ -93,21 +93,24 @@ class ServeCommand final : public Command {
         ->type_name("N")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
-    command_->add_option("--max-waiting", engine_.max_waiting, "Requests in the queue; more get 429")
+    command_
+        ->add_option("--max-waiting", engine_.max_waiting, "Requests in the queue; more get 429")
         ->type_name("N")
         ->check(CLI::Range(1, 100'000))
         ->capture_default_str();
     command_->add_option("--max-context", max_context_, "Tokens of a prompt and its answer")
         ->type_name("N")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
-    command_->add_option("--prefill-chunk", engine_.prefill_chunk, "Prompt tokens per step, at most")
+    command_
+        ->add_option("--prefill-chunk", engine_.prefill_chunk, "Prompt tokens per step, at most")
         ->type_name("N")
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
     command_
-        ->add_option("--max-step-ms", max_step_ms_,
-                     "Time of a decode step and the chunk of prompt beside it; 0 = twice the decode "
-                     "step of the moment, at most 100")
+        ->add_option(
+            "--max-step-ms", max_step_ms_,
+            "Time of a decode step and the chunk of prompt beside it; 0 = twice the decode "
+            "step of the moment, at most 100")
         ->type_name("MS")
         ->check(CLI::Range(0.0, 60'000.0))
         ->capture_default_str();
@@ -138,17 +141,19 @@ class ServeCommand final : public Command {
 // Nobody should serve a network by mistake.
 void ServeCommand::check() const {
   if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
-  throw UsageError(fmt::format("--host {} is reached by other machines: give --api-key-file FILE, or "
-                               "listen on 127.0.0.1",
-                               http_.host));
+  throw UsageError(
+      fmt::format("--host {} is reached by other machines: give --api-key-file FILE, or "
+                  "listen on 127.0.0.1",
+                  http_.host));
 }
 
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
-    throw UsageError(fmt::format("--max-context {} goes beyond the model's {} positions; allow it "
-                                 "with --allow-long",
-                                 max_context_, config.max_positions));
+    throw UsageError(
+        fmt::format("--max-context {} goes beyond the model's {} positions; allow it "
+                    "with --allow-long",
+                    max_context_, config.max_positions));
   }
   return max_context_;
 }
@@ -164,7 +169,8 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
       throw DeviceError(*failure);
     }
   }
-  fmt::print(stderr, "fasa serve: ending: what is under way has {} s; a second signal ends at once\n",
+  fmt::print(stderr,
+             "fasa serve: ending: what is under way has {} s; a second signal ends at once\n",
              kDrain.count());
   service.drain();
   engine.drain();
@@ -188,8 +194,8 @@ int ServeCommand::run() {
   const auto tokenizer = text::Tokenizer::load(dir_);
   const auto templates = text::ChatTemplates::load_if_present(dir_);
   serve::ServiceOptions options{
-      .model_name = !name_.empty() ? name_
-                                   : std::filesystem::weakly_canonical(dir_).filename().string(),
+      .model_name =
+          !name_.empty() ? name_ : std::filesystem::weakly_canonical(dir_).filename().string(),
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,
@@ -211,7 +217,9 @@ int ServeCommand::run() {
       [&service](serve::HttpRequest request, std::shared_ptr<serve::HttpExchange> exchange) {
         service.handle(std::move(request), std::move(exchange));
       },
-      [](int status, const std::string& message) { return serve::error_response(status, message); });
+      [](int status, const std::string& message) {
+        return serve::error_response(status, message);
+      });
   service.set_counters(&server.counters());
   fmt::print(stderr, "fasa serve: {} on {}, contexts of {} tokens, at {}\n", options.model_name,
              device->name(), options.max_context, server.address());

@@ -461,9 +461,14 @@ void EngineLoop::finish(Active& active) {
   if (active.finished) return;
   active.finished = true;
   switch (active.answer->end()) {
-    case AnswerEnd::kMaxTokens: ++numbers_.finished_length; break;
-    case AnswerEnd::kCancelled: ++numbers_.finished_cancelled; break;
-    default: ++numbers_.finished_stop;
+    case AnswerEnd::kMaxTokens:
+      ++numbers_.finished_length;
+      break;
+    case AnswerEnd::kCancelled:
+      ++numbers_.finished_cancelled;
+      break;
+    default:
+      ++numbers_.finished_stop;
   }
   active.request.observer->on_end(active.choice, *active.answer);
 }

@@ -46,13 +46,12 @@ class Server {
                                   const std::string& salt = "", int choices = 1,
                                   const Sampling& sampling = {}) {
     auto recorder = std::make_shared<Recorder>(choices);
-    const auto id = loop_.submit({.salt = salt,
-                                  .prompt = std::move(prompt),
-                                  .choices = choices,
-                                  .answer = {.max_tokens = max_tokens,
-                                             .sampling = sampling,
-                                             .logprobs = 0},
-                                  .observer = recorder});
+    const auto id =
+        loop_.submit({.salt = salt,
+                      .prompt = std::move(prompt),
+                      .choices = choices,
+                      .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
+                      .observer = recorder});
     EXPECT_TRUE(id.has_value());
     last_id_ = id.value_or(0);
     return recorder;

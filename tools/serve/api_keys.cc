@@ -28,8 +28,8 @@ ApiKeys ApiKeys::load(const std::string& file) {
   std::istringstream lines(read_file(file));
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    throw InputError(fmt::format("{}: everybody on this machine can read these keys; chmod 600 it",
-                                 file));
+    throw InputError(
+        fmt::format("{}: everybody on this machine can read these keys; chmod 600 it", file));
   }
   std::vector<std::string> keys;
   for (std::string line; std::getline(lines, line);) {

@@ -32,8 +32,8 @@ class Metrics {
       sum += values.counts[i];
       text_ += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, values.bounds[i], sum);
     }
-    text_ += fmt::format("{}_bucket{{le=\"+Inf\"}} {}\n{}_sum {}\n{}_count {}\n", name, values.total,
-                         name, values.sum, name, values.total);
+    text_ += fmt::format("{}_bucket{{le=\"+Inf\"}} {}\n{}_sum {}\n{}_count {}\n", name,
+                         values.total, name, values.sum, name, values.total);
   }
   std::string take() { return std::move(text_); }
 
@@ -56,8 +56,7 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
   metrics.head("fasa_requests_finished_total", "counter", "Choices that ended, by reason.");
   metrics.sample("fasa_requests_finished_total", "reason=\"stop\"", status.finished_stop);
   metrics.sample("fasa_requests_finished_total", "reason=\"length\"", status.finished_length);
-  metrics.sample("fasa_requests_finished_total", "reason=\"cancelled\"",
-                 status.finished_cancelled);
+  metrics.sample("fasa_requests_finished_total", "reason=\"cancelled\"", status.finished_cancelled);
   metrics.sample("fasa_requests_finished_total", "reason=\"error\"", status.finished_error);
   metrics.counter("fasa_prompt_tokens_total", "Tokens of all prompts.", status.prompt_tokens);
   metrics.counter("fasa_cached_tokens_total", "Tokens of prompts that the cache held.",
@@ -108,15 +107,14 @@ void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
   metrics.gauge("fasa_hot_row_hit_ratio", "Selected rows that the device held.",
                 fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
   const uint64_t fetched = fetches.bytes.miss + fetches.bytes.speculation;
-  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a guess, of all fetched.",
-                fetched == 0 ? 0.0
-                             : static_cast<double>(fetches.bytes.speculation) /
-                                   static_cast<double>(fetched));
+  metrics.gauge(
+      "fasa_prefetched_ratio", "Bytes fetched on a guess, of all fetched.",
+      fetched == 0 ? 0.0
+                   : static_cast<double>(fetches.bytes.speculation) / static_cast<double>(fetched));
 }
 
 void add_http(Metrics& metrics, const HttpCounters& http) {
-  metrics.counter("fasa_http_connections_total", "Connections accepted.",
-                  http.connections.load());
+  metrics.counter("fasa_http_connections_total", "Connections accepted.", http.connections.load());
   metrics.gauge("fasa_http_connections_open", "Connections open now.", http.open.load());
   metrics.counter("fasa_http_refused_connections_total", "Connections beyond the limit.",
                   http.refused_connections.load());

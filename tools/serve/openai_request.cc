@@ -22,8 +22,8 @@ std::vector<std::string> read_stops(const RequestFields& fields) {
   std::vector<std::string> stops = fields.strings("stop", kMaxStops);
   for (const std::string& stop : stops) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
-      throw ApiError::bad_field(
-          "stop", fmt::format("a string of {} bytes; allowed: 1 to {}", stop.size(), kMaxStopBytes));
+      throw ApiError::bad_field("stop", fmt::format("a string of {} bytes; allowed: 1 to {}",
+                                                    stop.size(), kMaxStopBytes));
     }
   }
   return stops;
@@ -44,8 +44,8 @@ std::vector<std::pair<int32_t, float>> read_biases(const RequestFields& fields) 
   const auto object = fields.object("logit_bias");
   if (!object) return biases;
   if (object->json().size() > kMaxBiases) {
-    throw ApiError::bad_field("logit_bias", fmt::format("{} entries; allowed: {}",
-                                                        object->json().size(), kMaxBiases));
+    throw ApiError::bad_field(
+        "logit_bias", fmt::format("{} entries; allowed: {}", object->json().size(), kMaxBiases));
   }
   for (const auto& [key, unused] : object->json().items()) {
     const int32_t id = token_of(key);
@@ -115,9 +115,9 @@ Json read_message(const Json& message, const std::string& path) {
   std::string role = fields.string("role").value_or("");
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
-    throw ApiError::bad_field(path + ".role",
-                              fmt::format("\"{}\"; allowed: system, developer, user, assistant, tool",
-                                          role.substr(0, 40)));
+    throw ApiError::bad_field(
+        path + ".role", fmt::format("\"{}\"; allowed: system, developer, user, assistant, tool",
+                                    role.substr(0, 40)));
   }
   if (role == "developer") role = "system";  // templates know no other name for it
   Json read = message;
@@ -125,7 +125,8 @@ Json read_message(const Json& message, const std::string& path) {
   const Json* const content = fields.find("content");
   if (content == nullptr) {
     if (role != "assistant" || fields.find("tool_calls") == nullptr) {
-      throw ApiError::bad_field(path + ".content", "left out; allowed: a string or a list of parts");
+      throw ApiError::bad_field(path + ".content",
+                                "left out; allowed: a string or a list of parts");
     }
     read["content"] = nullptr;
   } else if (content->is_array()) {
@@ -141,8 +142,9 @@ Json read_messages(const RequestFields& fields) {
   if (messages == nullptr || !messages->is_array() || messages->empty() ||
       messages->size() > kMaxMessages) {
     throw ApiError::bad_field(
-        "messages", fmt::format("{}; allowed: a list of 1 to {} messages",
-                                messages == nullptr ? "left out" : kind_of(*messages), kMaxMessages));
+        "messages",
+        fmt::format("{}; allowed: a list of 1 to {} messages",
+                    messages == nullptr ? "left out" : kind_of(*messages), kMaxMessages));
   }
   Json read = Json::array();
   for (size_t i = 0; i < messages->size(); ++i) {
@@ -173,15 +175,16 @@ int32_t prompt_token(const Json& item, size_t index) {
 
 std::variant<std::string, std::vector<int32_t>> read_prompt(const RequestFields& fields) {
   const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr) throw ApiError::bad_field("prompt", "left out; allowed: text or token ids");
+  if (prompt == nullptr)
+    throw ApiError::bad_field("prompt", "left out; allowed: text or token ids");
   if (prompt->is_string()) return prompt->get<std::string>();
   if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) {
     prompt = &prompt->front();  // a list of one prompt
     if (prompt->is_string()) return prompt->get<std::string>();
   }
   if (!prompt->is_array() || (!prompt->empty() && !prompt->front().is_number())) {
-    throw ApiError::bad_field("prompt", kind_of(*prompt) +
-                                            "; allowed: one text, or one list of token ids");
+    throw ApiError::bad_field("prompt",
+                              kind_of(*prompt) + "; allowed: one text, or one list of token ids");
   }
   std::vector<int32_t> ids;
   for (size_t i = 0; i < prompt->size(); ++i) ids.push_back(prompt_token((*prompt)[i], i));

@@ -11,7 +11,8 @@ ApiError api_error_of(ErrorKind kind, const std::string& message) {
     case ErrorKind::kUsage:
     case ErrorKind::kInput:
       return {400, "invalid_request_error", message};
-    case ErrorKind::kBudget:  // alone on the device, and too large all the same: no use to try again
+    case ErrorKind::
+        kBudget:  // alone on the device, and too large all the same: no use to try again
       return {400, "invalid_request_error", message, "", "memory_exceeded"};
     default:
       return {500, "server_error", message};

@@ -54,8 +54,8 @@ class Reply final : public RequestObserver {
   const std::shared_ptr<HttpExchange> exchange_;
   Done done_;  // empty once it was called
   std::mutex mutex_;
-  std::vector<ReplyPart> parts_;   // of each choice: the whole of it, or what is not sent yet
-  std::vector<size_t> told_;       // tokens of each choice whose log-probabilities are in parts
+  std::vector<ReplyPart> parts_;  // of each choice: the whole of it, or what is not sent yet
+  std::vector<size_t> told_;      // tokens of each choice whose log-probabilities are in parts
   std::vector<AnswerEnd> ends_;
   Usage usage_;
   int ended_ = 0;

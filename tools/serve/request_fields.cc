@@ -59,16 +59,16 @@ std::optional<double> RequestFields::number(const char* name, double least, doub
   return given;
 }
 
-std::optional<int64_t> RequestFields::integer(const char* name, int64_t least,
-                                              int64_t most) const {
+std::optional<int64_t> RequestFields::integer(const char* name, int64_t least, int64_t most) const {
   const Json* const value = find(name);
   if (value == nullptr) return std::nullopt;
-  const bool huge = value->is_number_unsigned() &&
-                    value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  const bool huge =
+      value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
   if (!value->is_number_integer() || huge || value->get<int64_t>() < least ||
       value->get<int64_t>() > most) {
-    throw ApiError::bad_field(path_of(name), fmt::format("{}; allowed: a whole number from {} to {}",
-                                                         kind_of(*value), least, most));
+    throw ApiError::bad_field(
+        path_of(name),
+        fmt::format("{}; allowed: a whole number from {} to {}", kind_of(*value), least, most));
   }
   return value->get<int64_t>();
 }

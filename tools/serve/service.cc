@@ -52,8 +52,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   const auto salt = options_.keys.salt_of(call->request.header("Authorization"));
   if (!salt && !is_public(call->request.path)) {
     return call->exchange->send(error_response(ApiError(
-        401, "authentication_error",
-        "this server wants an API key: Authorization: Bearer KEY", "", "invalid_api_key")));
+        401, "authentication_error", "this server wants an API key: Authorization: Bearer KEY", "",
+        "invalid_api_key")));
   }
   call->salt = salt.value_or("");
   if (auto response = answer_get(*call)) return call->exchange->send(std::move(*response));
@@ -63,7 +63,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 
 std::optional<HttpResponse> Service::answer_get(const Call& call) {
   if (call.request.path.starts_with("/health")) return health(call);
-  if (call.is("GET", "/")) return HttpResponse{.content_type = "text/html; charset=utf-8", .body = kPage};
+  if (call.is("GET", "/"))
+    return HttpResponse{.content_type = "text/html; charset=utf-8", .body = kPage};
   if (call.is("GET", "/v1/models")) return models();
   if (call.is("GET", call.request.path) && !call.behind("/v1/models/").empty()) {
     return model(call.behind("/v1/models/"));
@@ -86,10 +87,10 @@ void Service::answer(Call& call) {
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {
       return call.exchange->send(forget_session(call, call.behind("/v1/sessions/")));
     }
-    throw ApiError(404, "not_found_error",
-                   fmt::format("there is no {} {} here", call.request.method,
-                               call.request.path.substr(0, 80)),
-                   "", "not_found");
+    throw ApiError(
+        404, "not_found_error",
+        fmt::format("there is no {} {} here", call.request.method, call.request.path.substr(0, 80)),
+        "", "not_found");
   } catch (const ApiError& error) {
     call.exchange->send(error_response(error));
   } catch (const Error& error) {
@@ -180,9 +181,9 @@ HttpResponse Service::detokenize(const Call& call) const {
     const bool good = token.is_number_integer() && token.get<int64_t>() >= 0 &&
                       token.get<int64_t>() < tokenizer_.vocab_size();
     if (!good) {
-      throw ApiError::bad_field(fmt::format("tokens[{}]", i),
-                                fmt::format("{}; allowed: 0 to {}", kind_of(token),
-                                            tokenizer_.vocab_size() - 1));
+      throw ApiError::bad_field(
+          fmt::format("tokens[{}]", i),
+          fmt::format("{}; allowed: 0 to {}", kind_of(token), tokenizer_.vocab_size() - 1));
     }
     ids.push_back(token.get<int32_t>());
   }

@@ -28,14 +28,14 @@
 namespace fasa::serve {
 
 struct ServiceOptions {
-  std::string model_name;          // what /v1/models calls it
-  int64_t created = 0;             // seconds since 1970
-  int64_t max_context = 0;         // tokens of a prompt and its answer
+  std::string model_name;   // what /v1/models calls it
+  int64_t created = 0;      // seconds since 1970
+  int64_t max_context = 0;  // tokens of a prompt and its answer
   int64_t vocab_size = 0;
   GenerationDefaults defaults = {};
   ApiKeys keys = {};
   std::chrono::milliseconds ping_after{15'000};
-  std::function<std::tm()> now;    // what templates show
+  std::function<std::tm()> now;  // what templates show
 };
 
 class Service {
@@ -73,8 +73,8 @@ class Service {
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
   void check_ids(std::span<const int32_t> ids) const;
-  void start(Call& call, ReplyKind kind, const CompletionFields& fields, std::vector<int32_t> prompt,
-             std::string text);
+  void start(Call& call, ReplyKind kind, const CompletionFields& fields,
+             std::vector<int32_t> prompt, std::string text);
   Json model_json() const;
   void ping_replies();
 

@@ -72,8 +72,8 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
   answer.sampling.logit_bias = fields.sampling.logit_bias;
   for (const auto& [id, bias] : answer.sampling.logit_bias) {
     if (id >= options_.vocab_size) {
-      throw ApiError::bad_field("logit_bias", fmt::format("token {}; allowed: 0 to {}", id,
-                                                          options_.vocab_size - 1));
+      throw ApiError::bad_field(
+          "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
     }
   }
   answer.stop = fields.sampling.stop;
@@ -132,9 +132,8 @@ void Service::complete(Call& call) {
 void Service::start(Call& call, ReplyKind kind, const CompletionFields& fields,
                     std::vector<int32_t> prompt, std::string text) {
   check_ids(prompt);
-  GenerationRequest request{.salt = call.salt,
-                            .prompt = std::move(prompt),
-                            .choices = fields.choices};
+  GenerationRequest request{
+      .salt = call.salt, .prompt = std::move(prompt), .choices = fields.choices};
   request.answer = answer_options(fields, request.prompt.size());
   const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
   ReplyOptions options{.head = {.kind = kind,
@@ -154,7 +153,8 @@ void Service::start(Call& call, ReplyKind kind, const CompletionFields& fields,
     const std::lock_guard lock(known_mutex_);
     known_.remember(std::move(salt), text + answer->text(), std::move(ids));
   };
-  const auto reply = std::make_shared<Reply>(std::move(options), tokenizer_, call.exchange, remember);
+  const auto reply =
+      std::make_shared<Reply>(std::move(options), tokenizer_, call.exchange, remember);
   request.observer = reply;
   const auto number = engine_.submit(std::move(request));
   if (!number) {
