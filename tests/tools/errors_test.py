@@ -205,13 +205,16 @@ class HostileFiles(CommandTest):
         deep = "[" * self.LEVELS + "]" * self.LEVELS
         parts = ["byte", "65 deep", "allowed: 64"]
         for name, key in (("config.json", "model_type"), ("generation_config.json", "eos_token_id"),
-                          ("tokenizer.json", "model"), ("needle.json", "fact")):
+                          ("needle.json", "fact")):
             with self.subTest(name=name):
                 folder = self.copy_model(name)
                 self.replace(folder, name, f'{{"{key}": {deep}}}')
                 command = ["eval", "needle", "--results", self.folder / "results"] \
                     if name == "needle.json" else ["generate", "--prompt", "x"]
                 self.fails(3, [name, *parts], *command, "--model", folder)
+        folder = self.copy_model("tokenizer")
+        self.replace(folder, "tokenizer.json", f'{{"model": {deep}}}')
+        self.fails(3, ["tokenizer.json", "64 levels"], "generate", "--model", folder, "--prompt", "x")
         folder = self.copy_model("index")
         self.replace(folder, "model.safetensors.index.json", f'{{"weight_map": {deep}}}')
         self.fails(3, ["index.json", *parts], "generate", "--model", folder, "--prompt", "x")
