@@ -132,14 +132,16 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
     new_tokens = std::max(new_tokens, part.tokens);
   }
   fit_hot_rows(tokens, new_tokens, static_cast<int>(sequences.size()), true);
-  int decodes = 0;
+  int decodes = 0;  // tokens
+  int places = 0;  // each token that is decoded has one, each prompt too
   DecodeShape decode;
   PrefillShape prefill;
   for (const StepSequence& part : sequences) {
     const int64_t length = find(part.sequence).length();
+    places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
-      ++decodes;
-      decode = decode.joined(decode_shape(settings_, length + 1, 0, prefetch_.scratch()));
+      decodes += part.tokens;
+      decode = decode.joined(decode_shape(settings_, length + part.tokens, 0, prefetch_.scratch()));
     } else {
       const PrefillShape one = prefill_shape(settings_, length, part.tokens);
       prefill.pages += one.pages;
@@ -147,8 +149,8 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the sequence's place in the step, a prefill's state by the token's.
-  if (decodes > 0) decode.count = static_cast<int>(sequences.size());
+  // Scratch is indexed by the place in the step, a prefill's state by the token's.
+  if (decodes > 0) decode.count = places;
   if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 

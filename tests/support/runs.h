@@ -24,6 +24,8 @@ struct RunSetup {
   std::optional<int> hot_rows = 64;  // none = auto
   int streams = 2;
   int64_t fac_tokens = 48;
+  int64_t near_tokens = 0;
+  SliceDType value_slice = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
@@ -137,6 +139,8 @@ class RuntimeRun {
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
+    config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
+    config.selection.value_slice = setup.value_slice;
     config.selection.sinks = 3;
     config.selection.recent = 5;
     config.selection.dense_layers = setup.dense_layers;
