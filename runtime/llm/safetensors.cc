@@ -1,15 +1,9 @@
 #include "runtime/llm/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "runtime/base/error.h"
 #include "runtime/json_fields.h"
@@ -23,36 +17,13 @@ std::string shape_text(std::span<const int64_t> shape) {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    throw InputError(fmt::format("{}: can't be opened: {}", path, std::strerror(errno)));
-  }
-  struct stat status = {};
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(file);
-    throw InputError(fmt::format("{}: is no regular file", path));
-  }
-  bytes_ = static_cast<uint64_t>(status.st_size);
-  void* mapping = bytes_ == 0 ? nullptr : mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-  const int reason = errno;
-  close(file);
-  if (mapping == MAP_FAILED) {
-    throw InputError(fmt::format("{}: can't be mapped: {}", path, std::strerror(reason)));
-  }
-  mapping_ = static_cast<const std::byte*>(mapping);
-  try {
-    entries_ = parse_safetensors_header({mapping_, bytes_}, bytes_, path, &data_begin_);
-  } catch (...) {
-    unmap();
-    throw;
-  }
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path) {
+  entries_ = parse_safetensors_header(file_.bytes(), file_.bytes().size(), path, &data_begin_);
 }
 
-SafetensorsFile::~SafetensorsFile() { unmap(); }
-
-void SafetensorsFile::unmap() {
-  if (mapping_ != nullptr) munmap(const_cast<std::byte*>(mapping_), bytes_);
+RawTensor SafetensorsFile::raw(const std::string& name) const {
+  const SafetensorsEntry& entry = entries_.at(name);
+  return {entry.dtype, entry.shape, file_.bytes().data() + data_begin_ + entry.begin};
 }
 
 WeightView SafetensorsFile::view(const std::string& name) const {
@@ -69,7 +40,7 @@ WeightView SafetensorsFile::view(const std::string& name) const {
                                  entry.dtype));
   }
   view.shape = entry.shape;
-  view.data = mapping_ + data_begin_ + entry.begin;
+  view.data = file_.bytes().data() + data_begin_ + entry.begin;
   return view;
 }
 
@@ -117,6 +88,8 @@ void WeightFiles::load_shards(const std::string& dir, const std::string& index) 
     owner_[tensor] = owner;
   }
 }
+
+RawTensor WeightFiles::raw(const std::string& name) const { return owner_.at(name)->raw(name); }
 
 bool WeightFiles::has(const std::string& name) const { return owner_.contains(name); }
 

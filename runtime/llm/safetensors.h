@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/io/mapped_file.h"
 #include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/raw_tensor.h"
 
 namespace fasa {
 
@@ -36,20 +38,16 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;  // views point into the mapping
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::string& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   // Throws InputError where the dtype is none of F32, F16, BF16.
   WeightView view(const std::string& name) const;
+  RawTensor raw(const std::string& name) const;  // of any dtype
 
  private:
-  void unmap();
   std::string path_;
-  const std::byte* mapping_ = nullptr;
-  uint64_t bytes_ = 0;
+  MappedFile file_;
   uint64_t data_begin_ = 0;
   std::map<std::string, SafetensorsEntry> entries_;
 };
@@ -63,6 +61,7 @@ class WeightFiles final : public WeightSource {
   std::vector<std::string> names() const override;
   WeightView require(const std::string& name, std::span<const int64_t> shape) const override;
   const std::string& source() const override { return source_; }
+  RawTensor raw(const std::string& name) const;  // that the folder has
 
  private:
   void load_shards(const std::string& dir, const std::string& index);

@@ -11,17 +11,20 @@
 
 namespace fasa {
 
-// A tensor's data, little endian, at any alignment; or, of no data, numbers that follow from a
-// seed. Valid as long as its source lives.
+class PackedTensor;
+
+// A tensor's data, little endian, at any alignment; or a matrix of few bits a weight; or, of
+// neither, numbers that follow from a seed. Valid as long as its source lives.
 struct WeightView {
   DType dtype = DType::kF32;
   std::span<const int64_t> shape;
   const std::byte* data = nullptr;
+  const PackedTensor* packed = nullptr;
   uint64_t seed = 0;
   float spread = 0;  // random elements are uniform in (-spread, spread), plus `base`
   float base = 0;
   int64_t elements() const;
-  // Elements [first, first + count) as f32.
+  // Elements [first, first + count) as f32; of a packed one whole rows cost least.
   void read(int64_t first, int64_t count, float* out) const;
   void read_bf16(int64_t first, int64_t count, uint16_t* out) const;  // rounded
 };
