@@ -9,8 +9,8 @@
 
 #include "bench/study_main.h"
 #include "bench/study_model.h"
-#include "runtime/llm/calibration.h"
-#include "runtime/llm/probes.h"
+#include "runtime/lab/capture/calibration.h"
+#include "runtime/lab/capture/probes.h"
 
 namespace fasa::bench {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "offload/open_device.h"
+#include "runtime/catalog/geometry_catalog.h"
 #include "runtime/fasa.hpp"
-#include "runtime/plan/geometry_catalog.h"
 
 namespace fasa::bench {
 

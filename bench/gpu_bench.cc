@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "bench/filled_runtime.h"
-#include "offload/cuda_device.h"
-#include "offload/timeline.h"
+#include "offload/cuda/cuda_device.h"
+#include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
 
 namespace fasa::bench {

@@ -10,8 +10,8 @@
 
 #include "bench/estimated_rule.h"
 #include "kernels/cpu/kernels.h"
-#include "runtime/calibrate_samples.h"
-#include "runtime/config.h"
+#include "runtime/calibrate/calibrate_samples.h"
+#include "runtime/config/config.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/selection/selection_stage.h"
 #include "scheduler/selection/selection_table.h"

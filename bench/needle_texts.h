@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/eval/needle_text.h"
+#include "runtime/lab/eval/needle_text.h"
 
 namespace fasa::bench {
 

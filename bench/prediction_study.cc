@@ -16,9 +16,9 @@
 
 #include "bench/study_main.h"
 #include "offload/open_device.h"
+#include "runtime/lab/capture/slice_index.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
-#include "runtime/llm/slice_index.h"
 #include "runtime/llm/tokenizer.h"
 
 namespace fasa::bench {

@@ -12,9 +12,9 @@
 #include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/base/parallel.h"
-#include "runtime/calibrate_query.h"
-#include "runtime/calibrate_slices.h"
-#include "runtime/llm/calibration.h"
+#include "runtime/calibrate/calibrate_query.h"
+#include "runtime/calibrate/calibrate_slices.h"
+#include "runtime/lab/capture/calibration.h"
 
 namespace fasa::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include "bench/question_text.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
-#include "runtime/input_file.h"
+#include "runtime/io/input_file.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/tokenizer.h"
 

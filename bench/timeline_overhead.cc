@@ -26,8 +26,8 @@
 
 #include "bench/filled_runtime.h"
 #include "kernels/cpu/kernels.h"
-#include "offload/thread_count.h"
-#include "offload/timeline.h"
+#include "offload/host/thread_count.h"
+#include "offload/timeline/timeline.h"
 #include "offload/wrapped_device.h"
 
 namespace fasa::bench {

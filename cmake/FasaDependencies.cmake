@@ -8,6 +8,8 @@ find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(numa REQUIRED IMPORTED_TARGET numa)
+pkg_check_modules(onig REQUIRED IMPORTED_TARGET oniguruma)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 # Debian's oneDNN 2.6 ships no CMake package files of a usable kind.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)

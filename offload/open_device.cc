@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "kernels/cpu/target.h"
-#include "offload/cpu_device.h"
-#include "offload/cuda_choice.h"
-#include "offload/cuda_device.h"
-#include "offload/emulated_device.h"
+#include "kernels/target.h"
+#include "offload/cpu/cpu_device.h"
+#include "offload/cuda/cuda_choice.h"
+#include "offload/cuda/cuda_device.h"
+#include "offload/emulated/emulated_device.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "offload/cuda_choice.h"
+#include "offload/cuda/cuda_choice.h"
 #include "runtime/base/error.h"
 
 namespace fasa {

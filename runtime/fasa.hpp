@@ -1,119 +1,12 @@
-// The public C++ interface: a runtime holds the KV cache of many sequences in tiers and serves
-// attention from it.
+// The public C++ interface: a KV cache in tiers for many sequences, and attention from it.
 //
-// A step goes:
-//   runtime.begin_step({{id, 1, StepMode::kDecode}, ...});   // the only call that fails for
-//   budgets for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse,
-//   stream); runtime.end_step();                                       // or abort_step()
-// A step that only appends loads keys and values whose attention was computed elsewhere.
-// Tensors hold the new tokens of all sequences of the step, in the order of begin_step, and must
-// stay alive until `stream` has passed the call. One thread at a time.
+//   Runtime (doors/runtime.h)             fasa owns the pages; callers have sequences and steps
+//   PagedRuntime (doors/paged_runtime.h)  the caller owns page ids, as serving engines do
+//   sparse_decode (doors/sparse_decode.h) one decode step over plain tensors, nothing is kept
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
-#include "kernels/params.h"
-#include "offload/device.h"
-#include "runtime/base/geometry.h"
-#include "runtime/base/ids.h"
-#include "runtime/base/tensor_view.h"
-#include "runtime/config.h"
-#include "runtime/fc_map.h"
-#include "runtime/kv_metrics.h"
-#include "runtime/paged_runtime.h"
-#include "runtime/sparse_decode.h"
-
-namespace fasa {
-
-class Predictor;    // scheduler/predictor.h
-class QuerySource;  // scheduler/query_source.h
-
-struct StepSequence {
-  SequenceId sequence;
-  int tokens = 1;  // new tokens; 1 for kDecode
-  StepMode mode = StepMode::kDecode;
-};
-
-class Runtime {
- public:
-  // `device` outlives the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key dimensions
-  // (FcMap::slice_dims, all_slice_dims). Throws UsageError for a config that doesn't fit the
-  // geometry, BudgetError where not even the fixed parts fit. A tensor-parallel rank opens its
-  // part: geometry.share(heads) and share_of_slice_dims(slice_dims, geometry, heads).
-  // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
-  // rows than that.
-  Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-          const std::vector<int16_t>& slice_dims, int64_t max_context = 0);
-  ~Runtime();
-  Runtime(const Runtime&) = delete;  // sequences refer to it
-  Runtime& operator=(const Runtime&) = delete;
-
-  const Geometry& geometry() const;
-
-  // An empty sequence.
-  SequenceId create();
-  // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
-  // what is needed.
-  KvMemory predict(int64_t tokens, int step_tokens) const;
-  // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
-  // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
-  void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
-  // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them.
-  SequenceId fork(SequenceId sequence, int64_t tokens);
-  void truncate(SequenceId sequence, int64_t tokens);
-  void free(SequenceId sequence);
-  int64_t length(SequenceId sequence) const;  // committed tokens
-
-  // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
-  // Outside of a step, and before reserve(), which counts what guesses need.
-  void set_query_source(QuerySource* source);
-  // How many layers ahead the settings would have a query source look; 0: they have no use for one.
-  int query_ahead() const;
-  // A predictor of the caller's own in place of the configured one; null: the configured one again.
-  // Its guesses may be anything: they change times, never results. As above.
-  void set_predictor(Predictor* predictor);
-
-  // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
-  // a step already open, a decode of more than one token, next-query without a query source) or
-  // BudgetError; nothing changes then.
-  void begin_step(std::span<const StepSequence> sequences);
-  // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only.
-  void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
-  // q [tokens, query_heads, key_dim] (rotated) -> out [tokens, query_heads, value_dim]; lse
-  // [tokens, query_heads] natural log, or null. After append of the same layer. Enqueues only.
-  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
-  // `layers` appends and attends all layers of the open step on `stream`, and enqueues whatever of
-  // the caller's belongs between them, on that stream too. A decode step that comes again may be
-  // recorded as a graph of the device (cuda, device.graphs) and launched: then `layers` is not
-  // called, or is called and recorded, or both, so that it must enqueue the same each time, and
-  // only enqueue. `shape`: all that the caller's part and its tensors depend on, addresses as well
-  // as sizes; equal words must mean equal work. What lies in device memory, or in host memory that
-  // copies read, may change from step to step. Once a step, before its first append. Throws what
-  // `layers` throws; abort_step() comes next then.
-  void run_layers(StreamView stream, std::span<const uint64_t> shape,
-                  const std::function<void()>& layers);
-  GraphMetrics graph_metrics() const;
-  void end_step();
-  void abort_step();
-
-  // Stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens, kv_heads,
-  // key_dim] and v [tokens, kv_heads, value_dim], as rows hold them, converted to the tensors'
-  // dtypes. Committed tokens only, inside of a step or out of it. Enqueues only. Throws UsageError.
-  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
-            StreamView stream);
-
-  KvMemory memory() const;
-  FetchMetrics metrics();  // waits for the work enqueued so far
-  void reset_metrics();
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-}  // namespace fasa
+#include "offload/open_device.h"
+#include "runtime/calibrate/fc_map.h"
+#include "runtime/doors/paged_runtime.h"
+#include "runtime/doors/runtime.h"
+#include "runtime/doors/sparse_decode.h"

@@ -12,7 +12,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/tensor_view.h"
-#include "scheduler/prefetcher.h"
+#include "scheduler/prefetch/prefetcher.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
 #include "scheduler/step_tables.h"

@@ -3,7 +3,7 @@
 
 #include "offload/operation_names.h"
 #include "scheduler/selection/selection_stage.h"
-#include "scheduler/step_call.h"
+#include "scheduler/step_pipeline_call.h"
 
 namespace fasa {
 namespace {

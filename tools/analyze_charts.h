@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/analyze/analysis.h"
+#include "runtime/lab/analyze/analysis.h"
 
 namespace fasa {
 

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/eval/eval_text.h"
+#include "runtime/io/machine.h"
+#include "runtime/io/output_file.h"
+#include "runtime/lab/eval/eval_text.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/machine.h"
-#include "runtime/output_file.h"
 #include "tools/analyze_report.h"
 #include "tools/command.h"
 #include "tools/compared_methods.h"

@@ -1,7 +1,7 @@
 // The page of an analysis: each part with what it shows, a picture and its numbers.
 #include <fmt/format.h>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/analyze_charts.h"
 #include "tools/analyze_report.h"
 #include "tools/html_page.h"

@@ -1,5 +1,5 @@
 // An analysis as JSON. Shares are of 1.
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/analyze_report.h"
 
 namespace fasa {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/analyze/analysis.h"
-#include "runtime/config.h"
+#include "runtime/config/config.h"
+#include "runtime/lab/analyze/analysis.h"
 
 namespace fasa {
 

@@ -3,13 +3,13 @@
 
 #include <chrono>
 
-#include "runtime/calibrate_slices.h"
-#include "runtime/llm/calibration.h"
+#include "runtime/calibrate/calibrate_slices.h"
+#include "runtime/io/machine.h"
+#include "runtime/io/output_file.h"
+#include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/llm/tokenizer.h"
-#include "runtime/machine.h"
-#include "runtime/output_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/progress.h"

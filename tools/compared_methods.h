@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 namespace fasa {
 

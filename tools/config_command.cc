@@ -1,7 +1,7 @@
 // fasa config: the effective config, or the reference page.
 #include <fmt/format.h>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 

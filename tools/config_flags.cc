@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
-#include "runtime/config_load.h"
-#include "runtime/config_options.h"
-#include "runtime/nearest.h"
+#include "runtime/config/config_load.h"
+#include "runtime/config/config_options.h"
+#include "runtime/io/nearest.h"
 
 namespace fasa {
 

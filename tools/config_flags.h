@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 namespace fasa {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/calibration_data.h"
+#include "runtime/io/machine.h"
+#include "runtime/io/output_file.h"
+#include "runtime/lab/capture/calibration_data.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/machine.h"
-#include "runtime/output_file.h"
 #include "tools/command.h"
 #include "tools/compared_methods.h"
 #include "tools/config_flags.h"

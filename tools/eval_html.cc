@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/eval_report.h"
 #include "tools/html_page.h"
 #include "tools/svg.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 
 namespace fasa {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 namespace fasa {
 

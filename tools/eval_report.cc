@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 
 namespace fasa {
 namespace {

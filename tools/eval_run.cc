@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/eval/shared_prompt.h"
-#include "runtime/hash.h"
-#include "runtime/model_hash.h"
+#include "runtime/calibrate/model_hash.h"
+#include "runtime/io/hash.h"
+#include "runtime/lab/eval/shared_prompt.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
 

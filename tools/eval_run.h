@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config.h"
-#include "runtime/eval/eval_task.h"
-#include "runtime/eval/result_log.h"
+#include "runtime/config/config.h"
+#include "runtime/lab/eval/eval_task.h"
+#include "runtime/lab/eval/result_log.h"
 
 namespace fasa {
 

@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/json_fields.h"
-#include "runtime/output_file.h"
+#include "runtime/io/json_fields.h"
+#include "runtime/io/output_file.h"
 
 namespace fasa {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/nearest.h"
+#include "runtime/io/nearest.h"
 #include "tools/command.h"
 
 namespace fasa {

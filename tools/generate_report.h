@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 #include "runtime/fasa.hpp"
 #include "runtime/llm/generator.h"
 

@@ -3,11 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/config.h"
-#include "runtime/kv_cost.h"
-#include "runtime/llm/cpu_isa.h"
+#include "runtime/config/config.h"
+#include "runtime/doors/kv_cost.h"
+#include "runtime/io/machine.h"
+#include "runtime/llm/host_engine.h"
 #include "runtime/llm/model.h"
-#include "runtime/machine.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 
@@ -83,12 +83,12 @@ class InfoCommand final : public Command {
     if (json_) {
       Json json = machine_to_json();
       json["version"] = FASA_VERSION;
-      json["onednn"] = onednn_isa_note();
+      json["onednn"] = host_engine_note();
       if (!model_dir_.empty()) json["model"] = model_json(model_dir_);
       fmt::print("{}\n", json.dump(2));
       return 0;
     }
-    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(), onednn_isa_note());
+    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(), host_engine_note());
     if (!model_dir_.empty()) print_model(model_dir_);
     return 0;
   }

@@ -5,10 +5,10 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/model_shape.h"
-#include "runtime/plan/geometry_catalog.h"
-#include "runtime/plan/planner.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/plan_report.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "runtime/base/units.h"
-#include "runtime/plan/geometry_catalog.h"
-#include "runtime/plan/gpu_catalog.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/catalog/gpu_catalog.h"
 #include "tools/plan_report.h"
 
 namespace fasa {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/machine.h"
-#include "runtime/output_file.h"
+#include "runtime/io/machine.h"
+#include "runtime/io/output_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/profile_subject.h"

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/html_page.h"
 #include "tools/profile_charts.h"
 #include "tools/profile_report.h"

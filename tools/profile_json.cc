@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "runtime/config_options.h"
+#include "runtime/config/config_options.h"
 #include "tools/profile_report.h"
 
 namespace fasa {

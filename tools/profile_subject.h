@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/catalog/model_shape.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/plan/model_shape.h"
 #include "tools/profile_report.h"
 #include "tools/prompt.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
-#include "runtime/input_file.h"
+#include "runtime/io/input_file.h"
 
 namespace fasa {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/llm/calibration.h"
-#include "runtime/map_settings.h"
+#include "runtime/calibrate/map_settings.h"
+#include "runtime/lab/capture/calibration.h"
 #include "tools/progress.h"
 
 namespace fasa {

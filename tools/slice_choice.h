@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 #include "runtime/llm/model.h"
 
 namespace fasa {

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
+#include "runtime/io/machine.h"
+#include "runtime/io/output_file.h"
+#include "runtime/lab/capture/trace_recorder.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/llm/trace_recorder.h"
-#include "runtime/machine.h"
-#include "runtime/output_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/progress.h"

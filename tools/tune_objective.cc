@@ -7,11 +7,11 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
+#include "runtime/doors/settings.h"
+#include "runtime/lab/plan/plan_machine.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/plan/plan_machine.h"
-#include "runtime/settings.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
 

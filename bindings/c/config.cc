@@ -5,9 +5,9 @@
 
 #include "bindings/c/handles.h"
 #include "bindings/c/status.h"
-#include "runtime/config_load.h"
-#include "runtime/config_options.h"
-#include "runtime/nearest.h"
+#include "runtime/config/config_load.h"
+#include "runtime/config/config_options.h"
+#include "runtime/io/nearest.h"
 
 namespace fasa::c {
 namespace {

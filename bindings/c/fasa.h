@@ -7,15 +7,13 @@
 ///   - stateless (fasa_sparse_decode): one decode step over plain tensors.
 ///
 /// Conventions, for all functions:
-///   - Every call returns a status; what went wrong is said by fasa_last_error() of the same
-///   thread,
+///   - Every call returns a status; what went wrong is said by fasa_last_error() of the same thread,
 ///     in the words of the `fasa` command. A call that failed has changed nothing. No exception
 ///     leaves the library. Null where a handle, a result or a required tensor is expected is
 ///     FASA_ERROR_USAGE. Destroying null does nothing.
 ///   - Structs with options begin with `struct_size`: begin from their _INIT value. Fields that a
 ///     later version adds have a zero that means what this one does.
-///   - Handles may be destroyed in any order; a runtime keeps the device that it runs on. One
-///   thread
+///   - Handles may be destroyed in any order; a runtime keeps the device that it runs on. One thread
 ///     at a time may use a runtime and what was made for it; different runtimes are independent.
 ///   - Tensors belong to the caller. Calls with a stream only enqueue: tensors must stay alive, and
 ///     results are there, when the stream has passed the call. On the cpu device that is on return.

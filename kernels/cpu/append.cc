@@ -7,8 +7,8 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
-#include "kernels/cpu/slice_pack.h"
 #include "kernels/kernel_work.h"
+#include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"
 
 namespace fasa::cpu {

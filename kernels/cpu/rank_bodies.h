@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/rank_body_types.h"
-#include "kernels/cpu/target.h"
+#include "kernels/target.h"
 
 namespace fasa::cpu {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/slice_pack.h"
 #include "kernels/hot_slots.h"
+#include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"
 
 namespace fasa::cpu {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels/cpu/row_body_types.h"
-#include "kernels/cpu/target.h"
 #include "kernels/params.h"
+#include "kernels/target.h"
 
 namespace fasa::cpu {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/target.h"
+#include "kernels/target.h"
 
 namespace fasa::cpu {
 

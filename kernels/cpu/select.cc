@@ -8,7 +8,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/phases.h"
 #include "kernels/cpu/select_range.h"
-#include "kernels/cpu/target.h"
+#include "kernels/target.h"
 
 namespace fasa::cpu {
 namespace {

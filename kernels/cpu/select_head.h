@@ -2,8 +2,7 @@
 // selected are never stored.
 //
 //   sample  a fixed share of the pages is scored and kept: the heads' maxima among them (never
-//   above
-//           the true ones) and a rank among their relative scores give a bound for each query head
+//           above the true ones) and a rank among their relative scores give a bound for each query head
 //   scan    one pass over the other pages; tokens with some head at or above its bound survive,
 //           with the raw scores of all heads. A new maximum always survives, so the true maxima
 //           are known after the pass

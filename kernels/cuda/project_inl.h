@@ -3,8 +3,7 @@
 //   few rows   a warp a column: the weights are read once for kRows rows at a time, in units of 16
 //              bytes, several under way; all of a decode step's time is that reading
 //   many rows  bf16 on tensor cores in tiles of 128 x 128 through shared memory, the next part of
-//   the
-//              inputs on its way while one is multiplied
+//              the inputs on its way while one is multiplied
 //
 // In either a row's bits depend on the row and the weights alone, but the two differ.
 #pragma once

@@ -64,12 +64,12 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = desc.tail + layout.tail_offset(layer, head);
   if (slot == 0) std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
-  write_tail_token(format, params.step.slice_dims + head * layout.slice.dims, layout.row.dtype,
-                   homes.row, slot, tail);
+  reference::write_tail_token(format, params.step.slice_dims + head * layout.slice.dims,
+                              layout.row.dtype, homes.row, slot, tail);
   if (slot != kPageTokens - 1) return;
   std::byte* block = desc.slice_blocks[position / kPageTokens];
-  seal_page(layout.slice, tail, block + layout.slice_offset(layer, head),
-            reinterpret_cast<float*>(block) + layout.head_index(layer, head));
+  reference::seal_page(layout.slice, tail, block + layout.slice_offset(layer, head),
+                       reinterpret_cast<float*>(block) + layout.head_index(layer, head));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, i
   const int16_t* dims = step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
   for (int position = 0; position < desc.start; ++position) {
     if (position / kPageTokens != (desc.start - 1) / kPageTokens) continue;
-    write_tail_token(format, dims, layout.row.dtype,
-                     desc.row_blocks[position / kPageTokens] +
-                         layout.row_offset(layer, head, position % kPageTokens),
-                     position % kPageTokens, tail);
+    reference::write_tail_token(format, dims, layout.row.dtype,
+                                desc.row_blocks[position / kPageTokens] +
+                                    layout.row_offset(layer, head, position % kPageTokens),
+                                position % kPageTokens, tail);
   }
 }
 

@@ -90,7 +90,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
       double sum = 0;
       for (int d = 0; d < scored; ++d) {
         sum += static_cast<double>(load_element(params.q.dtype, params.q.data, q + dims[d])) *
-               slice_value(page.format, page.data, page.base, d, p % kPageTokens);
+               reference::slice_value(page.format, page.data, page.base, d, p % kPageTokens);
       }
       if (params.step.slopes != nullptr) {
         sum += static_cast<double>(params.step.slopes[kv_head * layout.group + h]) *

@@ -39,7 +39,7 @@ Range range_of(const SliceFormat& tail, const std::byte* page, int dim) {
   Range range;
   bool any = false;
   for (int token = 0; token < kPageTokens; ++token) {
-    const float value = slice_value(tail, page, 0, dim, token);
+    const float value = reference::slice_value(tail, page, 0, dim, token);
     if (!std::isfinite(value)) continue;
     range.lo = any ? std::min(range.lo, value) : value;
     range.hi = any ? std::max(range.hi, value) : value;
@@ -90,7 +90,7 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     std::memcpy(slice_page + format.code_bytes() + dim * 2, &code.parameter, 2);
     for (int token = 0; token < kPageTokens; ++token) {
       const CodePlace place = place_of(format, dim, token);
-      const float value = slice_value(tail, tail_page, 0, dim, token);
+      const float value = reference::slice_value(tail, tail_page, 0, dim, token);
       slice_page[place.byte] |= static_cast<std::byte>(encode(value, code, bits) << place.bit);
     }
   }

@@ -9,7 +9,7 @@
 
 namespace fasa::reference {
 
-// As cpu::write_tail_token and cpu::seal_page (kernels/cpu/slice_pack.h), the same bytes.
+// As those of kernels/slice_pack.h, the same bytes.
 // write_tail_token takes the tail's format, SliceFormat::tail(): codes pad their dimensions
 // further.
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/fasa.hpp"
+#include "runtime/doors/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/llm/tokenizer.h"

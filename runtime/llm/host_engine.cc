@@ -1,5 +1,7 @@
 #include "runtime/llm/host_engine.h"
 
+#include "kernels/cpu/model/cpu_isa.h"
+
 namespace fasa {
 
 void HostEngine::begin(const StepShape& step) {
@@ -35,5 +37,7 @@ void HostEngine::logits() {
   parts_.device.copy(parts_.activations.host_logits(), parts_.activations.logits(),
                      logits * sizeof(float), CopyKind::kDeviceToHost, parts_.stream);
 }
+
+std::string host_engine_note() { return onednn_isa_note(); }
 
 }  // namespace fasa

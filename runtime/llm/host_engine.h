@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "runtime/llm/layer_engine.h"
 
@@ -23,5 +24,9 @@ class HostEngine final : public LayerEngine {
   std::optional<LayerWork> work_;  // of the step under way
   const StepShape* step_ = nullptr;
 };
+
+// What oneDNN uses for its projections, for people: "avx512_core_bf16 (AMX is announced but does
+// not work)".
+std::string host_engine_note();
 
 }  // namespace fasa

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "runtime/llm/elementwise.h"
-#include "runtime/llm/rope.h"
+#include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/rope.h"
 
 namespace fasa {
 

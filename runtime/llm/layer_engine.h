@@ -28,8 +28,8 @@ struct EngineParts {
 };
 
 // But for stage(), everything is enqueued on the parts' stream, and nothing is waited for; equal
-// sizes in the shapes make equal work. Between begin() and the
-// end of a step's work the step's shape stays where it is.
+// sizes in the shapes make equal work. Between begin() and the end of a step's work the step's shape
+// stays where it is.
 class LayerEngine {
  public:
   virtual ~LayerEngine() = default;

@@ -1,7 +1,7 @@
 #include "runtime/llm/layer_work.h"
 
-#include "runtime/llm/elementwise.h"
-#include "runtime/llm/rope.h"
+#include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/rope.h"
 
 namespace fasa {
 

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/geometry_fingerprint.h"
+#include "runtime/calibrate/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
 #include "runtime/llm/query_estimates.h"
 #include "runtime/llm/random_weights.h"
-#include "runtime/llm/rope.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/safetensors.h"
 #include "runtime/llm/weights.h"
 

@@ -11,10 +11,10 @@
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
-#include "runtime/fasa.hpp"
-#include "runtime/fc_map.h"
+#include "runtime/calibrate/fc_map.h"
+#include "runtime/doors/runtime.h"
 #include "runtime/llm/model_config.h"
-#include "scheduler/query_source.h"
+#include "scheduler/prefetch/query_source.h"
 
 namespace fasa {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "runtime/catalog/model_shape.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/plan/model_shape.h"
 
 namespace fasa {
 

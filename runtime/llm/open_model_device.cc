@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/select_plan.h"
-#include "offload/cuda_choice.h"
+#include "offload/cuda/cuda_choice.h"
 #include "runtime/base/log.h"
 
 namespace fasa {

@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/fasa.hpp"
+#include "runtime/doors/runtime.h"
 
 namespace fasa {
 

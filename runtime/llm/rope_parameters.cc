@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/json_fields.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {

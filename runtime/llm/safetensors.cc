@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/json_fields.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
-#include "runtime/json_fields.h"
+#include "runtime/io/json_fields.h"
 #include "runtime/llm/safetensors.h"
 
 namespace fasa {

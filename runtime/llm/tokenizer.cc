@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "runtime/json_fields.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/linear.h"
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
-#include "runtime/llm/elementwise.h"
-#include "runtime/llm/linear.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weight_source.h"
 

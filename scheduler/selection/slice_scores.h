@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/page_scorer.h"
-#include "kernels/cpu/target.h"
+#include "kernels/target.h"
 #include "scheduler/selection/key_reader.h"
 #include "scheduler/selection/token_selection.h"
 #include "scheduler/selection/vector_math.h"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/analyze/analysis.h"
 #include "runtime/base/error.h"
-#include "runtime/config.h"
+#include "runtime/config/config.h"
+#include "runtime/lab/analyze/analysis.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -2,8 +2,8 @@
 // in part, and biases that decide which tokens are the best.
 #include <gtest/gtest.h>
 
-#include "runtime/analyze/head_query.h"
-#include "runtime/llm/calibration.h"
+#include "runtime/lab/analyze/head_query.h"
+#include "runtime/lab/capture/calibration.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

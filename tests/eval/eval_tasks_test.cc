@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "runtime/base/error.h"
-#include "runtime/eval/needle_task.h"
-#include "runtime/eval/perplexity.h"
-#include "runtime/eval/shared_prompt.h"
+#include "runtime/lab/eval/needle_task.h"
+#include "runtime/lab/eval/perplexity.h"
+#include "runtime/lab/eval/shared_prompt.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -11,10 +11,10 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/slice_pack.h"
 #include "kernels/params.h"
 #include "kernels/reference/select.h"
 #include "kernels/select_plan.h"
+#include "kernels/slice_pack.h"
 
 namespace fasa {
 
@@ -119,8 +119,8 @@ class SelectCase {
     for (int t = 0; t < length; ++t) {
       for (int h = 0; h < shape_.kv_heads; ++h) {
         for (int d = 0; d < shape_.dims; ++d) values[static_cast<size_t>(d)] = key(s, h, t, d);
-        cpu::write_tail_token(tail_format, dims_.data(), DType::kF32, values.data(),
-                              t % kPageTokens, tail.data() + layout_.tail_offset(0, h));
+        write_tail_token(tail_format, dims_.data(), DType::kF32, values.data(), t % kPageTokens,
+                         tail.data() + layout_.tail_offset(0, h));
       }
       if (t % kPageTokens != kPageTokens - 1 || t == length - 1) continue;
       blocks_.push_back(
@@ -128,8 +128,8 @@ class SelectCase {
       std::byte* block = blocks_.back().get();
       for (int h = 0; h < shape_.kv_heads; ++h) {
         float base = 1;
-        cpu::seal_page(layout_.slice, tail.data() + layout_.tail_offset(0, h),
-                       block + layout_.slice_offset(0, h), &base);
+        seal_page(layout_.slice, tail.data() + layout_.tail_offset(0, h),
+                  block + layout_.slice_offset(0, h), &base);
         std::memcpy(block + layout_.head_index(0, h) * 4, &base, 4);
       }
       pointers.push_back(block);

@@ -10,9 +10,9 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/page_scorer.h"
 #include "kernels/cpu/select_head.h"
-#include "kernels/cpu/target.h"
 #include "kernels/reference/kernels.h"
 #include "kernels/reference/select.h"
+#include "kernels/target.h"
 #include "runtime/base/error.h"
 #include "tests/kernels/select_inputs.h"
 

@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/slice_pack.h"
 #include "kernels/reference/slices.h"
 #include "kernels/slice_codec.h"
+#include "kernels/slice_pack.h"
 
 namespace fasa {
 namespace {
@@ -56,12 +56,12 @@ Sealed seal(SliceFormat format, DType key_dtype, const std::function<float(int, 
     for (int d = 0; d < format.dims; ++d) {
       store_element(key_dtype, key.data(), dims[static_cast<size_t>(d)], value(d, t));
     }
-    cpu::write_tail_token(format.tail(), dims.data(), key_dtype, key.data(), t, sealed.tail.data());
+    write_tail_token(format.tail(), dims.data(), key_dtype, key.data(), t, sealed.tail.data());
     reference::write_tail_token(format.tail(), dims.data(), key_dtype, key.data(), t, tail.data());
   }
   EXPECT_EQ(sealed.tail, tail);
   float base = 0;
-  cpu::seal_page(format, sealed.tail.data(), sealed.page.data(), &sealed.base);
+  seal_page(format, sealed.tail.data(), sealed.page.data(), &sealed.base);
   reference::seal_page(format, tail.data(), page.data(), &base);
   EXPECT_EQ(sealed.page, page);
   EXPECT_EQ(sealed.base, base);

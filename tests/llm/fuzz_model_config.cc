@@ -9,7 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/rope.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

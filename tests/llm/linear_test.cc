@@ -1,5 +1,5 @@
 // Projections: right, and the same bits whatever the number of rows and threads.
-#include "runtime/llm/linear.h"
+#include "kernels/cpu/model/linear.h"
 
 #include <gtest/gtest.h>
 #include <oneapi/tbb/task_arena.h>
@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "runtime/llm/cpu_isa.h"
-#include "runtime/llm/loop_panel.h"
-#include "runtime/llm/panel_kernel.h"
+#include "kernels/cpu/model/cpu_isa.h"
+#include "kernels/cpu/model/loop_panel.h"
+#include "kernels/cpu/model/panel_kernel.h"
 
 namespace fasa {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/rope.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "tests/llm/temp_model.h"
 
 namespace fasa {

@@ -5,12 +5,12 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/rope.h"
 #include "kernels/cuda/activate_inl.h"
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/project_inl.h"
-#include "runtime/llm/elementwise.h"
-#include "runtime/llm/rope.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runtime/llm/calibration.h"
+#include "runtime/lab/capture/calibration.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -1,4 +1,4 @@
-#include "offload/block_pool.h"
+#include "offload/pages/block_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which GPU is taken, and what is said where none can be.
-#include "offload/cuda_choice.h"
+#include "offload/cuda/cuda_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The CUDA device against a runtime played by the host: each call failing in turn, failures while
 // work runs, memory that others take, times, timelines.
-#include "offload/cuda_device.h"
+#include "offload/cuda/cuda_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 
@@ -129,12 +130,12 @@ TEST(CudaDevice, AFailedCallNamesItselfItsPlaceAndItsBytes) {
   const Buffer buffer = device->allocate(MemorySpace::kDevice, 1000, "test");
   std::vector<std::byte> host(777);
   fake.fail_call("copy", 1, cuda_status::kInvalidValue);
-  EXPECT_THAT(
-      device_error_of([&] {
-        device->copy(buffer.data(), host.data(), 777, CopyKind::kHostToDevice, stream.view());
-      }),
-      AllOf(HasSubstr("copy host to device of 777 bytes"), HasSubstr("offload/cuda_device.cc:"),
-            HasSubstr("cudaError1")));
+  EXPECT_THAT(device_error_of([&] {
+                device->copy(buffer.data(), host.data(), 777, CopyKind::kHostToDevice,
+                             stream.view());
+              }),
+              AllOf(HasSubstr("copy host to device of 777 bytes"),
+                    HasSubstr("offload/cuda/cuda_device.cc:"), HasSubstr("cudaError1")));
   // Nothing else is hurt.
   device->fill(buffer.data(), 0, 1000, stream.view());
   EXPECT_NO_THROW(device->synchronize(stream.view()));

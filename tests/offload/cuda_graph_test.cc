@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "offload/open_device.h"
-#include "offload/timeline.h"
+#include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 

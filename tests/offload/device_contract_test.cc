@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "offload/cuda_device.h"
+#include "offload/cuda/cuda_device.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"

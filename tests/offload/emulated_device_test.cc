@@ -1,5 +1,5 @@
 // What only the emulated device does: modelled times, failures that arrive later, real concurrency.
-#include "offload/emulated_device.h"
+#include "offload/emulated/emulated_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "offload/cuda_calls.h"
-#include "offload/host_arena.h"
-#include "offload/memory_limit.h"
+#include "offload/cuda/cuda_calls.h"
+#include "offload/host/host_arena.h"
+#include "offload/host/memory_limit.h"
+#include "offload/host/space_allocator.h"
+#include "offload/host/topology.h"
 #include "offload/open_device.h"
-#include "offload/space_allocator.h"
-#include "offload/topology.h"
 #include "runtime/base/error.h"
 
 namespace fasa {

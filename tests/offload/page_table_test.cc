@@ -1,4 +1,4 @@
-#include "offload/page_table.h"
+#include "offload/pages/page_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Pinned host memory: how it is cut and shared, and what is said where the system refuses it.
-#include "offload/pinned_arena.h"
+#include "offload/cuda/pinned_arena.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "offload/pinning.h"
+#include "offload/host/pinning.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 
@@ -111,7 +111,7 @@ TEST_F(PinnedArenaTest, ARefusalSaysWhatToDoAndChangesNothing) {
       EXPECT_EQ(error.asked_bytes(), bytes);
       EXPECT_THAT(error.what(),
                   testing::AllOf(HasSubstr("row pages"), HasSubstr("cudaHostRegister of"),
-                                 HasSubstr("offload/pinned_arena.cc:")));
+                                 HasSubstr("offload/cuda/pinned_arena.cc:")));
     }
     EXPECT_EQ(arena_.pinned_bytes(), 0u);
     EXPECT_TRUE(fake_.registered.empty());

@@ -1,5 +1,5 @@
 // What devices record of their streams: names, tags, bytes, times on their clock, waits.
-#include "offload/timeline.h"
+#include "offload/timeline/timeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "offload/topology.h"
+#include "offload/host/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "offload/virtual_clock.h"
+#include "offload/emulated/virtual_clock.h"
 
 #include <gtest/gtest.h>
 

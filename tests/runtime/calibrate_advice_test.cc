@@ -7,10 +7,10 @@
 #include <random>
 
 #include "runtime/base/error.h"
-#include "runtime/calibrate_layers.h"
-#include "runtime/calibrate_ranking.h"
-#include "runtime/calibrate_slices.h"
-#include "runtime/map_settings.h"
+#include "runtime/calibrate/calibrate_layers.h"
+#include "runtime/calibrate/calibrate_ranking.h"
+#include "runtime/calibrate/calibrate_slices.h"
+#include "runtime/calibrate/map_settings.h"
 
 namespace fasa {
 namespace {

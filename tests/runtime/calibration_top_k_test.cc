@@ -1,5 +1,5 @@
 // The top-k of calibration against a full sort, ties and infinities included.
-#include "runtime/calibrate_top_k.h"
+#include "runtime/calibrate/calibrate_top_k.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/config.h"
-#include "runtime/plan/geometry_catalog.h"
-#include "runtime/plan/gpu_catalog.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/catalog/gpu_catalog.h"
+#include "runtime/config/config.h"
 
 namespace fasa {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/config_load.h"
+#include "runtime/config/config_load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // The cost model by hand, and against what the emulated device's clock says of real steps.
-#include "runtime/plan/cost_model.h"
+#include "runtime/lab/plan/cost_model.h"
 
 #include <gtest/gtest.h>
 
 #include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
-#include "runtime/settings.h"
+#include "runtime/doors/settings.h"
 
 namespace fasa::bench {
 namespace {

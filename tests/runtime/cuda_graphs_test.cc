@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "offload/timeline.h"
+#include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/gpu.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
-#include "runtime/sparse_decode.h"
+#include "runtime/doors/sparse_decode.h"
 #include "tests/support/device_tensors.h"
 #include "tests/support/runs.h"
 

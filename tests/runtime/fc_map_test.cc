@@ -1,5 +1,5 @@
 // FC maps: the file form, what broken files get, and whose map it is.
-#include "runtime/fc_map.h"
+#include "runtime/calibrate/fc_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
-#include "runtime/output_file.h"
+#include "runtime/io/output_file.h"
 
 namespace fasa {
 namespace {

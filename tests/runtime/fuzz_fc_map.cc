@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
-#include "runtime/fc_map.h"
+#include "runtime/calibrate/fc_map.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
-#include "runtime/selection_trace.h"
+#include "runtime/trace/selection_trace.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Budgets of layers: sums stay what they were, nobody gets less than the floor.
-#include "runtime/layer_budgets.h"
+#include "runtime/config/layer_budgets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The objectives of calibration on heads whose answers are known by hand, and against a plain
 // evaluation of their definitions.
-#include "runtime/calibrate_ranking.h"
+#include "runtime/calibrate/calibrate_ranking.h"
 
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>

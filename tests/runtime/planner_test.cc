@@ -1,15 +1,15 @@
 // Plans against the runtime that they speak of.
-#include "runtime/plan/planner.h"
+#include "runtime/lab/plan/planner.h"
 
 #include <gtest/gtest.h>
 
 #include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
-#include "runtime/config_load.h"
-#include "runtime/config_options.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/config/config_load.h"
+#include "runtime/config/config_options.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/model_shape.h"
-#include "runtime/plan/geometry_catalog.h"
 
 namespace fasa {
 namespace {

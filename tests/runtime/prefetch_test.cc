@@ -8,7 +8,7 @@
 
 #include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
-#include "scheduler/query_source.h"
+#include "scheduler/prefetch/query_source.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {

@@ -1,4 +1,4 @@
-#include "runtime/selection_trace.h"
+#include "runtime/trace/selection_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

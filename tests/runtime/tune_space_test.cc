@@ -1,4 +1,4 @@
-#include "runtime/tune/tune_space.h"
+#include "runtime/lab/tune/tune_space.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
-#include "runtime/plan/geometry_catalog.h"
+#include "runtime/catalog/geometry_catalog.h"
 
 namespace fasa {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/depth_controller.h"
+#include "scheduler/prefetch/depth_controller.h"
 
 #include <gtest/gtest.h>
 

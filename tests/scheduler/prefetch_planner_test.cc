@@ -1,4 +1,4 @@
-#include "scheduler/prefetch_planner.h"
+#include "scheduler/prefetch/prefetch_planner.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/cuda_calls.h"
+#include "offload/cuda/cuda_calls.h"
 
 namespace fasa {
 

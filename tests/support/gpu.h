@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "offload/cuda_choice.h"
+#include "offload/cuda/cuda_choice.h"
 
 namespace fasa {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/query_source.h"
+#include "scheduler/prefetch/query_source.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {

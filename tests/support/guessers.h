@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "offload/device.h"
-#include "scheduler/predictor.h"
-#include "scheduler/query_source.h"
+#include "scheduler/prefetch/predictor.h"
+#include "scheduler/prefetch/query_source.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "offload/device.h"
-#include "offload/space_allocator.h"
+#include "offload/host/space_allocator.h"
 #include "tests/support/pump_policy.h"
 
 namespace fasa {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/selection_trace.h"
+#include "runtime/trace/selection_trace.h"
 
 namespace fasa::testing {
 

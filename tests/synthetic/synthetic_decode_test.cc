@@ -1,11 +1,11 @@
-#include "runtime/synthetic/synthetic_decode.h"
+#include "runtime/lab/synthetic/synthetic_decode.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "offload/topology.h"
+#include "offload/host/topology.h"
 #include "runtime/base/error.h"
-#include "runtime/plan/geometry_catalog.h"
+#include "runtime/catalog/geometry_catalog.h"
 #include "tests/support/synthetic_settings.h"
 #include "tests/support/traces.h"
 

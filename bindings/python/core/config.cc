@@ -10,8 +10,8 @@
 
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/error.h"
-#include "runtime/nearest.h"
-#include "runtime/plan/settings_toml.h"
+#include "runtime/io/nearest.h"
+#include "runtime/lab/plan/settings_toml.h"
 
 namespace fasa::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/config_load.h"
+#include "runtime/config/config_load.h"
 
 namespace fasa::python {
 

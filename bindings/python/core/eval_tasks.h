@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bindings/python/core/json_value.h"
-#include "runtime/eval/eval_task.h"
+#include "runtime/lab/eval/eval_task.h"
 #include "runtime/llm/tokenizer.h"
 
 namespace fasa::python {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/calibrate_ranking.h"
-#include "runtime/fc_map.h"
+#include "runtime/calibrate/calibrate_ranking.h"
+#include "runtime/calibrate/fc_map.h"
 
 namespace fasa::python {
 namespace {

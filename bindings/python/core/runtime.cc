@@ -7,7 +7,7 @@
 #include <array>
 
 #include "runtime/base/error.h"
-#include "runtime/fc_map.h"
+#include "runtime/calibrate/fc_map.h"
 
 namespace fasa::python {
 namespace {

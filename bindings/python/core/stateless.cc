@@ -13,8 +13,8 @@
 #include "bindings/python/core/engine.h"
 #include "bindings/python/core/tensors.h"
 #include "runtime/base/error.h"
-#include "runtime/fc_map.h"
-#include "runtime/sparse_decode.h"
+#include "runtime/calibrate/fc_map.h"
+#include "runtime/doors/sparse_decode.h"
 
 namespace fasa::python {
 namespace {

@@ -12,12 +12,13 @@
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/units.h"
-#include "runtime/llm/calibration.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/fasa.hpp"
+#include "runtime/lab/capture/calibration.h"
+#include "runtime/lab/plan/plan_json.h"
+#include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_shape.h"
-#include "runtime/plan/geometry_catalog.h"
-#include "runtime/plan/plan_json.h"
-#include "runtime/plan/planner.h"
 
 namespace fasa::python {
 namespace {

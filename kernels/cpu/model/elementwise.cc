@@ -1,0 +1,154 @@
+#include "kernels/cpu/model/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/parallel.h"
+
+namespace fasa {
+namespace {
+
+// Sixteen sums in a fixed order, so that compilers may vectorise without changing the bits.
+template <typename Term>
+float sum_of(int64_t size, Term term) {
+  constexpr int kLanes = 16;
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  }
+  for (int lane = 0; i < size; ++i, ++lane) lanes[lane] += term(i);
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+float mean_of(const Norm& norm, const float* x, int64_t size) {
+  if (norm.kind == NormKind::kRms) return 0;
+  return sum_of(size, [&](int64_t i) { return x[i]; }) / static_cast<float>(size);
+}
+
+float scale_of(const Norm& norm, const float* x, float mean, int64_t size) {
+  const float squares =
+      norm.kind == NormKind::kRms
+          ? sum_of(size, [&](int64_t i) { return x[i] * x[i]; })
+          : sum_of(size, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  return 1.0f / std::sqrt(squares / static_cast<float>(size) + norm.eps);
+}
+
+// Calls `write` with each normalised value.
+template <typename Write>
+void normalise_each(const float* x, const Norm& norm, int64_t size, Write write) {
+  const float mean = mean_of(norm, x, size);
+  const float scale = scale_of(norm, x, mean, size);
+  if (norm.kind == NormKind::kRms) {
+    write([&](int64_t i) { return x[i] * scale * norm.weight[i]; });
+  } else if (norm.bias == nullptr) {
+    write([&](int64_t i) { return (x[i] - mean) * scale * norm.weight[i]; });
+  } else {
+    write([&](int64_t i) { return (x[i] - mean) * scale * norm.weight[i] + norm.bias[i]; });
+  }
+}
+
+struct Silu {
+  float operator()(float x) const { return x / (1.0f + std::exp(-x)); }
+};
+struct Gelu {
+  float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * kInverseRoot2)); }
+  static constexpr float kInverseRoot2 = 0.70710678f;
+};
+struct GeluTanh {
+  float operator()(float x) const {
+    constexpr float kRoot2OverPi = 0.79788456f;
+    return 0.5f * x * (1.0f + std::tanh(kRoot2OverPi * x * (1.0f + 0.044715f * x * x)));
+  }
+};
+
+template <typename Body>
+void with_activation(Activation f, Body body) {
+  switch (f) {
+    case Activation::kSilu:
+      return body(Silu{});
+    case Activation::kGelu:
+      return body(Gelu{});
+    case Activation::kGeluTanh:
+      return body(GeluTanh{});
+  }
+}
+
+template <typename Value>
+void store_each(int64_t size, DType dtype, void* out, Value value) {
+  if (dtype == DType::kF32) {
+    auto* target = static_cast<float*>(out);
+    for (int64_t i = 0; i < size; ++i) target[i] = value(i);
+  } else {
+    auto* target = static_cast<uint16_t*>(out);
+    for (int64_t i = 0; i < size; ++i) target[i] = bf16_from_f32(value(i));
+  }
+}
+
+}  // namespace
+
+void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out) {
+  normalise_each(x, norm, size, [&](auto value) { store_each(size, dtype, out, value); });
+}
+
+void normalise(float* x, const Norm& norm, int64_t size) {
+  normalise_each(x, norm, size, [&](auto value) {
+    for (int64_t i = 0; i < size; ++i) x[i] = value(i);
+  });
+}
+
+void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
+  if (bias == nullptr) {
+    for (int64_t i = 0; i < size; ++i) sum[i] += addend[i];
+  } else {
+    for (int64_t i = 0; i < size; ++i) sum[i] += addend[i] + bias[i];
+  }
+}
+
+void add_bias(const float* bias, int64_t size, float* sum) {
+  for (int64_t i = 0; i < size; ++i) sum[i] += bias[i];
+}
+
+void activate(Activation f, const float* x, const float* bias, int64_t size, DType dtype,
+              void* out) {
+  with_activation(f, [&](auto function) {
+    store_each(size, dtype, out,
+               [&](int64_t i) { return function(bias == nullptr ? x[i] : x[i] + bias[i]); });
+  });
+}
+
+void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
+                   void* out) {
+  const float* up = gate_up + size;
+  with_activation(f, [&](auto function) {
+    if (bias == nullptr) {
+      store_each(size, dtype, out, [&](int64_t i) { return function(gate_up[i]) * up[i]; });
+    } else {
+      store_each(size, dtype, out, [&](int64_t i) {
+        return function(gate_up[i] + bias[i]) * (up[i] + bias[size + i]);
+      });
+    }
+  });
+}
+
+void store_row(const float* x, int64_t size, DType dtype, void* out) {
+  store_each(size, dtype, out, [&](int64_t i) { return x[i]; });
+}
+
+void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body) {
+  constexpr int64_t kTaskWork = 16 * 1024;  // elements
+  const int64_t grain = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(row_work, 1));
+  const auto each = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) body(row);
+  };
+  if (rows <= grain) {
+    each(0, rows);
+  } else {
+    parallel_blocks(int64_t{0}, rows, grain, each);
+  }
+}
+
+}  // namespace fasa

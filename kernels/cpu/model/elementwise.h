@@ -1,0 +1,40 @@
+// What lies between projections: norms, activations, residuals; f32 inside, rounded once to the
+// model's dtype where a projection reads the result. Each works on one row.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "kernels/model_params.h"  // NormKind, Activation
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// A norm's parameters, [size] each. `bias` may be null.
+struct Norm {
+  NormKind kind = NormKind::kRms;
+  float eps = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+
+// kRms: out = x / sqrt(mean(x²) + eps) * weight; kLayer: the same of x - mean(x). Then + bias.
+void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out);
+// In place, f32.
+void normalise(float* x, const Norm& norm, int64_t size);
+// sum += addend + bias; `bias` may be null.
+void add_row(const float* addend, const float* bias, int64_t size, float* sum);
+// sum += bias.
+void add_bias(const float* bias, int64_t size, float* sum);
+// out = f(x + bias); `bias` may be null. kGelu is exact, kGeluTanh its approximation by tanh.
+void activate(Activation f, const float* x, const float* bias, int64_t size, DType dtype,
+              void* out);
+// out = f(gate) * up, of gate_up [2 x size]; `bias` [2 x size] may be null.
+void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
+                   void* out);
+void store_row(const float* x, int64_t size, DType dtype, void* out);
+
+// Calls `body` for each row, on several threads where rows x `row_work` is worth it.
+void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body);
+
+}  // namespace fasa

@@ -1,0 +1,52 @@
+// A projection: weights in device memory, packed in panels, applied to the rows of a step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/model/panel_kernel.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// The weights' memory belongs to the model; apply() runs as work of a stream of its device.
+class Linear {
+ public:
+  Linear() = default;
+  // kPlain: the packed weights are the plain ones, [outputs, inputs].
+  Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order = PanelOrder::kPacked);
+
+  int64_t outputs() const { return outputs_; }
+  int64_t inputs() const { return inputs_; }
+  size_t bytes() const;  // of the packed weights
+  int64_t panels() const;
+  int64_t panel_columns(int64_t panel) const;
+  int64_t first_column(int64_t panel) const { return panel * columns_; }
+  // `plain` [panel_columns, inputs] -> the panel's bytes in the packed weights.
+  void pack(int64_t panel, const void* plain, std::byte* packed) const;
+  size_t panel_offset(int64_t panel) const;
+  size_t panel_bytes(int64_t panel) const;
+
+  // x [rows, inputs] -> y [rows, outputs], both dense. Bits of a row: see PanelKernel.
+  void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const {
+    apply_first(weights, x, rows, outputs_, y);
+  }
+  // The first `columns` outputs only; of the others whole panels may be written or nothing.
+  void apply_first(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+                   float* y) const;
+  // Read and written by apply(), by apply_first().
+  uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
+  uint64_t work_bytes(int64_t rows, int64_t columns) const;
+
+ private:
+  const PanelKernel& kernel(int64_t panel) const;
+  int64_t panels_of(int64_t columns) const { return (columns + columns_ - 1) / columns_; }
+  DType dtype_ = DType::kF32;
+  int64_t outputs_ = 0;
+  int64_t inputs_ = 0;
+  int64_t columns_ = 0;                  // of all panels but the last
+  const PanelKernel* full_ = nullptr;    // of panels with columns_ columns
+  const PanelKernel* narrow_ = nullptr;  // of the last one
+};
+
+}  // namespace fasa

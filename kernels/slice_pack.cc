@@ -1,0 +1,146 @@
+// Plain loops over the 64 tokens of a page, of a form that the compiler vectorises: packing is
+// once a page and far from any bottleneck, so it needs no body per instruction set.
+#include "kernels/slice_pack.h"
+
+#include <algorithm>
+#include <bit>
+#include <climits>
+#include <cstring>
+#include <vector>
+
+#include "kernels/slice_codec.h"
+
+namespace fasa {
+namespace {
+
+// Floats as integers of the same order; its own inverse.
+int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
+
+// Bits of one dimension's 64 values out of a bf16 tail page [dim / 2][64][2].
+void load_dim(const std::byte* tail_page, int dim, int32_t* bits) {
+  uint32_t pairs[kPageTokens];
+  std::memcpy(pairs, tail_page + dim / 2 * kPageTokens * 4, sizeof(pairs));
+  if (dim % 2 == 0) {
+    for (int t = 0; t < kPageTokens; ++t) bits[t] = static_cast<int32_t>(pairs[t] << 16);
+  } else {
+    for (int t = 0; t < kPageTokens; ++t) bits[t] = static_cast<int32_t>(pairs[t] & 0xffff0000u);
+  }
+}
+
+struct Range {
+  float lo = 0;
+  float hi = 0;
+};
+
+// Of the finite values.
+Range range_of(const int32_t* bits) {
+  int32_t lo = INT_MAX;
+  int32_t hi = INT_MIN;
+  for (int t = 0; t < kPageTokens; ++t) {
+    const bool finite = (bits[t] & 0x7f800000) != 0x7f800000;
+    const int32_t key = ordered(bits[t]);
+    const int32_t low_key = finite ? key : INT_MAX;
+    const int32_t high_key = finite ? key : INT_MIN;
+    lo = low_key < lo ? low_key : lo;
+    hi = high_key > hi ? high_key : hi;
+  }
+  if (lo > hi) return {};
+  return {std::bit_cast<float>(ordered(lo)), std::bit_cast<float>(ordered(hi))};
+}
+
+// Adds one dimension's codes to the lanes of its group, `shift` bits up.
+void encode_dim(const int32_t* bits, const DimCode& code, float top, int shift, uint32_t* lanes) {
+  for (int t = 0; t < kPageTokens; ++t) {
+    float place = std::bit_cast<float>(bits[t]) * code.inverse - code.zero;
+    place = place > 0 ? place : 0.0f;  // NaN too
+    place = place < top ? place : top;
+    lanes[t] |= static_cast<uint32_t>(static_cast<int32_t>(round_code(place))) << shift;
+  }
+}
+
+}  // namespace
+
+void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
+                      const void* key, int slot, std::byte* tail_page) {
+  if (format.dtype == SliceDType::kF32) {
+    float* out = reinterpret_cast<float*>(tail_page) + slot;
+    for (int dim = 0; dim < format.padded_dims(); ++dim, out += kPageTokens) {
+      *out = dim < format.dims ? load_element(key_dtype, key, slice_dims[dim]) : 0.0f;
+    }
+    return;
+  }
+  uint16_t* out = reinterpret_cast<uint16_t*>(tail_page) + slot * 2;
+  for (int dim = 0; dim < format.padded_dims(); ++dim) {
+    uint16_t* to = out + dim / 2 * kPageTokens * 2 + dim % 2;
+    if (dim >= format.dims) {
+      *to = 0;
+    } else if (key_dtype == DType::kBF16) {
+      *to = static_cast<const uint16_t*>(key)[slice_dims[dim]];
+    } else {
+      *to = bf16_from_f32(load_element(key_dtype, key, slice_dims[dim]));
+    }
+  }
+}
+
+void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte* slice_page,
+               float* base) {
+  if (!is_coded(format.dtype)) {
+    std::memcpy(slice_page, tail_page, static_cast<size_t>(format.tail().page_bytes()));
+    return;
+  }
+  struct Choice {
+    Range range;
+    int step = 0;
+  };
+  thread_local std::vector<Choice> choices;  // grows only: nothing is allocated while decoding
+  choices.resize(static_cast<size_t>(format.dims));
+  int32_t bits[kPageTokens];
+  const int code_bits = slice_bits(format.dtype);
+  int largest = kMinScaleStep;
+  for (int dim = 0; dim < format.dims; ++dim) {
+    load_dim(tail_page, dim, bits);
+    Choice& choice = choices[static_cast<size_t>(dim)];
+    choice.range = range_of(bits);
+    choice.step = smallest_scale_step(choice.range.lo, choice.range.hi, code_bits);
+    largest = std::max(largest, choice.step);
+  }
+  const int base_step = base_step_of(largest);
+  *base = scale_of_step(base_step);
+
+  std::byte* parameters = slice_page + format.code_bytes();
+  std::memset(parameters, 0, static_cast<size_t>(format.page_bytes() - format.code_bytes()));
+  const int unit = 32 / code_bits;
+  const float top = static_cast<float>((1 << code_bits) - 1);
+  for (int first = 0; first < format.padded_dims(); first += unit) {
+    uint32_t lanes[kPageTokens] = {};
+    for (int dim = first; dim < std::min(first + unit, format.dims); ++dim) {
+      const Choice& choice = choices[static_cast<size_t>(dim)];
+      const int step = std::max(choice.step, base_step - kScaleSteps + 1);
+      const DimCode code =
+          choose_code(choice.range.lo, choice.range.hi, code_bits, step, base_step);
+      std::memcpy(parameters + dim * 2, &code.parameter, 2);
+      load_dim(tail_page, dim, bits);
+      encode_dim(bits, code, top, dim % 4 * 8 + dim % unit / 4 * code_bits, lanes);
+    }
+    std::memcpy(slice_page, lanes, sizeof(lanes));
+    slice_page += sizeof(lanes);
+  }
+}
+
+float slice_value(const SliceFormat& format, const std::byte* page, float base, int dim,
+                  int token) {
+  if (format.dtype == SliceDType::kF32) {
+    return load_element(DType::kF32, page, int64_t{dim} * kPageTokens + token);
+  }
+  const int bits = slice_bits(format.dtype);
+  const int unit = 32 / bits;  // dimensions of one token in four bytes
+  const int64_t lane = int64_t{dim / unit} * kPageTokens + token;
+  if (!is_coded(format.dtype)) return load_element(DType::kBF16, page, lane * 2 + dim % 2);
+  const int code = static_cast<int>(page[lane * 4 + dim % 4]) >> dim % unit / 4 * bits;
+  uint16_t parameter = 0;
+  std::memcpy(&parameter, page + format.code_bytes() + dim * 2, 2);
+  return parameter_scale(parameter, base) *
+         (parameter_zero(parameter, bits) + static_cast<float>(code & ((1 << bits) - 1)));
+}
+
+}  // namespace fasa

@@ -1,0 +1,175 @@
+#include "offload/cpu/cpu_device.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include "kernels/cpu/kernels.h"
+#include "offload/operation_names.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+struct CpuEvent {
+  std::optional<double> seconds;
+};
+
+CpuEvent& event_of(EventView event) { return *static_cast<CpuEvent*>(event.native); }
+
+CpuStream& stream_of(StreamView stream) { return *static_cast<CpuStream*>(stream.native); }
+
+KernelWork work_of(CopyKind kind, size_t bytes) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return {.device_bytes = 0, .h2d_bytes = bytes, .d2h_bytes = 0};
+    case CopyKind::kDeviceToHost:
+      return {.device_bytes = 0, .h2d_bytes = 0, .d2h_bytes = bytes};
+    case CopyKind::kDeviceToDevice:
+      return {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+    case CopyKind::kHostToHost:
+      break;
+  }
+  return {};
+}
+
+template <typename Params, KernelWork (*kKernel)(const Params&)>
+void launch_now(const Params& params, StreamView stream) {
+  if (stream.native == nullptr) {
+    kKernel(params);
+    return;
+  }
+  stream_of(stream).run(kernel_name(params), [&] { return kKernel(params); });
+}
+
+constexpr KernelTable kTable = {
+    launch_now<AppendParams, cpu::append>,   launch_now<WriteBackParams, cpu::write_back>,
+    launch_now<RestoreParams, cpu::restore>, launch_now<SelectParams, cpu::select>,
+    launch_now<ResolveParams, cpu::resolve>, launch_now<SpeculateParams, cpu::speculate>,
+    launch_now<GatherParams, cpu::gather>,   launch_now<AttendParams, cpu::attend>,
+    launch_now<PrefillParams, cpu::prefill>, launch_now<ReadRowsParams, cpu::read_rows>};
+
+}  // namespace
+
+void CpuExecutor::rethrow_named(const char* name) {
+  std::string reason = "unknown exception";
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+  }
+  throw DeviceError(fmt::format("operation '{}' failed on cpu: {}", name, reason));
+}
+
+void CpuStream::add_to(Timeline& timeline, const char* name, double start,
+                       const KernelWork& work) const {
+  const TimeSpan span{start, shared_.seconds_now()};
+  const auto link = [&](uint64_t bytes) { return bytes > 0 ? span : TimeSpan{start, start}; };
+  timeline.add({.kind = TimelineEntry::Kind::kWork,
+                .stream = timeline_key_,
+                .name = name,
+                .tag = shared_.tap.tag(),
+                .work = work,
+                .enqueued = start,
+                .span = span,
+                .link = {link(work.h2d_bytes), link(work.d2h_bytes)},
+                .awaited = {}});
+}
+
+CpuDevice::CpuDevice(const DeviceOptions& options)
+    : threads_(options.threads), shared_(threads_.value()), memory_(options, /*unified=*/true) {}
+
+Stream CpuDevice::create_stream(StreamPriority, std::string_view name) {
+  return {this, {DeviceKind::kCpu, new CpuStream(shared_, name)}};
+}
+
+void CpuDevice::destroy_stream(StreamView stream) noexcept { delete &stream_of(stream); }
+
+Event CpuDevice::create_event() { return {this, {new CpuEvent}}; }
+void CpuDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
+
+void CpuDevice::record(EventView event, StreamView) {
+  event_of(event).seconds = shared_.seconds_now();
+}
+
+double CpuDevice::seconds_at(EventView event) {
+  const auto seconds = event_of(event).seconds;
+  if (!seconds) throw UsageError("seconds_at: the event was never recorded");
+  return *seconds;
+}
+
+void CpuDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+                     StreamView stream) {
+  if (bytes == 0) return;
+  const double begin = shared_.seconds_now();
+  std::memcpy(destination, source, bytes);
+  count(kind, bytes, shared_.seconds_now() - begin);
+  if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr && stream.native != nullptr)
+    stream_of(stream).add_to(*timeline, copy_name(kind), begin, work_of(kind, bytes));
+}
+
+void CpuDevice::count(CopyKind kind, size_t bytes, double seconds) {
+  const std::lock_guard lock(mutex_);
+  if (kind == CopyKind::kHostToDevice) {
+    totals_.h2d_bytes += bytes;
+    totals_.h2d_seconds += seconds;
+    ++totals_.h2d_operations;
+  } else if (kind == CopyKind::kDeviceToHost) {
+    totals_.d2h_bytes += bytes;
+    totals_.d2h_seconds += seconds;
+    ++totals_.d2h_operations;
+  }
+}
+
+void CpuDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+  if (bytes == 0) return;
+  Timeline* timeline = stream.native == nullptr ? nullptr : shared_.tap.timeline();
+  const double begin = timeline == nullptr ? 0 : shared_.seconds_now();
+  std::memset(destination, byte, bytes);
+  if (timeline == nullptr) return;
+  stream_of(stream).add_to(*timeline, "fill", begin,
+                           {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0});
+}
+
+const KernelTable& CpuDevice::kernels() const { return kTable; }
+
+void CpuDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
+  if (stream.native == nullptr) {
+    shared_.executor.run(name, work);
+    return;
+  }
+  stream_of(stream).run(name, work);
+}
+
+void CpuDevice::set_timeline(Timeline* timeline) {
+  shared_.tap.set_timeline(timeline);
+  sample_memory();
+}
+
+void CpuDevice::sample_memory() {
+  if (Timeline* timeline = shared_.tap.timeline()) {
+    timeline->sample(kDeviceMemoryCounter, shared_.seconds_now(),
+                     static_cast<double>(memory_.use(MemorySpace::kDevice).used_bytes));
+  }
+}
+
+TransferTotals CpuDevice::transfers() {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+std::byte* CpuDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
+  std::byte* data = memory_.allocate(space, bytes, purpose);
+  if (space == MemorySpace::kDevice) sample_memory();
+  return data;
+}
+
+void CpuDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+  memory_.free(space, data, bytes);
+  if (space == MemorySpace::kDevice) sample_memory();
+}
+
+}  // namespace fasa

@@ -1,0 +1,126 @@
+// The processor as a device: one tier, nothing asynchronous. Every operation is done on return and
+// a failed one throws at once, so streams and events only carry the time.
+#pragma once
+
+#include <tbb/task_arena.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "offload/device.h"
+#include "offload/device_options.h"
+#include "offload/host/space_allocator.h"
+#include "offload/host/thread_count.h"
+#include "offload/timeline/timeline_tap.h"
+#include "runtime/base/parallel.h"
+
+namespace fasa {
+
+// Runs work in the device's arena. Concurrent callers share its threads.
+class CpuExecutor {
+ public:
+  explicit CpuExecutor(int threads) : arena_(threads) {}
+  // Throws DeviceError naming the operation when the work throws.
+  template <typename Work>
+  void run(const char* name, const Work& work) {
+    try {
+      execute_in(arena_, [&] { work(); });
+    } catch (...) {
+      rethrow_named(name);
+    }
+  }
+
+ private:
+  [[noreturn]] static void rethrow_named(const char* name);
+  tbb::task_arena arena_;
+};
+
+// What the streams of one device share.
+struct CpuShared {
+  explicit CpuShared(int threads) : executor(threads) {}
+  double seconds_now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  CpuExecutor executor;
+  TimelineTap tap;
+};
+
+// What the device's StreamViews point to.
+class CpuStream {
+ public:
+  CpuStream(CpuShared& shared, std::string_view name)
+      : shared_(shared), timeline_key_(shared.tap.open_stream(name)) {}
+  CpuStream(const CpuStream&) = delete;  // one name of the timeline's
+  CpuStream& operator=(const CpuStream&) = delete;
+  ~CpuStream() { shared_.tap.close_stream(timeline_key_); }
+
+  // Runs `work`, which returns KernelWork, now.
+  template <typename Work>
+  void run(const char* name, const Work& work) {
+    if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr) [[unlikely]] {
+      KernelWork done;
+      const double start = shared_.seconds_now();
+      shared_.executor.run(name, [&] { done = work(); });
+      add_to(*timeline, name, start, done);
+      return;
+    }
+    shared_.executor.run(name, work);
+  }
+  // An operation that began at `start` and ends now.
+  void add_to(Timeline& timeline, const char* name, double start, const KernelWork& work) const;
+
+ private:
+  CpuShared& shared_;
+  const TimelineStream timeline_key_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options);
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string name() const override { return "cpu"; }
+  MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
+
+  Stream create_stream(StreamPriority priority, std::string_view name) override;
+  Event create_event() override;
+  void record(EventView event, StreamView stream) override;
+  void wait(StreamView, EventView) override {}
+  void synchronize(StreamView) override {}
+  void synchronize(EventView) override {}
+  bool done(EventView) override { return true; }
+
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+            StreamView stream) override;
+  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
+  const KernelTable& kernels() const override;
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
+
+  double seconds_at(EventView event) override;
+  TransferTotals transfers() override;
+
+  void set_timeline(Timeline* timeline) override;
+  Timeline* timeline() const override { return shared_.tap.timeline(); }
+  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
+
+ private:
+  std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
+  void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
+  void destroy_stream(StreamView stream) noexcept override;
+  void destroy_event(EventView event) noexcept override;
+
+  void sample_memory();
+  void count(CopyKind kind, size_t bytes, double seconds);
+
+  const ThreadCount threads_;
+  CpuShared shared_;
+  SpaceAllocator memory_;
+  std::mutex mutex_;  // of totals_
+  TransferTotals totals_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,98 @@
+#include "offload/cuda/cuda_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "offload/cuda/cuda_error.h"
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+
+namespace fasa {
+namespace {
+
+uint64_t free_at_opening(CudaCalls& calls) {
+  uint64_t free_bytes = 0, total = 0;
+  check_cuda(calls, calls.free_memory(&free_bytes, &total), {"cudaMemGetInfo"});
+  return free_bytes - std::min(free_bytes, CudaMemory::kSpare);
+}
+
+}  // namespace
+
+CudaMemory::CudaMemory(CudaShared& shared, const CudaGpu& gpu, void* stream,
+                       std::optional<uint64_t> limit_bytes)
+    : shared_(shared),
+      calls_(shared.calls),
+      stream_(stream),
+      limit_("device_memory", limit_bytes ? *limit_bytes : free_at_opening(calls_)) {
+  if (gpu.memory_pools) {
+    shared.check(calls_.create_pool(shared.index, &pool_), {"cudaMemPoolCreate"});
+  }
+}
+
+CudaMemory::~CudaMemory() {
+  if (pool_ == nullptr) return;
+  calls_.synchronize_stream(stream_);
+  calls_.destroy_pool(pool_);
+  calls_.take_last_error();
+}
+
+std::byte* CudaMemory::try_allocate(size_t bytes) {
+  const char* const name = pool_ != nullptr ? "cudaMallocFromPoolAsync" : "cudaMalloc";
+  void* data = nullptr;
+  CudaStatus status = calls_.allocate(&data, bytes, pool_, stream_);
+  if (status == cuda_status::kSuccess) {
+    // Only memory is ordered by this stream: it is idle, and the wait is none.
+    status = calls_.synchronize_stream(stream_);
+    if (status != cuda_status::kSuccess) calls_.free(data, pool_, stream_);
+  }
+  if (status == cuda_status::kOutOfMemory) {
+    calls_.take_last_error();
+    return nullptr;
+  }
+  shared_.check(status, {name, bytes});
+  return static_cast<std::byte*>(data);
+}
+
+std::byte* CudaMemory::allocate(size_t bytes, std::string_view purpose) {
+  limit_.take(bytes, purpose);
+  try {
+    std::byte* data = try_allocate(bytes);
+    if (data == nullptr && pool_ != nullptr) {
+      // What the pool keeps may be in pieces that are too small, or another pool's due.
+      calls_.trim_pool(pool_);
+      data = try_allocate(bytes);
+    }
+    if (data != nullptr) return data;
+    throw_full(bytes, purpose);
+  } catch (...) {
+    limit_.give(bytes);
+    throw;
+  }
+}
+
+void CudaMemory::throw_full(size_t bytes, std::string_view purpose) {
+  uint64_t free_bytes = 0, total = 0;
+  const uint64_t used = limit_.use().used_bytes - bytes;
+  if (calls_.free_memory(&free_bytes, &total) != cuda_status::kSuccess) calls_.take_last_error();
+  throw BudgetError(
+      "device_memory", bytes, used, used + free_bytes,
+      fmt::format("{} (the limit of {} allows it, but cuda:{} has {} of {} left: others use it, "
+                  "and nvidia-smi says who)",
+                  purpose, format_bytes(limit_.use().limit_bytes), shared_.index,
+                  format_bytes(free_bytes), format_bytes(total)));
+}
+
+uint64_t CudaMemory::free_bytes() const {
+  uint64_t free_bytes = 0, total = 0;
+  if (calls_.free_memory(&free_bytes, &total) != cuda_status::kSuccess) calls_.take_last_error();
+  return free_bytes;
+}
+
+void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
+  // Fails only where the context is lost, and the memory with it.
+  if (calls_.free(data, pool_, stream_) != cuda_status::kSuccess) calls_.take_last_error();
+  limit_.give(bytes);
+}
+
+}  // namespace fasa

@@ -1,0 +1,8 @@
+// Of a build without the CUDA toolkit.
+#include "offload/cuda/cuda_calls.h"
+
+namespace fasa {
+
+CudaPlatform cuda_platform() { return {}; }
+
+}  // namespace fasa

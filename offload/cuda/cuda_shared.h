@@ -1,0 +1,106 @@
+// What the streams of one CUDA device share: the runtime, the clock, the timeline's tap and the
+// first failure.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "offload/cuda/cuda_calls.h"
+#include "offload/cuda/cuda_error.h"
+#include "offload/cuda/cuda_journal.h"
+#include "offload/timeline/timeline_tap.h"
+
+namespace fasa {
+
+// Makes the GPU the calling thread's, and gives the thread its own back: an engine's threads may
+// work on another one. Free where the machine has one GPU.
+class CudaGpuScope {
+ public:
+  CudaGpuScope(CudaCalls& calls, int gpu, bool only_one);
+  CudaGpuScope(const CudaGpuScope&) = delete;  // restores once
+  CudaGpuScope& operator=(const CudaGpuScope&) = delete;
+  ~CudaGpuScope();
+
+ private:
+  CudaCalls& calls_;
+  int previous_ = -1;  // -1: nothing to restore
+};
+
+// Seconds since the device was opened, from the GPU's own time stamps. Thread-safe.
+class CudaClock {
+ public:
+  // Records on `stream`, which outlives this.
+  CudaClock(CudaCalls& calls, void* stream);
+  CudaClock(const CudaClock&) = delete;  // owns its event
+  CudaClock& operator=(const CudaClock&) = delete;
+  ~CudaClock();
+
+  // When the work before a recorded event ended, which it has.
+  double seconds_at(void* event);
+  // Of the host, on the same scale but for the microseconds that opening took.
+  double host_seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double since_base(void* event);
+
+  CudaCalls& calls_;
+  void* const stream_;
+  std::mutex mutex_;
+  void* base_ = nullptr;
+  double base_seconds_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+class CudaShared {
+ public:
+  CudaShared(const CudaPlatform& platform, int gpu, bool only_gpu, void* control_stream)
+      : calls(*platform.calls),
+        kernels(*platform.kernels),
+        model_kernels(*platform.model_kernels),
+        index(gpu),
+        only_one(only_gpu),
+        clock(calls, control_stream) {}
+
+  CudaCalls& calls;
+  const KernelTable& kernels;
+  const ModelKernelTable& model_kernels;
+  const int index;
+  const bool only_one;
+  TimelineTap tap;
+  CudaClock clock;
+
+  CudaGpuScope enter() { return {calls, index, only_one}; }
+  CudaJournal& open_journal(std::string_view stream);
+
+  // Throws the first failure where the context is lost.
+  void require_context() const {
+    if (lost_.load(std::memory_order_acquire)) [[unlikely]]
+      throw_lost();
+  }
+  // Throws DeviceError where `status` is a failure: what failed is the call itself, or, where the
+  // context is lost, something enqueued earlier, and then all that may have been is named.
+  void check(CudaStatus status, const CudaCall& call) {
+    if (status != cuda_status::kSuccess) [[unlikely]]
+      fail(status, call);
+  }
+
+ private:
+  [[noreturn]] void throw_lost() const;
+  [[noreturn]] void fail(CudaStatus status, const CudaCall& call);
+
+  mutable std::mutex mutex_;  // of what follows
+  std::deque<CudaJournal> journals_;
+  std::string first_failure_;
+  std::atomic<bool> lost_ = false;
+};
+
+}  // namespace fasa

@@ -1,0 +1,130 @@
+// What the CUDA device's StreamViews and EventViews point to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "offload/cuda/cuda_graph.h"
+#include "offload/cuda/cuda_record.h"
+#include "offload/cuda/cuda_shared.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+// The first host function of a stream that threw.
+struct CudaHostFailure {
+  std::atomic<uint64_t> number{UINT64_MAX};  // of the operation; what came before is fine
+  std::string message;                       // written before `number`
+};
+
+// One recording of an event is known by its stream's journal and how far that had come.
+struct CudaEvent {
+  // What has to have passed for the event to have: the event itself, or, where it was recorded in a
+  // graph, that graph's origin behind its last launch.
+  void* point() const { return mark ? mark->native() : native; }
+  CudaJournal& journal_at() const { return mark ? mark->journal() : *journal; }
+  uint64_t number_at() const { return mark ? mark->number() : number; }
+
+  void* native = nullptr;
+  CudaJournal* journal = nullptr;  // null: never recorded
+  uint64_t number = 0;
+  std::shared_ptr<CudaHostFailure> failure;
+  TimelineStream stream = 0;
+  // What the stream did last, for timelines.
+  const char* last_name = nullptr;
+  OperationTag last_tag;
+  uint64_t capture = 0;                  // the one that it was last recorded in, 0: in none,
+  std::shared_ptr<const CudaMark> mark;  // and then null
+};
+
+// A stream of ours, or an engine's that we use. One thread enqueues at a time.
+class CudaStream {
+ public:
+  enum class Ownership : uint8_t { kOurs, kTheirs };
+
+  CudaStream(CudaShared& shared, void* native, Ownership ownership, std::string_view name);
+  CudaStream(const CudaStream&) = delete;  // owns its stream
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream();  // waits for the stream's work
+
+  // Runs `enqueue`, which enqueues one operation on native() and returns its status.
+  template <typename Enqueue>
+  void run(const CudaCall& call, const KernelWork& work, const Enqueue& enqueue) {
+    shared_.require_context();
+    const CudaGpuScope scope = shared_.enter();
+    if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
+      capture->require(*this);
+      shared_.check(enqueue(), call);
+      return;
+    }
+    journal_.note(call.name, shared_.tap.tag());
+    const bool recorded = shared_.tap.timeline() != nullptr;
+    if (recorded) [[unlikely]]
+      begin_record(call.name, work);
+    shared_.check(enqueue(), call);
+    if (recorded) [[unlikely]]
+      record_.end(native_);
+  }
+  // A launcher of the kernel tables. It throws what it cannot launch, or leaves it as the thread's
+  // last error; a lost context is told from that.
+  template <typename Launch>
+  void run_kernel(const char* name, const Launch& launch) {
+    run({name}, {}, [&] {
+      try {
+        launch(shared_, StreamView{DeviceKind::kCuda, native_});
+      } catch (const DeviceError&) {
+        const CudaStatus status = shared_.calls.take_last_error();
+        if (!loses_context(status)) throw;
+        return status;
+      }
+      return shared_.calls.take_last_error();
+    });
+  }
+  // Host code in stream order, which may not call CUDA nor touch device memory. What it throws
+  // fails later host functions of this stream, and waits for it.
+  void run_on_host(const char* name, std::function<KernelWork()> work);
+
+  void record(CudaEvent& event);
+  void wait(const CudaEvent& event);
+  void synchronize();  // throws what failed
+  void flush(Timeline* timeline) { record_.flush(timeline); }
+
+  // What `other` is given from now on comes after all that is in this stream; in captures too.
+  void join(CudaStream& other);
+  // As an origin of graphs: see CudaMark. Null before the first place_mark().
+  const std::shared_ptr<CudaMark>& mark() const { return mark_; }
+  void place_mark();
+  // Goes on after another stream's mark.
+  void follow(const CudaMark& mark);
+  // Nothing came into the stream since it followed the mark, wherever that was then.
+  bool idle_since(const CudaMark& mark) const {
+    return followed_ == &mark && followed_at_ == journal_.enqueued();
+  }
+
+  void* native() const { return native_; }
+  const CudaJournal& journal() const { return journal_; }
+
+ private:
+  void begin_record(const char* name, const KernelWork& work);
+
+  CudaShared& shared_;
+  void* const native_;
+  const Ownership ownership_;
+  const TimelineStream timeline_key_;
+  CudaJournal& journal_;
+  const std::shared_ptr<CudaHostFailure> failure_ = std::make_shared<CudaHostFailure>();
+  CudaRecord record_;
+  CudaEvent tail_;  // of join()
+  std::shared_ptr<CudaMark> mark_;
+  const CudaMark* followed_ = nullptr;
+  uint64_t followed_at_ = 0;
+};
+
+// Throws what the host functions of a stream up to operation `number` have thrown.
+void throw_host_failure(const CudaHostFailure& failure, uint64_t number);
+
+}  // namespace fasa

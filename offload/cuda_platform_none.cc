@@ -1,8 +1,0 @@
-// Of a build without the CUDA toolkit.
-#include "offload/cuda_calls.h"
-
-namespace fasa {
-
-CudaPlatform cuda_platform() { return {}; }
-
-}  // namespace fasa

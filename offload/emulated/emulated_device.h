@@ -1,0 +1,78 @@
+// An accelerator played by the host: memory of its own with a hard budget, streams that run
+// concurrently, a link, a virtual clock. Its kernels are the CPU's; work is executed for real, in
+// some legal order, and timed by VirtualClock.
+//
+// The host waits for more than it asked for: synchronize() lets every operation that was enqueued
+// before, on any stream, really be executed, because all of them compete for the link. Virtual
+// times are therefore the same in every run, as long as one thread enqueues.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "offload/device.h"
+#include "offload/device_options.h"
+#include "offload/emulated/emulated_stream.h"
+#include "offload/host/space_allocator.h"
+#include "offload/host/thread_count.h"
+
+namespace fasa {
+
+class EmulatedDevice final : public Device {
+ public:
+  explicit EmulatedDevice(const DeviceOptions& options);
+
+  DeviceKind kind() const override { return DeviceKind::kEmulated; }
+  std::string name() const override { return "emulated"; }
+  MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
+
+  Stream create_stream(StreamPriority priority, std::string_view name) override;
+  Event create_event() override;
+  void record(EventView event, StreamView stream) override;
+  void wait(StreamView stream, EventView event) override;
+  void synchronize(StreamView stream) override;
+  void synchronize(EventView event) override;
+  bool done(EventView event) override;  // really executed; virtual time plays no part
+
+  // Throws UsageError where the device's side of the copy is not inside one device allocation, or
+  // the host's side is in device memory.
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
+            StreamView stream) override;
+  // Takes the time of such a copy, moves nothing.
+  void model_copy(size_t bytes, CopyKind kind, StreamView stream);
+  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
+  const KernelTable& kernels() const override;
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
+  double launch_seconds() const { return launch_seconds_; }
+
+  double seconds_at(EventView event) override;
+  bool virtual_clock() const override { return true; }
+  TransferTotals transfers() override;
+
+  void set_timeline(Timeline* timeline) override;
+  Timeline* timeline() const override { return shared_.tap.timeline(); }
+  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
+
+ private:
+  std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
+  void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
+  void destroy_stream(StreamView stream) noexcept override;
+  void destroy_event(EventView event) noexcept override;
+
+  void sample_memory();
+  void enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, std::function<void()> move);
+  void check_side(const char* what, const void* data, size_t bytes, bool in_device) const;
+
+  const ThreadCount threads_;
+  const double launch_seconds_;
+  SpaceAllocator memory_;
+  EmulatedShared shared_;
+  mutable std::mutex blocks_mutex_;
+  std::map<const std::byte*, size_t> device_blocks_;  // start -> bytes
+};
+
+}  // namespace fasa

@@ -1,0 +1,188 @@
+#include "offload/emulated/emulated_stream.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "runtime/base/parallel.h"
+
+namespace fasa {
+namespace {
+
+thread_local bool is_worker = false;
+
+}  // namespace
+
+bool EmulatedStream::on_worker() { return is_worker; }
+
+void EmulatedShared::wait_for_all(std::unique_lock<std::mutex>& lock) {
+  const uint64_t target = last_sequence;
+  const auto all_passed = [&] {
+    return std::all_of(streams.begin(), streams.end(),
+                       [&](const EmulatedStream* stream) { return stream->oldest() > target; });
+  };
+  if (all_passed()) return;
+  host_waits.push_back(target);
+  passed.wait(lock, all_passed);
+  host_waits.erase(std::find(host_waits.begin(), host_waits.end(), target));
+}
+
+EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name,
+                               int threads)
+    : shared_(shared),
+      name_(std::move(name)),
+      timeline_key_(shared.tap.open_stream(name_)),
+      last_work_{.stream = timeline_key_, .name = nullptr, .tag = {}},
+      arena_(threads) {
+  const std::lock_guard lock(shared_.mutex);
+  shared_.streams.reserve(shared_.streams.size() + 1);
+  worker_ = std::thread([this] { run(); });
+  pthread_setname_np(worker_.native_handle(), name_.substr(0, 15).c_str());
+  clock_key_ = shared_.clock.open_stream(priority);
+  shared_.streams.push_back(this);
+}
+
+EmulatedStream::~EmulatedStream() {
+  {
+    const std::lock_guard lock(shared_.mutex);
+    stopping_ = true;
+    ready_.notify_one();
+  }
+  worker_.join();
+  const std::lock_guard lock(shared_.mutex);
+  std::erase(shared_.streams, this);
+  shared_.tap.close_stream(timeline_key_);
+  shared_.clock.close_stream(clock_key_);
+}
+
+std::unique_ptr<TimelineEntry> EmulatedStream::entry_of(TimelineEntry::Kind kind,
+                                                        const char* name) const {
+  if (shared_.tap.timeline() == nullptr) return nullptr;
+  auto entry = std::make_unique<TimelineEntry>();
+  entry->kind = kind;
+  entry->stream = timeline_key_;
+  entry->name = name;
+  entry->tag = shared_.tap.tag();
+  return entry;
+}
+
+void EmulatedStream::push(Operation operation) {
+  operation.sequence = ++shared_.last_sequence;
+  operation.not_before = shared_.clock.now();
+  if (operation.entry != nullptr) operation.entry->enqueued = operation.not_before;
+  queue_.push_back(std::move(operation));
+  if (queue_.size() == 1) ready_.notify_one();
+}
+
+void EmulatedStream::enqueue(const char* name, double launch_seconds, Where where,
+                             std::function<KernelWork()> work) {
+  Operation operation;
+  operation.name = name;
+  operation.launch_seconds = launch_seconds;
+  operation.where = where;
+  operation.work = std::move(work);
+  operation.entry = entry_of(TimelineEntry::Kind::kWork, name);
+  const std::lock_guard lock(shared_.mutex);
+  last_work_.name = name;
+  last_work_.tag = shared_.tap.tag();
+  push(std::move(operation));
+}
+
+std::shared_ptr<Recording> EmulatedStream::record() {
+  auto recording = std::make_shared<Recording>();
+  Operation operation;
+  operation.records = recording;
+  const std::lock_guard lock(shared_.mutex);
+  recording->source = last_work_;
+  push(std::move(operation));
+  return recording;
+}
+
+void EmulatedStream::wait(std::shared_ptr<const Recording> recording) {
+  Operation operation;
+  operation.entry = entry_of(TimelineEntry::Kind::kWait, "wait");
+  if (operation.entry != nullptr) operation.entry->awaited = recording->source;
+  operation.waits = std::move(recording);
+  const std::lock_guard lock(shared_.mutex);
+  push(std::move(operation));
+}
+
+void EmulatedStream::run() {
+  is_worker = true;
+  std::unique_lock lock(shared_.mutex);
+  for (;;) {
+    ready_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Operation& operation = queue_.front();  // stays in place while others are pushed behind it
+    execute(operation, lock);
+    const uint64_t sequence = operation.sequence;
+    queue_.pop_front();
+    const bool host_waits =
+        std::any_of(shared_.host_waits.begin(), shared_.host_waits.end(),
+                    [&](uint64_t target) { return sequence <= target && target < oldest(); });
+    if (host_waits) shared_.passed.notify_all();
+  }
+}
+
+void EmulatedStream::execute(Operation& operation, std::unique_lock<std::mutex>& lock) {
+  if (operation.waits != nullptr) {
+    const Recording& recording = *operation.waits;
+    if (!recording.executed) {
+      ++shared_.stream_waits;
+      shared_.recorded.wait(lock, [&] { return recording.executed; });
+      --shared_.stream_waits;
+    }
+    if (failure_ == nullptr) failure_ = recording.failure;
+    shared_.clock.add_wait(clock_key_, operation.sequence, recording.mark,
+                           std::move(operation.entry));
+  } else if (operation.records != nullptr) {
+    Recording& recording = *operation.records;
+    recording.executed = true;
+    recording.failure = failure_;
+    shared_.clock.add_mark(clock_key_, operation.sequence, operation.not_before, recording.mark);
+    if (shared_.stream_waits > 0) shared_.recorded.notify_all();
+  } else if (failure_ == nullptr) {
+    execute_work(operation, lock);
+  }
+}
+
+void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  KernelWork done;
+  std::string reason;
+  bool failed = true;
+  try {
+    if (operation.where == Where::kArena) {
+      execute_in(arena_, [&] { done = operation.work(); });
+    } else {
+      done = operation.work();
+    }
+    failed = false;
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+    reason = "unknown exception";
+  }
+  operation.work = nullptr;  // what it captured goes before the host learns that it is done
+  lock.lock();
+  if (failed) {
+    failure_ = std::make_shared<const std::string>(fmt::format(
+        "operation '{}' failed on stream '{}' of emulated: {}", operation.name, name_, reason));
+    return;
+  }
+  count(done);
+  shared_.clock.add_work(clock_key_, operation.sequence, operation.not_before,
+                         operation.launch_seconds, done, std::move(operation.entry));
+}
+
+void EmulatedStream::count(const KernelWork& work) {
+  shared_.totals.h2d_bytes += work.h2d_bytes;
+  shared_.totals.d2h_bytes += work.d2h_bytes;
+  shared_.totals.h2d_operations += work.h2d_bytes > 0;
+  shared_.totals.d2h_operations += work.d2h_bytes > 0;
+}
+
+}  // namespace fasa

@@ -1,0 +1,115 @@
+// A stream of the emulated device: a queue and the thread that works through it.
+#pragma once
+
+#include <tbb/task_arena.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "offload/emulated/virtual_clock.h"
+#include "offload/timeline/timeline_tap.h"
+
+namespace fasa {
+
+class EmulatedStream;
+
+// One recording of an event.
+struct Recording {
+  bool executed = false;
+  std::shared_ptr<const std::string> failure;  // of the work before it
+  std::shared_ptr<VirtualClock::Mark> mark = std::make_shared<VirtualClock::Mark>();
+  TimelineEntry::Source source;  // the work before it
+};
+
+// What the streams of one device share. One mutex for all of it: operations are long beside the few
+// instructions under it.
+struct EmulatedShared {
+  explicit EmulatedShared(const VirtualClock::Rates& rates) : clock(rates) {}
+
+  std::mutex mutex;
+  std::condition_variable recorded;  // a recording that a stream waits for
+  std::condition_variable passed;    // a stream passed what the host waits for
+  VirtualClock clock;                // told of operations when they have been executed
+  TransferTotals totals;             // seconds are left to the reader
+  uint64_t last_sequence = 0;        // of the last operation enqueued anywhere
+  std::vector<EmulatedStream*> streams;
+  std::vector<uint64_t> host_waits;  // sequences up to which host threads wait
+  int stream_waits = 0;              // streams that wait for a recording now
+  TimelineTap tap;
+
+  // Until everything that was enqueued so far, on any stream, has been executed.
+  void wait_for_all(std::unique_lock<std::mutex>& lock);
+};
+
+class EmulatedStream {
+ public:
+  EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name, int threads);
+  EmulatedStream(const EmulatedStream&) = delete;  // its thread refers to it
+  EmulatedStream& operator=(const EmulatedStream&) = delete;
+  ~EmulatedStream();  // executes what is queued first
+
+  enum class Where : uint8_t { kWorker, kArena };  // kArena: with the kernels' threads
+  // `launch_seconds`: fixed virtual time beside what the work reports. The std::function costs an
+  // allocation per operation, which an emulator can afford.
+  void enqueue(const char* name, double launch_seconds, Where where,
+               std::function<KernelWork()> work);
+  std::shared_ptr<Recording> record();
+  void wait(std::shared_ptr<const Recording> recording);
+
+  // The calling thread is some stream's worker, or runs a kernel's function for one.
+  static bool on_worker();
+
+  // With the mutex held.
+  uint64_t oldest() const {  // sequence of the oldest operation not yet executed
+    return queue_.empty() ? std::numeric_limits<uint64_t>::max() : queue_.front().sequence;
+  }
+  const std::shared_ptr<const std::string>& failure() const { return failure_; }
+  VirtualClock::StreamKey clock_key() const { return clock_key_; }
+
+ private:
+  struct Operation {
+    uint64_t sequence = 0;
+    double not_before = 0;
+    const char* name = nullptr;
+    double launch_seconds = 0;
+    Where where = Where::kWorker;
+    std::function<KernelWork()> work;
+    std::shared_ptr<Recording> records;
+    std::shared_ptr<const Recording> waits;
+    std::unique_ptr<TimelineEntry> entry;  // null where nothing is recorded
+  };
+
+  // What a timeline will say of an operation, null where none is set.
+  std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name) const;
+  void push(Operation operation);
+  void run();
+  void execute(Operation& operation, std::unique_lock<std::mutex>& lock);
+  void execute_work(Operation& operation, std::unique_lock<std::mutex>& lock);
+  void count(const KernelWork& work);
+
+  EmulatedShared& shared_;
+  const std::string name_;
+  VirtualClock::StreamKey clock_key_;
+  const TimelineStream timeline_key_;
+  TimelineEntry::Source last_work_;  // enqueued
+  // An arena of its own: streams run side by side whatever the number of threads, and no stream
+  // ever executes another's tasks while it waits.
+  tbb::task_arena arena_;
+  std::condition_variable ready_;
+  std::deque<Operation> queue_;                 // the front one is being executed
+  std::shared_ptr<const std::string> failure_;  // the first; what follows is skipped
+  bool stopping_ = false;
+  std::thread worker_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,56 @@
+// Host memory for rows and for devices that the host plays: placed on NUMA nodes, on huge pages
+// where there are any.
+//
+// Pages are touched by whoever writes them first, never here: a reservation of 16 GiB costs nothing
+// until rows arrive. That is why placement is a policy of the mapping and not a matter of who
+// touches it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "offload/device_options.h"
+
+namespace fasa {
+
+// Thread-safe.
+class HostArena {
+ public:
+  // Where `auto` puts memory: `near_node`. Throws UsageError for a node that this machine has not
+  // (listing those it has). `alias_bytes`: for benchmarks only, see DeviceOptions.
+  HostArena(const NumaPolicy& policy, int near_node, std::optional<uint64_t> alias_bytes);
+  HostArena(const HostArena&) = delete;  // owns its mappings
+  HostArena& operator=(const HostArena&) = delete;
+  ~HostArena();
+
+  // Contents indeterminate; `alignment` a power of two up to a page. Null when the system has no
+  // memory left. Blocks of less than kMappedBytes come from the heap and lie wherever it has them.
+  std::byte* allocate(size_t bytes, size_t alignment);
+  // The same for memory that may be aliased.
+  std::byte* allocate_aliased(size_t bytes);
+  void free(std::byte* data) noexcept;
+
+  // "node 0", "nodes 0, 1 by turns", "the node that touches it first".
+  std::string placement() const;
+
+  static constexpr size_t kMappedBytes = size_t{1} << 20;
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+ private:
+  std::byte* map(size_t bytes);
+  void place(void* data, size_t bytes);
+
+  enum class Mode : uint8_t { kFirstTouch, kNode, kInterleave } mode_ = Mode::kFirstTouch;
+  int node_ = 0;
+  uint64_t alias_bytes_ = 0;  // 0: off
+  int alias_file_ = -1;
+  mutable std::mutex mutex_;
+  std::map<std::byte*, size_t> mappings_;  // start -> length
+};
+
+}  // namespace fasa

@@ -1,0 +1,22 @@
+#include "offload/host/thread_count.h"
+
+#include <fmt/format.h>
+#include <tbb/info.h>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+ThreadCount::ThreadCount(int threads) : value_(threads) {
+  if (threads < 0 || threads > kMost) {
+    throw UsageError(fmt::format("threads = {}: allowed are 0 (all cores) to {}", threads, kMost));
+  }
+  const int cores = tbb::info::default_concurrency();
+  if (threads == 0) value_ = cores;
+  if (value_ > cores) {
+    more_than_cores_.emplace(tbb::global_control::max_allowed_parallelism,
+                             static_cast<size_t>(value_));
+  }
+}
+
+}  // namespace fasa

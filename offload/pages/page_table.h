@@ -1,0 +1,60 @@
+// One sequence's pages in one pool, and the array of their addresses that kernels read. Pages are
+// counted from position 0; what a page holds is the caller's business (rows: every page of the
+// sequence, slices: the sealed ones).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "offload/pages/block_pool.h"
+#include "offload/pages/pointer_array.h"
+
+namespace fasa {
+
+class PageTable {
+ public:
+  // The pool outlives the table.
+  explicit PageTable(BlockPool& pool);
+  PageTable(PageTable&& other) noexcept = default;
+  PageTable& operator=(PageTable&& other) noexcept;
+  ~PageTable();  // releases the pages; streams must be done with the address array
+
+  int64_t pages() const { return static_cast<int64_t>(ids_.size()); }
+  PageId page(int64_t index) const { return ids_[static_cast<size_t>(index)]; }
+  std::span<std::byte* const> blocks() const { return addresses_.values(); }
+  bool shared(int64_t index) const { return pool_->references(page(index)) > 1; }
+
+  // Promises growth to `pages` pages with pages [first_written, pages) writable, so that grow() and
+  // make_writable() up to there cannot fail. Throws BudgetError; nothing changes then. A later fork
+  // shares pages anew: reserve again before writing.
+  void reserve(int64_t pages, int64_t first_written);
+  void cancel_reservation() noexcept { reservation_.cancel(); }
+  int64_t reserved_blocks() const { return reservation_.blocks(); }
+
+  // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.
+  void grow(int64_t pages);
+  void truncate(int64_t pages) noexcept;
+  // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
+  PageTable fork(int64_t pages) const;
+  // Copy on write: where others hold the page too, takes a block of its own and enqueues the copy
+  // of the contents. True where it copied. Throws BudgetError; nothing changes then. The old block
+  // stays with the others; should they free it, its next owner must write behind `stream`.
+  bool make_writable(int64_t index, StreamView stream);
+
+  // Brings the device's addresses up to date, in stream order.
+  void upload(StreamView stream) { addresses_.upload(stream); }
+  std::byte* const* device_data() const { return addresses_.device_data(); }
+  uint64_t device_bytes() const { return addresses_.device_bytes(); }
+
+ private:
+  PageId take_block();
+
+  BlockPool* pool_;
+  std::vector<PageId> ids_;
+  PointerArray addresses_;
+  BlockReservation reservation_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,78 @@
+#include "offload/pages/pointer_array.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kFirstCapacity = 16;
+
+}  // namespace
+
+PointerArray::PointerArray(Device& device, std::string purpose)
+    : device_(&device), purpose_(std::move(purpose)), uploads_(device.create_event()) {}
+
+void PointerArray::reserve(int64_t entries) {
+  if (entries <= capacity_) return;
+  const int64_t capacity = std::max({entries, 2 * capacity_, kFirstCapacity});
+  const size_t bytes = static_cast<size_t>(capacity) * sizeof(std::byte*);
+  replaced_.reserve(replaced_.size() + 2);
+  Buffer staging = device_->allocate(MemorySpace::kHost, bytes, purpose_);
+  Buffer array = device_->allocate(MemorySpace::kDevice, bytes, purpose_);
+  if (size_ > 0) {
+    std::memcpy(staging.data(), staging_.data(), static_cast<size_t>(size_) * sizeof(std::byte*));
+  }
+  if (array_) {
+    replaced_.push_back(std::move(array_));
+    replaced_.push_back(std::move(staging_));
+  }
+  array_ = std::move(array);
+  staging_ = std::move(staging);
+  capacity_ = capacity;
+  dirty_ = 0;
+  uploaded_ = 0;
+}
+
+void PointerArray::prepare_overwrite(int64_t first) {
+  if (first >= uploaded_) return;
+  device_->synchronize(uploads_.view());
+  uploaded_ = 0;
+}
+
+void PointerArray::append(std::byte* value) noexcept {
+  staging_.as<std::byte*>()[size_] = value;
+  dirty_ = std::min(dirty_, size_);
+  ++size_;
+}
+
+void PointerArray::set(int64_t index, std::byte* value) noexcept {
+  staging_.as<std::byte*>()[index] = value;
+  dirty_ = std::min(dirty_, index);
+}
+
+void PointerArray::truncate(int64_t entries) noexcept {
+  size_ = std::min(size_, entries);
+  dirty_ = std::min(dirty_, size_);
+}
+
+void PointerArray::upload(StreamView stream) {
+  if (dirty_ >= size_) return;
+  const size_t bytes = static_cast<size_t>(size_ - dirty_) * sizeof(std::byte*);
+  device_->copy(array_.as<std::byte*>() + dirty_, staging_.as<std::byte*>() + dirty_, bytes,
+                CopyKind::kHostToDevice, stream);
+  device_->record(uploads_.view(), stream);
+  uploaded_ = std::max(uploaded_, size_);
+  dirty_ = size_;
+}
+
+uint64_t PointerArray::device_bytes() const {
+  uint64_t bytes = array_.bytes();
+  for (const Buffer& buffer : replaced_) {
+    if (buffer.space() == MemorySpace::kDevice) bytes += buffer.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace fasa

@@ -1,0 +1,47 @@
+#include "runtime/calibrate/calibrate_layers.h"
+
+#include <algorithm>
+
+#include "runtime/base/parallel.h"
+
+namespace fasa {
+
+LayerSearch::LayerSearch(const SelectionRule& rule, double keep, int64_t tokens)
+    : rule_(rule), keep_(keep), tried_{rule.window} {
+  for (int64_t count = rule.window; count < tokens; count *= 2) {
+    tried_.push_back(count + count / 2);
+    tried_.push_back(2 * count);
+  }
+}
+
+// A set that sees less than a query's tokens keeps what is given and the best of the far ones.
+void LayerSearch::add(size_t layer, const HeadSamples& samples) {
+  if (layers_.size() <= layer) layers_.resize(layer + 1);
+  layers_[layer].kept.resize(tried_.size());
+  std::vector<double> all(tried_.size());
+  parallel_for(size_t{0}, tried_.size(), [&](size_t i) {
+    QueryScratch scratch;
+    SelectionRule rule = rule_;
+    rule.window = tried_[i];
+    for (size_t q = 0; q < samples.query_count(); ++q) {
+      const CalibrationQuery query(samples, q, rule, scratch);
+      double far = 0;
+      for (int head = 0; head < samples.group; ++head) far += query.far_mass(head);
+      all[i] += samples.group;
+      layers_[layer].kept[i] += samples.group - far + query.oracle_far();
+    }
+  });
+  layers_[layer].all += all[0];
+}
+
+std::vector<int> LayerSearch::counts() const {
+  std::vector<int> counts;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    size_t i = 0;
+    while (i + 1 < tried_.size() && share(layer, i) < keep_) ++i;
+    counts.push_back(static_cast<int>(tried_[i]));
+  }
+  return counts;
+}
+
+}  // namespace fasa

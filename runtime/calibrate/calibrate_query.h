@@ -1,0 +1,77 @@
+// One sampled query of a group: its attention mass over the tokens, and what a selection by some
+// of the frequency chunks would capture of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/calibrate/calibrate_samples.h"
+#include "runtime/calibrate/calibrate_top_k.h"
+
+namespace fasa {
+
+// Score rows of one query, [group][tokens that it sees], rows score_stride() apart. Empty = those
+// of no FC yet: zero, or what ALiBi alone gives.
+using ScoreRows = AlignedVector<float>;
+inline int64_t score_stride(int64_t tokens) { return (tokens + 15) / 16 * 16; }
+
+// What a thread needs besides; reused over queries.
+struct QueryScratch {
+  TopKSelector selector;
+  ScoreRows scores;
+  AlignedVector<int32_t> deficits;         // [tokens], of the group
+  std::vector<float> first, second, tops;  // [group]
+};
+
+// Which tokens are given (sinks, recent window) and how many are taken in all.
+struct SelectionRule {
+  int64_t window = 256;
+  int64_t sinks = 4;
+  int64_t recent = 16;
+};
+
+class CalibrationQuery {
+ public:
+  // `samples` outlives it. Computes the exact softmax of each query head; `truth`, if asked for,
+  // gets the whole heads' scores.
+  CalibrationQuery(const HeadSamples& samples, size_t index, const SelectionRule& rule,
+                   QueryScratch& scratch, ScoreRows* truth = nullptr);
+
+  // rows += this FC's part of the scores.
+  void add_chunk(int chunk, ScoreRows& rows, QueryScratch& scratch) const;
+  // The group's mass on the far tokens that `rows` plus one more FC (-1: none) selects beside the
+  // given ones.
+  double captured_far(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+  // The mass on all tokens that they select, none given.
+  double captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+
+  // [group][chunks]: contextual agreement of each query head and FC with the whole head's scores.
+  std::vector<double> agreement(const ScoreRows& truth, QueryScratch& scratch) const;
+  double far_mass(int head) const { return far_mass_[static_cast<size_t>(head)]; }
+  double oracle_far() const { return oracle_far_; }
+
+ private:
+  int64_t tokens() const { return end_ - first_; }
+  int64_t stride() const { return score_stride(tokens()); }
+  size_t row_floats() const { return static_cast<size_t>(stride() * samples_->group); }
+  // out = rows + the FC's part, scratch.tops = the heads' maxima.
+  void score(const ScoreRows& rows, int chunk, float* out, QueryScratch& scratch) const;
+  // scratch.deficits = those of the group by the rows plus an FC, or by the rows alone.
+  void combine(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+  ScoreRows true_scores(QueryScratch& scratch) const;
+  ScoreRows alibi_rows() const;
+
+  const HeadSamples* samples_;
+  const cpu::RankBodies* bodies_;
+  size_t index_;
+  SelectionRule rule_;
+  int64_t first_, end_;           // of the visible tokens
+  int64_t far_first_, far_end_;   // of the far ones, counted from the first visible
+  AlignedVector<float> mass_;     // [visible]: sum over the group's softmaxes
+  std::vector<double> far_mass_;  // [group]
+  ScoreRows alibi_;               // empty = none
+  double oracle_far_ = 0;         // what the true scores would capture
+};
+
+}  // namespace fasa

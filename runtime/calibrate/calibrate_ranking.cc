@@ -1,0 +1,251 @@
+#include "runtime/calibrate/calibrate_ranking.h"
+
+#include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
+#include "runtime/calibrate/calibrate_query.h"
+
+namespace fasa {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"far_mass", "mass", "far_ca", "ca"};
+
+constexpr size_t kAgreementStep = 4;
+
+struct Order {
+  std::vector<int> chunks;       // best first
+  std::vector<double> captured;  // far mass of all queries after each of the first ones
+};
+
+// Queries first, first + step, ...
+struct Part {
+  size_t first = 0;
+  size_t step = 1;
+};
+
+// All queries of a head, worked on side by side. Sums over queries are taken in one order.
+class Ranker {
+ public:
+  Ranker(const HeadSamples& samples, const RankingOptions& options)
+      : samples_(samples), options_(options), chunks_(static_cast<int>(samples.chunks.size())) {
+    const SelectionRule rule{options.window, options.sinks, options.recent};
+    queries_.resize(samples.query_count());
+    agreement_.resize(samples.query_count());
+    // Where agreement is for information only, a part of the queries has to do.
+    const bool ranks =
+        options.objective == Objective::kCa || options.objective == Objective::kFarCa;
+    const size_t step = ranks ? 1 : kAgreementStep;
+    for_each_query([&](size_t q, QueryScratch& scratch) {
+      ScoreRows truth;
+      queries_[q].emplace(samples, q, rule, scratch, &truth);
+      if (q % step == 0) agreement_[q] = query(q).agreement(truth, scratch);
+    });
+  }
+
+  // [chunks]: mean CA over queries and query heads, each weighted by its far mass if so asked.
+  std::vector<double> agreement(bool by_far_mass) const {
+    std::vector<double> mean(static_cast<size_t>(chunks_));
+    double weights = 0;
+    for (size_t q = 0; q < queries_.size(); ++q) {
+      if (agreement_[q].empty()) continue;
+      for (int head = 0; head < samples_.group; ++head) {
+        const double weight = by_far_mass ? query(q).far_mass(head) : 1.0;
+        weights += weight;
+        for (size_t c = 0; c < mean.size(); ++c) {
+          mean[c] += weight * agreement_[q][static_cast<size_t>(head) * mean.size() + c];
+        }
+      }
+    }
+    for (double& value : mean) value = weights > 0 ? value / weights : 0;
+    return mean;
+  }
+
+  Order greedy_order() {
+    const int all = samples_.key_dim;
+    const int depth = options_.greedy_chunks == 0 ? all : std::min(2 * options_.greedy_chunks, all);
+    std::vector<int> left(static_cast<size_t>(chunks_));
+    std::iota(left.begin(), left.end(), 0);
+    std::vector<ScoreRows> rows(queries_.size());
+    Order order;
+    for (int taken = 0; taken < depth && !left.empty();) {
+      const Candidate best = race(rows, left);
+      taken += dims_of(best.chunk);
+      std::erase(left, best.chunk);
+      if (taken >= depth) sort_by(captured_with(rows, left, {}), left);
+      order.chunks.push_back(best.chunk);
+      if (options_.objective == Objective::kFarMass) order.captured.push_back(best.captured);
+      for_each_query([&](size_t q, QueryScratch& scratch) {
+        query(q).add_chunk(best.chunk, rows[q], scratch);
+      });
+    }
+    order.chunks.insert(order.chunks.end(), left.begin(), left.end());
+    return order;
+  }
+
+  // The chunks, best first; equals in their natural order.
+  static Order order_of(const std::vector<double>& values) {
+    Order order;
+    order.chunks.resize(values.size());
+    std::iota(order.chunks.begin(), order.chunks.end(), 0);
+    sort_by(values, order.chunks);
+    return order;
+  }
+
+  // Share of the oracle's far mass after 1, 2, ... FCs.
+  std::vector<double> far_mass_kept(const Order& order) {
+    double oracle = 0;
+    for (size_t q = 0; q < queries_.size(); ++q) oracle += query(q).oracle_far();
+    std::vector<double> kept = order.captured;
+    kept.resize(order.chunks.size());
+    if (order.captured.size() < order.chunks.size()) add_captured(order, kept);
+    // Where nothing is far, nothing is lost.
+    for (double& value : kept) value = oracle > 0 ? value / oracle : 1;
+    return kept;
+  }
+
+ private:
+  struct Candidate {
+    int chunk;
+    double captured;  // of the queries that were asked
+  };
+
+  int dims_of(int chunk) const {
+    return samples_.chunks[static_cast<size_t>(chunk)].single() ? 1 : 2;
+  }
+  const CalibrationQuery& query(size_t q) const { return *queries_[q]; }
+
+  template <typename Body>
+  void for_each_query(const Body& body, Part part = {}) {
+    const size_t count = queries_.size();
+    const size_t asked = count <= part.first ? 0 : (count - part.first - 1) / part.step + 1;
+    parallel_for(size_t{0}, asked,
+                 [&](size_t i) { body(part.first + i * part.step, scratch_.local()); });
+  }
+
+  static void sort_by(const std::vector<double>& values, std::vector<int>& items) {
+    std::vector<size_t> places(items.size());
+    std::iota(places.begin(), places.end(), size_t{0});
+    std::stable_sort(places.begin(), places.end(),
+                     [&](size_t a, size_t b) { return values[a] > values[b]; });
+    std::vector<int> sorted;
+    for (const size_t place : places) sorted.push_back(items[place]);
+    items = std::move(sorted);
+  }
+
+  // The candidate that captures most beside the picked FCs, by successive halving: all are asked
+  // for an eighth of the queries, the better half of them for as many more, then the better quarter
+  // for another quarter and the best few for the other half. Parts have eight queries or more: of
+  // under sixteen all are asked at once, and the result is that of comparing all with all.
+  Candidate race(const std::vector<ScoreRows>& rows, const std::vector<int>& chunks) {
+    constexpr size_t kLeast = 2;
+    std::vector<Candidate> running;
+    for (const int chunk : chunks) running.push_back({chunk, 0});
+    size_t step = std::bit_floor(std::clamp<size_t>(queries_.size() / 8, 1, 8));
+    for (Part part{0, step};; part = {step / 2, step}, step /= 2) {
+      std::vector<int> asked;
+      for (const Candidate& one : running) asked.push_back(one.chunk);
+      const std::vector<double> more = captured_with(rows, asked, part);
+      for (size_t c = 0; c < running.size(); ++c) running[c].captured += more[c];
+      std::stable_sort(running.begin(), running.end(), [](const Candidate& a, const Candidate& b) {
+        return a.captured > b.captured;
+      });
+      if (step == 1) return running.front();
+      running.resize(std::min(running.size(), std::max(kLeast, (running.size() + 1) / 2)));
+    }
+  }
+
+  // [candidates]: mass captured over the part's queries by the picked FCs and each candidate.
+  std::vector<double> captured_with(const std::vector<ScoreRows>& rows,
+                                    const std::vector<int>& candidates, Part part) {
+    std::vector<std::vector<double>> each(queries_.size());
+    for_each_query(
+        [&](size_t q, QueryScratch& scratch) {
+          for (const int chunk : candidates) {
+            each[q].push_back(options_.objective == Objective::kMass
+                                  ? query(q).captured(rows[q], chunk, scratch)
+                                  : query(q).captured_far(rows[q], chunk, scratch));
+          }
+        },
+        part);
+    std::vector<double> total(candidates.size());
+    for (const auto& gains : each) {
+      for (size_t c = 0; c < gains.size(); ++c) total[c] += gains[c];
+    }
+    return total;
+  }
+
+  // kept[i] = far mass that the first i + 1 chunks capture, where the order does not say it.
+  void add_captured(const Order& order, std::vector<double>& kept) {
+    const size_t known = order.captured.size();
+    std::vector<std::vector<double>> each(queries_.size());
+    for_each_query([&](size_t q, QueryScratch& scratch) {
+      ScoreRows rows;
+      for (size_t i = 0; i < order.chunks.size(); ++i) {
+        query(q).add_chunk(order.chunks[i], rows, scratch);
+        if (i >= known) each[q].push_back(query(q).captured_far(rows, -1, scratch));
+      }
+    });
+    for (const auto& captured : each) {
+      for (size_t i = 0; i < captured.size(); ++i) kept[known + i] += captured[i];
+    }
+  }
+
+  const HeadSamples& samples_;
+  const RankingOptions& options_;
+  int chunks_;
+  std::vector<std::optional<CalibrationQuery>> queries_;
+  std::vector<std::vector<double>> agreement_;  // [queries]: [group][chunks], or empty
+  tbb::enumerable_thread_specific<QueryScratch> scratch_;
+};
+
+}  // namespace
+
+std::string_view objective_name(Objective objective) {
+  return kNames[static_cast<size_t>(objective)];
+}
+
+std::optional<Objective> parse_objective(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Objective>(found - kNames.begin());
+}
+
+HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& options) {
+  if (options.window <= options.sinks + options.recent) {
+    throw UsageError(fmt::format(
+        "window = {}: allowed: more than sinks + recent ({}), which are always selected",
+        options.window, options.sinks + options.recent));
+  }
+  Ranker ranker(samples, options);
+  HeadRanking ranking;
+  ranking.agreement = ranker.agreement(false);
+  Order order;
+  switch (options.objective) {
+    case Objective::kCa:
+      order = Ranker::order_of(ranking.agreement);
+      break;
+    case Objective::kFarCa:
+      order = Ranker::order_of(ranker.agreement(true));
+      break;
+    case Objective::kMass:
+    case Objective::kFarMass:
+      order = ranker.greedy_order();
+      break;
+  }
+  for (const int chunk : order.chunks) {
+    const Geometry::Pair dims = samples.chunks[static_cast<size_t>(chunk)];
+    ranking.chunks.push_back({dims.first});
+    if (!dims.single()) ranking.chunks.back().push_back(dims.second);
+  }
+  ranking.far_mass_kept = ranker.far_mass_kept(order);
+  return ranking;
+}
+
+}  // namespace fasa

@@ -1,0 +1,43 @@
+// The order in which a head's frequency chunks are taken: the mathematics of calibration, without a
+// model.
+//
+//   ca        mean contextual agreement of the FC alone with the whole head (the paper's)
+//   far_ca    the same, each query's agreement weighted by its far mass
+//   mass      greedy: each time the FC that adds most captured attention mass to those picked
+//   far_mass  the same, far tokens only: those outside sinks and recent window
+//
+// Mass is not normalised per query: a query that looks far counts for as much as it looks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "runtime/calibrate/calibrate_samples.h"
+#include "runtime/calibrate/fc_map.h"
+
+namespace fasa {
+
+enum class Objective : uint8_t { kFarMass, kMass, kFarCa, kCa };
+
+std::string_view objective_name(Objective objective);  // "far_mass", "mass", "far_ca", "ca"
+std::optional<Objective> parse_objective(std::string_view name);
+
+struct RankingOptions {
+  Objective objective = Objective::kFarMass;
+  int window = 256;  // K: tokens selected, for agreement and mass alike; > sinks + recent
+  int sinks = 4;
+  int recent = 16;
+  // Greedy objectives pick this many FCs one by one, or as many single dimensions as they have; the
+  // others follow by what each would have added at the last pick. 0 = all one by one.
+  int greedy_chunks = 0;
+};
+
+// Ranks all FCs of a head. Selection follows the runtime's rule: the score of a token is the
+// maximum over the group's query heads of S - max S, sinks and recent tokens are always in the set
+// and count. (`mass` alone lets them compete by score: with them given it would equal far_mass.)
+// Parallel over queries in the caller's oneTBB arena, the same result with any number of threads.
+// Time grows with queries x tokens x group x greedy_chunks x FCs.
+HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& options);
+
+}  // namespace fasa

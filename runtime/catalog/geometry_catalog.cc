@@ -1,0 +1,99 @@
+#include "runtime/catalog/geometry_catalog.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/catalog/loose_name.h"
+#include "runtime/io/nearest.h"
+
+namespace fasa {
+namespace {
+
+struct Row {
+  const char* name;
+  int layers;
+  int query_heads;
+  int kv_heads;
+  int head_dim;
+  int hidden;
+  int intermediate;
+  int vocab;
+  int max_positions;
+  bool tied = false;
+};
+
+// The models' config.json files as published (Mistral-7B: of v0.3, which has no window).
+constexpr Row kRows[] = {
+    {"Llama-2-7B", 32, 32, 32, 128, 4096, 11008, 32000, 4096},
+    {"Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072},
+    {"Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072},
+    {"Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256, 131072},
+    {"Llama-3.2-1B", 16, 32, 8, 64, 2048, 8192, 128256, 131072, true},
+    {"Llama-3.2-3B", 28, 24, 8, 128, 3072, 8192, 128256, 131072, true},
+    {"Llama-3.3-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072},
+    {"Mistral-7B", 32, 32, 8, 128, 4096, 14336, 32768, 32768},
+    {"Mistral-Nemo-12B", 40, 32, 8, 128, 5120, 14336, 131072, 131072},
+    {"Mistral-Small-24B", 40, 32, 8, 128, 5120, 32768, 131072, 32768},
+    {"Qwen2.5-0.5B", 24, 14, 2, 64, 896, 4864, 151936, 32768, true},
+    {"Qwen2.5-1.5B", 28, 12, 2, 128, 1536, 8960, 151936, 131072, true},
+    {"Qwen2.5-3B", 36, 16, 2, 128, 2048, 11008, 151936, 32768, true},
+    {"Qwen2.5-7B", 28, 28, 4, 128, 3584, 18944, 152064, 131072},
+    {"Qwen2.5-14B", 48, 40, 8, 128, 5120, 13824, 152064, 131072},
+    {"Qwen2.5-32B", 64, 40, 8, 128, 5120, 27648, 152064, 131072},
+    {"Qwen2.5-72B", 80, 64, 8, 128, 8192, 29568, 152064, 131072},
+    {"Qwen3-0.6B", 28, 16, 8, 128, 1024, 3072, 151936, 40960, true},
+    {"Qwen3-1.7B", 28, 16, 8, 128, 2048, 6144, 151936, 40960, true},
+    {"Qwen3-4B", 36, 32, 8, 128, 2560, 9728, 151936, 40960, true},
+    {"Qwen3-8B", 36, 32, 8, 128, 4096, 12288, 151936, 40960},
+    {"Qwen3-14B", 40, 40, 8, 128, 5120, 17408, 151936, 40960},
+    {"Qwen3-32B", 64, 64, 8, 128, 5120, 25600, 151936, 40960},
+};
+
+ModelShape shape_of(const Row& row) {
+  ModelShape shape;
+  shape.name = row.name;
+  shape.geometry = {.layers = row.layers,
+                    .kv_heads = row.kv_heads,
+                    .query_heads = row.query_heads,
+                    .key_dim = row.head_dim,
+                    .value_dim = row.head_dim,
+                    .rotary_dims = row.head_dim,
+                    .rotary_layout = RotaryLayout::kHalf,
+                    .scale = static_cast<float>(1.0 / std::sqrt(row.head_dim)),
+                    .windows = {}};
+  shape.hidden = row.hidden;
+  shape.intermediate = row.intermediate;
+  shape.vocab = row.vocab;
+  shape.max_positions = row.max_positions;
+  shape.tied_embeddings = row.tied;
+  return shape;
+}
+
+}  // namespace
+
+std::span<const ModelShape> model_shapes() {
+  static const std::vector<ModelShape> all = [] {
+    std::vector<ModelShape> list;
+    for (const Row& row : kRows) list.push_back(shape_of(row));
+    return list;
+  }();
+  return all;
+}
+
+const ModelShape& find_model_shape(std::string_view name) {
+  const std::string wanted = loose_name(name);
+  std::vector<std::string> names;
+  for (const ModelShape& shape : model_shapes()) {
+    if (loose_name(shape.name) == wanted) return shape;
+    names.push_back(shape.name);
+  }
+  constexpr size_t kShown = 4;
+  throw UsageError(
+      fmt::format("geometry \"{}\" is unknown (nearest: {}); fasa plan --list shows all", name,
+                  fmt::join(nearest_names(name, names, kShown), ", ")));
+}
+
+}  // namespace fasa

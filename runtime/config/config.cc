@@ -1,0 +1,282 @@
+#include "runtime/config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "runtime/catalog/gpu_catalog.h"
+
+namespace fasa {
+namespace {
+
+struct Preset {
+  std::string_view name;
+  SelectionKind selection;
+  RowPlacement rows;
+};
+
+// One pipeline; a preset is nothing but these two values.
+constexpr std::array<Preset, 3> kPresets{{
+    {"fasa-m", SelectionKind::kFasa, RowPlacement::kHost},
+    {"fasa-c", SelectionKind::kFasa, RowPlacement::kDevice},
+    {"full", SelectionKind::kFull, RowPlacement::kDevice},
+}};
+
+constexpr int kMostThreads = 1024;
+constexpr int kMostStreams = 16;
+constexpr int kMostResidents = 65536;  // sinks, recent
+constexpr int kMostHotRows = 1 << 24;
+constexpr int kMostChunks = 512;
+constexpr int kMostLayers = 4096;
+constexpr float kMostRescore = 16;
+
+void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
+  if (!ok) throw ConfigError(std::string(key), given, allowed);
+}
+
+void require_range(std::string_view key, int value, int lowest, int highest) {
+  require(value >= lowest && value <= highest, key, fmt::to_string(value),
+          fmt::format("{} to {}", lowest, highest));
+}
+
+// Of an option that is "auto" where it has no value.
+void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
+  require(!value || (*value >= lowest && *value <= highest), key,
+          value ? fmt::to_string(*value) : "auto",
+          fmt::format("auto, or {} to {}", lowest, highest));
+}
+
+std::optional<int> parse_node(std::string_view text) {
+  int node = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
+  if (error != std::errc() || end != text.data() + text.size() || node < 0) return std::nullopt;
+  return node;
+}
+
+std::optional<NumaPolicy> parse_numa(const std::string& text) {
+  if (text == "auto") return NumaPolicy{};
+  if (text == "interleave") return NumaPolicy{NumaPolicy::Kind::kInterleave, 0};
+  if (const auto node = parse_node(text)) return NumaPolicy{NumaPolicy::Kind::kNode, *node};
+  return std::nullopt;
+}
+
+void validate_tokens(const TokenCount& count, int floor, const Config::Selection& selection) {
+  constexpr std::string_view kKey = "selection.fac_tokens";
+  if (count.tokens == 0) {
+    require(count.share > 0 && count.share <= 1, kKey, fmt::format("{}", count.share),
+            "a count of tokens from 1, or a share with a point in (0, 1]");
+    return;
+  }
+  require(count.tokens > 0, kKey, fmt::to_string(count.tokens),
+          "a count of tokens from 1, or a share with a point in (0, 1]");
+  require(count.tokens >= floor, kKey, fmt::to_string(count.tokens),
+          fmt::format("at least sinks + recent + 1 = {} + {} + 1 = {}; lower sinks or recent, or "
+                      "raise fac_tokens",
+                      selection.sinks, selection.recent, floor));
+}
+
+void validate_selection_options(const Config::Selection& selection) {
+  const SelectionOptions& options = selection.options;
+  const auto of_fasa_alone = [&](bool ok, std::string_view key, const std::string& given) {
+    require(ok || selection.kind == SelectionKind::kFasa, key, given,
+            fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
+  };
+  require(options.page_tokens == 1 || options.page_tokens == 8 || options.page_tokens == 16 ||
+              options.page_tokens == 32,
+          "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
+  of_fasa_alone(options.page_tokens == 1, "selection.page_tokens",
+                fmt::to_string(options.page_tokens));
+  require(options.rescore >= 1 && options.rescore <= kMostRescore, "selection.rescore",
+          fmt::to_string(options.rescore), fmt::format("1 to {}", kMostRescore));
+  of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
+  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() == 1,
+          "selection.layer_budget", "pyramid",
+          "uniform where selection.fac_tokens has a value per layer");
+}
+
+void validate_gpu(const std::string& name) {
+  try {
+    if (!name.empty()) find_gpu(name);
+  } catch (const UsageError& error) {
+    throw ConfigError("device.gpu", fmt::format("\"{}\"", name),
+                      fmt::format("a GPU of the catalogue; {}", error.what()));
+  }
+}
+
+}  // namespace
+
+ConfigError::ConfigError(std::string key, const std::string& given, const std::string& allowed)
+    : UsageError(fmt::format("{} = {}: allowed: {}", key, given, allowed)), key_(std::move(key)) {}
+
+SliceDType Config::effective_slice_dtype() const {
+  if (selection.slice_dtype) return *selection.slice_dtype;
+  return selection.slice == SlicePreset::kPaper ? SliceDType::kBF16 : SliceDType::kInt2;
+}
+
+int Config::effective_tip_chunks(int chunks) const {
+  if (selection.tip_chunks) return *selection.tip_chunks;
+  switch (selection.slice) {
+    case SlicePreset::kDefault:
+    case SlicePreset::kMap:
+      return chunks;
+    case SlicePreset::kPaper:
+      return std::max(1, chunks / 4);
+    case SlicePreset::kLean:
+      return std::max(1, chunks / 2);
+  }
+  return chunks;
+}
+
+const TokenCount& Config::fac_tokens_of(int layer) const {
+  const auto& counts = selection.fac_tokens;
+  return counts.size() == 1 ? counts.front() : counts.at(static_cast<size_t>(layer));
+}
+
+bool Config::is_dense(int layer) const {
+  const auto& dense = selection.dense_layers;
+  return std::find(dense.begin(), dense.end(), layer) != dense.end();
+}
+
+Config Config::only_layer(int layer) const {
+  Config one = *this;
+  one.selection.fac_tokens = {fac_tokens_of(layer)};
+  one.selection.dense_layers.clear();
+  if (is_dense(layer)) one.selection.dense_layers = {0};
+  return one;
+}
+
+std::shared_ptr<const TokenSelection> Config::make_selection() const {
+  return fasa::make_selection(selection.kind, selection.options);
+}
+
+bool Config::reads_slices() const {
+  const std::shared_ptr<const TokenSelection> made = make_selection();
+  return made ? made->reads_slices() : selection.kind == SelectionKind::kFasa;
+}
+
+DeviceOptions Config::device_options() const {
+  DeviceOptions options;
+  options.name = device.name;
+  options.threads = device.threads;
+  options.numa = parse_numa(device.numa).value_or(NumaPolicy{});
+  options.device_memory = memory.device_memory;
+  options.host_memory = memory.host_memory;
+  options.pinned_memory = memory.pinned_memory;
+  options.link_bandwidth = link.bandwidth;
+  options.link_latency = link.latency;
+  if (!device.gpu.empty()) {
+    const Gpu& gpu = find_gpu(device.gpu);
+    options.memory_bandwidth = gpu.memory_bandwidth;
+    options.launch_seconds = gpu.launch_seconds;
+  }
+  return options;
+}
+
+void Config::apply_preset() {
+  const auto found = std::find_if(kPresets.begin(), kPresets.end(),
+                                  [&](const Preset& p) { return p.name == preset; });
+  require(found != kPresets.end(), "preset", fmt::format("\"{}\"", preset), "fasa-m, fasa-c, full");
+  selection.kind = found->selection;
+  placement.rows = found->rows;
+}
+
+void Config::validate() const {
+  validate_gpu(device.gpu);
+  require_range("device.threads", device.threads, 0, kMostThreads);
+  require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
+          "auto, interleave, or the number of a node");
+  require_range("selection.sinks", selection.sinks, 0, kMostResidents);
+  require_range("selection.recent", selection.recent, 1, kMostResidents);
+  require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
+          "one value, or an array with one per layer");
+  for (const TokenCount& count : selection.fac_tokens) {
+    validate_tokens(count, selection.sinks + selection.recent + 1, selection);
+  }
+  if (selection.tip_chunks) {
+    require_range("selection.tip_chunks", *selection.tip_chunks, 1, kMostChunks);
+  }
+  for (const int layer : selection.dense_layers) {
+    require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
+  }
+  validate_selection_options(selection);
+  require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
+  require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
+  require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
+  require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
+          fmt::to_string(link.bandwidth), "more than 0");
+  require(std::isfinite(link.latency) && link.latency >= 0, "link.latency",
+          fmt::to_string(link.latency), "0 or more");
+}
+
+namespace {
+
+// Says where the key was given, where that is known.
+template <typename Check>
+void with_place(const std::map<std::string, std::string>& places, const Check& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    const auto place = places.find(error.key());
+    if (place == places.end()) throw;
+    throw UsageError(place->second + error.what());
+  }
+}
+
+}  // namespace
+
+void Config::validate_for(const Geometry& geometry) const {
+  with_place(places, [&] { check_for(geometry); });
+}
+
+void Config::validate_on(DeviceKind kind) const {
+  with_place(places, [&] { check_on(kind); });
+}
+
+void Config::check_on(DeviceKind kind) const {
+  if (kind == DeviceKind::kCpu || !make_selection()) return;
+  constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";
+  const auto refuse = [&](bool refused, const char* key, std::string_view given,
+                          std::string_view allowed) {
+    require(!refused, key, fmt::format("\"{}\"", given), fmt::format("{}{}", kElsewhere, allowed));
+  };
+  const SelectionOptions& options = selection.options;
+  refuse(selection.kind != SelectionKind::kFasa, "selection.kind", selection_name(selection.kind),
+         "fasa, full");
+  refuse(options.scope != SelectionScope::kKvHead, "selection.scope", "query_head", "kv_head");
+  refuse(options.rule != GroupRule::kMaxNormalised, "selection.group_rule", "another rule", "max");
+  refuse(options.rescore != 1, "selection.rescore", fmt::to_string(options.rescore), "1");
+}
+
+void Config::check_for(const Geometry& geometry) const {
+  require(geometry.alibi_slopes.empty() || !make_selection(), "selection.kind",
+          fmt::format("\"{}\"", selection_name(selection.kind)),
+          "for a model with ALiBi: fasa with its default rules, full");
+  const auto counts = selection.fac_tokens.size();
+  require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
+          fmt::format("an array of {}", counts),
+          fmt::format("one value, or one per layer of this model ({})", geometry.layers));
+  for (const int layer : selection.dense_layers) {
+    require(layer < geometry.layers, "selection.dense_layers", fmt::to_string(layer),
+            fmt::format("layers of this model, 0 to {}", geometry.layers - 1));
+  }
+  require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
+          fmt::to_string(prefetch.depth.value_or(0)),
+          fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));
+  require(selection.slice != SlicePreset::kMap ||
+              (selection.slice_dtype.has_value() && selection.tip_chunks.has_value()),
+          "selection.slice", "\"map\"",
+          "with a model whose FC map says so (fasa calibrate --slice-bytes N)");
+  require(
+      selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
+      "selection.layer_budget", "\"map\"",
+      "with a model whose FC map says so (fasa calibrate --keep-mass SHARE)");
+  require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
+          fmt::to_string(effective_tip_chunks(geometry.chunks())),
+          fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
+}
+
+}  // namespace fasa

@@ -1,0 +1,137 @@
+// Every setting of the runtime, one struct per axis. Filled from defaults, file, environment and
+// flags by config_options.h; validate() before anything is built from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/replacement.h"
+#include "kernels/slice_format.h"
+#include "offload/device.h"
+#include "offload/device_options.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/error.h"
+#include "runtime/base/geometry.h"
+#include "scheduler/prefetch_settings.h"
+#include "scheduler/selection/selection_table.h"
+
+namespace fasa {
+
+// A value that a key cannot have. Where the value came from (file and line, variable, flag) is put
+// before the message by whoever knows it.
+class ConfigError : public UsageError {
+ public:
+  // `key`: the path of the key, "selection.fac_tokens".
+  ConfigError(std::string key, const std::string& given, const std::string& allowed);
+  const std::string& key() const { return key_; }
+
+ private:
+  std::string key_;
+};
+
+// A count of tokens, or a share of a step's tokens in (0, 1].
+struct TokenCount {
+  int64_t tokens = 0;  // 0: `share` counts
+  double share = 0;
+  bool operator==(const TokenCount&) const = default;
+};
+
+// kMap: as calibration found; map_settings.h puts it into the config.
+enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
+// All FCs int2, 1/4 bf16, 1/2 int2, as calibration found.
+enum class SlicePreset : uint8_t { kDefault, kPaper, kLean, kMap };
+// kAuto: on the host, with copies on the device as far as its memory goes.
+enum class RowPlacement : uint8_t { kHost, kDevice, kAuto };
+
+struct Config {
+  std::string preset = "fasa-m";  // fasa-m, fasa-c, full; sets selection.kind and placement.rows
+
+  struct Device {
+    std::string name = "auto";
+    std::string gpu;  // whose memory the emulated device has; "" = none in particular
+    int threads = 0;
+    std::string numa = "auto";  // auto, interleave, or a node number
+    bool graphs = true;         // cuda: decode steps as graphs
+  } device;
+
+  struct Memory {
+    std::optional<uint64_t> device_memory;
+    std::optional<uint64_t> host_memory;
+    std::optional<uint64_t> pinned_memory;
+  } memory;
+
+  struct Selection {
+    SelectionKind kind = SelectionKind::kFasa;
+    SlicePreset slice = SlicePreset::kDefault;
+    std::optional<SliceDType> slice_dtype;  // over the preset's
+    std::optional<int> tip_chunks;          // over the preset's; FCs per head
+    std::vector<TokenCount> fac_tokens{{.tokens = 256, .share = 0}};  // one, or one per layer
+    int sinks = 4;
+    int recent = 16;
+    std::vector<int> dense_layers;
+    std::string map;  // path of the FC map; empty = fc_map.json in the model's folder
+    LayerBudget layer_budget = LayerBudget::kUniform;
+    SelectionOptions options;
+  } selection;
+
+  struct Placement {
+    RowPlacement rows = RowPlacement::kHost;
+    std::optional<DType> row_dtype;  // none: that of the model's files
+    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
+    std::optional<int> hot_rows;
+    Replacement replacement = Replacement::kLru;
+  } placement;
+
+  struct Prefetch {
+    std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
+    PredictorKind predictor = PredictorKind::kAuto;
+    int streams = 2;
+  } prefetch;
+
+  struct Link {
+    double bandwidth = 25e9;       // bytes per second
+    double latency = 10e-6;        // seconds
+    bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
+  } link;
+
+  struct Trace {
+    std::string file;  // empty: none is written
+  } trace;
+
+  // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.
+  std::map<std::string, std::string> places;
+
+  SliceDType effective_slice_dtype() const;
+  int effective_tip_chunks(int chunks) const;  // of a head with `chunks` FCs
+  const TokenCount& fac_tokens_of(int layer) const;
+  bool is_dense(int layer) const;
+  // The settings of one layer, for a model of that layer alone.
+  Config only_layer(int layer) const;
+  // Null: what the device's own kernels do.
+  std::shared_ptr<const TokenSelection> make_selection() const;
+  // Whether a set is chosen by reading slices.
+  bool reads_slices() const;
+  DeviceOptions device_options() const;
+
+  // Sets what `preset` stands for: selection.kind and placement.rows. Throws ConfigError for an
+  // unknown one.
+  void apply_preset();
+
+  // What can be checked without a model. Throws ConfigError naming the key, the value and what is
+  // allowed.
+  void validate() const;
+  // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
+  // nobody knows the place.
+  void validate_for(const Geometry& geometry) const;
+  // What can be checked once the device is known. As above.
+  void validate_on(DeviceKind device) const;
+
+ private:
+  void check_for(const Geometry& geometry) const;
+  void check_on(DeviceKind device) const;
+};
+
+}  // namespace fasa

@@ -1,0 +1,513 @@
+#include "runtime/config/config_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "runtime/base/units.h"
+#include "runtime/config/config_values.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename E>
+struct Named {
+  std::string_view name;
+  E value;
+};
+constexpr std::array<Named<GroupRule>, 5> kGroupRules{{{"max", GroupRule::kMaxNormalised},
+                                                       {"log-softmax", GroupRule::kLogSoftmaxMax},
+                                                       {"softmax-sum", GroupRule::kSoftmaxSum},
+                                                       {"raw-max", GroupRule::kRawMax},
+                                                       {"raw-sum", GroupRule::kRawSum}}};
+constexpr std::array<Named<bool>, 2> kSwitch{{{"on", true}, {"off", false}}};
+constexpr std::array<Named<SelectionScope>, 2> kScopes{
+    {{"kv_head", SelectionScope::kKvHead}, {"query_head", SelectionScope::kQueryHead}}};
+constexpr std::array<Named<LayerBudget>, 3> kLayerBudgets{{{"uniform", LayerBudget::kUniform},
+                                                           {"pyramid", LayerBudget::kPyramid},
+                                                           {"map", LayerBudget::kMap}}};
+constexpr std::array<Named<SlicePreset>, 4> kSlices{{{"default", SlicePreset::kDefault},
+                                                     {"paper", SlicePreset::kPaper},
+                                                     {"lean", SlicePreset::kLean},
+                                                     {"map", SlicePreset::kMap}}};
+constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement::kHost},
+                                                          {"device", RowPlacement::kDevice},
+                                                          {"auto", RowPlacement::kAuto}}};
+
+constexpr std::array<Named<Replacement>, 3> kReplacements{
+    {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
+constexpr std::array<Named<PredictorKind>, 4> kPredictors{
+    {{"auto", PredictorKind::kAuto},
+     {"none", PredictorKind::kNone},
+     {"previous-step", PredictorKind::kPreviousStep},
+     {"next-query", PredictorKind::kNextQuery}}};
+
+template <typename E, size_t N>
+bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
+  if (!value.is_string()) return false;
+  for (const auto& named : names) {
+    if (named.name == value.get<std::string>()) {
+      out = named.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename E, size_t N>
+Json name_of(E value, const std::array<Named<E>, N>& names) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const Named<E>& named) { return named.value == value; });
+  return std::string(found->name);
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json or_auto(const std::optional<int>& value) { return value ? Json(*value) : Json("auto"); }
+
+Json get_counts(const Config& config) {
+  Json array = Json::array();
+  for (const TokenCount& count : config.selection.fac_tokens) {
+    array.push_back(count.tokens > 0 ? Json(count.tokens) : Json(count.share));
+  }
+  return array.size() == 1 ? array[0] : array;
+}
+
+constexpr std::string_view kSizeAllowed =
+    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
+
+const std::array<ConfigOption, 34> kOptions{{
+    {.table = "",
+     .key = "preset",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "fasa-m, fasa-c, full",
+     .help = "Usual combinations: fasa-m = kind fasa, rows on the host; fasa-c = kind fasa, rows "
+             "on the device; full = kind full, rows on the device. What is set explicitly wins.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.preset); },
+     .get = [](const Config& c) -> Json { return c.preset; }},
+    {.table = "device",
+     .key = "name",
+     .flag = "device",
+     .type = "NAME",
+     .allowed = "auto, cpu, emulated, cuda:N",
+     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator played by "
+             "the host, with its own memory, streams, link and a virtual clock; cuda:N = GPU N, in "
+             "builds that have CUDA; auto = cuda:0 where that can be opened, else cpu.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.device.name); },
+     .get = [](const Config& c) -> Json { return c.device.name; }},
+    {.table = "device",
+     .key = "gpu",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "a GPU that `fasa plan --list` shows, as \"RTX 4060 Ti 16GB\"",
+     .help = "A GPU by name: the emulated device takes its memory bandwidth and the cost of its "
+             "launches, a plan its memory and its link too. The emulated link stays that of "
+             "[link].",
+     .default_text = "none",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.device.gpu); },
+     .get = [](const Config& c) -> Json { return c.device.gpu; }},
+    {.table = "device",
+     .key = "threads",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 1024",
+     .help = "Threads of the CPU's kernels; 0 = all cores of the process. Results do not depend "
+             "on it.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.device.threads); },
+     .get = [](const Config& c) -> Json { return c.device.threads; }},
+    {.table = "device",
+     .key = "numa",
+     .flag = "",
+     .type = "auto|interleave|NODE",
+     .allowed = "auto, interleave, or the number of a node",
+     .help = "Where host rows are placed: the node nearest to the device, all nodes by turns, or "
+             "one node.",
+     .set =
+         [](Config& c, const Json& v) {
+           if (v.is_number_integer()) c.device.numa = v.dump();
+           return v.is_number_integer() || take_string(v, c.device.numa);
+         },
+     .get = [](const Config& c) -> Json { return c.device.numa; }},
+    {.table = "device",
+     .key = "graphs",
+     .flag = "",
+     .type = "on|off",
+     .allowed = "on, off",
+     .help = "On cuda, whole decode steps are recorded as CUDA graphs and launched from the third "
+             "of a kind on. Results do not depend on it.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.graphs); },
+     .get = [](const Config& c) -> Json { return name_of(c.device.graphs, kSwitch); }},
+    {.table = "memory",
+     .key = "device_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on everything placed on the device: weights, activations, slices, rows, "
+             "scratch.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.device_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.device_memory); }},
+    {.table = "memory",
+     .key = "host_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on host memory for rows.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.host_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.host_memory); }},
+    {.table = "memory",
+     .key = "pinned_memory",
+     .flag = "",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Limit on host memory that the device's copies reach directly.",
+     .default_text = "no limit",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
+     .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
+    {.table = "selection",
+     .key = "kind",
+     .flag = "selection",
+     .type = "NAME",
+     .allowed = selection_names(),
+     .help = "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
+             "the others, for comparison, on the cpu device only: oracle = the best by whole keys, "
+             "streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random.",
+     .default_text = "the preset's",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto kind = v.is_string() ? find_selection(v.get<std::string>()) : std::nullopt;
+           if (kind) c.selection.kind = *kind;
+           return kind.has_value();
+         },
+     .get = [](const Config& c) -> Json { return std::string(selection_name(c.selection.kind)); }},
+    {.table = "selection",
+     .key = "slice",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "default, paper, lean, map",
+     .help =
+         "What selection reads: default = all frequency chunks in int2; lean = half of them "
+         "in int2; paper = a quarter of them in bf16; map = what the FC map says (fasa calibrate "
+         "--slice-bytes). Less than all needs an FC map.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSlices, c.selection.slice); },
+     .get = [](const Config& c) { return name_of(c.selection.slice, kSlices); }},
+    {.table = "selection",
+     .key = "slice_dtype",
+     .flag = "",
+     .type = "DTYPE",
+     .allowed = "f32, bf16, int8, int4, int2",
+     .help = "Precision of the slices, over that of `slice`.",
+     .default_text = "that of `slice`",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto dtype =
+               v.is_string() ? parse_slice_dtype(v.get<std::string>()) : std::nullopt;
+           if (dtype) c.selection.slice_dtype = dtype;
+           return dtype.has_value();
+         },
+     .get =
+         [](const Config& c) {
+           return c.selection.slice_dtype
+                      ? Json(std::string(slice_dtype_name(*c.selection.slice_dtype)))
+                      : Json(nullptr);
+         }},
+    {.table = "selection",
+     .key = "tip_chunks",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to the number of frequency chunks of a head",
+     .help = "Frequency chunks of a head in the slices, over that of `slice`.",
+     .default_text = "that of `slice`",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.tip_chunks); },
+     .get = [](const Config& c) { return or_null(c.selection.tip_chunks); }},
+    {.table = "selection",
+     .key = "fac_tokens",
+     .flag = "",
+     .type = "N|SHARE|LIST",
+     .allowed = "a count of tokens from sinks + recent + 1, a share with a point in (0, 1], or an "
+                "array with one of these per layer",
+     .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
+             "0.25 and 1.0 are shares of the tokens of that step. More than there are means all.",
+     .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
+     .get = get_counts},
+    {.table = "selection",
+     .key = "sinks",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 65536",
+     .help = "First tokens that are always attended to.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.sinks); },
+     .get = [](const Config& c) -> Json { return c.selection.sinks; }},
+    {.table = "selection",
+     .key = "recent",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to 65536",
+     .help = "Newest tokens that are always attended to.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.recent); },
+     .get = [](const Config& c) -> Json { return c.selection.recent; }},
+    {.table = "selection",
+     .key = "dense_layers",
+     .flag = "",
+     .type = "LIST",
+     .allowed = "an array of layer numbers, counted from 0",
+     .help = "Layers that attend to all tokens.",
+     .set = [](Config& c, const Json& v) { return take_layers(v, c.selection.dense_layers); },
+     .get = [](const Config& c) -> Json { return c.selection.dense_layers; }},
+    {.table = "selection",
+     .key = "layer_budget",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "uniform, pyramid, map",
+     .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
+             "layers and fewer in the last, the same in all; map = the counts that the FC map has "
+             "(fasa calibrate --keep-mass).",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },
+     .get = [](const Config& c) { return name_of(c.selection.layer_budget, kLayerBudgets); }},
+    {.table = "selection",
+     .key = "scope",
+     .flag = "selection_scope",
+     .type = "NAME",
+     .allowed = "kv_head, query_head",
+     .help = "Who has a token set of its own. query_head is for comparison, on the cpu device "
+             "only.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kScopes, c.selection.options.scope); },
+     .get = [](const Config& c) { return name_of(c.selection.options.scope, kScopes); }},
+    {.table = "selection",
+     .key = "group_rule",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "max, log-softmax, softmax-sum, raw-max, raw-sum",
+     .help = "How the scores S of the query heads of a KV head become one (fasa, oracle, quest): "
+             "max = max of S - max S; log-softmax = max of log softmax(S); softmax-sum = sum of "
+             "softmax(S); raw-max, raw-sum = of S itself. All but max are for comparison, on the "
+             "cpu device only.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kGroupRules, c.selection.options.rule); },
+     .get = [](const Config& c) { return name_of(c.selection.options.rule, kGroupRules); }},
+    {.table = "selection",
+     .key = "page_tokens",
+     .flag = "",
+     .type = "N",
+     .allowed = "1, 8, 16, 32",
+     .help =
+         "Tokens that fasa selects together, by the mean of their keys: the paper's page-level "
+         "selection. Keeps less of the attention than single tokens (docs/selection-results.md).",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.selection.options.page_tokens); },
+     .get = [](const Config& c) -> Json { return c.selection.options.page_tokens; }},
+    {.table = "selection",
+     .key = "rescore",
+     .flag = "",
+     .type = "X",
+     .allowed = "1 to 16",
+     .help = "So many times the tokens of a set survive the slices, and the best of them by whole "
+             "keys are taken. More than 1 is for comparison, on the cpu device only.",
+     .set =
+         [](Config& c, const Json& v) {
+           if (v.is_number()) c.selection.options.rescore = v.get<float>();
+           return v.is_number();
+         },
+     .get = [](const Config& c) -> Json {
+       return std::stod(fmt::format("{}", c.selection.options.rescore));  // 1.1, not 1.10000002
+     }},
+    {.table = "selection",
+     .key = "seed",
+     .flag = "selection_seed",
+     .type = "N",
+     .allowed = "0 or more",
+     .help = "What selection.kind = random draws from.",
+     .set =
+         [](Config& c, const Json& v) {
+           const bool ok = v.is_number_integer() && v.get<int64_t>() >= 0;
+           if (ok) c.selection.options.seed = v.get<uint64_t>();
+           return ok;
+         },
+     .get = [](const Config& c) -> Json { return c.selection.options.seed; }},
+    {.table = "selection",
+     .key = "map",
+     .flag = "",
+     .type = "FILE",
+     .allowed = "the path of an FC map, from the working directory",
+     .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
+             "one, guesses read the first chunks of its order.",
+     .default_text = "fc_map.json in the model's folder; made from the prompt where there is none",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.selection.map); },
+     .get = [](const Config& c) -> Json { return c.selection.map; }},
+    {.table = "placement",
+     .key = "rows",
+     .flag = "",
+     .type = "PLACE",
+     .allowed = "host, device, auto",
+     .help = "Where rows (whole keys and values) live. auto: on the host, and on the device too "
+             "until its memory is short; then the oldest are given up there first. On the cpu "
+             "device all are the same.",
+     .default_text = "the preset's",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kPlacements, c.placement.rows); },
+     .get = [](const Config& c) { return name_of(c.placement.rows, kPlacements); }},
+    {.table = "placement",
+     .key = "row_dtype",
+     .flag = "",
+     .type = "DTYPE",
+     .allowed = "f32, f16, bf16",
+     .help = "Precision of the rows.",
+     .default_text = "the model folder's",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto dtype = v.is_string() ? parse_dtype(v.get<std::string>()) : std::nullopt;
+           if (dtype) c.placement.row_dtype = dtype;
+           return dtype.has_value();
+         },
+     .get =
+         [](const Config& c) {
+           return c.placement.row_dtype ? Json(std::string(dtype_name(*c.placement.row_dtype)))
+                                        : Json(nullptr);
+         }},
+    {.table = "placement",
+     .key = "hot_rows",
+     .flag = "",
+     .type = "N|auto",
+     .allowed = "auto, or 0 to 16777216",
+     .help = "Fetched rows that stay on the device, per sequence, layer and KV head; auto = "
+             "2 x fac_tokens, or as many as fit where the device's memory is short. Results do "
+             "not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
+     .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
+    {.table = "placement",
+     .key = "replacement",
+     .flag = "",
+     .type = "POLICY",
+     .allowed = "lru, clock, score",
+     .help = "Which hot rows give way: lru = least recently used; clock = second chance; score = "
+             "longest unused for how often they were selected. Results do not depend on it.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kReplacements, c.placement.replacement); },
+     .get = [](const Config& c) { return name_of(c.placement.replacement, kReplacements); }},
+    {.table = "prefetch",
+     .key = "depth",
+     .flag = "",
+     .type = "N|auto",
+     .allowed = "auto, or 0 to the number of layers",
+     .help = "How many layers ahead rows are fetched on a guess; 0 = never, auto = from measured "
+             "compute and transfer times. Results do not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
+     .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
+    {.table = "prefetch",
+     .key = "predictor",
+     .flag = "",
+     .type = "NAME",
+     .allowed = "auto, none, previous-step, next-query",
+     .help = "Who guesses: next-query = what the estimated query of the later layer selects; "
+             "previous-step = what the layer's hot rows held and lost; auto = next-query where "
+             "queries can be estimated, else previous-step.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kPredictors, c.prefetch.predictor); },
+     .get = [](const Config& c) { return name_of(c.prefetch.predictor, kPredictors); }},
+    {.table = "prefetch",
+     .key = "streams",
+     .flag = "",
+     .type = "N",
+     .allowed = "1 to 16",
+     .help = "Streams that copy rows. Results do not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.prefetch.streams); },
+     .get = [](const Config& c) -> Json { return c.prefetch.streams; }},
+    {.table = "link",
+     .key = "bandwidth",
+     .flag = "",
+     .type = "RATE",
+     .allowed = "a rate above 0, as \"16GB/s\"",
+     .help = "Of the emulated device's link, in each direction.",
+     .set =
+         [](Config& c, const Json& v) {
+           c.link.bandwidth_given = true;
+           return take_quantity(v, parse_rate, c.link.bandwidth);
+         },
+     .get = [](const Config& c) -> Json {
+       return fmt::format("{:.12g}GB/s", c.link.bandwidth / 1e9);
+     }},
+    {.table = "link",
+     .key = "latency",
+     .flag = "",
+     .type = "TIME",
+     .allowed = "a time, as \"10us\" (ns, us, ms, s)",
+     .help = "Of a transfer over the emulated device's link.",
+     .set = [](Config& c,
+               const Json& v) { return take_quantity(v, parse_seconds, c.link.latency); },
+     .get = [](const Config& c) -> Json { return fmt::format("{:.12g}us", c.link.latency * 1e6); }},
+    {.table = "trace",
+     .key = "file",
+     .flag = "trace_file",
+     .type = "FILE",
+     .allowed = "the path of a file in an existing folder",
+     .help = "Where `fasa generate` writes what ran on the device and when, for ui.perfetto.dev or "
+             "chrome://tracing.",
+     .default_text = "none is written",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.trace.file); },
+     .get = [](const Config& c) -> Json {
+       return c.trace.file.empty() ? Json(nullptr) : Json(c.trace.file);
+     }},
+}};
+
+}  // namespace
+
+std::span<const ConfigOption> config_options() { return kOptions; }
+
+const ConfigOption* find_option(std::string_view table, std::string_view key) {
+  const auto found = std::find_if(kOptions.begin(), kOptions.end(), [&](const ConfigOption& o) {
+    return o.table == table && o.key == key;
+  });
+  return found == kOptions.end() ? nullptr : &*found;
+}
+
+std::string ConfigOption::path() const {
+  return table.empty() ? std::string(key) : fmt::format("{}.{}", table, key);
+}
+
+std::string ConfigOption::flag_name() const { return "--" + dashed(flag.empty() ? key : flag); }
+
+std::string ConfigOption::variable() const {
+  std::string name = "FASA_" + std::string(flag.empty() ? key : flag);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+Json config_to_json(const Config& config) {
+  Json json = Json::object();
+  for (const ConfigOption& option : kOptions) {
+    if (option.table.empty()) {
+      json[std::string(option.key)] = option.get(config);
+    } else {
+      json[std::string(option.table)][std::string(option.key)] = option.get(config);
+    }
+  }
+  return json;
+}
+
+}  // namespace fasa

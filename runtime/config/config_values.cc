@@ -1,0 +1,97 @@
+#include "runtime/config/config_values.h"
+
+#include <limits>
+
+#include "runtime/base/units.h"
+
+namespace fasa {
+
+using Json = nlohmann::json;
+
+namespace {
+
+bool take_count(const Json& value, TokenCount& out) {
+  if (value.is_number_integer()) {
+    out = {.tokens = value.get<int64_t>(), .share = 0};
+    return out.tokens >= 1;
+  }
+  if (!value.is_number_float()) return false;
+  out = {.tokens = 0, .share = value.get<double>()};
+  return out.share > 0 && out.share <= 1;
+}
+
+}  // namespace
+
+bool take_string(const Json& value, std::string& out) {
+  if (!value.is_string()) return false;
+  out = value.get<std::string>();
+  return true;
+}
+
+// Ranges that depend on nothing are Config::validate's; here only what an int can hold.
+bool take_int(const Json& value, int& out) {
+  if (!value.is_number_integer()) return false;
+  const auto number = value.get<int64_t>();
+  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) {
+    return false;
+  }
+  out = static_cast<int>(number);
+  return true;
+}
+
+bool take_int(const Json& value, std::optional<int>& out) {
+  int number = 0;
+  if (!take_int(value, number)) return false;
+  out = number;
+  return true;
+}
+
+bool take_auto_int(const Json& value, std::optional<int>& out) {
+  if (value.is_string() && value.get<std::string>() == "auto") {
+    out.reset();
+    return true;
+  }
+  return take_int(value, out);
+}
+
+bool take_bytes(const Json& value, std::optional<uint64_t>& out) {
+  if (value.is_number_integer() && value.get<int64_t>() > 0) {
+    out = static_cast<uint64_t>(value.get<int64_t>());
+    return true;
+  }
+  const auto bytes = value.is_string() ? parse_bytes(value.get<std::string>()) : std::nullopt;
+  if (!bytes || *bytes == 0) return false;
+  out = bytes;
+  return true;
+}
+
+bool take_quantity(const Json& value, std::optional<double> (*parse)(std::string_view),
+                   double& out) {
+  const auto quantity = value.is_string() ? parse(value.get<std::string>()) : std::nullopt;
+  if (!quantity) return false;
+  out = *quantity;
+  return true;
+}
+
+bool take_counts(const Json& value, std::vector<TokenCount>& out) {
+  const Json array = value.is_array() ? value : Json::array({value});
+  std::vector<TokenCount> counts(array.size());
+  for (size_t i = 0; i < array.size(); ++i) {
+    if (!take_count(array[i], counts[i])) return false;
+  }
+  if (counts.empty()) return false;
+  out = std::move(counts);
+  return true;
+}
+
+bool take_layers(const Json& value, std::vector<int>& out) {
+  const Json array = value.is_array() ? value : Json::array({value});
+  std::vector<int> layers(array.size());
+  for (size_t i = 0; i < array.size(); ++i) {
+    if (!take_int(array[i], layers[i]) || layers[i] < 0) return false;
+  }
+  out = std::move(layers);
+  return true;
+}
+
+}  // namespace fasa

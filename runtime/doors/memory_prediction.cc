@@ -1,0 +1,84 @@
+#include "runtime/doors/memory_prediction.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace fasa {
+namespace {
+
+int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
+  return static_cast<int32_t>(layer.window > 0 ? std::min<int64_t>(context, layer.window)
+                                               : context);
+}
+
+void add_guesses(const StepSettings& settings, int64_t context, GuessScratch guesses,
+                 DecodeShape& shape) {
+  shape.guess_rows = std::max(0, settings.layout.hot_rows - shape.set_capacity);
+  if (!settings.prefetches() || shape.guess_rows == 0 || !guesses.writes_sets) return;
+  for (const LayerSettings& layer : settings.layers) {
+    if (layer.dense) continue;
+    shape.guess_capacity =
+        std::max(shape.guess_capacity,
+                 layer.guess_budget().of(visible_tokens(layer, context), settings.budget_floor()));
+  }
+  shape.guess_rows = std::min(shape.guess_rows, shape.guess_capacity);
+  shape.guess_buffers = guesses.most_ahead + 1;
+}
+
+}  // namespace
+
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+                         GuessScratch guesses) {
+  DecodeShape shape{.count = count, .set_capacity = 0, .dense_tokens = 0};
+  for (const LayerSettings& layer : settings.layers) {
+    const int32_t visible = visible_tokens(layer, context);
+    const int32_t budget = layer.budget.of(visible, settings.budget_floor());
+    const bool all = layer.dense || (settings.rows_on_device && budget == visible);
+    if (all) {
+      shape.dense_tokens =
+          std::max(shape.dense_tokens, StepScratch::dense_tokens(settings, context));
+    }
+    if (!layer.dense) shape.set_capacity = std::max(shape.set_capacity, budget);
+  }
+  if (guesses.most_ahead > 0) add_guesses(settings, context, guesses, shape);
+  return shape;
+}
+
+PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens) {
+  if (settings.rows_on_device) return {};
+  return {.pages = pages_of(tokens) + 1,
+          .tokens = tokens,
+          .past_pages = static_cast<int>(start / kPageTokens)};
+}
+
+std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
+                                                     int step_tokens, GuessScratch guesses) {
+  const int64_t last_start = std::max<int64_t>(0, tokens - 1);  // chunks may end anywhere
+  return {decode_shape(settings, tokens, 1, guesses),
+          step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
+}
+
+KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                        GuessScratch guesses) {
+  const CacheLayout& layout = settings.layout;
+  const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
+  const int64_t row_pages = pages_of(tokens);
+  KvMemory memory;
+  const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
+  (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
+  if (layout.slice.dims > 0) {
+    memory.device_slices =
+        bytes(tokens / kPageTokens * layout.slice_block_bytes() + layout.tail_bytes());
+  }
+  if (!settings.rows_on_device) {
+    memory.device_hot_rows =
+        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.resident_bytes());
+  }
+  const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, guesses);
+  // Two tables of page addresses, grown in powers of two.
+  const uint64_t tables = 2 * std::bit_ceil(bytes(row_pages)) * sizeof(void*);
+  memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
+  return memory;
+}
+
+}  // namespace fasa

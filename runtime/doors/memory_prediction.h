@@ -1,0 +1,27 @@
+// The memory of a sequence and its steps as a function of the settings: what Runtime reserves, and
+// what a plan says before there is a runtime.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "runtime/doors/runtime.h"
+#include "scheduler/step_scratch.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+// Scratch that a decode step of `count` sequences needs, the longest `context` tokens long.
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+                         GuessScratch guesses = {});
+// ... and a prefill of `tokens` new tokens behind `start` others.
+PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens);
+// Both for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
+std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
+                                                     int step_tokens, GuessScratch guesses = {});
+
+// What reserve() of an empty sequence takes.
+KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                        GuessScratch guesses = {});
+
+}  // namespace fasa

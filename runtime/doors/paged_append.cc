@@ -1,0 +1,268 @@
+// Appending to a caller's pages. A page is to the kernels a sequence of its own that begins at
+// position 0; pages that are filled one after the other are one sequence.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "runtime/base/error.h"
+#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/paged_guard.h"
+#include "runtime/doors/paged_runtime_impl.h"
+#include "runtime/doors/tensor_check.h"
+
+namespace fasa {
+
+// Runs [begins[i], begins[i + 1]) are one sequence; all but its last page are filled by it. Its
+// tail is that of its last page: a page that is filled at once needs none.
+struct PagedRuntime::Impl::Groups {
+  std::vector<size_t> begins;  // one more than groups
+  int64_t entries = 0;         // row blocks
+
+  size_t count() const { return begins.size() - 1; }
+  const Run& last(const std::vector<Run>& runs, size_t group) const {
+    return runs[begins[group + 1] - 1];
+  }
+};
+
+void PagedRuntime::Impl::find_runs(std::span<const int64_t> slot_mapping,
+                                   std::vector<Run>* runs) const {
+  runs->clear();
+  const int64_t slots = shape_.num_pages * shape_.page_size;
+  std::unordered_set<int64_t> pages;
+  for (size_t i = 0; i < slot_mapping.size(); ++i) {
+    const int64_t slot = slot_mapping[i];
+    if (slot < 0) continue;
+    if (slot >= slots) {
+      throw UsageError(
+          fmt::format("slot_mapping[{}] = {}: allowed: 0 to {} ({} pages of {} tokens)", i, slot,
+                      slots - 1, shape_.num_pages, shape_.page_size));
+    }
+    const int64_t page = slot / shape_.page_size;
+    const int offset = static_cast<int>(slot % shape_.page_size);
+    const auto token = static_cast<int64_t>(i);
+    if (!runs->empty()) {
+      Run& last = runs->back();
+      if (last.page == page && last.offset + last.tokens == offset &&
+          last.first_token + last.tokens == token) {
+        ++last.tokens;
+        continue;
+      }
+    }
+    if (!pages.insert(page).second) {
+      throw UsageError(
+          fmt::format("slot_mapping[{}] = {}: the tokens of a page stand side by side, in rising "
+                      "order of their "
+                      "slots; page {} was left before",
+                      i, slot, page));
+    }
+    runs->push_back({page, offset, 1, token});
+  }
+}
+
+void PagedRuntime::Impl::check_runs(int layer, const std::vector<Run>& runs) const {
+  for (const Run& run : runs) {
+    const int held = store_.held(run.page, layer);
+    if (run.offset == 0 || run.offset == held) continue;
+    throw UsageError(fmt::format(
+        "append to offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0, which "
+        "starts the page anew",
+        run.offset, run.page, layer, held,
+        held > 0 && held < shape_.page_size ? fmt::format("{}, the next, or ", held) : ""));
+  }
+}
+
+PagedRuntime::Impl::Groups PagedRuntime::Impl::group(const std::vector<Run>& runs) const {
+  Groups groups;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    bool follows = false;
+    if (i > 0) {
+      const Run& before = runs[i - 1];
+      follows = !store_.small() && before.offset == 0 && before.tokens == shape_.page_size &&
+                runs[i].offset == 0 && before.first_token + before.tokens == runs[i].first_token;
+    }
+    if (!follows) groups.begins.push_back(i);
+  }
+  groups.begins.push_back(runs.size());
+  groups.entries = static_cast<int64_t>(runs.size()) * store_.parts();
+  return groups;
+}
+
+// All that may fail for memory.
+void PagedRuntime::Impl::reserve_append(const Groups& groups, Slot& slot, int64_t stored) {
+  slot.step.wait_until_free();
+  if (slot.step.capacity() < groups.count()) {
+    drain();  // its last rows may be on their way to the host
+    slot.step.ensure(groups.count());
+  }
+  slot.rows.truncate(0);
+  slot.slices.truncate(0);
+  slot.rows.reserve(groups.entries);
+  slot.slices.reserve(groups.entries);
+  if (settings_.rows_on_device) return;
+  // No more pages than every group's, begun and ended inside of one.
+  const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
+  const PrefillShape shape{
+      .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
+  if (scratch_.covers({}, shape)) return;
+  drain();
+  scratch_.ensure({}, shape);
+}
+
+void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Groups& groups,
+                                         Slot& slot) {
+  for (PointerArray* array : {&slot.rows, &slot.slices}) array->prepare_overwrite(0);
+  for (const Run& run : runs) {
+    for (int part = 0; part < store_.parts(); ++part) {
+      slot.rows.append(store_.row_block(run.page, part));
+      slot.slices.append(store_.slice_block(run.page, part));
+    }
+  }
+  auto& even = slot.step.host(StepSlot::kEven);
+  auto& odd = slot.step.host(StepSlot::kOdd);
+  even.clear();
+  odd.clear();
+  int64_t stage_pages = 0;
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Run& first = runs[groups.begins[i]];
+    const Run& last = groups.last(runs, i);
+    const auto entry = static_cast<int64_t>(groups.begins[i]) * store_.parts();
+    SequenceDesc desc;
+    desc.mode = StepMode::kPrefill;
+    desc.first_token = static_cast<int32_t>(first.first_token);
+    desc.tokens = static_cast<int32_t>(last.first_token + last.tokens - first.first_token);
+    desc.start = first.offset;
+    desc.row_blocks = slot.rows.device_data() + entry;
+    desc.slice_blocks = slot.slices.device_data() + entry;
+    desc.tail = store_.tail(last.page);
+    SequenceDesc odd_desc = desc;
+    if (!settings_.rows_on_device) {
+      const int64_t offset = stage_pages * settings_.layout.row_layer_bytes();
+      desc.stage = scratch_.prefill().stage[0] + offset;
+      odd_desc.stage = scratch_.prefill().stage[1] + offset;
+      stage_pages += pages_of(desc.tokens) + 1;
+    }
+    even.push_back(desc);
+    odd.push_back(odd_desc);
+  }
+}
+
+// Tails for the last pages of all groups: all that may still fail for memory, then nothing has
+// changed. Giving one may take that of a full page, which may be one of these.
+void PagedRuntime::Impl::give_tails(const std::vector<Run>& runs, const Groups& groups) {
+  if (!store_.uses_tails()) return;
+  std::vector<int64_t> given;
+  try {
+    for (bool all = false; !all;) {
+      all = true;
+      for (size_t i = 0; i < groups.count(); ++i) {
+        const int64_t page = groups.last(runs, i).page;
+        if (store_.tail(page) != nullptr) continue;
+        with_room([&] { store_.give_tail(page); });
+        given.push_back(page);
+        all = false;
+      }
+    }
+  } catch (...) {
+    for (const int64_t page : given) store_.take_tail(page);
+    throw;
+  }
+}
+
+// The groups that go on with a page whose tail nobody has: it was copied while it was open.
+std::vector<size_t> PagedRuntime::Impl::without_tail(const std::vector<Run>& runs,
+                                                     const Groups& groups) const {
+  std::vector<size_t> found;
+  if (!store_.uses_tails()) return found;
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Run& first = runs[groups.begins[i]];
+    if (first.offset % kPageTokens != 0 && !store_.tail(first.page)) found.push_back(i);
+  }
+  return found;
+}
+
+void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& restored) {
+  auto& descs = slot.step.host(StepSlot::kRestore);
+  descs.clear();
+  for (const size_t i : restored) {
+    descs.push_back(slot.step.host(StepSlot::kEven)[i]);
+    descs.back().tokens = 0;
+  }
+  if (!descs.empty()) drain();  // their last rows may be on their way to the host
+  const StreamView control = control_.view();
+  device_.set_tag(tag_of(-1, Cause::kControl));
+  slot.step.upload(control);  // waits for what still reads the slot
+  slot.rows.upload(control);
+  slot.slices.upload(control);
+  restore(slot.step);
+  device_.record(tables_ready_.view(), control);
+
+  StepTables& tables = append_plan_.tables;
+  tables.on_device[0] = slot.step.device(StepSlot::kEven);
+  tables.on_device[1] = slot.step.device(StepSlot::kOdd);
+  tables.on_host = slot.step.host(StepSlot::kEven);
+  tables.slice_dims = slice_dims_.as<int16_t>();
+  tables.counters = counters_.layers();
+  tables.tables_ready = tables_ready_.view();
+  tables.by_page = true;
+  tables.rows_only = store_.small();
+}
+
+void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
+                                     std::span<const int64_t> slot_mapping) {
+  AppendPlan& plan = append_plan_;
+  plan.epoch = 0;
+  plan.slot = (plan.slot + 1) % append_slots_.size();
+  Slot& slot = append_slots_[plan.slot];
+  const Groups groups = group(runs);
+  plan.stored = 0;
+  for (const Run& run : runs) plan.stored += run.tokens;
+  ++clock_;  // no view is at work
+  with_room([&] { reserve_append(groups, slot, plan.stored); });
+  const std::vector<size_t> restored = without_tail(runs, groups);
+  give_tails(runs, groups);
+  for (const Run& run : runs) {
+    if (restarts(layer, run)) store_.start(run.page);
+  }
+  give_tails(runs, groups);  // what was started gave up as many: this cannot fail
+  describe_groups(runs, groups, slot);
+  upload_append(slot, restored);
+  plan.runs = std::move(runs);
+  plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
+  plan.epoch = store_.epoch();
+}
+
+void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
+                                std::span<const int64_t> slot_mapping, StreamView stream) {
+  require_usable("append", layer);
+  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), geometry_.kv_heads,
+                geometry_.key_dim);
+  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), geometry_.kv_heads,
+                geometry_.value_dim);
+  AppendPlan& plan = append_plan_;
+  std::vector<Run> runs;
+  const bool same = plan.epoch == store_.epoch() &&
+                    std::equal(slot_mapping.begin(), slot_mapping.end(), plan.slot_mapping.begin(),
+                               plan.slot_mapping.end());
+  if (!same) find_runs(slot_mapping, &runs);
+  const std::vector<Run>& all = same ? plan.runs : runs;
+  if (all.empty()) return;
+  check_runs(layer, all);
+  const bool restarted =
+      std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
+  remember_failure(failure_, [&] {
+    if (restarted && same) runs = plan.runs;
+    if (restarted || !same) plan_append(layer, std::move(runs), slot_mapping);
+    device_.wait(stream, last_.view());
+    device_.wait(stream, tables_ready_.view());
+    pipeline_->append(plan.tables, scratch_, layer, k, v, stream);
+    StepSlot& slot = append_slots_[plan.slot].step;
+    slot.mark_done(stream);
+    pipeline_->record_written_back(slot.written_back());
+    device_.record(last_.view(), stream);
+  });
+  for (const Run& run : plan.runs) store_.hold(run.page, layer, run.offset + run.tokens);
+  if (!settings_.rows_on_device) counters_.add_written_back(layer, plan.stored);
+}
+
+}  // namespace fasa

@@ -1,0 +1,154 @@
+// What stands behind Runtime: the cache's sequences, the step that is open, the pipeline.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/doors/fetch_counters.h"
+#include "runtime/doors/hit_rate_sampler.h"
+#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/runtime.h"
+#include "runtime/doors/settings.h"
+#include "runtime/doors/step_graphs.h"
+#include "scheduler/cache/kv_sequence.h"
+#include "scheduler/prefetch/prefetch_control.h"
+#include "scheduler/step_pipeline.h"
+#include "scheduler/step_scratch.h"
+#include "scheduler/step_slot.h"
+
+namespace fasa {
+
+class Runtime::Impl : private MemoryReclaimer {
+ public:
+  Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+       const std::vector<int16_t>& slice_dims, int64_t max_context);
+  ~Impl() override;
+  Impl(const Impl&) = delete;  // the device knows it
+  Impl& operator=(const Impl&) = delete;
+
+  const Geometry& geometry() const { return geometry_; }
+  SequenceId create();
+  KvMemory predict(int64_t tokens, int step_tokens) const;
+  void reserve(SequenceId id, int64_t tokens, int step_tokens);
+  SequenceId fork(SequenceId id, int64_t tokens);
+  void truncate(SequenceId id, int64_t tokens);
+  void free(SequenceId id);
+  int64_t length(SequenceId id) const { return find(id).length(); }
+
+  void set_query_source(QuerySource* source);
+  int query_ahead() const;
+  void set_predictor(Predictor* predictor);
+  void begin_step(std::span<const StepSequence> sequences);
+  void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
+  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  void run_layers(StreamView stream, std::span<const uint64_t> shape,
+                  const std::function<void()>& layers);
+  GraphMetrics graph_metrics() const;
+  void end_step();
+  void abort_step();
+  void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
+
+  KvMemory memory() const;
+  FetchMetrics metrics();
+  void reset_metrics();
+
+ private:
+  struct OpenStep {
+    std::vector<StepSequence> sequences;
+    StepTables tables;
+    StepSlot* slot = nullptr;
+    size_t slot_index = 0;
+    int64_t tokens = 0;
+    int appended = 0;  // layers
+    int attended = 0;
+    StreamView compute;
+    bool decodes = false;
+    bool recording = false;  // what is enqueued goes into a graph
+  };
+
+  KvSequence& find(SequenceId id) const;
+  KvSequence& find_usable(SequenceId id) const;
+  void require_no_step(const char* call) const;
+  void check_step(std::span<const StepSequence> sequences) const;
+  void check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
+                    int64_t dim) const;
+  void check_layer(const char* call, int layer, int next) const;
+  // Waits for everything that was enqueued. A device failure is remembered by the sequences of the
+  // open step, and streams of ours start anew.
+  void drain();
+  void start_streams();
+  void upload_slopes();
+  void require_room(int64_t tokens, int step_tokens) const;
+  // hot_rows = auto: as many as `count` sequences of `tokens` tokens leave room for, while no
+  // sequence has any.
+  void fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow);
+  uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
+  void set_hot_rows(int hot_rows);
+  void prepare_memory(std::span<const StepSequence> sequences);
+  KvMemory predict_least(int64_t tokens, int step_tokens) const;
+  class ReclaimPause;
+  DeviceRows* most_copies(DeviceRows* growing) const;
+  Buffer find_copy_block(DeviceRows& growing, bool& drained);
+  void copy_new_pages(std::span<const StepSequence> sequences);
+  bool reclaim(MemorySpace space, size_t bytes) override;
+  bool reclaim_copies(MemorySpace space, size_t bytes);
+  struct CopyBytes {
+    uint64_t rows = 0;
+    uint64_t tables = 0;
+  };
+  CopyBytes copy_bytes() const;
+  bool could_fit(size_t bytes) const;
+  void give_up_copies(size_t bytes);
+  void drop_copy_tables();
+  void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
+  void restart_stamps();
+  void plan_prefetch(const OpenStep& step);
+  void read_probe(size_t slot);
+  void describe(OpenStep& step);
+  void enqueue_tables(OpenStep& step);
+  void sample_hit_rate(EventView step_done);
+  std::optional<StepKey> graph_key(StreamView stream, std::span<const uint64_t> shape) const;
+  void require_whole_step() const;
+  // Throws what `layers` throws, DeviceError and BudgetError; the step is as it was then.
+  Graph record_layers(StreamView stream, const std::function<void()>& layers, bool* attends);
+  // Into the entry, or the entry is refused.
+  void record_graph(StepGraphs::Entry& entry, StreamView stream,
+                    const std::function<void()>& layers);
+  bool launch_graph(const StepGraphs::Entry& entry, StreamView stream);
+
+  Device& device_;
+  const Geometry geometry_;
+  StepSettings settings_;                     // but for the hot rows as the constructor made them
+  const std::optional<int> hot_rows_wanted_;  // none: not ours to choose
+  KvPools pools_;
+  StepScratch scratch_;
+  PrefetchControl prefetch_;
+  Stream control_;  // uploads and repairs before a step
+  Event tables_ready_;
+  Event rows_read_;  // the last read() has passed
+  std::unique_ptr<StepPipeline> pipeline_;
+  const bool graphs_wanted_;
+  bool graphs_refused_ = false;
+  StepGraphs graphs_;  // of the pipeline's streams
+  GraphMetrics graph_metrics_;
+  std::array<StepSlot, 2> slots_;
+  std::array<StepProbe, 2> probes_;  // of the slots' steps
+  std::array<int, 2> probed_depths_{};
+  Buffer slice_dims_;
+  Buffer slopes_;
+  FetchCounters counters_;
+  std::optional<HitRateSampler> sampler_;  // once a step was recorded
+  std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
+  bool reclaim_paused_ = false;
+  uint64_t next_id_ = 1;
+  int32_t stamp_ = 0;
+  std::optional<OpenStep> step_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,92 @@
+#include "runtime/doors/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/select_plan.h"
+#include "runtime/base/error.h"
+#include "runtime/config/layer_budgets.h"
+
+namespace fasa {
+namespace {
+
+// Twice the largest set, so that what left the set lately is still there (performance.md's two to
+// three times); a share of an unknown context counts as the whole default set.
+int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
+  constexpr int64_t kUnknownSet = 256;
+  int64_t largest = 0;
+  for (const LayerSettings& layer : layers) {
+    if (layer.dense) continue;
+    const auto share = static_cast<int64_t>(
+        std::ceil(static_cast<double>(layer.budget.share) * static_cast<double>(max_context)));
+    const int64_t tokens = layer.budget.tokens > 0 ? layer.budget.tokens
+                           : max_context > 0       ? share
+                                                   : kUnknownSet;
+    largest = std::max(largest, tokens);
+  }
+  return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
+}
+
+}  // namespace
+
+StepSettings make_step_settings(const Config& config, const Geometry& geometry, DType row_dtype,
+                                DeviceKind device, int64_t max_context) {
+  geometry.validate();
+  config.validate();
+  config.validate_for(geometry);
+  config.validate_on(device);
+  StepSettings settings;
+  settings.scale = geometry.scale;
+  settings.rows_on_device =
+      device == DeviceKind::kCpu || config.placement.rows == RowPlacement::kDevice;
+  settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
+  settings.copy_streams = config.prefetch.streams;
+  settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
+  settings.replacement = config.placement.replacement;
+
+  CacheLayout& layout = settings.layout;
+  layout.layers = geometry.layers;
+  layout.kv_heads = geometry.kv_heads;
+  layout.group = geometry.group();
+  layout.row = {row_dtype, geometry.key_dim, geometry.value_dim};
+  layout.slice = {config.effective_slice_dtype(),
+                  2 * config.effective_tip_chunks(geometry.chunks())};
+  layout.sinks = config.selection.sinks;
+  layout.recent = config.selection.recent;
+  const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    settings.layers.push_back(
+        {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
+         .budget = budgets[static_cast<size_t>(layer)],
+         .window = geometry.window(layer)});
+  }
+  if (!settings.rows_on_device) {
+    layout.hot_rows =
+        config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
+    if (max_context > 0) {
+      layout.hot_rows = static_cast<int>(std::min<int64_t>(layout.hot_rows, max_context));
+    }
+  }
+  const bool all_dense = std::all_of(settings.layers.begin(), settings.layers.end(),
+                                     [](const LayerSettings& layer) { return layer.dense; });
+  if (all_dense) layout.hot_rows = 0;
+  if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (device == DeviceKind::kCuda && !cuda_holds_queries(layout.group, layout.slice.dims)) {
+    throw UsageError(
+        fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
+                    "allowed: fewer tip_chunks, selection.kind = full, --device cpu",
+                    layout.group, layout.slice.dims));
+  }
+  if (all_dense) return settings;
+  settings.selection = config.make_selection();
+  settings.page_tokens = config.selection.options.page_tokens;
+  settings.selection_remembers =
+      settings.selection != nullptr && settings.selection->make_policy() != nullptr;
+  settings.set_per_query_head =
+      settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
+  return settings;
+}
+
+}  // namespace fasa

@@ -1,0 +1,17 @@
+// From a config and a model's geometry to what the step pipeline works by.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/geometry.h"
+#include "runtime/config/config.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+// `max_context`: the longest sequence expected in tokens, 0 = unknown; the hot rows never need to
+// be more. Throws UsageError for what the geometry does not allow.
+StepSettings make_step_settings(const Config& config, const Geometry& geometry, DType row_dtype,
+                                DeviceKind device, int64_t max_context);
+
+}  // namespace fasa

@@ -1,0 +1,101 @@
+#include "runtime/io/json_fields.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+using nlohmann::json;
+
+json parse_json(std::string_view text, const std::string& name) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    throw InputError(
+        fmt::format("{}: no valid JSON at byte {} of {}", name, error.byte, text.size()));
+  } catch (const json::exception& error) {
+    throw InputError(fmt::format("{}: no valid JSON: {}", name, error.what()));
+  }
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw InputError(fmt::format("{}: can't be opened", path));
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) throw InputError(fmt::format("{}: can't be read", path));
+  return text;
+}
+
+JsonFields::JsonFields(const json& object, std::string name, std::string prefix)
+    : object_(object), name_(std::move(name)), prefix_(std::move(prefix)) {
+  if (!object_.is_object()) {
+    throw InputError(
+        fmt::format("{}: {} is no JSON object", name_, prefix_.empty() ? "the file" : prefix_));
+  }
+}
+
+bool JsonFields::has(const char* key) const {
+  const auto found = object_.find(key);
+  return found != object_.end() && !found->is_null();
+}
+
+bool JsonFields::present(const char* key) const { return object_.contains(key); }
+
+void JsonFields::fail(const char* key, std::string_view allowed) const {
+  const auto found = object_.find(key);
+  std::string given = "missing";
+  if (found != object_.end()) {
+    given = found->dump(-1, ' ', true, json::error_handler_t::replace);
+    if (given.size() > 80) given = given.substr(0, 77) + "...";
+  }
+  throw InputError(fmt::format("{}: {}{} = {}; allowed: {}", name_, prefix_, key, given, allowed));
+}
+
+int64_t JsonFields::integer(const char* key, int64_t low, int64_t high) const {
+  const std::string allowed = fmt::format("an integer from {} to {}", low, high);
+  if (!has(key) || !at(key).is_number_integer()) fail(key, allowed);
+  const json& value = at(key);
+  // Unsigned values above INT64_MAX would turn negative.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    fail(key, allowed);
+  }
+  const int64_t number = value.get<int64_t>();
+  if (number < low || number > high) fail(key, allowed);
+  return number;
+}
+
+int64_t JsonFields::integer_or(const char* key, int64_t low, int64_t high,
+                               int64_t otherwise) const {
+  return has(key) ? integer(key, low, high) : otherwise;
+}
+
+double JsonFields::number(const char* key, double low, double high) const {
+  const std::string allowed = fmt::format("a number from {} to {}", low, high);
+  if (!has(key) || !at(key).is_number()) fail(key, allowed);
+  const double value = at(key).get<double>();
+  if (!(value >= low && value <= high)) fail(key, allowed);
+  return value;
+}
+
+double JsonFields::number_or(const char* key, double low, double high, double otherwise) const {
+  return has(key) ? number(key, low, high) : otherwise;
+}
+
+bool JsonFields::boolean_or(const char* key, bool otherwise) const {
+  if (!has(key)) return otherwise;
+  if (!at(key).is_boolean()) fail(key, "true or false");
+  return at(key).get<bool>();
+}
+
+std::optional<std::string> JsonFields::text(const char* key) const {
+  if (!has(key)) return std::nullopt;
+  if (!at(key).is_string()) fail(key, "a text");
+  return at(key).get<std::string>();
+}
+
+}  // namespace fasa

@@ -1,0 +1,72 @@
+#include "runtime/io/nearest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace fasa {
+namespace {
+
+// Levenshtein's distance.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+constexpr size_t kLongest = 64;  // of any name; keeps hostile input cheap
+
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  std::transform(lowered.begin(), lowered.end(), lowered.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lowered;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
+                                       size_t most) {
+  const std::string wanted = lower(given.substr(0, kLongest));
+  std::vector<std::pair<size_t, size_t>> ranked;  // distance, index
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = lower(names[i]);
+    const bool begins_so = !wanted.empty() && name.substr(0, wanted.size()) == wanted;
+    ranked.emplace_back(begins_so ? 0 : edit_distance(wanted, name), i);
+  }
+  const size_t count = std::min(most, ranked.size());
+  std::partial_sort(ranked.begin(), ranked.begin() + static_cast<int64_t>(count), ranked.end());
+  std::vector<std::string> nearest;
+  for (size_t i = 0; i < count; ++i) nearest.push_back(names[ranked[i].second]);
+  return nearest;
+}
+
+std::string nearest_hint(std::string_view given, std::span<const std::string> names) {
+  if (given.size() > kLongest) return "";
+  const std::string* best = nullptr;
+  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const size_t distance = edit_distance(given, name);
+    if (distance < least) {
+      least = distance;
+      best = &name;
+    }
+  }
+  return best == nullptr ? "" : fmt::format(" (nearest: {})", *best);
+}
+
+}  // namespace fasa

@@ -1,0 +1,31 @@
+// What an analysis runs a model over: a text with planted strings that are repeated behind it, and
+// which of its positions are looked at.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/lab/capture/calibration_data.h"
+
+namespace fasa {
+
+// Queries before an anchor that SnapKV looks at, the anchor's own among them.
+constexpr int kObservationWindow = 32;
+
+struct AnalysisText {
+  std::string name;
+  CalibrationData data;         // positions: those of all windows of observation and of all probes
+  std::vector<size_t> anchors;  // of data.positions: queries on the text, rising
+  std::vector<size_t> probes;   // the same: queries at the repeats, which look far back
+  int64_t text_end = 0;         // the repeats begin here
+};
+
+// `queries` anchors drawn from the last third of the first `tokens` tokens of `ids`, strings and
+// repeats included; half as many probes. Throws InputError naming `name` for a text shorter than
+// `least` tokens.
+AnalysisText make_analysis_text(std::string name, std::span<const int32_t> ids, int64_t tokens,
+                                int64_t least, int queries, uint64_t seed);
+
+}  // namespace fasa

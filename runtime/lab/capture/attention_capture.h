@@ -1,0 +1,47 @@
+// Keeps what calibration needs of a model's attention while a text runs through it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/geometry.h"
+#include "runtime/calibrate/calibrate_samples.h"
+#include "runtime/llm/model.h"
+
+namespace fasa {
+
+// Layers [first, end).
+struct LayerRange {
+  int first = 0, end = 0;
+  bool holds(int layer) const { return layer >= first && layer < end; }
+};
+
+// The rotated keys of all tokens and the rotated queries at the sampled positions, in f32. Host
+// memory: bytes().
+class AttentionCapture : public LayerObserver {
+ public:
+  // `positions`: rising, each below `tokens`. Without a range: all layers.
+  AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions);
+  AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions,
+                   LayerRange layers);
+  // Of one layer.
+  static uint64_t bytes(const Geometry& geometry, int64_t tokens, size_t positions);
+
+  void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
+                int64_t start_position) override;
+
+  // The samples of one layer (of the range) and KV head, handed over: each once.
+  HeadSamples take(int layer, int kv_head);
+
+ private:
+  HeadSamples& samples(int layer, int kv_head) {
+    return samples_[static_cast<size_t>((layer - layers_.first) * geometry_.kv_heads + kv_head)];
+  }
+
+  Geometry geometry_;
+  std::vector<int32_t> positions_;
+  LayerRange layers_;
+  std::vector<HeadSamples> samples_;  // [layers of the range][kv_heads]
+};
+
+}  // namespace fasa

@@ -1,0 +1,236 @@
+#include "runtime/lab/plan/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/settings.h"
+#include "scheduler/prefetch/prefetch_control.h"
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kMostTokens = INT32_MAX;
+// `full` loses nothing: it is worth this much time.
+constexpr double kFullMayTake = 1.05;
+
+struct SliceVariant {
+  SlicePreset preset;
+  std::optional<SliceDType> dtype;
+};
+constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
+                                      {SlicePreset::kLean, {}},
+                                      {SlicePreset::kPaper, {}},
+                                      {SlicePreset::kDefault, SliceDType::kInt4},
+                                      {SlicePreset::kDefault, SliceDType::kInt8}};
+
+class Planner {
+ public:
+  explicit Planner(const PlanRequest& request) : request_(request) {
+    plan_.weight_bytes = weight_bytes(request.model.device_parameters(), request.weight_bits);
+    plan_.activation_bytes =
+        activation_bytes(request.model, std::min<int64_t>(request.prefill_chunk, request.tokens));
+    plan_.prefill_seconds = prefill_seconds();
+  }
+
+  Plan run() {
+    for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
+    for (const SliceVariant& variant : kVariants) add_variant(variant);
+    plan_.recommended = recommend();
+    return std::move(plan_);
+  }
+
+ private:
+  StepSettings settings_of(const Config& config, int64_t tokens) const {
+    const DeviceKind kind =
+        request_.machine.rates.unified ? DeviceKind::kCpu : DeviceKind::kEmulated;
+    return make_step_settings(config, request_.model.geometry, request_.row_dtype, kind, tokens);
+  }
+  int step_tokens(int64_t tokens) const {
+    return static_cast<int>(std::min<int64_t>(request_.prefill_chunk, tokens));
+  }
+  uint64_t device_bytes(const KvMemory& kv) const {
+    return plan_.weight_bytes + plan_.activation_bytes + kv.device_total();
+  }
+  bool fits(const Config& config, int64_t tokens) const {
+    return fits(memory_of(settings_of(config, tokens), tokens));
+  }
+  KvMemory memory_of(const StepSettings& settings, int64_t tokens) const {
+    const int layers_ahead = settings.layer_count() - 1;  // that a model sees
+    return predict_memory(settings, tokens, step_tokens(tokens),
+                          PrefetchControl::scratch_for(settings, layers_ahead));
+  }
+  bool fits(const KvMemory& kv) const {
+    return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
+           kv.host_rows <= request_.machine.host_memory.value_or(UINT64_MAX);
+  }
+
+  // Memory only grows with the context: bisection.
+  // With no hot rows where their number is free: that is what is given up last.
+  std::optional<int64_t> longest_context(Config config) const {
+    if (config.placement.rows != RowPlacement::kDevice && !request_.config.placement.hot_rows) {
+      config.placement.hot_rows = 0;
+    }
+    if (fits(config, kMostTokens)) return std::nullopt;
+    int64_t good = 0;
+    int64_t bad = kMostTokens;
+    while (bad - good > 1) {
+      const int64_t middle = good + (bad - good) / 2;
+      (fits(config, middle) ? good : bad) = middle;
+    }
+    return good;
+  }
+
+  // Fewer hot rows where the memory is short, unless their number was asked for.
+  void shrink_hot_rows(Config& config) const {
+    if (config.placement.rows == RowPlacement::kDevice || config.placement.hot_rows) return;
+    const int usual = settings_of(config, request_.tokens).layout.hot_rows;
+    for (const int hot_rows : {usual, usual / 2, 0}) {
+      Config fewer = config;
+      fewer.placement.hot_rows = hot_rows;
+      if (!fits(fewer, request_.tokens)) continue;
+      if (hot_rows != usual) config = fewer;
+      return;
+    }
+  }
+
+  void add_variant(const SliceVariant& variant) {
+    Config config = request_.config;
+    config.selection.slice = variant.preset;
+    config.selection.slice_dtype = variant.dtype;
+    config.selection.tip_chunks.reset();
+    const int chunks = request_.model.geometry.chunks();
+    const Config& given = request_.config;
+    if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
+        config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
+      return;
+    }
+    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+  }
+
+  void add(const char* preset, Config config, bool configured) {
+    // One tier: fasa-m is the same as fasa-c.
+    if (request_.machine.rates.unified && std::string_view(preset) == "fasa-m") return;
+    config.preset = preset;
+    config.apply_preset();
+    shrink_hot_rows(config);
+    PlanOption option;
+    predict_steps(settings_of(config, request_.tokens), option);
+    choose_prefetch(option, config);
+    const StepSettings settings = settings_of(config, request_.tokens);
+    option.chunks = settings.layout.slice.dims / 2;
+    option.slice_dtype = settings.layout.slice.dtype;
+    option.configured = configured;
+    option.hot_rows = settings.layout.hot_rows;
+    option.kv = memory_of(settings, request_.tokens);
+    option.device_bytes = device_bytes(option.kv);
+    option.host_bytes = option.kv.host_rows;
+    option.fits = fits(option.kv);
+    option.longest_context = longest_context(config);
+    option.config = std::move(config);
+    plan_.options.push_back(std::move(option));
+  }
+
+  void predict_steps(const StepSettings& settings, PlanOption& option) const {
+    const CostModel model(settings, request_.machine.rates, request_.tokens);
+    option.hit_rate = model.hit_rate(request_.guess.overlap, request_.tokens);
+    const StepLoad load = {
+        .tokens = request_.tokens, .hit_rate = option.hit_rate, .out = DType::kBF16};
+    const WeightLoad weights = weight_load();
+    option.step = {model.step(load), model.step(load, {}, weights)};
+    const bool fetches = option.step.attention.used_bytes > 0 && settings.layout.hot_rows > 0;
+    if (!fetches) return;
+    option.prefetched = PlannedStep{
+        model.step(load, prefetch_load(settings.layout, 0)),
+        model.step(load, prefetch_load(settings.layout, request_.weight_bits), weights)};
+  }
+
+  // What was asked for stays. One layer ahead: deeper guesses are worse.
+  void choose_prefetch(const PlanOption& option, Config& config) const {
+    Config::Prefetch& prefetch = config.prefetch;
+    if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
+    const bool pays =
+        option.prefetched && option.prefetched->whole.total() < option.step.whole.total();
+    prefetch.depth = pays ? 1 : 0;
+    prefetch.predictor = pays ? PredictorKind::kNextQuery : PredictorKind::kNone;
+  }
+
+  WeightLoad weight_load() const {
+    const ModelShape& model = request_.model;
+    const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
+    return {.layer_bytes = weight_bytes(model.layer_parameters(), request_.weight_bits),
+            .head_bytes = weight_bytes(model.head_parameters(), request_.weight_bits),
+            .hidden_bytes = floats(model.hidden),
+            .logit_bytes = floats(model.vocab)};
+  }
+
+  // The projection's weights count where weights do.
+  PrefetchLoad prefetch_load(const CacheLayout& layout, int weight_bits) const {
+    const uint64_t projection =
+        weight_bits > 0 ? weight_bytes(request_.model.query_parameters(), weight_bits) : 0;
+    PrefetchLoad load = guess_by_query(layout, request_.tokens, projection);
+    load.recall = request_.guess.recall;
+    if (load.recall > 0) load.overfetch = request_.guess.fetched_ahead() / load.recall;
+    return load;
+  }
+
+  // Two operations a weight and token; causal attention over half of all pairs.
+  double prefill_seconds() const {
+    if (request_.machine.tensor_flops <= 0) return 0;
+    const Geometry& g = request_.model.geometry;
+    const auto tokens = static_cast<double>(request_.tokens);
+    const auto weights = static_cast<double>(g.layers * request_.model.layer_parameters());
+    const double pairs = tokens * tokens / 2 * g.query_heads * g.layers;
+    return (2 * tokens * weights + 2 * pairs * (g.key_dim + g.value_dim)) /
+           request_.machine.tensor_flops;
+  }
+
+  static double seconds_of(const PlanOption& option) {
+    const PlannedStep& step = option.prefetched ? *option.prefetched : option.step;
+    return std::min(step.whole.total(), option.step.whole.total());
+  }
+
+  // The fastest of what fits with the slices that were asked for; else of those with smaller ones.
+  std::optional<size_t> recommend() const {
+    for (const bool configured : {true, false}) {
+      std::optional<size_t> best;
+      for (size_t i = 0; i < plan_.options.size(); ++i) {
+        const PlanOption& option = plan_.options[i];
+        if (!option.fits || option.configured != configured) continue;
+        if (!best) {
+          best = i;
+          continue;
+        }
+        const bool full = plan_.options[*best].config.preset == "full";
+        const double bound = seconds_of(plan_.options[*best]) / (full ? kFullMayTake : 1);
+        if (seconds_of(option) < bound) best = i;
+      }
+      if (best) return best;
+    }
+    return std::nullopt;
+  }
+
+  const PlanRequest& request_;
+  Plan plan_;
+};
+
+}  // namespace
+
+const PlanOption& Plan::option(const std::string& preset) const {
+  for (const PlanOption& candidate : options) {
+    if (candidate.configured && candidate.config.preset == preset) return candidate;
+  }
+  throw UsageError(fmt::format("the plan has no preset {}", preset));
+}
+
+Plan make_plan(const PlanRequest& request) {
+  if (request.tokens < 1 || request.tokens > kMostTokens) {
+    throw UsageError(
+        fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMostTokens));
+  }
+  return Planner(request).run();
+}
+
+}  // namespace fasa

@@ -1,0 +1,81 @@
+// Before anything is loaded: what a model's cache takes on a machine under each preset and slice,
+// the longest context that fits, what a token costs, and which settings to take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/catalog/model_shape.h"
+#include "runtime/config/config.h"
+#include "runtime/doors/runtime.h"
+#include "runtime/lab/plan/cost_model.h"
+#include "runtime/lab/plan/plan_machine.h"
+
+namespace fasa {
+
+// What a plan can't know and has to suppose; measured values are better (`fasa generate --stats`).
+struct PlanGuess {
+  double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
+  // Of speculation: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a guess scores
+  // (docs/prefetch-results.md: depth 1, x1.25, rows that two sets of hot rows miss).
+  double recall = 0.17;
+
+  // Rows fetched ahead for each row that is not on the device, right or wrong: 2.0, 1.87, 1.74 and
+  // 1.39 were measured where recall was 0.17, 0.32, 0.44 and 1.
+  double fetched_ahead() const { return 2.1 - 0.7 * recall; }
+};
+
+struct PlanRequest {
+  ModelShape model;
+  Config config;
+  PlanMachine machine;
+  int64_t tokens = 0;
+  int weight_bits = 16;  // 16, 8, 4
+  DType row_dtype = DType::kBF16;
+  int prefill_chunk = 512;
+  PlanGuess guess;
+};
+
+// Attention alone, and with weights, embedding and logits.
+struct PlannedStep {
+  CostTerms attention;
+  CostTerms whole;
+};
+
+struct PlanOption {
+  Config config;  // the request's under this preset and slice
+  int chunks = 0;
+  SliceDType slice_dtype = SliceDType::kInt2;
+  bool configured = true;     // the slice is the one that the request's config asks for
+  int hot_rows = 0;           // per layer and KV head
+  double hit_rate = 1;        // supposed
+  KvMemory kv;                // at the request's tokens
+  uint64_t device_bytes = 0;  // with weights and activations
+  uint64_t host_bytes = 0;
+  bool fits = false;
+  // With as few hot rows as the config allows. 0: none; no value: no limit is known.
+  std::optional<int64_t> longest_context;
+  PlannedStep step;
+  std::optional<PlannedStep> prefetched;  // only where rows are fetched
+};
+
+struct Plan {
+  uint64_t weight_bytes = 0;      // on the device
+  uint64_t activation_bytes = 0;  // of prefill chunks
+  // The configured slices of each preset first, then others: full once, for it has no slices.
+  std::vector<PlanOption> options;
+  std::optional<size_t> recommended;  // index of options; none where nothing fits
+  double prefill_seconds = 0;         // of all tokens, bound by tensor throughput; 0: unknown
+
+  const PlanOption& option(const std::string& preset) const;  // with the configured slice
+};
+
+// Throws UsageError for a config that doesn't fit the model, and for tokens below 1.
+Plan make_plan(const PlanRequest& request);
+
+// The recommended config as TOML that --config takes, with a comment line; "" where nothing fits.
+std::string recommended_toml(const PlanRequest& request, const Plan& plan);
+
+}  // namespace fasa

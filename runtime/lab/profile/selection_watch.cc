@@ -1,0 +1,105 @@
+#include "runtime/lab/profile/selection_watch.h"
+
+#include <utility>
+
+#include "kernels/cpu/kernels.h"
+#include "offload/operation_names.h"
+#include "scheduler/carver.h"
+
+namespace fasa {
+namespace {
+
+// Where a selection's outcome goes in memory that begins at `base`.
+struct Outcome {
+  SequenceDesc* sequences;
+  int32_t* set_sizes;
+  int32_t* sets;
+  size_t bytes;
+};
+
+Outcome carve(const SelectParams& params, std::byte* base) {
+  const int64_t heads = int64_t{params.step.count} * params.step.layout.kv_heads;
+  Carver carver(base);
+  Outcome outcome{};
+  outcome.sequences = carver.take<SequenceDesc>(params.step.count);
+  outcome.set_sizes = carver.take<int32_t>(heads);
+  outcome.sets = carver.take<int32_t>(heads * params.set_capacity);
+  outcome.bytes = carver.bytes();
+  return outcome;
+}
+
+}  // namespace
+
+SelectionWatch::SelectionWatch(Device& inner) : LanedDevice(inner), table_(passed_kernels()) {
+  table_.select_scratch = inner.kernels().select_scratch;
+  if (inner.kind() != DeviceKind::kCuda) {
+    table_.select = select_on_host;
+    return;
+  }
+  table_.select = select_on_cuda;
+  copies_ = inner.create_stream(StreamPriority::kNormal, "watch");
+  selected_ = inner.create_event();
+  read_ = inner.create_event();
+}
+
+void SelectionWatch::select_on_host(const SelectParams& params, StreamView stream) {
+  auto& watch = device_of<SelectionWatch>(stream);
+  watch.launch(stream, kernel_name(params), [&watch, params] {
+    const KernelWork work = cpu::select(params);
+    watch.overlap_.observe(params);
+    return work;
+  });
+}
+
+void SelectionWatch::select_on_cuda(const SelectParams& params, StreamView stream) {
+  auto& watch = device_of<SelectionWatch>(stream);
+  if (params.ahead > 0) return pass<&KernelTable::select>(params, stream);
+  watch.wait(stream, watch.read_.view());
+  pass<&KernelTable::select>(params, stream);
+  watch.copy_sets(params, stream);
+}
+
+// One sequence's sets are some kilobytes; memory for them is taken once.
+void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
+  const auto layer = static_cast<size_t>(params.step.layer);
+  if (copied_.size() <= layer) copied_.resize(layer + 1);
+  Copied& copied = copied_[layer];
+  const size_t bytes = carve(params, nullptr).bytes;
+  if (copied.memory.bytes() < bytes) {
+    copied.memory = inner_.allocate(MemorySpace::kHost, bytes, "sets that a profile looks at");
+  }
+  const Outcome to = carve(params, copied.memory.data());
+  const auto fetch = [&](auto* destination, const auto* source, int64_t count) {
+    inner_.copy(destination, source, static_cast<size_t>(count) * sizeof(*source),
+                CopyKind::kDeviceToHost, copies_.view());
+  };
+  const int64_t heads = int64_t{params.step.count} * params.step.layout.kv_heads;
+  inner_.set_tag(tag_of(params.step.layer, Cause::kControl));
+  inner_.record(selected_.view(), within(stream));
+  inner_.wait(copies_.view(), selected_.view());
+  fetch(to.sequences, params.step.sequences, params.step.count);
+  fetch(to.set_sizes, params.set_sizes, heads);
+  fetch(to.sets, params.sets, heads * params.set_capacity);
+  inner_.record(read_.view(), copies_.view());
+  inner_.set_tag(tag_of(params.step.layer, Cause::kCompute));
+  copied.params = params;
+  copied.params.step.sequences = to.sequences;
+  copied.params.set_sizes = to.set_sizes;
+  copied.params.sets = to.sets;
+  copied.fresh = true;
+}
+
+void SelectionWatch::observe_copied() {
+  if (copied_.empty()) return;
+  inner_.synchronize(copies_.view());
+  for (Copied& copied : copied_) {
+    if (std::exchange(copied.fresh, false)) overlap_.observe(copied.params);
+  }
+}
+
+std::vector<OverlapCount> SelectionWatch::take_overlap() {
+  observe_copied();
+  return overlap_.take();
+}
+
+}  // namespace fasa

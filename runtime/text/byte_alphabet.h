@@ -1,0 +1,34 @@
+// The characters that ByteLevel vocabularies (GPT-2's) write bytes with: printable Latin-1 as
+// itself, the other bytes, in order, as the characters from U+0100 on.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fasa::text {
+
+class ByteAlphabet {
+ public:
+  static const ByteAlphabet& get();
+
+  void append(char byte, std::string& text) const {
+    const Letter& letter = letters_[static_cast<unsigned char>(byte)];
+    text.append(letter.utf8.data(), letter.bytes);
+  }
+  // The bytes that a valid text of these characters stands for; nothing where one is none of them.
+  std::optional<std::string> bytes_of(std::string_view text) const;
+
+ private:
+  ByteAlphabet();
+  struct Letter {
+    std::array<char, 2> utf8;
+    unsigned char bytes;
+  };
+  static constexpr size_t kCharacters = 0x144;  // the last is U+0143
+  std::array<Letter, 256> letters_;
+  std::array<int16_t, kCharacters> byte_of_;  // -1: none
+};
+
+}  // namespace fasa::text

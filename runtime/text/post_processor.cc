@@ -1,0 +1,64 @@
+#include "runtime/text/post_processor.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/text/json_part.h"
+#include "runtime/text/vocabulary.h"
+
+namespace fasa::text {
+namespace {
+
+constexpr size_t kMaxTokensAround = 64;
+
+// Appends the ids of the special token that the template calls `name`.
+void add_ids(const JsonPart& part, const std::string& name, std::vector<int32_t>& ids) {
+  const JsonPart known = part.object("special_tokens");
+  const JsonPart token = known.object(name.c_str());
+  for (const nlohmann::json& id : token.array("ids")) {
+    const bool allowed = id.is_number_unsigned() && id.get<uint64_t>() <= kMaxTokenId;
+    if (!allowed || ids.size() == kMaxTokensAround) {
+      token.fail("ids", fmt::format("up to {} ids from 0 to {}", kMaxTokensAround, kMaxTokenId));
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+}
+
+Surroundings read_template(const JsonPart& part) {
+  Surroundings around;
+  bool seen = false;
+  const nlohmann::json& pieces = part.array("single");
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const JsonPart piece(pieces[i], fmt::format("{}.single[{}]", part.place(), i));
+    if (piece.has("SpecialToken")) {
+      add_ids(part, piece.object("SpecialToken").text("id"), seen ? around.suffix : around.prefix);
+    } else if (seen || piece.object("Sequence").text("id") != "A") {
+      piece.fail("Sequence", "the text \"A\", once");
+    } else {
+      seen = true;
+    }
+  }
+  if (!seen) part.fail("single", "a template with the text \"A\" in it");
+  return around;
+}
+
+}  // namespace
+
+Surroundings read_post_processor(const nlohmann::json& part, const std::string& place) {
+  Surroundings around;
+  if (part.is_null()) return around;
+  bool seen = false;
+  for (const JsonPart& step : steps_of(part, place, "processors")) {
+    const std::string type = step.type();
+    if (type == "ByteLevel") continue;  // offsets alone
+    if (type != "TemplateProcessing") step.refuse("ByteLevel, TemplateProcessing, Sequence");
+    if (seen) {
+      throw InputError(fmt::format("{}: a second TemplateProcessing; allowed: one", step.place()));
+    }
+    around = read_template(step);
+    seen = true;
+  }
+  return around;
+}
+
+}  // namespace fasa::text

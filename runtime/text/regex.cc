@@ -1,0 +1,141 @@
+#include "runtime/text/regex.h"
+
+#include <fmt/format.h>
+#include <oniguruma.h>
+
+#include <mutex>
+
+#include "runtime/base/error.h"
+#include "runtime/text/newer_unicode.h"
+#include "runtime/text/utf8.h"
+
+namespace fasa::text {
+namespace {
+
+constexpr size_t kMaxPatternBytes = 64 << 10;
+constexpr unsigned kMaxParseDepth = 250;
+// Ten million steps back in one match is the library's own default and Hugging Face's; a search
+// tries one match from each place. Real patterns step back less than once a byte.
+constexpr unsigned long kMaxRetriesInMatch = 10'000'000;
+constexpr unsigned long kMaxRetriesInSearch = 50'000'000;
+constexpr unsigned kMaxStack = 4 << 20;  // entries of some 40 bytes; a run of blanks takes one each
+// Beyond these a pattern does not run away in one place but is slow everywhere. Real ones take
+// 0.1 us a byte.
+constexpr std::chrono::seconds kMaxTime{10};
+constexpr std::chrono::microseconds kMaxTimePerByte{10};
+constexpr unsigned kMatchesPerTimeCheck = 64;
+
+std::string error_text(int code, OnigErrorInfo* info = nullptr) {
+  OnigUChar buffer[ONIG_MAX_ERROR_MESSAGE_LEN];
+  const int length = info != nullptr ? onig_error_code_to_str(buffer, code, info)
+                                     : onig_error_code_to_str(buffer, code);
+  return {reinterpret_cast<const char*>(buffer), static_cast<size_t>(length)};
+}
+
+const OnigUChar* bytes_of(std::string_view text) {
+  return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+std::chrono::steady_clock::duration time_for(std::string_view text) {
+  return kMaxTime + text.size() * kMaxTimePerByte;
+}
+
+void initialize_library() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
+    onig_initialize(encodings, 1);
+    onig_set_parse_depth_limit(kMaxParseDepth);
+  });
+}
+
+}  // namespace
+
+void Regex::Free::operator()(re_pattern_buffer* regex) const { onig_free(regex); }
+void RegexSearch::FreeRegion::operator()(re_registers* region) const {
+  onig_region_free(region, 1);
+}
+void RegexSearch::FreeLimits::operator()(OnigMatchParamStruct* limits) const {
+  onig_free_match_param(limits);
+}
+
+Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(where)) {
+  if (pattern.size() > kMaxPatternBytes) {
+    throw InputError(fmt::format("{}: a pattern of {} bytes; allowed: up to {}", where_,
+                                 pattern.size(), kMaxPatternBytes));
+  }
+  initialize_library();
+  regex_t* regex = nullptr;
+  OnigErrorInfo info{};
+  const OnigUChar* begin = bytes_of(pattern);
+  const int code = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE,
+                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+  if (code != ONIG_NORMAL) {
+    throw InputError(fmt::format("{}: no regular expression: {}; given: {}", where_,
+                                 error_text(code, &info), pattern.substr(0, 200)));
+  }
+  regex_.reset(regex);
+}
+
+RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
+    : regex_(regex),
+      older_(with_older_characters(text)),
+      text_(older_.empty() ? text : older_),
+      region_(onig_region_new()),
+      limits_(onig_new_match_param()),
+      deadline_(std::chrono::steady_clock::now() + time_for(text)) {
+  if (region_ == nullptr || limits_ == nullptr) throw std::bad_alloc();
+  onig_initialize_match_param(limits_.get());
+  onig_set_retry_limit_in_match_of_match_param(limits_.get(), kMaxRetriesInMatch);
+  onig_set_retry_limit_in_search_of_match_param(limits_.get(), kMaxRetriesInSearch);
+  onig_set_match_stack_limit_size_of_match_param(limits_.get(), kMaxStack);
+  enter({0, text.size()});
+}
+
+RegexSearch::~RegexSearch() = default;
+
+void RegexSearch::enter(Span stretch) {
+  stretch_ = stretch;
+  at_ = stretch.begin;
+  last_end_.reset();
+}
+
+std::optional<Span> RegexSearch::next() {
+  const OnigUChar* bytes = bytes_of(text_);
+  while (at_ <= stretch_.end) {
+    if (++matches_ % kMatchesPerTimeCheck == 0) check_time();
+    const int found = onig_search_with_param(
+        regex_.regex_.get(), bytes + stretch_.begin, bytes + stretch_.end, bytes + at_,
+        bytes + stretch_.end, region_.get(), ONIG_OPTION_NONE, limits_.get());
+    if (found == ONIG_MISMATCH) break;
+    if (found < 0) fail(found);
+    const Span match{stretch_.begin + static_cast<size_t>(region_->beg[0]),
+                     stretch_.begin + static_cast<size_t>(region_->end[0])};
+    if (match.size() != 0 || last_end_ != match.end) {
+      at_ = match.end;
+      last_end_ = match.end;
+      return match;
+    }
+    at_ += at_ < stretch_.end ? utf8_bytes(text_[at_]) : 1;
+  }
+  at_ = stretch_.end + 1;
+  return std::nullopt;
+}
+
+void RegexSearch::check_time() {
+  if (std::chrono::steady_clock::now() < deadline_) return;
+  const auto allowed = std::chrono::duration_cast<std::chrono::seconds>(time_for(text_));
+  throw InputError(
+      fmt::format("{}: this pattern takes longer than {} s on a text of {} bytes; "
+                  "allowed: patterns that a text takes less with",
+                  regex_.where_, allowed.count(), text_.size()));
+}
+
+void RegexSearch::fail(int code) const {
+  throw InputError(
+      fmt::format("{}: this pattern takes too many steps on the text ({}); allowed: {} "
+                  "retries in a match and {} in a search",
+                  regex_.where_, error_text(code), kMaxRetriesInMatch, kMaxRetriesInSearch));
+}
+
+}  // namespace fasa::text

@@ -1,0 +1,124 @@
+#include "runtime/text/tokenizer_parts.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+#include "runtime/text/json_part.h"
+#include "runtime/text/tokenizer_file.h"
+
+namespace fasa::text {
+namespace {
+
+using nlohmann::json;
+
+// A member of the document, null where it is not there.
+const json& member(const json& document, const char* key) {
+  static const json none;
+  const auto found = document.find(key);
+  return found == document.end() ? none : *found;
+}
+
+void check_model(const JsonPart& model, const TokenizerFile& file) {
+  const std::string type = model.text_or("type", "BPE");
+  if (type != "BPE" || file.has_scored_pieces) {
+    throw InputError(fmt::format("{}: \"{}\" is not supported; supported is BPE", model.place(),
+                                 type != "BPE" ? type : "Unigram"));
+  }
+  if (!file.has_vocabulary) model.fail("vocab", "an object of pieces and their ids");
+  if (!file.has_merges) model.fail("merges", "an array");
+  if (model.has("dropout") && model.json_at("dropout") != 0) {
+    model.fail("dropout", "null: with it a text has no one encoding");
+  }
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model.text_or(key, "").empty()) model.fail(key, "null");
+  }
+}
+
+Bpe read_bpe(TokenizerFile& file, const std::string& place) {
+  const JsonPart model(member(file.document, "model"), place + ": model");
+  check_model(model, file);
+  file.vocabulary.seal(model.place() + ".vocab");
+  MergeTable merges = file.merges.table(file.vocabulary, model.place() + ".merges");
+  file.merges = {};
+  BpeOptions options{.unk_token = model.text_or("unk_token", ""),
+                     .fuse_unk = model.boolean("fuse_unk", false),
+                     .byte_fallback = model.boolean("byte_fallback", false),
+                     .ignore_merges = model.boolean("ignore_merges", false)};
+  return {std::move(file.vocabulary), std::move(merges), std::move(options), model.place()};
+}
+
+// A token of tokenizer_config.json: its text, or an object with it.
+std::optional<std::string> config_token(const json& config, const char* key) {
+  const json& token = member(config, key);
+  if (token.is_string()) return token.get<std::string>();
+  if (token.is_object() && member(token, "content").is_string()) {
+    return token.at("content").get<std::string>();
+  }
+  return std::nullopt;
+}
+
+NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
+                       const std::string& place) {
+  NamedTokens named{.bos = {}, .eos = {}, .unk = parts.bpe.unk_id()};
+  if (text.empty()) return named;
+  const json config = json::parse(text, nullptr, false);
+  if (!config.is_object()) throw InputError(place + ": no valid JSON object");
+  const auto id_of = [&](const char* key) -> std::optional<int32_t> {
+    const auto token = config_token(config, key);
+    return token ? parts.find(*token) : std::nullopt;
+  };
+  named.bos = id_of("bos_token");
+  named.eos = id_of("eos_token");
+  if (!named.unk) named.unk = id_of("unk_token");
+  return named;
+}
+
+void check_surroundings(const TokenizerParts& parts, const std::string& place) {
+  for (const auto* ids : {&parts.around.prefix, &parts.around.suffix}) {
+    for (const int32_t id : *ids) {
+      if (parts.spelling(id)) continue;
+      throw InputError(
+          fmt::format("{}: post_processor puts in id {}; allowed: ids of a token", place, id));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::string_view> TokenizerParts::spelling(int32_t id) const {
+  if (const AddedToken* token = added.find(id)) return token->decoded();
+  if (!bpe.vocabulary().has(id)) return std::nullopt;
+  return bpe.vocabulary().piece(id);
+}
+
+std::optional<int32_t> TokenizerParts::find(std::string_view piece) const {
+  if (const AddedToken* token = added.find(piece)) return token->id;
+  return bpe.vocabulary().find(piece);
+}
+
+TokenizerParts read_parts(std::string_view text, std::string_view config, const std::string& name) {
+  const std::string place = name + "/tokenizer.json";
+  TokenizerFile file = read_tokenizer_file(text, place);
+  const JsonPart document(file.document, place);
+  const std::string version = document.text_or("version", "1.0");
+  if (version != "1.0") document.fail("version", "\"1.0\"");
+  const auto part = [&](const char* key) -> const json& { return member(file.document, key); };
+  NormalizerChain normalizer(part("normalizer"), place + ": normalizer");
+  PreTokenizerChain pre_tokenizer(part("pre_tokenizer"), place + ": pre_tokenizer");
+  Surroundings around = read_post_processor(part("post_processor"), place + ": post_processor");
+  DecoderChain decoder(part("decoder"), place + ": decoder");
+  Bpe bpe = read_bpe(file, place);
+  AddedTokens added(part("added_tokens"), bpe.vocabulary(), normalizer, place + ": added_tokens");
+  TokenizerParts parts{std::move(normalizer),
+                       std::move(pre_tokenizer),
+                       std::move(bpe),
+                       std::move(added),
+                       std::move(around),
+                       std::move(decoder),
+                       {}};
+  check_surroundings(parts, place);
+  parts.named = read_named(config, parts, name + "/tokenizer_config.json");
+  return parts;
+}
+
+}  // namespace fasa::text

@@ -1,0 +1,50 @@
+// UTF-8 as tokenizers need it: sequences, checked and mended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fasa::text {
+
+inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+enum class SequenceKind : uint8_t {
+  kWhole,  // a character
+  kWrong,  // as much of one as can be told to be none: stands for one U+FFFD
+  kCut,    // the beginning of a character that the text's end cuts off
+};
+
+struct Utf8Sequence {
+  SequenceKind kind;
+  uint8_t bytes;
+};
+
+// The sequence at `at` < text.size(): the longest that Unicode's table 3-7 allows.
+Utf8Sequence utf8_sequence(std::string_view text, size_t at);
+
+// How many bytes the character takes that begins with `lead`, in text known to be valid.
+constexpr size_t utf8_bytes(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+constexpr bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
+}
+
+// The character at `at` of a valid text.
+char32_t code_point_at(std::string_view text, size_t at);
+// The place where the character before `end` > 0 of a valid text begins.
+size_t character_before(std::string_view text, size_t end);
+void append_utf8(std::string& text, char32_t code_point);
+
+// The valid text itself, else one with U+FFFD for each wrong or cut sequence.
+std::string valid_utf8(std::string_view text);
+bool is_valid_utf8(std::string_view text);
+
+// Unicode's White_Space.
+bool is_white_space(char32_t code_point);
+
+}  // namespace fasa::text

@@ -1,0 +1,48 @@
+// The pieces of a vocabulary and their ids.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fasa::text {
+
+inline constexpr int32_t kMaxTokenId = (1 << 23) - 1;
+inline constexpr size_t kMaxPieceBytes = 1 << 16;
+inline constexpr size_t kMaxPieces = 1 << 21;
+
+// Filled, then sealed, then read by any number of threads.
+class Vocabulary {
+ public:
+  // `place` names the vocabulary's place in its file. Throws InputError for a piece or an id beyond
+  // the limits.
+  void add(std::string_view piece, int64_t id, const std::string& place);
+  // Throws InputError where a piece or an id is there twice.
+  void seal(const std::string& place);
+
+  std::optional<int32_t> find(std::string_view piece) const;
+  bool has(int32_t id) const { return index(id) != nullptr; }
+  std::string_view piece(int32_t id) const;  // "" for an id that stands for none
+  int32_t end_id() const { return static_cast<int32_t>(by_id_.size()); }  // above the largest
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    uint32_t begin, bytes;  // in bytes_
+    int32_t id;
+  };
+  static constexpr uint32_t kNone = UINT32_MAX;
+  const Entry* index(int32_t id) const;
+  std::string_view text(const Entry& entry) const {
+    return {bytes_.data() + entry.begin, entry.bytes};
+  }
+
+  std::vector<char> bytes_;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> by_id_;  // places in entries_, kNone for gaps
+  std::vector<uint32_t> slots_;  // the same, hashed by piece; a power of two of them
+};
+
+}  // namespace fasa::text

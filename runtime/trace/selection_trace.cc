@@ -1,0 +1,86 @@
+#include "runtime/trace/selection_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+void require(bool ok, std::string_view what, int64_t given, const std::string& allowed) {
+  if (!ok) {
+    throw UsageError(fmt::format("selection trace: {} = {}; allowed: {}", what, given, allowed));
+  }
+}
+
+}  // namespace
+
+SelectionTrace::SelectionTrace(TraceShape shape) : shape_(std::move(shape)) {
+  require(shape_.layers >= 1, "layers", shape_.layers, "1 or more");
+  require(shape_.kv_heads >= 1, "kv_heads", shape_.kv_heads, "1 or more");
+  require(shape_.sinks >= 0, "sinks", shape_.sinks, "0 or more");
+  require(shape_.recent >= 1, "recent", shape_.recent, "1 or more");
+  require(shape_.budget > shape_.sinks + shape_.recent, "budget", shape_.budget,
+          fmt::format("more than sinks + recent ({})", shape_.sinks + shape_.recent));
+  for (const TracePrediction& prediction : shape_.predictions) {
+    require(prediction.depth >= 1, "depth of a prediction", prediction.depth, "1 or more");
+    require(prediction.tokens >= 1, "tokens of a prediction", prediction.tokens, "1 or more");
+  }
+}
+
+void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32_t>> sets) {
+  const int32_t last = contexts_.empty() ? 0 : contexts_.back();
+  require(context > last, "context of a step", context, fmt::format("more than {}", last));
+  require(sets.size() == slots(), "sets of a step", static_cast<int64_t>(sets.size()),
+          fmt::format("{}", slots()));
+  const size_t positions = positions_.size();
+  const size_t ends = ends_.size();
+  try {
+    for (size_t slot = 0; slot < sets.size(); ++slot) {
+      const std::vector<int32_t>& set = sets[slot];
+      const size_t which = slot % (1 + shape_.predictions.size());
+      const int layer = static_cast<int>(slot / this->slot(1, 0));
+      const int most = which == 0 ? shape_.budget : shape_.predictions[which - 1].tokens;
+      const bool absent = which > 0 && !has_prediction(layer, which - 1);
+      require(absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "size of a set",
+              static_cast<int64_t>(set.size()),
+              absent ? "0: the layer has no such guess" : fmt::format("1 to {}", most));
+      int32_t before = -1;
+      for (const int32_t position : set) {
+        require(position > before && position < context, "position in a set", position,
+                fmt::format("{} to {}, ascending", before + 1, context - 1));
+        before = position;
+      }
+      positions_.insert(positions_.end(), set.begin(), set.end());
+      ends_.push_back(positions_.size());
+    }
+  } catch (...) {
+    positions_.resize(positions);
+    ends_.resize(ends);
+    throw;
+  }
+  contexts_.push_back(context);
+}
+
+std::string default_selection_trace() {
+  namespace fs = std::filesystem;
+  constexpr const char* kName = "needle-3m-7k.fasatrace";
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  for (fs::path up = self.parent_path(); !error && up != up.parent_path(); up = up.parent_path()) {
+    for (const fs::path& models : {up / "models", up / "share" / "fasa" / "models"}) {
+      const fs::path file = models / "traces" / kName;
+      std::error_code none;
+      if (fs::is_regular_file(file, none)) return file.string();
+    }
+  }
+  throw InputError(
+      fmt::format("the trace models/traces/{} was not found beside the program or "
+                  "above it; record one with fasa trace and name it",
+                  kName));
+}
+
+}  // namespace fasa

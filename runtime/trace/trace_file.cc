@@ -1,0 +1,168 @@
+#include "runtime/trace/trace_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/io/output_file.h"
+
+namespace fasa {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kProcess = 1;
+constexpr const char* kDirections[2] = {"host to device", "device to host"};
+
+double microseconds(double seconds) { return seconds * 1e6; }
+uint32_t thread_of(TimelineStream stream) { return stream + 1; }  // 0 is none to some viewers
+
+// Events with a time, to be sorted by it.
+struct TimedEvent {
+  double seconds;
+  Json json;
+};
+
+Json metadata(const char* name, uint32_t thread, Json args) {
+  return {{"name", name}, {"ph", "M"}, {"pid", kProcess}, {"tid", thread}, {"args", args}};
+}
+
+Json counter(const char* name, double seconds, const char* series, double value) {
+  return {{"name", name},
+          {"ph", "C"},
+          {"pid", kProcess},
+          {"ts", microseconds(seconds)},
+          {"args", {{series, value}}}};
+}
+
+void add_tag(Json& args, const char* prefix, OperationTag tag) {
+  if (tag.layer >= 0) args[std::string(prefix) + "layer"] = tag.layer;
+  args[std::string(prefix) + "cause"] = cause_name(tag.cause);
+}
+
+Json work_args(const TimelineEntry& entry) {
+  Json args = Json::object();
+  add_tag(args, "", entry.tag);
+  const uint64_t link_bytes[2] = {entry.work.h2d_bytes, entry.work.d2h_bytes};
+  const char* const link_names[2] = {"h2d", "d2h"};
+  if (entry.work.device_bytes > 0) args["device_bytes"] = entry.work.device_bytes;
+  for (size_t d = 0; d < 2; ++d) {
+    if (link_bytes[d] == 0) continue;
+    const std::string name = link_names[d];
+    args[name + "_bytes"] = link_bytes[d];
+    args[name + "_link_start_us"] = microseconds(entry.link[d].start);
+    args[name + "_link_us"] = microseconds(entry.link[d].seconds());
+  }
+  args["enqueued_us"] = microseconds(entry.enqueued);
+  return args;
+}
+
+class TraceEvents {
+ public:
+  explicit TraceEvents(const Timeline& timeline) : streams_(timeline.streams()) {
+    const std::vector<TimelineEntry> entries = timeline.entries();
+    for (const TimelineEntry& entry : entries) add(entry);
+    for (size_t direction = 0; direction < 2; ++direction) add_bytes_in_flight(entries, direction);
+    for (const TimelineSample& sample : timeline.samples()) {
+      const char* series = sample.name == kDeviceMemoryCounter ? "bytes" : "value";
+      events_.push_back(
+          {sample.seconds, counter(sample.name, sample.seconds, series, sample.value)});
+    }
+    std::stable_sort(events_.begin(), events_.end(), [](const TimedEvent& a, const TimedEvent& b) {
+      return a.seconds < b.seconds;
+    });
+  }
+
+  // One event a line, so that a person can read the file as well.
+  void append_to(std::string& text, const std::string& process) const {
+    text += metadata("process_name", 0, {{"name", process}}).dump();
+    for (const auto& [stream, name] : streams_) {
+      const uint32_t thread = thread_of(stream);
+      text += ",\n" + metadata("thread_name", thread, {{"name", name}}).dump();
+      text += ",\n" + metadata("thread_sort_index", thread, {{"sort_index", thread}}).dump();
+    }
+    for (const TimedEvent& event : events_) text += ",\n" + event.json.dump();
+  }
+
+ private:
+  void add(const TimelineEntry& entry) {
+    const bool wait = entry.kind == TimelineEntry::Kind::kWait;
+    const std::string name = wait ? wait_name(entry.awaited) : entry.name;
+    events_.push_back({entry.span.start,
+                       {{"name", name},
+                        {"cat", wait ? "wait" : cause_name(entry.tag.cause)},
+                        {"ph", "X"},
+                        {"pid", kProcess},
+                        {"tid", thread_of(entry.stream)},
+                        {"ts", microseconds(entry.span.start)},
+                        {"dur", microseconds(entry.span.seconds())},
+                        {"args", wait ? wait_args(entry) : work_args(entry)}}});
+  }
+
+  static std::string wait_name(const TimelineEntry::Source& awaited) {
+    return fmt::format("wait for {}", awaited.name == nullptr ? "an event" : awaited.name);
+  }
+
+  Json wait_args(const TimelineEntry& entry) const {
+    Json args = Json::object();
+    add_tag(args, "", entry.tag);
+    const auto stream = streams_.find(entry.awaited.stream);
+    if (stream != streams_.end()) args["awaited_stream"] = stream->second;
+    if (entry.awaited.name != nullptr) add_tag(args, "awaited_", entry.awaited.tag);
+    return args;
+  }
+
+  // From the first byte's departure to the last one's; the sum over all transfers under way.
+  void add_bytes_in_flight(const std::vector<TimelineEntry>& entries, size_t direction) {
+    std::vector<std::pair<double, int64_t>> changes;
+    for (const TimelineEntry& entry : entries) {
+      const auto bytes =
+          static_cast<int64_t>(direction == 0 ? entry.work.h2d_bytes : entry.work.d2h_bytes);
+      if (bytes == 0) continue;
+      changes.emplace_back(entry.link[direction].start, bytes);
+      changes.emplace_back(entry.link[direction].end, -bytes);
+    }
+    std::sort(changes.begin(), changes.end());
+    const std::string name = fmt::format("bytes in flight, {}", kDirections[direction]);
+    int64_t now = 0;
+    for (size_t i = 0; i < changes.size(); ++i) {
+      now += changes[i].second;
+      const double seconds = changes[i].first;
+      if (i + 1 < changes.size() && changes[i + 1].first == seconds) continue;
+      events_.push_back(
+          {seconds, counter(name.c_str(), seconds, "bytes", static_cast<double>(now))});
+    }
+  }
+
+  std::map<TimelineStream, std::string> streams_;
+  std::vector<TimedEvent> events_;
+};
+
+}  // namespace
+
+std::string trace_json(const Timeline& timeline, const TraceSource& source) {
+  const Json other = {{"device", source.device},
+                      {"clock", source.virtual_clock ? "virtual" : "wall"},
+                      {"dropped", timeline.dropped()}};
+  std::string text = "{\"displayTimeUnit\":\"ns\",\"otherData\":" + other.dump();
+  text += ",\"traceEvents\":[\n";
+  TraceEvents(timeline).append_to(text, fmt::format("fasa on {}", source.device));
+  text += "\n]}\n";
+  return text;
+}
+
+DeviceTrace::DeviceTrace(Device& device) : device_(device) { device.set_timeline(&timeline_); }
+DeviceTrace::~DeviceTrace() { device_.set_timeline(nullptr); }
+
+void DeviceTrace::write(const std::string& path) const {
+  const TraceSource source{device_.name(), device_.virtual_clock()};
+  write_file_atomically(path, trace_json(timeline_, source));
+  if (timeline_.dropped() == 0) return;
+  log_warning(fmt::format("{}: {} events beyond the first {} were left out; trace fewer tokens",
+                          path, timeline_.dropped(), Timeline::kMostEntries));
+}
+
+}  // namespace fasa

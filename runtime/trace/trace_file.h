@@ -1,0 +1,43 @@
+// A device's timeline as a file for ui.perfetto.dev and chrome://tracing: the Trace Event Format,
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (JSON object
+// form; times in microseconds on the device's clock).
+#pragma once
+
+#include <string>
+
+#include "offload/device.h"
+#include "offload/timeline/timeline.h"
+
+namespace fasa {
+
+struct TraceSource {
+  std::string device;
+  bool virtual_clock = false;
+};
+
+// One thread per stream with complete events ("X") for its operations and for the times in which it
+// stood still; args hold layer, cause, bytes, the time on the link, and what was waited for.
+// Counters ("C"): bytes in flight over the link by direction, hit rate by decode step, device memory
+// in use. Events are sorted by time.
+std::string trace_json(const Timeline& timeline, const TraceSource& source);
+
+// Records a device while it lives, which is no longer than the device.
+class DeviceTrace {
+ public:
+  explicit DeviceTrace(Device& device);
+  ~DeviceTrace();
+  DeviceTrace(const DeviceTrace&) = delete;  // the device refers to its timeline
+  DeviceTrace& operator=(const DeviceTrace&) = delete;
+
+  const Timeline& timeline() const { return timeline_; }
+  // What synchronized streams have done so far. Throws UsageError where the file can't be written,
+  // and then leaves what was there (check_writable() finds a bad path before the work). Warns where
+  // the run was too long to be kept whole.
+  void write(const std::string& path) const;
+
+ private:
+  Device& device_;
+  Timeline timeline_;
+};
+
+}  // namespace fasa

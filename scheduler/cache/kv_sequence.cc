@@ -1,0 +1,122 @@
+#include "scheduler/cache/kv_sequence.h"
+
+#include <algorithm>
+
+namespace fasa {
+KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
+    : device_(device),
+      settings_(settings),
+      rows_(pools.rows),
+      slices_(pools.slices),
+      device_rows_(device) {
+  if (settings.selection_remembers) history_.emplace(settings);
+}
+
+void KvSequence::share(const KvSequence& other, int64_t tokens) {
+  rows_ = other.rows_.fork(pages_of(tokens));
+  slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
+  length_ = tokens;
+  if (history_) history_->share(*other.history_, tokens);
+  distrust();
+}
+
+void KvSequence::truncate(int64_t tokens) {
+  if (tokens >= length_) return;
+  rows_.truncate(pages_of(tokens));
+  device_rows_.truncate(rows_.pages());
+  // A sealed page that is cut is packed again from its rows, into a block of its own: others may
+  // share the old one.
+  slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
+  length_ = tokens;
+  distrust();
+}
+
+void KvSequence::distrust() {
+  if (history_) history_->truncate(length_);
+  stale_ = length_ > 0;
+  hot_rows_cold_ = true;
+  remembers_ = stale_ && hot_table_made_;
+}
+
+void KvSequence::forget_hot_rows() {
+  hot_rows_cold_ = true;
+  hot_table_made_ = false;
+  remembers_ = false;
+}
+
+void KvSequence::reserve(int64_t tokens) {
+  const CacheLayout& layout = settings_.layout;
+  const Reserved before = reserved();
+  const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
+    if (buffer || bytes == 0) return;
+    buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
+  };
+  try {
+    if (uses_slices()) {
+      slices_.grow(tokens / kPageTokens);
+      ensure(tail_, layout.tail_bytes(), "the newest page's slices");
+    }
+    if (!settings_.rows_on_device) {
+      ensure(residents_, layout.resident_bytes(), "sinks and recent rows");
+      ensure(hot_, layout.hot_bytes(), "hot rows");
+      ensure(hot_table_, layout.hot_table_bytes(), "the table of hot rows");
+    }
+    rows_.grow(pages_of(tokens));
+  } catch (...) {
+    give_back_to(before);
+    throw;
+  }
+}
+
+void KvSequence::give_back_to(const Reserved& before) {
+  rows_.truncate(before.row_pages);
+  device_rows_.truncate(rows_.pages());
+  slices_.truncate(before.slice_pages);
+}
+
+bool KvSequence::needs_private_page() const {
+  return length_ % kPageTokens != 0 && rows_.shared(length_ / kPageTokens);
+}
+
+void KvSequence::make_last_page_private(StreamView control) {
+  rows_.make_writable(length_ / kPageTokens, control);
+}
+
+void KvSequence::upload_tables(StreamView control) {
+  rows_.upload(control);
+  slices_.upload(control);
+  device_rows_.upload(control);
+}
+
+void KvSequence::empty_hot_rows(StreamView control) {
+  if (!hot_rows_cold_) return;
+  // Of a stale sequence with a table, restore sees to it.
+  const bool restored_later = stale_ && hot_table_made_;
+  if (hot_table_ && !restored_later) {
+    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+    hot_table_made_ = true;
+  }
+  hot_rows_cold_ = false;
+}
+
+SequenceDesc KvSequence::describe() const {
+  return {.mode = StepMode::kDecode,
+          .first_token = 0,
+          .tokens = 0,
+          .start = static_cast<int32_t>(length_),
+          .slice_blocks = slices_.device_data(),
+          .row_blocks = rows_.device_data(),
+          .device_row_blocks = device_rows_.device_data(),
+          .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
+          .tail = tail_.data(),
+          .residents = residents_.data(),
+          .hot = hot_.data(),
+          .hot_table = hot_table_.as<int32_t>(),
+          .stage = nullptr};
+}
+
+uint64_t KvSequence::hot_bytes() const {
+  return hot_.bytes() + hot_table_.bytes() + residents_.bytes();
+}
+
+}  // namespace fasa

@@ -1,0 +1,102 @@
+// One sequence's part of the cache: its pages, and what the device keeps of it whole (tail,
+// residents, hot rows). Created empty and without memory; begin_step and reserve give it some.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "offload/pages/block_pool.h"
+#include "offload/pages/page_table.h"
+#include "scheduler/cache/device_rows.h"
+#include "scheduler/selection/selection_history.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+// Where pages come from.
+struct KvPools {
+  BlockPool rows;    // host, or device with rows on the device
+  BlockPool slices;  // device
+};
+
+class KvSequence {
+ public:
+  KvSequence(Device& device, const StepSettings& settings, KvPools& pools);
+
+  int64_t length() const { return length_; }  // committed tokens
+  // Shares the pages of the first `tokens` tokens of `other`; its own tail, residents and hot rows
+  // are made again by the next step.
+  void share(const KvSequence& other, int64_t tokens);
+  void truncate(int64_t tokens);
+  void commit(int64_t tokens) { length_ += tokens; }
+  // What a step wrote beyond the committed length is not to be trusted.
+  void distrust();
+  // Stamps begin anew: what the table of hot rows says no longer counts.
+  void forget_hot_rows();
+  // The table of hot rows remembers rows that it lost, until the next step that decodes.
+  bool remembers() const { return remembers_; }
+  void recalled() { remembers_ = false; }
+
+  // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
+  // call added is given back.
+  void reserve(int64_t tokens);
+  // What is reserved now, and back to it: nothing of a step that cannot begin stays.
+  struct Reserved {
+    int64_t row_pages, slice_pages;
+  };
+  Reserved reserved() const { return {rows_.pages(), slices_.pages()}; }
+  void give_back_to(const Reserved& before);
+  // Enqueues on `control` what must be done before a step: a page that others share is copied
+  // before it is written, tables are uploaded, tail and residents are rebuilt, hot rows emptied.
+  // The private page may throw BudgetError, the others enqueue only.
+  bool needs_private_page() const;
+  void make_last_page_private(StreamView control);
+  void upload_tables(StreamView control);
+  bool stale() const { return stale_; }
+  void restored() { stale_ = false; }
+  void empty_hot_rows(StreamView control);
+
+  // As kernels see it once tables are uploaded; the step fills in tokens, mode and stage.
+  SequenceDesc describe() const;
+  std::span<std::byte* const> row_blocks() const { return rows_.blocks(); }
+
+  // What the device has copies of, where settings ask for any: the runtime deals them out. A fork
+  // begins without.
+  DeviceRows& device_rows() { return device_rows_; }
+  const DeviceRows& device_rows() const { return device_rows_; }
+
+  SelectionHistory* history() { return history_ ? &*history_ : nullptr; }
+
+  uint64_t tail_bytes() const { return tail_.bytes(); }
+  uint64_t hot_bytes() const;  // hot rows, their table, residents
+  uint64_t table_bytes() const {
+    return rows_.device_bytes() + slices_.device_bytes() + device_rows_.table_bytes();
+  }
+
+  std::optional<std::string> failure;  // the first error of a device failure while it was at work
+
+ private:
+  bool uses_slices() const { return settings_.layout.slice.dims > 0; }
+
+  Device& device_;
+  const StepSettings& settings_;
+  PageTable rows_;
+  PageTable slices_;
+  DeviceRows device_rows_;
+  std::optional<SelectionHistory> history_;  // where the selection remembers
+  Buffer tail_;
+  Buffer residents_;
+  Buffer hot_;
+  Buffer hot_table_;
+  int64_t length_ = 0;
+  bool stale_ = false;
+  bool hot_rows_cold_ = true;
+  bool hot_table_made_ = false;
+  bool remembers_ = false;
+};
+
+}  // namespace fasa

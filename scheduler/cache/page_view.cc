@@ -1,0 +1,100 @@
+#include "scheduler/cache/page_view.h"
+
+#include <algorithm>
+
+namespace fasa {
+
+PageView::PageView(Device& device, const StepSettings& settings, BlockPool* slices)
+    : device_(device),
+      settings_(settings),
+      rows_(device, "page tables"),
+      slices_(device, "page tables") {
+  if (slices != nullptr) index_.emplace(device, settings, *slices);
+  if (settings.rows_on_device || settings.layout.hot_rows == 0) return;
+  const CacheLayout& layout = settings.layout;
+  hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes()), "hot rows");
+  hot_table_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes()),
+                               "the table of hot rows");
+}
+
+bool PageView::begins(std::span<const int32_t> table) const {
+  return pages_.size() <= table.size() &&
+         std::equal(pages_.begin(), pages_.end(), table.begin(),
+                    [](const Page& page, int32_t id) { return page.id == id; });
+}
+
+int64_t PageView::common_pages(std::span<const int32_t> table) const {
+  const auto differs = std::mismatch(pages_.begin(), pages_.end(), table.begin(), table.end(),
+                                     [](const Page& page, int32_t id) { return page.id == id; });
+  return differs.first - pages_.begin();
+}
+
+void PageView::share_index(const PageView& other, const PageStore& store, int64_t pages) {
+  index_->share(*other.index_, pages * store.page_size());
+}
+
+int64_t PageView::valid_pages(const PageStore& store) const {
+  const auto stale = std::find_if(pages_.begin(), pages_.end(), [&](const Page& page) {
+    return store.generation(page.id) != page.generation;
+  });
+  return stale - pages_.begin();
+}
+
+void PageView::cut(const PageStore& store, int64_t pages) {
+  pages_.resize(static_cast<size_t>(pages));
+  rows_.truncate(pages * store.parts());
+  slices_.truncate(pages * store.parts());
+  if (index_) index_->cut(pages * store.page_size());
+  hot_rows_cold_ = true;
+}
+
+void PageView::extend(const PageStore& store, std::span<const int32_t> table, int64_t tokens) {
+  if (index_) index_->grow(tokens);
+  const int64_t before = rows_.size();
+  const auto entries = static_cast<int64_t>(table.size()) * store.parts();
+  if (entries == before) return;
+  pages_.reserve(table.size());
+  rows_.reserve(entries);
+  if (store.uses_tails()) slices_.reserve(entries);
+  rows_.prepare_overwrite(before);
+  slices_.prepare_overwrite(before);
+  for (size_t i = pages_.size(); i < table.size(); ++i) {
+    pages_.push_back({table[i], store.generation(table[i])});
+    for (int part = 0; part < store.parts(); ++part) {
+      rows_.append(store.row_block(table[i], part));
+      if (store.uses_tails()) slices_.append(store.slice_block(table[i], part));
+    }
+  }
+}
+
+std::byte* PageView::own_tail() {
+  if (!own_tail_) {
+    own_tail_ =
+        device_.allocate(MemorySpace::kDevice, static_cast<size_t>(settings_.layout.tail_bytes()),
+                         "the newest pages' slices");
+  }
+  return own_tail_.data();
+}
+
+void PageView::upload(StreamView control) {
+  rows_.upload(control);
+  slices_.upload(control);
+  if (index_) index_->upload(control);
+  if (hot_rows_cold_ && hot_table_) {
+    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+  }
+  hot_rows_cold_ = false;
+}
+
+SequenceDesc PageView::describe() const {
+  SequenceDesc desc;
+  desc.mode = StepMode::kDecode;
+  desc.slice_blocks = index_ ? index_->slice_blocks() : slices_.device_data();
+  if (index_) desc.tail = index_->tail();
+  desc.row_blocks = rows_.device_data();
+  desc.hot = hot_.data();
+  desc.hot_table = hot_table_.as<int32_t>();
+  return desc;
+}
+
+}  // namespace fasa

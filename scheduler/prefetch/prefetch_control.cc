@@ -1,0 +1,131 @@
+#include "scheduler/prefetch/prefetch_control.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "runtime/base/error.h"
+#include "scheduler/prefetch/next_query_predictor.h"
+
+namespace fasa {
+namespace {
+
+// By itself no deeper than this: guesses that far are poor, and every depth takes room for a set.
+constexpr int kMostAutomatic = 4;
+constexpr int kFirstMeasurements = 16;  // every step at first,
+constexpr int kMeasureEvery = 8;        // then every so manieth
+constexpr double kSmoothing = 0.25;
+
+int most_ahead_of(const StepSettings& settings, bool writes_sets, int max_ahead) {
+  if (!settings.prefetches()) return 0;
+  const int automatic = writes_sets ? kMostAutomatic : 1;
+  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_ahead,
+                               settings.layer_count() - 1}));
+}
+
+// Down to three bits: at most a fifth less.
+int32_t coarse(int32_t rows) {
+  const int bits = std::bit_width(static_cast<uint32_t>(rows));
+  return bits <= 3 ? rows : rows >> (bits - 3) << (bits - 3);
+}
+
+}  // namespace
+
+PrefetchControl::PrefetchControl(const KernelTable& kernels, const StepSettings& settings)
+    : kernels_(kernels), settings_(settings) {
+  choose();
+}
+
+void PrefetchControl::set_query_source(QuerySource* source) {
+  source_ = source;
+  choose();
+}
+
+void PrefetchControl::set_predictor(Predictor* predictor) {
+  custom_ = predictor;
+  choose();
+}
+
+void PrefetchControl::require_query_source() const {
+  if (!settings_.prefetches() || custom_ != nullptr || source_ != nullptr) return;
+  if (settings_.prefetch.predictor != PredictorKind::kNextQuery) return;
+  throw UsageError(
+      "prefetch.predictor = next-query: nobody estimates queries here; call set_query_source, or "
+      "use auto or previous-step");
+}
+
+std::unique_ptr<Predictor> PrefetchControl::make_predictor() const {
+  switch (settings_.prefetch.predictor) {
+    case PredictorKind::kNone:
+      break;
+    case PredictorKind::kAuto:
+    case PredictorKind::kNextQuery:
+      if (source_ != nullptr) return std::make_unique<NextQueryPredictor>(kernels_, *source_);
+      if (settings_.prefetch.predictor == PredictorKind::kNextQuery) break;
+      [[fallthrough]];
+    case PredictorKind::kPreviousStep:
+      return std::make_unique<PreviousStepPredictor>(settings_.layer_count());
+  }
+  return std::make_unique<NonePredictor>();
+}
+
+void PrefetchControl::choose() {
+  own_ = make_predictor();
+  most_ahead_ = most_ahead_of(settings_, predictor().writes_sets(), predictor().max_ahead());
+  depth_ = DepthController(most_ahead_);
+}
+
+GuessScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_ahead) {
+  const PredictorKind kind = settings.prefetch.predictor;
+  const bool by_query =
+      source_ahead > 0 && (kind == PredictorKind::kAuto || kind == PredictorKind::kNextQuery);
+  const bool by_memory = kind == PredictorKind::kAuto || kind == PredictorKind::kPreviousStep;
+  const int max_ahead = by_query ? source_ahead : by_memory ? settings.layer_count() : 0;
+  return {most_ahead_of(settings, by_query, max_ahead), by_query};
+}
+
+PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
+  PrefetchPlan plan;
+  if (most_ahead_ == 0 || (!predictor().writes_sets() && !remembered)) return plan;
+  // What was remembered is lost to whoever does not fetch it now: there is nothing to measure.
+  const bool automatic = !settings_.prefetch.depth && predictor().writes_sets();
+  plan.depth = automatic ? depth_.depth() : most_ahead_;
+  const CacheLayout& layout = settings_.layout;
+  plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
+                                             int64_t{sequences} * layout.kv_heads,
+                                             std::numeric_limits<int32_t>::max());
+  if (coarse_) plan.rows = coarse(plan.rows);
+  return plan;
+}
+
+bool PrefetchControl::measures(int32_t stamp) const {
+  if (most_ahead_ == 0 || !predictor().writes_sets()) return false;
+  const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
+  return unsettled || measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
+}
+
+// Layers take turns; the first is never guessed.
+int PrefetchControl::measured_layer() const {
+  const int guessed = settings_.layer_count() - 1;
+  for (int i = 0; i < guessed; ++i) {
+    const int layer = 1 + (measurements_ + i) % guessed;
+    if (!settings_.layer(layer).dense) return layer;
+  }
+  return 0;
+}
+
+void PrefetchControl::measured(int depth, const LayerTimes& times,
+                               const TransferTotals& transfers) {
+  if (!(times.compute > 0)) return;
+  const double weight = measurements_++ == 0 ? 1 : kSmoothing;
+  compute_seconds_ += weight * (times.compute - compute_seconds_);
+  const double seconds = transfers.h2d_seconds - link_seconds_;
+  if (transfers.h2d_bytes > link_bytes_ && seconds > 0) {
+    link_rate_ = static_cast<double>(transfers.h2d_bytes - link_bytes_) / seconds;
+  }
+  link_bytes_ = transfers.h2d_bytes;
+  link_seconds_ = transfers.h2d_seconds;
+  depth_.measured(depth, times);
+}
+
+}  // namespace fasa

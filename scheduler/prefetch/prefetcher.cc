@@ -1,0 +1,143 @@
+#include "scheduler/prefetch/prefetcher.h"
+
+#include <algorithm>
+#include <string>
+
+namespace fasa {
+
+struct Prefetcher::Target {
+  const StepTables& step;
+  const DecodeScratch& scratch;
+  int from;
+  int layer;
+  StreamView compute;
+};
+
+Prefetcher::Prefetcher(Device& device, const StepSettings& settings)
+    : device_(device),
+      settings_(settings),
+      looked_at_(static_cast<size_t>(settings.layer_count()), false) {
+  if (!settings.prefetches()) return;
+  for (int i = 0; i < settings.guess_lanes(); ++i) {
+    lanes_.push_back(device.create_stream(StreamPriority::kNormal, "ahead " + std::to_string(i)));
+  }
+  guessed_ = device.create_event();
+  for (int i = 0; i < settings.layer_count(); ++i) {
+    claimed_.push_back(device.create_event());
+    arrived_.push_back(device.create_event());
+  }
+}
+
+void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
+  plan_ = plan;
+  predictor_ = &predictor;
+  looked_at_.assign(looked_at_.size(), false);
+}
+
+void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, int layer,
+                            std::span<const Event> written, StreamView compute) {
+  if (!plan_.on() || lanes_.empty() || most_rows(scratch.decode()) <= 0) return;
+  const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
+  for (int next = targets.first; next < targets.end; ++next) {
+    if (settings_.layer(next).dense) continue;
+    const Target target{step, scratch.decode(), layer, next, compute};
+    device_.set_tag(tag_of(layer, Cause::kSpeculation));  // in the time of this layer
+    if (predictor_->writes_sets()) guess(target);
+    device_.record(guessed_.view(), compute);
+    device_.set_tag(tag_of(next, Cause::kSpeculation));
+    fetch(target, written);
+    looked_at_[static_cast<size_t>(next)] = true;
+  }
+  device_.set_tag(tag_of(layer, Cause::kCompute));
+}
+
+int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
+  return std::min(
+      {plan_.rows, scratch.guess_rows, settings_.layout.hot_rows - scratch.set_capacity});
+}
+
+void Prefetcher::guess(const Target& target) {
+  const DecodeScratch& scratch = target.scratch;
+  const LayerSettings& layer = settings_.layer(target.layer);
+  const auto buffer = static_cast<size_t>(target.layer % scratch.guess_buffers);
+  while (sets_read_.size() <= buffer) sets_read_.push_back(device_.create_event());  // first step
+  device_.wait(target.compute, sets_read_[buffer].view());
+  Guess guess;
+  guess.layer = target.from;
+  guess.ahead = target.layer - target.from;
+  guess.compute = target.compute;
+  guess.select.step = layer_params(settings_, target.step, target.layer);
+  guess.select.budget = layer.guess_budget();
+  guess.select.window = layer.window;
+  guess.select.page_tokens = settings_.page_tokens;
+  guess.select.ahead = guess.ahead;
+  guess.select.set_capacity = scratch.guess_capacity;
+  guess.select.sets = scratch.guess_sets_of(target.layer);
+  guess.select.set_sizes = scratch.guess_sizes_of(target.layer);
+  guess.select.scratch = scratch.select;
+  predictor_->predict(guess);
+}
+
+void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
+  const DecodeScratch& scratch = target.scratch;
+  const auto layer = static_cast<size_t>(target.layer);
+  const auto lane = layer % lanes_.size();
+  const StreamView stream = lanes_[lane].view();
+  const bool sets = predictor_->writes_sets();
+  FetchItem* fetches = scratch.guess_fetches_of(lane);
+  int32_t* counts = scratch.guess_counts_of(lane);
+  device_.wait(stream, guessed_.view());
+  SpeculateParams params{.step = layer_params(settings_, target.step, target.layer),
+                         .stamp = target.step.stamp,
+                         .replacement = settings_.replacement,
+                         .max_rows = most_rows(scratch),
+                         .set_capacity = scratch.guess_capacity,
+                         .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
+                         .set_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
+                         .fetches = fetches,
+                         .fetch_counts = counts,
+                         .counters = target.step.counters + target.layer};
+  const KernelTable& kernels = device_.kernels();
+  kernels.speculate(params, stream);
+  device_.record(claimed_[layer].view(), stream);
+  if (sets) {
+    const auto buffer = layer % static_cast<size_t>(scratch.guess_buffers);
+    device_.record(sets_read_[buffer].view(), stream);
+  }
+  device_.wait(stream, written[layer].view());
+  target.step.mark(StepProbe::kGuessBegin, target.layer, stream);
+  kernels.gather({.layout = settings_.layout,
+                  .count = params.step.count,
+                  .wave = params.max_rows,
+                  .fetches = fetches,
+                  .fetch_counts = counts},
+                 stream);
+  device_.record(arrived_[layer].view(), stream);
+  target.step.mark(StepProbe::kGuessEnd, target.layer, stream);
+}
+
+void Prefetcher::wait_for_claims(int layer, StreamView compute) {
+  const auto at = static_cast<size_t>(layer);
+  if (looked_at_[at]) device_.wait(compute, claimed_[at].view());
+}
+
+void Prefetcher::wait_for_rows(int layer, StreamView compute) {
+  const auto at = static_cast<size_t>(layer);
+  if (looked_at_[at]) device_.wait(compute, arrived_[at].view());
+}
+
+void Prefetcher::synchronize() {
+  for (const Stream& stream : lanes_) device_.synchronize(stream.view());
+}
+
+void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
+  for (const Stream& stream : lanes_) streams.push_back(stream.view());
+}
+
+void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
+  const bool on = plan_.on() && !lanes_.empty();
+  key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
+  key.push_back(on ? static_cast<uint64_t>(std::max(most_rows(scratch.decode()), 0)) : 0);
+}
+
+}  // namespace fasa
