@@ -11,9 +11,9 @@
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
 #include "runtime/llm/query_estimates.h"
-#include "runtime/llm/random_weights.h"
+#include "runtime/llm/weights/random_weights.h"
 #include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/open_weights.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
@@ -34,12 +34,13 @@ ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
 
 class Model::Impl final : public QuerySource {
  public:
-  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device)
+  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
+       const WeightOptions& options)
       : device_(device),
         config_(std::move(config)),
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
-        weights_(std::move(source), config_, dtype, device, stream_.view()),
+        weights_(std::move(source), config_, dtype, device, stream_.view(), options),
         frequencies_(rope_frequencies(config_)),
         engine_(make_layer_engine(
             {device_, config_, weights_, activations_, dtype_, frequencies_, stream_.view()})) {}
@@ -138,12 +139,16 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
   for (const StepSequence& sequence : step) {
     if (sequence.mode == StepMode::kPrefill) shape.cause = Cause::kPrefill;
     const int64_t start = runtime.length(sequence.sequence);
+    const auto rows_before = static_cast<int64_t>(shape.logit_rows.size());
+    shape.runs.push_back({sequence.tokens, sequence.mode});
     for (int64_t i = 0; i < sequence.tokens; ++i) {
       const bool wanted = options.all_logits || i == sequence.tokens - 1;
       if (wanted && !options.no_logits) shape.logit_rows.push_back(shape.tokens);
       shape.positions.push_back(start + i);
       ++shape.tokens;
     }
+    const auto rows = static_cast<int64_t>(shape.logit_rows.size());
+    if (rows > rows_before) shape.logit_runs.push_back({rows - rows_before, sequence.mode});
   }
   return shape;
 }
@@ -338,19 +343,20 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 
 }  // namespace
 
-Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
-  ModelConfig config = ModelConfig::load(dir);
+Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
+                  const WeightOptions& weights) {
+  ModelConfig config = ModelConfig::load(path);
   require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(std::make_unique<Impl>(std::make_unique<WeightFiles>(dir), std::move(config), chosen,
-                                      device));
+  return Model(std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device,
+                                      weights));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-                    uint64_t seed) {
+                    uint64_t seed, const WeightOptions& weights) {
   require_runnable(device);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
-                                      chosen_dtype(config, dtype), device));
+                                      chosen_dtype(config, dtype), device, weights));
 }
 
 const ModelConfig& Model::config() const { return impl_->config(); }

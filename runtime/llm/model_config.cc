@@ -9,6 +9,8 @@
 #include "runtime/base/error.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/alibi.h"
+#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
 namespace {
@@ -137,9 +139,6 @@ void read_choices(const JsonFields& fields, ModelConfig* config) {
   config->one_norm = config->parallel && family.one_norm_when_parallel;
   config->tie_embeddings = fields.boolean_or("tie_word_embeddings", family.tied_embeddings);
   config->activation = read_activation(fields, family.keys);
-  if (fields.has("quantization_config")) {
-    fields.fail("quantization_config", "none: quantised weights are not read");
-  }
 }
 
 // After the rotary parameters.
@@ -276,10 +275,14 @@ void ModelConfig::parse_generation(std::string_view json, const std::string& nam
 }
 
 ModelConfig ModelConfig::load(const std::string& dir) {
+  if (is_gguf(dir)) {
+    const MappedFile file(dir);
+    return parse(gguf_config_json(GgufHeader(file.bytes(), dir)), dir);
+  }
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
         fmt::format("{}: no such folder; a model is a Hugging Face folder with "
-                    "config.json and *.safetensors",
+                    "config.json and *.safetensors, or a GGUF file",
                     dir));
   }
   const std::string path = dir + "/config.json";

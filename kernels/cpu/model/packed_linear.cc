@@ -71,6 +71,12 @@ size_t PackedLinear::read_bytes(int64_t columns) const {
   return static_cast<size_t>(read) * panel_bytes();
 }
 
+uint64_t PackedLinear::work_bytes(int64_t rows, int64_t columns) const {
+  const int64_t row_bytes =
+      shape_.inputs * dtype_bytes(shape_.dtype) + columns * static_cast<int64_t>(sizeof(float));
+  return read_bytes(columns) + static_cast<uint64_t>(rows * row_bytes);
+}
+
 // Two panels from pair * 2 on, times all rows.
 void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, int64_t pair,
                             int64_t columns, float* y) const {

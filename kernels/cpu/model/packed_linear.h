@@ -42,6 +42,10 @@ class PackedLinear {
   size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes(); }
   // Of what decode reads for the first `columns` outputs.
   size_t read_bytes(int64_t columns) const;
+  // Read and written for so many rows and the first `columns` outputs.
+  uint64_t work_bytes(int64_t rows, int64_t columns) const;
+  DType dtype() const { return shape_.dtype; }
+  int64_t y_stride() const { return shape_.y_stride; }
 
   // x [rows, inputs] dense, y [rows, y_stride]: the first `columns` outputs are written.
   void decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,

@@ -9,7 +9,7 @@
 
 #include "runtime/io/mapped_file.h"
 #include "runtime/llm/gguf/gguf_header.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
 
 namespace fasa {

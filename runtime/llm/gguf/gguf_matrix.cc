@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "runtime/base/dtype.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 namespace {

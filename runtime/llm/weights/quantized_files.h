@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/safetensors.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/safetensors.h"
+#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
 #include "runtime/llm/weights/quantization_config.h"
 

@@ -1,7 +1,7 @@
 // A 16-bit matrix rounded to integers while it is loaded.
 #pragma once
 
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
 
 namespace fasa {

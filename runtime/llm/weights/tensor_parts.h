@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/llm/safetensors.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/safetensors.h"
+#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/raw_tensor.h"
 
 namespace fasa {

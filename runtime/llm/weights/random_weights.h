@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 

@@ -1,4 +1,4 @@
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/llm/random_weights.h"
+#include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/io/mapped_file.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/raw_tensor.h"
 
 namespace fasa {

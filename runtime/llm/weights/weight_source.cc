@@ -1,9 +1,9 @@
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weights/weight_source.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/llm/random_weights.h"
+#include "runtime/llm/weights/random_weights.h"
 #include "runtime/llm/weights/packed_tensor.h"
 
 namespace fasa {

@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/json_fields.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 
 namespace fasa {
 namespace {
