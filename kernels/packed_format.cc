@@ -55,9 +55,28 @@ uint32_t load_word(const std::byte* at) {
   std::memcpy(&word, at, sizeof(word));
   return word;
 }
-void or_word(std::byte* at, uint32_t bits) {
-  const uint32_t word = load_word(at) | bits;
-  std::memcpy(at, &word, sizeof(word));
+void store_word(std::byte* at, uint32_t word) { std::memcpy(at, &word, sizeof(word)); }
+
+// One output's words of a block, in registers until they are whole.
+void pack_block(const PackedFormat& format, const uint8_t* codes, std::byte* out) {
+  uint32_t low[kLines] = {};
+  uint32_t high[kLines] = {};  // 8 bits: lines; else planes
+  for (int64_t place = 0; place < kPackedBlock; ++place) {
+    const Spot spot(place);
+    const uint32_t code = codes[place];
+    low[spot.line] |= (code & 15) << (4 * spot.nibble);
+    if (format.bits == 8) {
+      high[spot.line] |= (code >> 4) << (4 * spot.nibble);
+    } else if (format.bits > 4) {
+      high[0] |= (code >> 4 & 1) << spot.plane_bit;
+      high[1] |= (code >> 5 & 1) << spot.plane_bit;
+    }
+  }
+  const int64_t planes = format.bits == 8 ? kLines : format.bits - 4;
+  for (int64_t line = 0; line < kLines; ++line) store_word(out + line * kLineBytes, low[line]);
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    store_word(out + (kLines + plane) * kLineBytes, high[plane]);
+  }
 }
 
 void store_f16(std::byte* at, float value) {
@@ -191,19 +210,9 @@ PackedPanel::PackedPanel(const PackedFormat& format, int64_t places)
 
 void pack_row(const PackedFormat& format, const PackedPanel& layout, const PackedRow& row,
               int64_t column, std::byte* panel) {
-  for (int64_t place = 0; place < layout.blocks * kPackedBlock; ++place) {
-    const Spot spot(place);
-    const uint32_t code = row.codes[place];
-    std::byte* const block = panel + place / kPackedBlock * layout.block_bytes + column * 4;
-    or_word(block + spot.line * kLineBytes, (code & 15) << (4 * spot.nibble));
-    std::byte* const planes = block + kLines * kLineBytes;
-    if (format.bits == 8) {
-      or_word(planes + spot.line * kLineBytes, (code >> 4) << (4 * spot.nibble));
-    } else {
-      for (int bit = 4; bit < format.bits; ++bit) {
-        or_word(planes + (bit - 4) * kLineBytes, (code >> bit & 1) << spot.plane_bit);
-      }
-    }
+  for (int64_t block = 0; block < layout.blocks; ++block) {
+    pack_block(format, row.codes + block * kPackedBlock,
+               panel + block * layout.block_bytes + column * 4);
   }
   const int64_t scale_size = scale_bytes(format.scale);
   const int64_t offset_size = offset_bytes(format.offset);
@@ -258,8 +267,7 @@ GroupNumbers packed_numbers(const PackedFormat& format, const PackedPanel& layou
   const int64_t offset_size = offset_bytes(format.offset);
   return numbers_of(
       format, load_scale(format.scale, panel + layout.scales + at * scale_bytes(format.scale)),
-      offset_size == 0 ? 0
-                       : load_offset(format.offset, panel + layout.offsets + at * offset_size),
+      offset_size == 0 ? 0 : load_offset(format.offset, panel + layout.offsets + at * offset_size),
       super_scale ? load_f16(panel + layout.super_scales + super) : 0,
       super_offset ? load_f16(panel + layout.super_offsets + super) : 0);
 }

@@ -15,9 +15,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
-#include "runtime/config/weight_options.h"
 #include "scheduler/prefetch_settings.h"
-#include "runtime/config/weight_options.h"
 #include "scheduler/selection/selection_table.h"
 
 namespace fasa {
@@ -64,8 +62,6 @@ struct Config {
     std::optional<uint64_t> host_memory;
     std::optional<uint64_t> pinned_memory;
   } memory;
-
-  WeightOptions weights;
 
   struct Selection {
     SelectionKind kind = SelectionKind::kFasa;

@@ -34,13 +34,6 @@ constexpr std::array<Named<SlicePreset>, 4> kSlices{{{"default", SlicePreset::kD
                                                      {"paper", SlicePreset::kPaper},
                                                      {"lean", SlicePreset::kLean},
                                                      {"map", SlicePreset::kMap}}};
-constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
-                                                          {"int8", WeightRounding::kInt8},
-                                                          {"int4", WeightRounding::kInt4}}};
-constexpr std::array<Named<std::optional<WeightRounding>>, 3> kHeads{
-    {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}}};
-constexpr std::array<Named<DecodeActivations>, 2> kActivations{
-    {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}}};
 constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement::kHost},
                                                           {"device", RowPlacement::kDevice},
                                                           {"auto", RowPlacement::kAuto}}};
@@ -90,7 +83,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 38> kOptions{{
+const std::array<ConfigOption, 34> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -156,51 +149,6 @@ const std::array<ConfigOption, 38> kOptions{{
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.graphs); },
      .get = [](const Config& c) -> Json { return name_of(c.device.graphs, kSwitch); }},
-    {.table = "weights",
-     .key = "format",
-     .flag = "weights",
-     .type = "as-is|int8|int4",
-     .allowed = "as-is, int8, int4",
-     .help = "What matrices of 16 or 32 bits are rounded to while they are loaded; those that a "
-             "file has packed stay as they are. Embeddings stay in the file.",
-     .text = true,
-     .set = [](Config& c, const Json& v) { return take_named(v, kRoundings, c.weights.rounding); },
-     .get = [](const Config& c) -> Json { return name_of(c.weights.rounding, kRoundings); }},
-    {.table = "weights",
-     .key = "group",
-     .flag = "weight_group",
-     .type = "32|64|128",
-     .allowed = "32, 64, 128",
-     .help = "Inputs that share a scale where weights are rounded.",
-     .set =
-         [](Config& c, const Json& v) {
-           return take_int(v, c.weights.group) &&
-                  (c.weights.group == 32 || c.weights.group == 64 || c.weights.group == 128);
-         },
-     .get = [](const Config& c) -> Json { return c.weights.group; }},
-    {.table = "weights",
-     .key = "lm_head",
-     .flag = "",
-     .type = "auto|as-is|int8",
-     .allowed = "auto, as-is, int8",
-     .help = "What the projection to logits is rounded to, a tied one as a copy of its own; auto = "
-             "int8 where other matrices are rounded.",
-     .text = true,
-     .set = [](Config& c, const Json& v) { return take_named(v, kHeads, c.weights.head); },
-     .get = [](const Config& c) -> Json { return name_of(c.weights.head, kHeads); }},
-    {.table = "weights",
-     .key = "activations",
-     .flag = "",
-     .type = "model|int8",
-     .allowed = "model, int8",
-     .help = "What decode multiplies packed weights by: activations as the model has them, or "
-             "rounded to int8 by blocks of 32, which is faster where bytes are the limit.",
-     .text = true,
-     .set =
-         [](Config& c, const Json& v) {
-           return take_named(v, kActivations, c.weights.activations);
-         },
-     .get = [](const Config& c) -> Json { return name_of(c.weights.activations, kActivations); }},
     {.table = "memory",
      .key = "device_memory",
      .flag = "",

@@ -111,8 +111,8 @@ KernelWork LayerWork::after_attention(int index) const {
   const int64_t hidden = config_.hidden;
   uint64_t bytes = 0;
   if (config_.has_mla()) bytes = latent_work().values(layer.mla);
-  layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(),
-                     step_.runs, activations_.result());
+  layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(), step_.runs,
+                     activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     float* residual = activations_.residual() + row * hidden;
     const float* attended = activations_.result() + row * hidden;

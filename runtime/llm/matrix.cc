@@ -39,8 +39,8 @@ void Matrix::apply_first(const void* x, RowRuns runs, int64_t columns, float* y)
     if (const auto* plain = std::get_if<Linear>(&part.linear)) {
       plain->apply_first(part.data, x, rows_of(runs), wanted, y + part.first);
     } else {
-      apply_packed(std::get<PackedLinear>(part.linear), part.data,
-                   static_cast<const std::byte*>(x), runs, wanted, y + part.first);
+      apply_packed(std::get<PackedLinear>(part.linear), part.data, static_cast<const std::byte*>(x),
+                   runs, wanted, y + part.first);
     }
   }
 }

@@ -10,11 +10,11 @@
 #include "runtime/calibrate/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
-#include "runtime/llm/query_estimates.h"
-#include "runtime/llm/weights/random_weights.h"
-#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/open_weights.h"
+#include "runtime/llm/query_estimates.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/weights.h"
+#include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
 namespace {
@@ -348,8 +348,8 @@ Model Model::load(const std::string& path, Device& device, std::optional<DType> 
   ModelConfig config = ModelConfig::load(path);
   require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device,
-                                      weights));
+  return Model(
+      std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,

@@ -264,8 +264,8 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
   for (const auto& item : matrices_) {
     const Matrix::Part& part = item.target->parts()[item.part];
     const auto largest = [](const auto& linear) { return largest_panel(linear); };
-    staging = std::max({staging, std::min(kStagingBytes, part.bytes()),
-                        std::visit(largest, part.linear)});
+    staging = std::max(
+        {staging, std::min(kStagingBytes, part.bytes()), std::visit(largest, part.linear)});
   }
   for (const auto& item : vectors_) {
     staging = std::max(staging, static_cast<size_t>(item.size) * sizeof(float));

@@ -160,7 +160,8 @@ class Planner {
       plan_->matrix(&mla.expand[at], {{up, shape.value, head * rows + shape.plain, heads * rows}},
                     shape.latent);
     }
-    plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value, rounding_);
+    plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value,
+                  rounding_);
   }
 
   Parts gate_up(int index, std::string_view kind) const {
@@ -175,7 +176,8 @@ class Planner {
   void mlp(int index, LayerWeights* layer) const {
     const std::string down = in_layer(index, names_.down);
     plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, rounding_);
-    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate, rounding_);
+    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate,
+                  rounding_);
     if (config_.mlp_bias) {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});

@@ -113,8 +113,8 @@ class OneDnnPanel : public PanelKernel {
   // `strides`: of the plain weights, from input to input and from column to column.
   void reorder(const dnnl::memory::dims& strides, const void* plain, void* packed) const {
     const OneOpenMpThread one;
-    const auto layout = dnnl::memory::desc({shape_.inputs, shape_.columns},
-                                           onednn_type(shape_.dtype), strides);
+    const auto layout =
+        dnnl::memory::desc({shape_.inputs, shape_.columns}, onednn_type(shape_.dtype), strides);
     dnnl::memory source(layout, engine(), const_cast<void*>(plain));
     dnnl::memory destination(weights_, engine(), packed);
     // Blocks that reach beyond the matrix are read too.

@@ -1,7 +1,6 @@
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
-#include "kernels/cpu/model/packed_body_types.h"
 #include "kernels/cpu/model/packed_body_inl.h"
 
 namespace fasa::cpu {

@@ -12,8 +12,7 @@ static_assert(static_cast<int>(ScaleKind::kF32) == 0 && static_cast<int>(ScaleKi
 static_assert(static_cast<int>(OffsetKind::kNone) == 0 &&
               static_cast<int>(OffsetKind::kZero) == 1 &&
               static_cast<int>(OffsetKind::kZero16) == 2 &&
-              static_cast<int>(OffsetKind::kF16) == 3 &&
-              static_cast<int>(OffsetKind::kSuper) == 4);
+              static_cast<int>(OffsetKind::kF16) == 3 && static_cast<int>(OffsetKind::kSuper) == 4);
 
 const PackedBodies& packed_bodies(Target target) {
 #if defined(__x86_64__)
@@ -48,8 +47,7 @@ float unit_of(const std::array<float, 16>& table) {
 
 }  // namespace
 
-PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel,
-                         bool whole_numbers) {
+PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, bool whole_numbers) {
   PackedShape shape{.bits = format.bits,
                     .has_table = format.has_table,
                     .centre = format.centre,

@@ -1,9 +1,11 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header before
 // this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
-// kMostRows.
+// widen_f16(), kMostRows.
 //
 // A step's products go to four sums an output, by the place's pair in its line, which are added up
 // as (0 + 1) + (2 + 3), scaled, and added to the output: the same for any number of rows and panels.
+
+#include "kernels/cpu/model/packed_body_types.h"
 
 namespace fasa::cpu {
 namespace {
@@ -25,17 +27,6 @@ inline Vec all(float value) { return value - Vec{}; }
 inline Bits shift_right(Bits bits, int by) { return bits >> by; }
 inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
 
-inline Vec widen_f16(const unsigned char* at) {
-  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
-  Halves halves;
-  __builtin_memcpy(&halves, at, sizeof(halves));
-  const Bits bits = __builtin_convertvector(halves, Bits);
-  const Bits magnitude = (bits & 0x7fff) << 13;
-  const Vec finite = (Vec)magnitude * 0x1p112f;
-  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, no numbers
-  const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
-  return (Vec)(value | ((bits & 0x8000) << 16));
-}
 inline Vec widen_bf16(const unsigned char* at) {
   typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
   Halves halves;
@@ -112,8 +103,7 @@ struct Codes {
 
   // `place`: of the panel, a multiple of 16; `lane`: the first output.
   inline void at(const PackedShape& shape, const unsigned char* panel, int64_t place, int lane) {
-    const unsigned char* const block =
-        panel + place / kBlockPlaces * shape.block_bytes + lane * 4;
+    const unsigned char* const block = panel + place / kBlockPlaces * shape.block_bytes + lane * 4;
     const int half = (int)(place / 16 % 2);
     low = block + half * 128;
     high = block + 256 + (kBits == 8 ? half * 128 : 0);
@@ -238,8 +228,7 @@ inline void store_rounded(unsigned short* out, Vec values) {
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Words quiet = (bits >> 16) | 0x40u;
   const Words is_nan = (Words)((bits & 0x7fffffffu) > 0x7f800000u);
-  const Halves halves =
-      __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), Halves);
+  const Halves halves = __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), Halves);
   __builtin_memcpy(out, &halves, sizeof(halves));
 }
 

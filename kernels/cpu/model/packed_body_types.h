@@ -21,8 +21,8 @@ inline constexpr int kMostSteps = kChunkPlaces / 16;
 struct PackedShape {
   int bits = 4;
   bool has_table = false;
-  int centre = 0;             // value(code) = code - centre, where there is no table
-  float table[16] = {};       // of 4 bits: value(code), also where no table was given
+  int centre = 0;              // value(code) = code - centre, where there is no table
+  float table[16] = {};        // of 4 bits: value(code), also where no table was given
   int8_t byte_table[16] = {};  // the same for activations in int8, divided by table_unit
   float table_unit = 1;
   int scale_kind = 0;   // ScaleKind

@@ -103,8 +103,7 @@ void PackedInput::round_bytes(const PackedInputShape& shape, const float* x, int
     const float scale = most / 127;
     const float factor = scale > 0 ? 1 / scale : 0;
     for (int64_t i = 0; i < kRounded; ++i) {
-      const float whole =
-          std::clamp(std::nearbyint(x[first + i] * factor), -127.0f, 127.0f);
+      const float whole = std::clamp(std::nearbyint(x[first + i] * factor), -127.0f, 127.0f);
       if (shape.kind == PackedInputKind::kInt8) {
         reinterpret_cast<int8_t*>(out)[first + i / 8 * 8 + kSpot[i % 8]] =
             static_cast<int8_t>(whole);
@@ -126,9 +125,8 @@ void PackedInput::add_up(const PackedInputShape& shape, int64_t row) {
     const auto at = static_cast<size_t>(row * steps_ + step);
     switch (shape.kind) {
       case PackedInputKind::kF32:
-        sums_[at] = sum_of(count, [&](int64_t i) {
-          return reinterpret_cast<const float*>(x)[first + i];
-        });
+        sums_[at] =
+            sum_of(count, [&](int64_t i) { return reinterpret_cast<const float*>(x)[first + i]; });
         break;
       case PackedInputKind::kBF16:
         sums_[at] = sum_of(count, [&](int64_t i) {
@@ -137,13 +135,13 @@ void PackedInput::add_up(const PackedInputShape& shape, int64_t row) {
         break;
       case PackedInputKind::kInt8:
         sums_[at] = scales_[at] * sum_of(count, [&](int64_t i) {
-          return static_cast<float>(reinterpret_cast<const int8_t*>(x)[first + i]);
-        });
+                      return static_cast<float>(reinterpret_cast<const int8_t*>(x)[first + i]);
+                    });
         break;
       case PackedInputKind::kInt8InF32:
         sums_[at] = scales_[at] * sum_of(count, [&](int64_t i) {
-          return reinterpret_cast<const float*>(x)[first + i];
-        });
+                      return reinterpret_cast<const float*>(x)[first + i];
+                    });
         break;
     }
   }

@@ -57,13 +57,13 @@ class PackedRows {
 
 PackedLinear::PackedLinear(Shape shape)
     : shape_(std::move(shape)), bodies_(&cpu::packed_bodies(shape_.target)) {
-  places_ = shape_.order.empty() ? places_of(shape_.inputs)
-                                 : static_cast<int64_t>(shape_.order.size());
+  places_ =
+      shape_.order.empty() ? places_of(shape_.inputs) : static_cast<int64_t>(shape_.order.size());
   panel_ = PackedPanel(shape_.format, places_);
   step_ = step_of(shape_.format.group, shape_.activations);
   plain_ = cpu::packed_shape(shape_.format, panel_, false);
-  decoded_ = cpu::packed_shape(shape_.format, panel_,
-                               shape_.activations == PackedActivations::kInt8);
+  decoded_ =
+      cpu::packed_shape(shape_.format, panel_, shape_.activations == PackedActivations::kInt8);
 }
 
 size_t PackedLinear::read_bytes(int64_t columns) const {

@@ -31,5 +31,9 @@ inline Vec look_up(const Table& table, Bits code) {
                                _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)code, 28)));
 }
 
+inline Vec widen_f16(const unsigned char* at) {
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at)));
+}
+
 }  // namespace
 }  // namespace fasa::cpu

@@ -26,5 +26,9 @@ inline Vec look_up(const Table& table, Bits code) {
   return (Vec)_mm512_permutexvar_ps((__m512i)code, table.values);
 }
 
+inline Vec widen_f16(const unsigned char* at) {
+  return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at)));
+}
+
 }  // namespace
 }  // namespace fasa::cpu

@@ -27,5 +27,17 @@ inline Vec look_up(const Table& table, Bits code) {
              table.values[code[3] & 15]};
 }
 
+inline Vec widen_f16(const unsigned char* at) {
+  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, at, sizeof(halves));
+  const Bits bits = __builtin_convertvector(halves, Bits);
+  const Bits magnitude = (bits & 0x7fff) << 13;
+  const Vec finite = (Vec)magnitude * 0x1p112f;
+  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, no numbers
+  const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
+  return (Vec)(value | ((bits & 0x8000) << 16));
+}
+
 }  // namespace
 }  // namespace fasa::cpu

@@ -5,7 +5,6 @@
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
-#include "kernels/cpu/model/packed_body_types.h"
 #include "kernels/cpu/model/packed_body_inl.h"
 
 namespace fasa::cpu {
@@ -63,11 +62,9 @@ inline __m512i pair_values(const PairTables& tables, __m512i low, __m512i high,
     return _mm512_permutexvar_epi16(index, tables.low);
   } else {
     const int bit = 8 * (pair / 2) + 2 * line + pair % 2;
-    const __m512i fifth =
-        choose(_mm512_set1_epi16(16), shifted(planes[0], bit - 4), index);
+    const __m512i fifth = choose(_mm512_set1_epi16(16), shifted(planes[0], bit - 4), index);
     if constexpr (kBits == 5) return _mm512_permutexvar_epi16(fifth, tables.low);
-    const __m512i sixth =
-        choose(_mm512_set1_epi16(32), shifted(planes[1], bit - 5), fifth);
+    const __m512i sixth = choose(_mm512_set1_epi16(32), shifted(planes[1], bit - 5), fifth);
     return _mm512_permutex2var_epi16(tables.low, sixth, tables.high);
   }
 }
@@ -222,8 +219,8 @@ struct ByteStep {
     for (int64_t place = 0; place < task.step; place += 16) {
       for (int row = 0; row < kRows; ++row) {
         for (int at = 0; at < 16; at += 4) {
-          totals[row] = _mm512_dpbusd_epi32(totals[row], ones,
-                                            four_of(x + row * task.x_stride + place + at));
+          totals[row] =
+              _mm512_dpbusd_epi32(totals[row], ones, four_of(x + row * task.x_stride + place + at));
         }
       }
 #pragma GCC unroll 2

@@ -77,9 +77,10 @@ nlohmann::json divided_frequencies(const GgufHeader& header, const GgufTensor& t
     const double expected = llama3_divisor(theta, i, 2 * pairs, factor, kOriginal);
     if (!(std::abs(static_cast<double>(divisors[static_cast<size_t>(i)]) - expected) <=
           1e-3 * expected)) {
-      throw InputError(fmt::format("{}: tensor {}: frequencies divided in another way than Llama "
-                                   "3.1's from {} positions",
-                                   header.name(), kName, kOriginal));
+      throw InputError(
+          fmt::format("{}: tensor {}: frequencies divided in another way than Llama "
+                      "3.1's from {} positions",
+                      header.name(), kName, kOriginal));
     }
   }
   if (factor == 1) return nullptr;
@@ -98,10 +99,10 @@ nlohmann::json rope_scaling(const GgufHeader& header, const Keys& keys, double t
   const double factor = keys.number("rope.scaling.factor");
   if (kind == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
   if (kind == "yarn") {
-    return {{"rope_type", "yarn"},
-            {"factor", factor},
-            {"original_max_position_embeddings",
-             keys.integer("rope.scaling.original_context_length")}};
+    return {
+        {"rope_type", "yarn"},
+        {"factor", factor},
+        {"original_max_position_embeddings", keys.integer("rope.scaling.original_context_length")}};
   }
   keys.fail("rope.scaling.type", "none, linear, yarn");
 }

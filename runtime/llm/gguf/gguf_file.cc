@@ -17,20 +17,15 @@ struct NamePair {
   std::string_view file;
   std::string_view model;
 };
-constexpr NamePair kTop[] = {{"token_embd", "model.embed_tokens"},
-                             {"output_norm", "model.norm"},
-                             {"output", "lm_head"}};
-constexpr NamePair kInLayer[] = {{"attn_norm", "input_layernorm"},
-                                 {"ffn_norm", "post_attention_layernorm"},
-                                 {"attn_q", "self_attn.q_proj"},
-                                 {"attn_k", "self_attn.k_proj"},
-                                 {"attn_v", "self_attn.v_proj"},
-                                 {"attn_output", "self_attn.o_proj"},
-                                 {"attn_q_norm", "self_attn.q_norm"},
-                                 {"attn_k_norm", "self_attn.k_norm"},
-                                 {"ffn_gate", "mlp.gate_proj"},
-                                 {"ffn_up", "mlp.up_proj"},
-                                 {"ffn_down", "mlp.down_proj"}};
+constexpr NamePair kTop[] = {
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+constexpr NamePair kInLayer[] = {
+    {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
+    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"}};
 
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". A name of none of these keeps
 // its text behind "model.", where no config asks for it.
@@ -129,9 +124,10 @@ std::vector<std::string> GgufFile::names() const {
 WeightView GgufFile::require(const std::string& name, std::span<const int64_t> shape) const {
   const auto found = names_.find(name);
   if (found == names_.end()) {
-    throw InputError(fmt::format("{}: tensor {} is missing; the metadata asks for it with shape "
-                                 "[{}]",
-                                 source(), name, fmt::join(shape, ", ")));
+    throw InputError(
+        fmt::format("{}: tensor {} is missing; the metadata asks for it with shape "
+                    "[{}]",
+                    source(), name, fmt::join(shape, ", ")));
   }
   const GgufTensor& tensor = *found->second;
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
@@ -151,8 +147,9 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
   }
   const auto dtype = plain_dtype(tensor.block->type);
   if (!dtype) {
-    throw InputError(fmt::format("{}: tensor {} is of type {}; allowed for a vector: F32, F16, BF16",
-                                 source(), name, tensor.block->name));
+    throw InputError(
+        fmt::format("{}: tensor {} is of type {}; allowed for a vector: F32, F16, BF16", source(),
+                    name, tensor.block->name));
   }
   view.dtype = *dtype;
   view.data = header_.data().data() + tensor.begin;

@@ -9,8 +9,8 @@
 
 #include "runtime/io/mapped_file.h"
 #include "runtime/llm/gguf/gguf_header.h"
-#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 

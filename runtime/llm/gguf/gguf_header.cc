@@ -17,8 +17,8 @@ constexpr uint32_t kMostDims = 4;
 constexpr uint64_t kMostAlignment = 1 << 20;
 
 constexpr GgmlBlock kBlocks[] = {
-    {GgmlType::kF32, "F32", 1, 4},       {GgmlType::kF16, "F16", 1, 2},
-    {GgmlType::kBF16, "BF16", 1, 2},     {GgmlType::kQ40, "Q4_0", 32, 18},
+    {GgmlType::kF32, "F32", 1, 4},      {GgmlType::kF16, "F16", 1, 2},
+    {GgmlType::kBF16, "BF16", 1, 2},    {GgmlType::kQ40, "Q4_0", 32, 18},
     {GgmlType::kQ41, "Q4_1", 32, 20},   {GgmlType::kQ50, "Q5_0", 32, 22},
     {GgmlType::kQ51, "Q5_1", 32, 24},   {GgmlType::kQ80, "Q8_0", 32, 34},
     {GgmlType::kQ4K, "Q4_K", 256, 144}, {GgmlType::kQ5K, "Q5_K", 256, 176},
@@ -233,8 +233,8 @@ void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
     GgufTensor tensor;
     const auto dims = cursor->read<uint32_t>("a number of dimensions");
     if (dims < 1 || dims > kMostDims) {
-      cursor->fail(fmt::format("tensor {} has {} dimensions; allowed: 1 to {}", key, dims,
-                               kMostDims));
+      cursor->fail(
+          fmt::format("tensor {} has {} dimensions; allowed: 1 to {}", key, dims, kMostDims));
     }
     for (uint32_t dim = 0; dim < dims; ++dim) {
       tensor.shape.push_back(static_cast<int64_t>(cursor->read<uint64_t>("a length")));
@@ -273,23 +273,25 @@ void GgufHeader::check_layout(std::vector<const GgufTensor*> in_order) const {
   uint64_t expected = 0;
   for (const GgufTensor* tensor : in_order) {
     if (tensor->begin != expected) {
-      throw InputError(fmt::format("{}: tensor {} begins at byte {} of the data, not at {}: tensors "
-                                   "overlap or leave a hole",
-                                   name_, name_of(tensor), tensor->begin, expected));
+      throw InputError(
+          fmt::format("{}: tensor {} begins at byte {} of the data, not at {}: tensors "
+                      "overlap or leave a hole",
+                      name_, name_of(tensor), tensor->begin, expected));
     }
     if (tensor->bytes > size || tensor->begin > size - tensor->bytes) {
-      throw InputError(fmt::format("{}: tensor {} ends beyond the file's {} bytes of data; is the "
-                                   "file cut off?",
-                                   name_, name_of(tensor), size));
+      throw InputError(
+          fmt::format("{}: tensor {} ends beyond the file's {} bytes of data; is the "
+                      "file cut off?",
+                      name_, name_of(tensor), size));
     }
     expected = (tensor->begin + tensor->bytes + alignment_ - 1) / alignment_ * alignment_;
   }
 }
 
 void GgufHeader::fail(const std::string& key, std::string_view allowed) const {
-  throw InputError(
-      fmt::format("{}: key {} {}; allowed: {}", name_, key,
-                  values_.contains(key) ? "has another value" : "is missing", allowed));
+  throw InputError(fmt::format("{}: key {} {}; allowed: {}", name_, key,
+                               values_.contains(key) ? "has another value" : "is missing",
+                               allowed));
 }
 
 const GgufValue* GgufHeader::find(const std::string& key, bool is_array) const {

@@ -24,10 +24,8 @@ PackedFormat format_of(GgmlType type) {
     return PackedFormat{.bits = bits, .group = kBlock, .offset = OffsetKind::kF16};
   };
   const auto super = [](int bits) {
-    return PackedFormat{.bits = bits,
-                        .group = kBlock,
-                        .scale = ScaleKind::kSuper,
-                        .offset = OffsetKind::kSuper};
+    return PackedFormat{
+        .bits = bits, .group = kBlock, .scale = ScaleKind::kSuper, .offset = OffsetKind::kSuper};
   };
   switch (type) {
     case GgmlType::kQ40:
@@ -174,12 +172,13 @@ class GgufMatrix final : public PackedTensor {
     for (int64_t i = 0; i < count; ++i) {
       const std::byte* at = row(first + i);
       for (int64_t block = 0; block < blocks; ++block, at += block_.bytes) {
-        read_block(block_.type, at,
-                   {.codes = out->codes(i) + block * block_.elements,
-                    .scales = out->scales(i) + block * groups,
-                    .offsets = out->offsets(i) + block * groups,
-                    .super_scale = out->super_scales(i) + block * block_.elements / kPackedSuper,
-                    .super_offset = out->super_offsets(i) + block * block_.elements / kPackedSuper});
+        read_block(
+            block_.type, at,
+            {.codes = out->codes(i) + block * block_.elements,
+             .scales = out->scales(i) + block * groups,
+             .offsets = out->offsets(i) + block * groups,
+             .super_scale = out->super_scales(i) + block * block_.elements / kPackedSuper,
+             .super_offset = out->super_offsets(i) + block * block_.elements / kPackedSuper});
       }
     }
   }

@@ -22,9 +22,8 @@ constexpr const char* kContractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 constexpr const char* kBlanks = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 std::string words_pattern(const char* digits) {
-  return fmt::format(
-      R"({}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{})", kContractions,
-      digits, kBlanks);
+  return fmt::format(R"({}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{})",
+                     kContractions, digits, kBlanks);
 }
 
 std::string tekken_pattern() {
@@ -72,11 +71,11 @@ PreTokenizer find_pre_tokenizer(const GgufHeader& header) {
   }
   if (name == "gpt-2") return {name, byte_level(true), nullptr};
   if (name == "smollm") {
-    return {name,
-            {{"type", "Sequence"},
-             {"pretokenizers",
-              {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}},
-            nullptr};
+    return {
+        name,
+        {{"type", "Sequence"},
+         {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}},
+        nullptr};
   }
   if (name == "tekken") return {name, split_by(tekken_pattern()), nullptr, true, true};
   header.fail(key, "llama-bpe, qwen2, gpt-2, smollm, tekken");
@@ -301,15 +300,17 @@ std::string sentence_piece_json(const GgufHeader& header,
   writer.member("pre_tokenizer", nullptr);
   writer.member("post_processor", post_processor(header, tokens, true));
   writer.member("decoder", blank_decoder(prefix));
-  writer.raw("model", writer.model(bpe_model(false, unknown),
-                                   merges_by_score(tokens, vocabulary, scores)));
+  writer.raw("model",
+             writer.model(bpe_model(false, unknown), merges_by_score(tokens, vocabulary, scores)));
   return writer.finish();
 }
 
 std::string config_json(const GgufHeader& header, const std::vector<std::string_view>& tokens) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  const std::pair<const char*, const char*> kinds[] = {
-      {"bos", "bos_token"}, {"eos", "eos_token"}, {"unknown", "unk_token"}, {"padding", "pad_token"}};
+  const std::pair<const char*, const char*> kinds[] = {{"bos", "bos_token"},
+                                                       {"eos", "eos_token"},
+                                                       {"unknown", "unk_token"},
+                                                       {"padding", "pad_token"}};
   for (const auto& [kind, key] : kinds) {
     if (const auto id = token_of(header, kind, tokens.size())) {
       config[key] = std::string(tokens[*id]);

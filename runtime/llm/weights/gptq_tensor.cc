@@ -33,8 +33,7 @@ class GptqTensor final : public PackedTensor {
       if (input < 0) continue;
       for (int64_t i = 0; i < count; ++i) {
         const uint32_t word = parts_.weights.word(input / per_word_ * outputs() + first + i);
-        out->codes(i)[place] =
-            static_cast<uint8_t>(code_in(word, parts_.bits, input % per_word_));
+        out->codes(i)[place] = static_cast<uint8_t>(code_in(word, parts_.bits, input % per_word_));
       }
     }
     const int centre = format().centre;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 

@@ -42,8 +42,7 @@ class PackQuantizedTensor final : public PackedTensor {
         const int64_t input = input_of(place);
         if (input < 0) continue;
         const uint32_t word = parts_.weights.word(output * words + input / per_word_);
-        out->codes(i)[place] =
-            static_cast<uint8_t>(code_in(word, parts_.bits, input % per_word_));
+        out->codes(i)[place] = static_cast<uint8_t>(code_in(word, parts_.bits, input % per_word_));
       }
       parts_.scales.read(per_row ? output * groups_ : 0, groups_, out->scales(i));
       if (parts_.zeros.data == nullptr) continue;
@@ -104,8 +103,7 @@ std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
                fmt::format("says [{}, {}], but weight_packed has [{}, {}] words of {} codes",
                            outputs, inputs, packed.shape[0], packed.shape[1], per_word));
   }
-  const RawTensor all_scales = parts.raw(".weight_scale", "F32 F16 BF16",
-                                         {-1, -1});
+  const RawTensor all_scales = parts.raw(".weight_scale", "F32 F16 BF16", {-1, -1});
   const int64_t groups = all_scales.shape[1];
   const int64_t rows = all_scales.shape[0];
   if (groups < 1 || groups > inputs || (rows != outputs && (rows != 1 || groups != 1))) {

@@ -102,13 +102,12 @@ void read_compressed(const JsonFields& fields, const std::string& name,
   }
 }
 
-
 }  // namespace
 
 ModulePattern::ModulePattern(const std::string& text, const std::string& where) : text_(text) {
   if (!text.starts_with(kRegexMark)) return;
-  regex_ = std::make_shared<const text::Regex>(
-      std::string_view(text).substr(kRegexMark.size()), where);
+  regex_ =
+      std::make_shared<const text::Regex>(std::string_view(text).substr(kRegexMark.size()), where);
 }
 
 bool ModulePattern::matches(const std::string& module) const {

@@ -63,8 +63,7 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
 
 }  // namespace
 
-QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files,
-                               const QuantizationConfig& config)
+QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const QuantizationConfig& config)
     : files_(std::move(files)) {
   const LayoutNames layout = names_of(config.layout);
   for (const std::string& name : files_->names()) {

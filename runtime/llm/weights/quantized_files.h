@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/weights/safetensors.h"
-#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
 #include "runtime/llm/weights/quantization_config.h"
+#include "runtime/llm/weights/safetensors.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 
@@ -24,6 +24,8 @@ class QuantizedFiles final : public WeightSource {
   std::vector<std::string> names() const override;
   WeightView require(const std::string& name, std::span<const int64_t> shape) const override;
   const std::string& source() const override { return files_->source(); }
+  // By the names that require() takes.
+  const std::map<std::string, std::unique_ptr<PackedTensor>>& matrices() const { return matrices_; }
 
  private:
   void add(const std::string& stem, const QuantizationConfig& config);

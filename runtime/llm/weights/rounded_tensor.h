@@ -1,8 +1,8 @@
 // A 16-bit matrix rounded to integers while it is loaded.
 #pragma once
 
-#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/packed_tensor.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 

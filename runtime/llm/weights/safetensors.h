@@ -12,8 +12,8 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/io/mapped_file.h"
-#include "runtime/llm/weights/weight_source.h"
 #include "runtime/llm/weights/raw_tensor.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
 

@@ -56,8 +56,8 @@ WeightView TensorParts::numbers(std::string_view suffix,
                                 std::initializer_list<int64_t> shape) const {
   const RawTensor tensor = raw(suffix, "F32 F16 BF16", shape);
   WeightView view;
-  view.dtype = tensor.dtype == "F32" ? DType::kF32
-                                     : (tensor.dtype == "F16" ? DType::kF16 : DType::kBF16);
+  view.dtype =
+      tensor.dtype == "F32" ? DType::kF32 : (tensor.dtype == "F16" ? DType::kF16 : DType::kBF16);
   view.shape = tensor.shape;
   view.data = tensor.data;
   return view;

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/llm/weights/raw_tensor.h"
 #include "runtime/llm/weights/safetensors.h"
 #include "runtime/llm/weights/weight_source.h"
-#include "runtime/llm/weights/raw_tensor.h"
 
 namespace fasa {
 
@@ -17,8 +17,7 @@ namespace fasa {
 // InputErrors that name file and tensor.
 class TensorParts {
  public:
-  TensorParts(const WeightFiles& files, std::string stem)
-      : files_(files), stem_(std::move(stem)) {}
+  TensorParts(const WeightFiles& files, std::string stem) : files_(files), stem_(std::move(stem)) {}
 
   const std::string& stem() const { return stem_; }
   bool has(std::string_view suffix) const { return files_.has(stem_ + std::string(suffix)); }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/llm/weights/random_weights.h"
 #include "runtime/llm/weights/packed_tensor.h"
+#include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
 namespace {
@@ -74,7 +74,8 @@ void WeightView::read_bf16(int64_t first, int64_t count, uint16_t* out) const {
   for (int64_t done = 0; done < count; done += at_once) {
     const int64_t part = std::min(at_once, count - done);
     read(first + done, part, values.data());
-    for (int64_t i = 0; i < part; ++i) out[done + i] = bf16_from_f32(values[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < part; ++i)
+      out[done + i] = bf16_from_f32(values[static_cast<size_t>(i)]);
   }
 }
 
