@@ -20,6 +20,7 @@
 #include "tools/progress.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
+#include "tools/weight_flags.h"
 
 namespace fasa {
 namespace {
@@ -50,15 +51,16 @@ struct ModelFlags {
   std::unique_ptr<Tokenizer> tokenizer() const {
     return dir.empty() ? nullptr : Tokenizer::load(dir);
   }
-  Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype) const {
+  Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype,
+             const WeightOptions& weights) const {
     constexpr uint64_t kSeed = 1;
-    return dir.empty() ? Model::random(config, device, dtype, kSeed)
-                       : Model::load(dir, device, dtype);
+    return dir.empty() ? Model::random(config, device, dtype, kSeed, weights)
+                       : Model::load(dir, device, dtype, weights);
   }
 };
 
 void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt) {
-  command.add_option("--model", model.dir, "Folder of a model in Hugging Face form")
+  command.add_option("--model", model.dir, "Folder of a model in Hugging Face form, or a GGUF file")
       ->type_name("DIR");
   command
       .add_option("--geometry", model.geometry,
@@ -110,6 +112,7 @@ class GenerateCommand final : public Command {
     command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
+    weight_flags_.add_to(*command_);
     command_->add_flag("--stats", stats_, "Print a table of times, memory and fetches");
     command_->add_flag("--json", json_, "Print one JSON object instead of the text");
     flags_.add_to(*command_);
@@ -125,6 +128,7 @@ class GenerateCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
+  WeightFlags weight_flags_;
   ModelFlags model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
@@ -189,6 +193,7 @@ int GenerateCommand::run() {
   const Config config = with_map(flags_.load(), model_.dir);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
+  const WeightOptions weights = weight_flags_.options();
   options_.sampling.validate();
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
@@ -197,7 +202,7 @@ int GenerateCommand::run() {
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
   const auto device = open_model_device(config.device_options(), model_config);
-  Model model = model_.load(model_config, *device, dtype);
+  Model model = model_.load(model_config, *device, dtype, weights);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
   const GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);
