@@ -34,13 +34,12 @@ ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
 
 class Model::Impl final : public QuerySource {
  public:
-  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
-       const WeightOptions& options)
+  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device)
       : device_(device),
         config_(std::move(config)),
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
-        weights_(std::move(source), config_, dtype, device, stream_.view(), options),
+        weights_(std::move(source), config_, dtype, device, stream_.view()),
         frequencies_(rope_frequencies(config_)),
         engine_(make_layer_engine(
             {device_, config_, weights_, activations_, dtype_, frequencies_, stream_.view()})) {}
@@ -343,9 +342,8 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 
 }  // namespace
 
-Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
-                  const WeightOptions& weights) {
-  ModelConfig config = ModelConfig::load(path);
+Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
+  ModelConfig config = ModelConfig::load(dir);
   require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
   return Model(
@@ -353,10 +351,10 @@ Model Model::load(const std::string& path, Device& device, std::optional<DType> 
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-                    uint64_t seed, const WeightOptions& weights) {
+                    uint64_t seed) {
   require_runnable(device);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
-                                      chosen_dtype(config, dtype), device, weights));
+                                      chosen_dtype(config, dtype), device));
 }
 
 const ModelConfig& Model::config() const { return impl_->config(); }

@@ -48,14 +48,13 @@ struct ForwardOptions {
 
 class Model {
  public:
-  // Loads a Hugging Face folder or a GGUF file into the device's memory. `device` outlives the model. `dtype` of
+  // Loads a Hugging Face folder into the device's memory. `device` outlives the model. `dtype` of
   // weights and activations: none = f32 below 1 B parameters, else bf16. Throws InputError (file,
   // tensor or key), BudgetError, UsageError (f16, a family that the device does not run).
-  static Model load(const std::string& path, Device& device, std::optional<DType> dtype,
-                    const WeightOptions& weights = {});
+  static Model load(const std::string& dir, Device& device, std::optional<DType> dtype);
   // A model of this shape whose weights mean nothing, for measuring (random_weights.h).
   static Model random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-                      uint64_t seed, const WeightOptions& weights = {});
+                      uint64_t seed);
   // The dtype that load() would take for a model of this config.
   static DType auto_dtype(const ModelConfig& config);
   Model(Model&&) noexcept;
