@@ -346,8 +346,7 @@ Model Model::load(const std::string& dir, Device& device, std::optional<DType> d
   ModelConfig config = ModelConfig::load(dir);
   require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(
-      std::make_unique<Impl>(open_weights(dir), std::move(config), chosen, device));
+  return Model(std::make_unique<Impl>(open_weights(dir), std::move(config), chosen, device));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,

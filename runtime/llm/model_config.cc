@@ -11,6 +11,7 @@
 #include "runtime/llm/alibi.h"
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/gguf/gguf_texts.h"
+#include "runtime/llm/weights/quantization_config.h"
 
 namespace fasa {
 namespace {
@@ -240,6 +241,7 @@ bool ModelConfig::is_eos(int32_t id) const {
 ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   const nlohmann::json document = parse_json(json, name);
   const JsonFields fields(document, name);
+  QuantizationConfig::parse(document, name);  // refuses what no reader takes
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
   const std::string& type = config.model_type;
