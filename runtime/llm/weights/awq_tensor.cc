@@ -15,12 +15,11 @@ constexpr int64_t kNibble[kWord] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 class AwqTensor final : public PackedTensor {
  public:
-  AwqTensor(int64_t outputs, int64_t inputs, const RawTensor& weights, const RawTensor& zeros,
-            const WeightView& scales)
+  AwqTensor(int64_t outputs, int64_t inputs, int64_t group, const RawTensor& weights,
+            const RawTensor& zeros, const WeightView& scales)
       : PackedTensor(outputs, inputs), weights_(weights), zeros_(zeros), scales_(scales) {
     set_format(integer_format(4, scales.dtype, true));
-    const int64_t groups = zeros.shape[0];
-    set_groups((inputs + groups - 1) / groups);
+    set_groups(group == 0 ? inputs : group);
   }
 
   void read(int64_t first, int64_t count, CodeRows* out) const override {
@@ -53,21 +52,15 @@ class AwqTensor final : public PackedTensor {
 
 }  // namespace
 
-std::unique_ptr<PackedTensor> read_awq(const TensorParts& parts) {
+std::unique_ptr<PackedTensor> read_awq(const TensorParts& parts, int64_t group) {
   const RawTensor weights = parts.raw(".qweight", "I32", {-1, -1});
   const int64_t inputs = weights.shape[0];
   const int64_t words = weights.shape[1];
   const RawTensor zeros = parts.raw(".qzeros", "I32", {-1, words});
   const int64_t groups = zeros.shape[0];
-  if (inputs < 1 || words < 1 || groups < 1 || groups > inputs) {
-    parts.fail(".qzeros", fmt::format("has {} groups for {} inputs", groups, inputs));
-  }
-  const int64_t group = (inputs + groups - 1) / groups;
-  if ((inputs + group - 1) / group != groups) {
-    parts.fail(".qzeros",
-               fmt::format("has {} groups, which {} inputs do not divide into", groups, inputs));
-  }
-  return std::make_unique<AwqTensor>(words * kWord, inputs, weights, zeros,
+  if (inputs < 1 || words < 1) parts.fail(".qweight", "is empty");
+  parts.check_groups(".qzeros", inputs, groups, group);
+  return std::make_unique<AwqTensor>(words * kWord, inputs, group, weights, zeros,
                                      parts.numbers(".scales", {groups, words * kWord}));
 }
 

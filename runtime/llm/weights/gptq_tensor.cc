@@ -54,31 +54,33 @@ class GptqTensor final : public PackedTensor {
   int64_t per_word_;
 };
 
-// The group of each input: as stored, or runs of equal length.
-std::vector<int32_t> groups_of(const TensorParts& parts, int64_t inputs, int64_t groups) {
+// The group of each input: as stored, or runs of `group`.
+std::vector<int32_t> groups_of(const TensorParts& parts, int64_t inputs, int64_t groups,
+                               int64_t group) {
   std::vector<int32_t> of(static_cast<size_t>(inputs));
   if (!parts.has(".g_idx")) {
-    const int64_t group = (inputs + groups - 1) / groups;
+    parts.check_groups(".qzeros", inputs, groups, group);
     for (int64_t i = 0; i < inputs; ++i) {
-      of[static_cast<size_t>(i)] = static_cast<int32_t>(i / group);
+      of[static_cast<size_t>(i)] = group == 0 ? 0 : static_cast<int32_t>(i / group);
     }
     return of;
   }
   const RawTensor index = parts.raw(".g_idx", "I32", {inputs});
   for (int64_t i = 0; i < inputs; ++i) {
-    const auto group = static_cast<int32_t>(index.word(i));
-    if (group < 0 || group >= groups) {
-      parts.fail(".g_idx", fmt::format("puts input {} into group {}; allowed: 0 to {}", i, group,
+    const auto stored = static_cast<int32_t>(index.word(i));
+    if (stored < 0 || stored >= groups) {
+      parts.fail(".g_idx", fmt::format("puts input {} into group {}; allowed: 0 to {}", i, stored,
                                        groups - 1));
     }
-    of[static_cast<size_t>(i)] = group;
+    of[static_cast<size_t>(i)] = stored;
   }
   return of;
 }
 
 }  // namespace
 
-std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion version) {
+std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion version,
+                                        int64_t group) {
   const RawTensor weights = parts.raw(".qweight", "I32", {-1, -1});
   const int64_t outputs = weights.shape[1];
   const RawTensor zeros = parts.raw(".qzeros", "I32", {-1, -1});
@@ -99,7 +101,8 @@ std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion ve
   }
   const GptqParts all{weights, zeros, parts.numbers(".scales", {groups, outputs}), bits,
                       version == GptqVersion::kV1 ? 1 : 0};
-  return std::make_unique<GptqTensor>(outputs, inputs, all, groups_of(parts, inputs, groups));
+  return std::make_unique<GptqTensor>(outputs, inputs, all,
+                                      groups_of(parts, inputs, groups, group));
 }
 
 }  // namespace fasa

@@ -17,6 +17,7 @@ struct PackedParts {
   RawTensor zeros;  // of no data: symmetric
   WeightView scales;
   int bits;
+  int64_t group;  // 0 = all of a row
 };
 
 class PackQuantizedTensor final : public PackedTensor {
@@ -27,7 +28,7 @@ class PackQuantizedTensor final : public PackedTensor {
     set_format(integer_format(parts.bits, parts.scales.dtype, parts.zeros.data != nullptr));
     groups_ = parts.scales.shape.size() == 2 ? parts.scales.shape[1] : 1;
     if (groups.empty()) {
-      set_groups((inputs + groups_ - 1) / groups_);
+      set_groups(parts.group == 0 ? inputs : parts.group);
     } else {
       set_groups(groups, groups_);
     }
@@ -110,12 +111,9 @@ std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
     parts.fail(".weight_scale", fmt::format("has shape [{}, {}] for a matrix of [{}, {}]", rows,
                                             groups, outputs, inputs));
   }
-  const int64_t group = (inputs + groups - 1) / groups;
-  if ((inputs + group - 1) / group != groups) {
-    parts.fail(".weight_scale",
-               fmt::format("has {} groups, which {} inputs do not divide into", groups, inputs));
-  }
-  PackedParts all{packed, {}, parts.numbers(".weight_scale", {rows, groups}), scheme.bits};
+  parts.check_groups(".weight_scale", inputs, groups, scheme.group);
+  PackedParts all{
+      packed, {}, parts.numbers(".weight_scale", {rows, groups}), scheme.bits, scheme.group};
   if (!scheme.symmetric) {
     const int64_t words = (outputs + per_word - 1) / per_word;
     all.zeros = parts.raw(".weight_zero_point", "I32", {words, groups});

@@ -33,6 +33,13 @@ void require_bits(const JsonFields& fields, const char* key) {
   if (bits != 4 && bits != 8) fields.fail(key, "4 or 8");
 }
 
+// Inputs on one scale; 0 = all of a row, written as -1 or null.
+int64_t read_group_size(const JsonFields& fields) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  const int64_t size = fields.integer_or("group_size", -1, kMost, -1);
+  return size < 1 ? 0 : size;
+}
+
 void read_awq(const JsonFields& fields) {
   const std::string version = fields.text("version").value_or("gemm");
   if (version != "gemm" && version != "GEMM") fields.fail("version", "gemm");
@@ -76,6 +83,7 @@ QuantizationConfig::Group read_group(const nlohmann::json& json, const std::stri
   require_bits(weights, "num_bits");
   group.bits = static_cast<int>(weights.integer("num_bits", 4, 8));
   group.symmetric = weights.boolean_or("symmetric", true);
+  group.group = read_group_size(weights);
   const std::string strategy = weights.text("strategy").value_or("group");
   if (strategy != "group" && strategy != "channel" && strategy != "tensor") {
     weights.fail("strategy", "group, channel, tensor");
@@ -148,8 +156,10 @@ std::optional<QuantizationConfig> QuantizationConfig::parse(const nlohmann::json
   if (method == "awq") {
     read_awq(fields);
     result.layout = QuantLayout::kAwq;
+    result.group = read_group_size(fields);
   } else if (method == "gptq") {
     result.layout = read_gptq(fields);
+    result.group = read_group_size(fields);
   } else if (method == "compressed-tensors") {
     read_compressed(fields, name, &result);
   } else if (method == "bitsandbytes") {

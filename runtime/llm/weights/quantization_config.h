@@ -44,9 +44,11 @@ struct QuantizationConfig {
     std::vector<ModulePattern> targets;
     int bits = 4;
     bool symmetric = true;
+    int64_t group = 0;  // inputs on one scale; 0 = all of a row
   };
 
   QuantLayout layout = QuantLayout::kAwq;
+  int64_t group = 0;  // of AWQ and GPTQ, as Group's
   std::vector<Group> groups;
   std::vector<ModulePattern> ignored;
 

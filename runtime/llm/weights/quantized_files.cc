@@ -41,15 +41,16 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
                                           const QuantizationConfig& config) {
   switch (config.layout) {
     case QuantLayout::kAwq:
-      return read_awq(parts);
+      return read_awq(parts, config.group);
     case QuantLayout::kGptqV1:
-      return read_gptq(parts, GptqVersion::kV1);
+      return read_gptq(parts, GptqVersion::kV1, config.group);
     case QuantLayout::kGptqV2:
-      return read_gptq(parts, GptqVersion::kV2);
+      return read_gptq(parts, GptqVersion::kV2, config.group);
     case QuantLayout::kPackQuantized: {
       const QuantizationConfig::Group* group = config.group_of(parts.stem());
       if (group == nullptr) parts.fail(".weight_packed", "belongs to no config_groups' targets");
-      return read_pack_quantized(parts, {.bits = group->bits, .symmetric = group->symmetric});
+      return read_pack_quantized(
+          parts, {.bits = group->bits, .symmetric = group->symmetric, .group = group->group});
     }
     case QuantLayout::kPackedMxfp4:
       return read_mxfp4(parts, {.blocks = ".weight_packed", .scales = ".weight_scale"});

@@ -32,6 +32,14 @@ void TensorParts::fail(std::string_view suffix, std::string_view what) const {
   throw InputError(fmt::format("{}: tensor {}{}: {}", files_.source(), stem_, suffix, what));
 }
 
+void TensorParts::check_groups(std::string_view suffix, int64_t inputs, int64_t groups,
+                               int64_t group) const {
+  const int64_t wanted = group == 0 ? 1 : (inputs + group - 1) / group;
+  if (groups == wanted) return;
+  fail(suffix, fmt::format("has {} groups, but {} inputs in groups of {} take {}", groups, inputs,
+                           group == 0 ? inputs : group, wanted));
+}
+
 RawTensor TensorParts::any(std::string_view suffix, std::string_view dtypes) const {
   if (!has(suffix)) fail(suffix, "is missing; the quantised matrix needs it");
   const RawTensor tensor = files_.raw(stem_ + std::string(suffix));

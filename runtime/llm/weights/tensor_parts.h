@@ -27,6 +27,8 @@ class TensorParts {
   RawTensor any(std::string_view suffix, std::string_view dtypes) const;  // of any shape
   // Of F32, F16 or BF16.
   WeightView numbers(std::string_view suffix, std::initializer_list<int64_t> shape) const;
+  // Throws where `groups` groups of `group` inputs are not what so many inputs take.
+  void check_groups(std::string_view suffix, int64_t inputs, int64_t groups, int64_t group) const;
   [[noreturn]] void fail(std::string_view suffix, std::string_view what) const;
 
  private:
@@ -36,12 +38,15 @@ class TensorParts {
 
 // How the layouts that the product reads become matrices. `outputs` x `inputs` follow from the
 // tensors. All point into the files.
-std::unique_ptr<PackedTensor> read_awq(const TensorParts& parts);
+// `group`: inputs on one scale, 0 = all of a row.
+std::unique_ptr<PackedTensor> read_awq(const TensorParts& parts, int64_t group);
 enum class GptqVersion : uint8_t { kV1, kV2 };
-std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion version);
+std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion version,
+                                        int64_t group);
 struct PackQuantized {
   int bits = 4;
   bool symmetric = true;
+  int64_t group = 0;
 };
 std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
                                                   const PackQuantized& scheme);
