@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/layer_work.h"
 #include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 
