@@ -18,8 +18,13 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
+  // Throws InputError where the file has been cut since: reading what is gone would be fatal.
+  void require_whole() const;
 
  private:
+  void close_all();
+  std::string path_;
+  int file_ = -1;
   const std::byte* data_ = nullptr;
   uint64_t size_ = 0;
 };

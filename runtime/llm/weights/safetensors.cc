@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -23,10 +24,12 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
 
 RawTensor SafetensorsFile::raw(const std::string& name) const {
   const SafetensorsEntry& entry = entries_.at(name);
+  file_.require_whole();
   return {entry.dtype, entry.shape, file_.bytes().data() + data_begin_ + entry.begin};
 }
 
 WeightView SafetensorsFile::view(const std::string& name) const {
+  file_.require_whole();
   const SafetensorsEntry& entry = entries_.at(name);
   WeightView view;
   if (entry.dtype == "F32") {
@@ -63,7 +66,7 @@ WeightFiles::WeightFiles(const std::string& dir) {
 }
 
 void WeightFiles::load_shards(const std::string& dir, const std::string& index) {
-  const nlohmann::json document = parse_json(read_text_file(index), index);
+  const nlohmann::json document = parse_json(read_file(index), index);
   const JsonFields fields(document, index);
   if (!fields.has("weight_map") || !fields.at("weight_map").is_object()) {
     fields.fail("weight_map", "an object of tensor names and file names");

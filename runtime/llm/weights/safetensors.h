@@ -34,14 +34,17 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
                                                                  const std::string& name,
                                                                  uint64_t* data_begin);
 
-// Owns a mapping of one file. Neither copies nor moves: views point into it.
+// Owns a mapping of one file. Neither copies nor moves: views point into it. The file must keep its
+// bytes as long as that: reading a page that was cut off ends the process with SIGBUS, which no
+// library can turn into an error for its caller. view() looks at the size again, so that a file that
+// was cut by then is an error; whoever replaces a model's files renames new ones over them.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
-  // Throws InputError where the dtype is none of F32, F16, BF16.
+  // Throws InputError where the dtype is none of F32, F16, BF16, and where the file has been cut.
   WeightView view(const std::string& name) const;
   RawTensor raw(const std::string& name) const;  // of any dtype
 
