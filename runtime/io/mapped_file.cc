@@ -21,20 +21,22 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   struct stat status = {};
   if (fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(file_);
+    close_all();
     throw InputError(fmt::format("{}: is no regular file", path));
   }
   size_ = static_cast<uint64_t>(status.st_size);
   void* mapping = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file_, 0);
-  const int reason = errno;
   if (mapping == MAP_FAILED) {
-    close(file_);
+    const int reason = errno;
+    close_all();
     throw InputError(fmt::format("{}: can't be mapped: {}", path, std::strerror(reason)));
   }
   data_ = static_cast<const std::byte*>(mapping);
 }
 
-MappedFile::~MappedFile() {
+MappedFile::~MappedFile() { close_all(); }
+
+void MappedFile::close_all() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
   close(file_);
 }
@@ -43,8 +45,8 @@ void MappedFile::require_whole() const {
   struct stat status = {};
   if (fstat(file_, &status) == 0 && static_cast<uint64_t>(status.st_size) >= size_) return;
   throw InputError(
-      fmt::format("{}: the file had {} bytes when it was opened, and has {} now; leave a model's "
-                  "files alone while it is loaded",
+      fmt::format("{}: the file had {} bytes when it was opened, and has {} now; leave "
+                  "a model's files alone while it is loaded",
                   path_, size_, status.st_size));
 }
 

@@ -17,12 +17,12 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;  // views point into the mapping
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // Throws InputError where the file was cut since: its bytes beyond the end are gone, and reading
-  // them ends the process.
-  void require_whole() const;
   std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
+  // Throws InputError where the file has been cut since: reading what is gone would be fatal.
+  void require_whole() const;
 
  private:
+  void close_all();
   std::string path_;
   int file_ = -1;
   const std::byte* data_ = nullptr;

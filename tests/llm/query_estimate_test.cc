@@ -27,6 +27,7 @@ class LoneLayer {
         activations_(*device_, config_, dtype, tokens, 1),
         frequencies_(rope_frequencies(config_)) {
     shape_.tokens = tokens;
+    shape_.runs = {{tokens, StepMode::kDecode}};
     for (int64_t i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
     std::mt19937 random(3);
     std::normal_distribution<float> normal;

@@ -135,6 +135,7 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
                                  source(), name, fmt::join(tensor.shape, ", "),
                                  fmt::join(shape, ", ")));
   }
+  file_.require_whole();
   WeightView view;
   view.shape = tensor.shape;
   if (const auto vector = reordered_.find(name); vector != reordered_.end()) {

@@ -156,10 +156,10 @@ std::optional<QuantizationConfig> QuantizationConfig::parse(const nlohmann::json
   if (method == "awq") {
     read_awq(fields);
     result.layout = QuantLayout::kAwq;
-    result.group = read_group_size(fields);
+    result.group_size = read_group_size(fields);
   } else if (method == "gptq") {
     result.layout = read_gptq(fields);
-    result.group = read_group_size(fields);
+    result.group_size = read_group_size(fields);
   } else if (method == "compressed-tensors") {
     read_compressed(fields, name, &result);
   } else if (method == "bitsandbytes") {

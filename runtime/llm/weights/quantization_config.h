@@ -48,7 +48,7 @@ struct QuantizationConfig {
   };
 
   QuantLayout layout = QuantLayout::kAwq;
-  int64_t group = 0;  // of AWQ and GPTQ, as Group's
+  int64_t group_size = 0;  // of AWQ and GPTQ, as Group's group
   std::vector<Group> groups;
   std::vector<ModulePattern> ignored;
 

@@ -41,11 +41,11 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
                                           const QuantizationConfig& config) {
   switch (config.layout) {
     case QuantLayout::kAwq:
-      return read_awq(parts, config.group);
+      return read_awq(parts, config.group_size);
     case QuantLayout::kGptqV1:
-      return read_gptq(parts, GptqVersion::kV1, config.group);
+      return read_gptq(parts, GptqVersion::kV1, config.group_size);
     case QuantLayout::kGptqV2:
-      return read_gptq(parts, GptqVersion::kV2, config.group);
+      return read_gptq(parts, GptqVersion::kV2, config.group_size);
     case QuantLayout::kPackQuantized: {
       const QuantizationConfig::Group* group = config.group_of(parts.stem());
       if (group == nullptr) parts.fail(".weight_packed", "belongs to no config_groups' targets");
