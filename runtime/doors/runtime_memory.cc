@@ -133,7 +133,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
   }
   fit_hot_rows(tokens, new_tokens, static_cast<int>(sequences.size()), true);
   int decodes = 0;  // tokens
-  int places = 0;  // each token that is decoded has one, each prompt too
+  int places = 0;   // each token that is decoded has one, each prompt too
   DecodeShape decode;
   PrefillShape prefill;
   for (const StepSequence& part : sequences) {
