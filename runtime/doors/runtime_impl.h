@@ -106,6 +106,8 @@ class Runtime::Impl : private MemoryReclaimer {
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
   class MemoryGuard;
+  // A page that others share is copied before it is written.
+  void own_last_page(SequenceId id);
   void prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard);
   KvMemory predict_least(int64_t tokens, int step_tokens) const;
   class ReclaimPause;

@@ -62,6 +62,10 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
   find_usable(id);  // of what was waited for on the way, something may have failed
+  if (tokens > sequence.length()) {
+    own_last_page(id);
+    require_streams();
+  }
   sequence.reserve(tokens);
   guard.keep();
 }
@@ -124,6 +128,14 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
   scratch_.ensure(decode, prefill);
 }
 
+void Runtime::Impl::own_last_page(SequenceId id) {
+  KvSequence& sequence = find(id);
+  if (!sequence.needs_private_page()) return;
+  drain();  // the shared page's last rows may be on their way to the host
+  note_control_work(id);
+  sequence.make_last_page_private(control_.view());
+}
+
 void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   int64_t tokens = 0;
   int new_tokens = 1;
@@ -162,11 +174,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = find(part.sequence);
     guard.watch(sequence);
-    if (sequence.needs_private_page()) {
-      drain();  // the shared page's last rows may be on their way to the host
-      note_control_work(part.sequence);
-      sequence.make_last_page_private(control_.view());
-    }
+    own_last_page(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
   }
   copy_new_pages(sequences);
