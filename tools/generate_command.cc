@@ -203,7 +203,11 @@ int GenerateCommand::run() {
   const Config config = with_map(flags_.load(), model_.dir);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
-  static_cast<AnswerOptions&>(options_) = sampling_.options(model_.dir);
+  const AnswerOptions answer = sampling_.options(model_.dir);
+  options_.max_tokens = answer.max_tokens;
+  options_.sampling = answer.sampling;
+  options_.stop = answer.stop;
+  options_.logprobs = answer.logprobs;
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);

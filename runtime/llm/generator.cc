@@ -26,7 +26,7 @@ void check_positions(const ModelConfig& config, int64_t prompt, const GenerateOp
 void check(const ModelConfig& config, std::span<const int32_t> prompt,
            const GenerateOptions& options) {
   if (prompt.empty()) throw UsageError("the prompt is empty; allowed: one token or more");
-  options.validate();
+  options.answer().validate();
   if (options.prefill_chunk < 1) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options.prefill_chunk));
   }
@@ -73,7 +73,7 @@ class Generation {
       : model_(model),
         runtime_(runtime),
         options_(options),
-        answer_(options, model.config().eos_ids, tokenizer, prompt),
+        answer_(options.answer(), model.config().eos_ids, tokenizer, prompt),
         sequence_(runtime) {}
 
   GenerateResult run(std::span<const int32_t> prompt) {

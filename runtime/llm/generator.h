@@ -17,8 +17,12 @@
 
 namespace fasa {
 
-struct GenerateOptions : AnswerOptions {
+struct GenerateOptions {
+  int64_t max_tokens = 128;
   int prefill_chunk = 512;
+  Sampling sampling = {};
+  std::vector<std::string> stop = {};  // as in AnswerOptions, these two
+  std::optional<int> logprobs = {};
   bool allow_long = false;  // beyond the model's positions: a warning, not an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   // `text`: what this id makes certain, whole characters; "" while one is incomplete or a stop string
@@ -26,6 +30,8 @@ struct GenerateOptions : AnswerOptions {
   std::function<void(int32_t id, std::string_view text)> on_token = {};
   // What was held back at the end, where anything was.
   std::function<void(std::string_view text)> on_rest = {};
+
+  AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs}; }
 };
 
 struct GenerateResult {
