@@ -78,6 +78,20 @@ class RuntimeRun {
     }
   }
 
+  // Of the slices, in another order for every head.
+  static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
+    const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
+    std::vector<int16_t> dims;
+    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      for (int i = 0; i < chunks; ++i) {
+        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
+        dims.push_back(static_cast<int16_t>(pair.first));
+        dims.push_back(static_cast<int16_t>(pair.second));
+      }
+    }
+    return dims;
+  }
+
   Runtime& runtime() { return runtime_; }
   FaultyDevice& device() { return *device_; }
   Device& inner() { return *inner_; }  // on which nothing fails
@@ -153,19 +167,6 @@ class RuntimeRun {
     config.device.graphs = setup.graphs;
     return config;
   }
-  static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
-    const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
-    std::vector<int16_t> dims;
-    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
-      for (int i = 0; i < chunks; ++i) {
-        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
-        dims.push_back(static_cast<int16_t>(pair.first));
-        dims.push_back(static_cast<int16_t>(pair.second));
-      }
-    }
-    return dims;
-  }
-
   std::unique_ptr<Device> inner_;
   std::unique_ptr<FaultyDevice> device_;  // fails when told to
   std::unique_ptr<TapeQuerySource> queries_;
