@@ -16,6 +16,7 @@ class Command {
 };
 
 std::unique_ptr<Command> make_generate_command();
+std::unique_ptr<Command> make_chat_command();
 std::unique_ptr<Command> make_template_command();
 std::unique_ptr<Command> make_calibrate_command();
 std::unique_ptr<Command> make_info_command();
@@ -26,5 +27,7 @@ std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_eval_command();
 std::unique_ptr<Command> make_analyze_command();
+std::unique_ptr<Command> make_tokenize_command();
+std::unique_ptr<Command> make_serve_command();  // in builds with Boost (FASA_SERVE)
 
 }  // namespace fasa

@@ -48,6 +48,7 @@ int run_main(int argc, char** argv) {
     commands.emplace_back(sub, std::move(command));
   };
   add(make_generate_command());
+  add(make_chat_command());
   add(make_template_command());
   add(make_calibrate_command());
   add(make_info_command());
@@ -58,6 +59,10 @@ int run_main(int argc, char** argv) {
   add(make_tune_command());
   add(make_eval_command());
   add(make_analyze_command());
+  add(make_tokenize_command());
+#if defined(FASA_SERVE)
+  add(make_serve_command());
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
+#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -56,6 +57,42 @@ Json memory_json(const GenerateReport& report) {
           {"cache_tokens", report.result.cache_tokens}};
 }
 
+Json sampling_json(const Sampling& sampling) {
+  return {{"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty},
+          {"seed", sampling.seed}};
+}
+
+std::string_view end_name(AnswerEnd end) {
+  switch (end) {
+    case AnswerEnd::kEndOfSequence:
+      return "end_of_sequence";
+    case AnswerEnd::kStopString:
+      return "stop_string";
+    case AnswerEnd::kMaxTokens:
+      return "max_tokens";
+    case AnswerEnd::kCancelled:
+      return "cancelled";
+    default:
+      return "error";
+  }
+}
+
+Json logprobs_json(const std::vector<TokenLogprobs>& logprobs) {
+  Json json = Json::array();
+  for (const TokenLogprobs& token : logprobs) {
+    Json top = Json::array();
+    for (const auto& [id, logprob] : token.top) top.push_back({{"id", id}, {"logprob", logprob}});
+    json.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
+  }
+  return json;
+}
+
 }  // namespace
 
 double GenerateReport::tpot_ms() const {
@@ -81,11 +118,13 @@ std::string valid_utf8(const std::string& bytes, bool* lossy) {
 
 Json to_json(const GenerateReport& report) {
   bool lossy = false;
-  const std::string text = valid_utf8(report.text, &lossy);
+  const std::string& text = report.result.text;
   Json json = {{"tokens", report.result.tokens},
                {"text", text},
-               {"text_lossy", lossy},
+               {"text_lossy", text.find(text::kReplacement) != std::string::npos},
                {"stopped_on_eos", report.result.stopped_on_eos},
+               {"end", end_name(report.result.end)},
+               {"sampling", sampling_json(report.sampling)},
                {"model", valid_utf8(report.model, &lossy)},
                {"device", report.device},
                {"dtype", std::string(dtype_name(report.dtype))},
@@ -98,6 +137,7 @@ Json to_json(const GenerateReport& report) {
                {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
                {"map_seconds", report.map_seconds},
                {"config", config_to_json(report.config)}};
+  if (!report.result.logprobs.empty()) json["logprobs"] = logprobs_json(report.result.logprobs);
   if (report.result.error) json["error"] = *report.result.error;
   return json;
 }

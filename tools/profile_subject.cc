@@ -10,12 +10,13 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
 #include "runtime/doors/kv_cost.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/capture/trace_recorder.h"
 #include "runtime/lab/plan/plan_machine.h"
 #include "runtime/lab/profile/profiled_model.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
 
@@ -35,7 +36,7 @@ void require(bool ok, std::string_view flag, auto given, std::string_view allowe
 std::string bundled_text() {
   const std::filesystem::path trace = default_selection_trace();
   const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
-  const nlohmann::json json = parse_json(read_text_file(path.string()), path.string());
+  const nlohmann::json json = parse_json(read_file(path.string()), path.string());
   return json.at("text").get<std::string>() +
          json.at("questions").at(0).at("prompt_suffix").get<std::string>();
 }
@@ -117,13 +118,13 @@ void ProfileSubject::prepare() {
     if (!trace_) trace_ = record_trace();
     return;
   }
-  const auto tokenizer = Tokenizer::load(flags_.model_dir);
+  const auto tokenizer = load_tokenizer(flags_.model_dir, flags_.prompt);
   prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
 }
 
 SelectionTrace ProfileSubject::record_trace() const {
   const ModelConfig config = ModelConfig::load(flags_.trace_from);
-  const auto tokenizer = Tokenizer::load(flags_.trace_from);
+  const auto tokenizer = load_tokenizer(flags_.trace_from, flags_.prompt);
   PromptSource source = flags_.prompt;
   const bool given = source.text || source.file || source.ids_file;
   if (!given) source.text = bundled_text();

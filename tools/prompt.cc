@@ -3,21 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/io/input_file.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {
-
-std::string read_input(const std::string& path, std::string_view what) {
-  auto bytes = read_file(path);
-  if (!bytes) throw InputError(fmt::format("{}: the {} cannot be read", path, what));
-  return *std::move(bytes);
-}
 
 void check_id(int64_t id, size_t index, const std::string& path, int vocab_size) {
   if (id >= 0 && id < vocab_size) return;
@@ -29,12 +24,7 @@ void check_id(int64_t id, size_t index, const std::string& path, int vocab_size)
 
 std::vector<int32_t> ids_from_json(const std::string& text, const std::string& path,
                                    int vocab_size) {
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw InputError(fmt::format("{}: not JSON at byte {}: {}", path, error.byte, error.what()));
-  }
+  const nlohmann::json json = parse_json(text, path);
   std::vector<int32_t> ids;
   for (size_t i = 0; i < json.size(); ++i) {
     if (!json[i].is_number_integer()) {
@@ -68,6 +58,15 @@ std::vector<int32_t> ids_from_words(std::string_view text, const std::string& pa
   }
 }
 
+// A tokenizer may know more ids than the model has rows.
+void check_ids(const std::vector<int32_t>& ids, int vocab_size) {
+  for (const int32_t id : ids) {
+    if (id < vocab_size) continue;
+    throw InputError(fmt::format("the tokenizer gives id {}: allowed: ids of this model, 0 to {}",
+                                 id, vocab_size - 1));
+  }
+}
+
 std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
   if (source.text || source.file || source.ids_file) {
     throw UsageError("--random-prompt goes without --prompt, --prompt-file and --prompt-ids");
@@ -82,16 +81,33 @@ std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
   return ids;
 }
 
+}  // namespace
+
+std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
+                                                const PromptSource& source) {
+  try {
+    return text::Tokenizer::load_if_present(model_dir);
+  } catch (const InputError& error) {
+    if (source.text || source.file) throw;
+    log_warning(fmt::format("{}; text is left out", error.what()));
+    return nullptr;
+  }
+}
+
+std::string read_prompt_text(const PromptSource& source) {
+  return source.text ? *source.text : read_file(*source.file, kPromptFile);
+}
+
 std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
-  const std::string text = read_input(path, "file of token ids");
+  FileRule rule = kPromptFile;
+  rule.what = "file of token ids";
+  const std::string text = read_file(path, rule);
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '[' ? ids_from_json(text, path, vocab_size)
                                                           : ids_from_words(text, path, vocab_size);
 }
 
-}  // namespace
-
-std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* tokenizer,
+std::vector<int32_t> read_prompt(const PromptSource& source, const text::Tokenizer* tokenizer,
                                  int vocab_size) {
   if (source.random_tokens) return random_ids(source, vocab_size);
   const int given = int{source.text.has_value()} + int{source.file.has_value()} +
@@ -106,13 +122,13 @@ std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* to
   if (source.ids_file) {
     ids = read_ids(*source.ids_file, vocab_size);
   } else {
-    const std::string text = source.text ? *source.text : read_input(*source.file, "prompt file");
+    const std::string text = read_prompt_text(source);
     if (tokenizer == nullptr) {
       throw UsageError(
-          "this model's folder has no byte-level tokenizer.json, the only kind that is read; give "
-          "token ids instead (--prompt-ids FILE)");
+          "this model's folder has no tokenizer.json; give token ids instead (--prompt-ids FILE)");
     }
-    ids = tokenizer->encode(text);
+    ids = tokenizer->encode(text, {.add_special = true});
+    check_ids(ids, vocab_size);
   }
   if (ids.empty()) {
     throw UsageError(fmt::format("{}the prompt is empty; give at least one token",

@@ -15,20 +15,34 @@ class OwnedSequence {
   // Takes over `id`, a fork's for one.
   OwnedSequence(Runtime& runtime, SequenceId id) : runtime_(runtime), id_(id) {}
   ~OwnedSequence() {
+    if (released_) return;
     try {
       runtime_.free(id_);
-    } catch (const Error& error) {
-      log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    } catch (const std::exception& error) {
+      warn(error.what());
     }
   }
   OwnedSequence(const OwnedSequence&) = delete;  // frees once
   OwnedSequence& operator=(const OwnedSequence&) = delete;
   SequenceId id() const { return id_; }
   Runtime& runtime() const { return runtime_; }
+  // To another owner, who frees it.
+  SequenceId release() {
+    released_ = true;
+    return id_;
+  }
 
  private:
+  static void warn(const char* why) noexcept {
+    try {
+      log_warning(fmt::format("freeing a sequence: {}", why));
+    } catch (const std::exception&) {
+      // No memory for the words.
+    }
+  }
   Runtime& runtime_;
   SequenceId id_;
+  bool released_ = false;
 };
 
 }  // namespace fasa

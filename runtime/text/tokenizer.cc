@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <system_error>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/text/tokenizer_file.h"
 #include "runtime/text/tokenizer_parts.h"
 #include "runtime/text/utf8.h"
@@ -19,20 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string read_limited(const fs::path& path) {
-  std::error_code error;
-  const auto bytes = fs::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file) throw InputError(fmt::format("{}: it cannot be read", path.string()));
-  if (bytes > kMaxFileBytes) {
-    throw InputError(
-        fmt::format("{}: {} bytes; allowed: up to {}", path.string(), bytes, kMaxFileBytes));
-  }
-  std::string text(bytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (file.gcount() != static_cast<std::streamsize>(bytes)) {
-    throw InputError(fmt::format("{}: it cannot be read", path.string()));
-  }
-  return text;
+  FileRule rule;
+  rule.most_bytes = kMaxFileBytes;
+  return read_file(path.string(), rule);
 }
 
 // Encodes one prompt.
@@ -93,10 +82,10 @@ Tokenizer Tokenizer::load(const fs::path& model_dir) {
                fs::exists(config, error) ? read_limited(config) : "", model_dir.string());
 }
 
-std::optional<Tokenizer> Tokenizer::load_if_present(const fs::path& model_dir) {
+std::unique_ptr<Tokenizer> Tokenizer::load_if_present(const fs::path& model_dir) {
   std::error_code error;
-  if (!fs::exists(model_dir / "tokenizer.json", error)) return std::nullopt;
-  return load(model_dir);
+  if (!fs::exists(model_dir / "tokenizer.json", error)) return nullptr;
+  return std::make_unique<Tokenizer>(load(model_dir));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view config,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/io/json_fields.h"
 #include "runtime/text/json_part.h"
 #include "runtime/text/tokenizer_file.h"
 
@@ -61,7 +62,7 @@ NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
                        const std::string& place) {
   NamedTokens named{.bos = {}, .eos = {}, .unk = parts.bpe.unk_id()};
   if (text.empty()) return named;
-  const json config = json::parse(text, nullptr, false);
+  const json config = parse_json(text, place);
   if (!config.is_object()) throw InputError(place + ": no valid JSON object");
   const auto id_of = [&](const char* key) -> std::optional<int32_t> {
     const auto token = config_token(config, key);
@@ -101,7 +102,9 @@ TokenizerParts read_parts(std::string_view text, std::string_view config, const 
   TokenizerFile file = read_tokenizer_file(text, place);
   const JsonPart document(file.document, place);
   const std::string version = document.text_or("version", "1.0");
-  if (version != "1.0") document.fail("version", "\"1.0\"");
+  if (version != "1.0") {
+    throw InputError(fmt::format("{}: version is \"{}\"; allowed: \"1.0\"", place, version));
+  }
   const auto part = [&](const char* key) -> const json& { return member(file.document, key); };
   NormalizerChain normalizer(part("normalizer"), place + ": normalizer");
   PreTokenizerChain pre_tokenizer(part("pre_tokenizer"), place + ": pre_tokenizer");

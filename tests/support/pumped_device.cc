@@ -41,6 +41,7 @@ class PumpedStream {
     const char* name = nullptr;
     OperationTag tag;
     std::function<KernelWork()> work;
+    std::function<void()> half;
     std::shared_ptr<Recording> records;
     std::shared_ptr<const Recording> waits;
   };
@@ -190,7 +191,7 @@ void PumpedDevice::execute(PumpedStream& stream) {
     std::string reason = "unknown exception";
     bool failed = true;
     try {
-      arena_.execute([&] { done = operation.work(); });
+      done = run(stream, operation.name, operation.work, operation.half);
       failed = false;
     } catch (const std::exception& error) {
       reason = error.what();
@@ -205,6 +206,23 @@ void PumpedDevice::execute(PumpedStream& stream) {
     totals_.h2d_operations += done.h2d_bytes > 0;
     totals_.d2h_operations += done.d2h_bytes > 0;
   }
+}
+
+KernelWork PumpedDevice::run(const PumpedStream& stream, const char* name,
+                             const std::function<KernelWork()>& work,
+                             const std::function<void()>& half) {
+  if (fails_ && fails_(name)) {
+    if (half) half();
+    throw std::runtime_error(fmt::format("injected on {}", stream.name));
+  }
+  KernelWork done;
+  arena_.execute([&] { done = work(); });
+  return done;
+}
+
+void PumpedDevice::on_run(std::function<bool(const char* name)> fails) {
+  const std::lock_guard lock(mutex_);
+  fails_ = std::move(fails);
 }
 
 // Device.
@@ -225,7 +243,8 @@ void PumpedDevice::destroy_stream(StreamView stream) noexcept {
 Event PumpedDevice::create_event() { return {this, {new PumpedEvent}}; }
 void PumpedDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
 
-void PumpedDevice::enqueue(StreamView stream, const char* name, std::function<KernelWork()> work) {
+void PumpedDevice::enqueue(StreamView stream, const char* name, std::function<KernelWork()> work,
+                           std::function<void()> half) {
   const std::lock_guard lock(mutex_);
   PumpedStream::Operation operation;
   operation.sequence = ++enqueued_;
@@ -233,6 +252,7 @@ void PumpedDevice::enqueue(StreamView stream, const char* name, std::function<Ke
   operation.tag = tag_;
   if (work != nullptr) stream_of(stream).last_work = name;
   operation.work = std::move(work);
+  operation.half = std::move(half);
   stream_of(stream).queue.push_back(std::move(operation));
 }
 
@@ -294,18 +314,24 @@ void PumpedDevice::copy(void* destination, const void* source, size_t bytes, Cop
   KernelWork work;
   if (kind == CopyKind::kHostToDevice) work.h2d_bytes = bytes;
   if (kind == CopyKind::kDeviceToHost) work.d2h_bytes = bytes;
-  enqueue(stream, copy_name(kind), [=] {
-    std::memcpy(destination, source, bytes);
-    return work;
-  });
+  enqueue(
+      stream, copy_name(kind),
+      [=] {
+        std::memcpy(destination, source, bytes);
+        return work;
+      },
+      [=] { std::memcpy(destination, source, bytes / 2); });
 }
 
 void PumpedDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
   if (bytes == 0) return;
-  enqueue(stream, "fill", [=] {
-    std::memset(destination, byte, bytes);
-    return KernelWork{};
-  });
+  enqueue(
+      stream, "fill",
+      [=] {
+        std::memset(destination, byte, bytes);
+        return KernelWork{};
+      },
+      [=] { std::memset(destination, byte, bytes / 2); });
 }
 
 const KernelTable& PumpedDevice::kernels() const { return kTable; }
@@ -316,10 +342,11 @@ TransferTotals PumpedDevice::transfers() {
   return totals_;
 }
 
-// Zeroed: a test that leaves a wait out shall read nothing that points anywhere.
+// Zeroed, if nothing else was said: a test that leaves a wait out shall read nothing that points
+// anywhere.
 std::byte* PumpedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
-  if (data != nullptr) std::memset(data, 0, bytes);
+  if (data != nullptr) std::memset(data, new_memory_, bytes);
   return data;
 }
 

@@ -50,6 +50,11 @@ class PumpedDevice final : public Device {
   // Of this name, the oldest that lives.
   StreamView find_stream(std::string_view name);
   uint64_t executed() const { return executed_; }  // operations, records and waits included
+  // Asked before every operation that runs: true where it shall fail. Copies and fills that fail
+  // have done half of their work. An empty function: none fails.
+  void on_run(std::function<bool(const char* name)> fails);
+  // What new memory holds; 0 if not said.
+  void fill_new_memory(int byte) { new_memory_ = byte; }
 
   // Device
   DeviceKind kind() const override { return DeviceKind::kEmulated; }
@@ -79,7 +84,11 @@ class PumpedDevice final : public Device {
   void destroy_stream(StreamView stream) noexcept override;
   void destroy_event(EventView event) noexcept override;
 
-  void enqueue(StreamView stream, const char* name, std::function<KernelWork()> work);
+  // `half`: what was done of it where it fails.
+  void enqueue(StreamView stream, const char* name, std::function<KernelWork()> work,
+               std::function<void()> half = nullptr);
+  KernelWork run(const PumpedStream& stream, const char* name,
+                 const std::function<KernelWork()>& work, const std::function<void()>& half);
   bool pump_once();
   void pump_until(const std::function<bool()>& reached);
   void execute(PumpedStream& stream);
@@ -94,6 +103,8 @@ class PumpedDevice final : public Device {
   uint64_t executed_ = 0;
   TransferTotals totals_;
   OperationTag tag_;
+  std::function<bool(const char* name)> fails_;
+  int new_memory_ = 0;
 };
 
 }  // namespace fasa

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/eval/answer_run.h"
 
@@ -42,7 +43,8 @@ void MathOptions::validate(int64_t max_positions) const {
   sampling.validate();
 }
 
-MathTask::MathTask(const std::string& path, const Tokenizer& tokenizer, const MathOptions& options)
+MathTask::MathTask(const std::string& path, const text::TextCoder& tokenizer,
+                   const MathOptions& options)
     : name_(std::filesystem::path(path).stem().string()),
       tokenizer_(tokenizer),
       options_(options),
@@ -60,7 +62,7 @@ MathTask::MathTask(const std::string& path, const Tokenizer& tokenizer, const Ma
     throw InputError(fmt::format("{}: no line that can be used{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
-  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_text_file(path)));
+  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
 }
 
 nlohmann::json MathTask::setup() const {
@@ -93,7 +95,7 @@ nlohmann::json MathTask::record(size_t example, size_t tokens,
 }
 
 nlohmann::json MathTask::run(size_t example, const EvalTarget& target) {
-  const auto ids = tokenizer_.encode(prompt(example));
+  const auto ids = encode_prompt(tokenizer_, prompt(example));
   const auto room = options_.context - static_cast<int64_t>(ids.size());
   nlohmann::json predictions = nlohmann::json::array();
   for (int sample = 0; sample < options_.samples; ++sample) {
