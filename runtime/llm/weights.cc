@@ -188,7 +188,7 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
                  Device& device, StreamView stream)
     : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {
   WeightPlan plan(*files_, dtype,
-                  device.model_kernels() == nullptr ? PanelOrder::kPacked : PanelOrder::kPlain);
+                  device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked);
   const Planner planner(config, &plan);
   const TensorNames& names = config.family->names;
   const std::string embeddings = planner.in_root(names.embeddings) + ".weight";

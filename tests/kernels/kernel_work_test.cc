@@ -30,14 +30,14 @@ TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
         const int first = window > 0 ? std::max(0, length - window) : 0;
         expected += 3 * select_bytes(cache.layout().slice, first, length);
       }
-      EXPECT_EQ(cpu::select(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
+      EXPECT_EQ(cpu::run(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
     }
   }
 }
 
 TEST(KernelWork, ASetOfEverythingReadsNoSlices) {
   SelectCase cache({.budget = 64}, {50}, some_key, some_query);
-  EXPECT_EQ(cpu::select(cache.params()).device_bytes, 0u);
+  EXPECT_EQ(cpu::run(cache.params()).device_bytes, 0u);
 }
 
 TEST(KernelWork, BytesByHand) {

@@ -65,9 +65,9 @@ TEST_P(GatherBody, EveryLaneMovesItsHeadsAndNothingElse) {
     reference::gather({layout, shape.count, shape.wave, slow.data(), counts.data()});
     const std::vector<FetchItem> fast = items_to(moved);
     for (int lane = 0; lane < shape.lanes; ++lane) {
-      cuda::launch_gather(
-          {layout, shape.count, shape.wave, fast.data(), counts.data(), lane, shape.lanes},
-          SimtLauncher(interpreter_));
+      cuda::start(GatherParams{layout, shape.count, shape.wave, fast.data(), counts.data(), lane,
+                               shape.lanes},
+                  SimtLauncher(interpreter_));
     }
     EXPECT_EQ(std::memcmp(moved.data(), expected.data(), rows * row_bytes), 0);
   }
@@ -79,8 +79,8 @@ TEST_P(GatherBody, NothingToDo) {
   layout.row = {DType::kBF16, 16, 16};
   const int32_t counts[2] = {0, 0};
   const FetchItem items[2] = {};
-  cuda::launch_gather({layout, 1, 1, items, counts, 0, 1}, SimtLauncher(interpreter_));
-  cuda::launch_gather({layout, 1, 1, items, counts, 5, 7}, SimtLauncher(interpreter_));
+  cuda::start(GatherParams{layout, 1, 1, items, counts, 0, 1}, SimtLauncher(interpreter_));
+  cuda::start(GatherParams{layout, 1, 1, items, counts, 5, 7}, SimtLauncher(interpreter_));
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, GatherBody, testing::ValuesIn(simt_runs()),
