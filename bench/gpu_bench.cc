@@ -40,7 +40,8 @@ struct Options {
   double seconds = 240;
   std::string json_file;
   std::vector<std::string> notes;
-  std::vector<int64_t> tokens = {16384, 131072, 524288, 1048576};
+  std::vector<int64_t> tokens = {131072, 16384, 1048576, 524288};
+  std::vector<int> budgets = {256, 2048};
   bool probe = false;
   int layers = 0;  // 0: by the context
   int steps = 20;
@@ -286,14 +287,33 @@ json floors(const Case& wanted, const json& result, const json& ceilings) {
   return floor;
 }
 
-// The small budget first, for all contexts: it is what runs by default.
+// Microseconds that each kernel of a layer takes at least: the bytes that it must move, over the ceiling
+// of what it moves them through.
+json kernel_floors(const Case& wanted, const json& result, const json& ceilings) {
+  const double device_rate = ceilings.at("device_copy_bytes_per_second").get<double>() / 1e6;
+  const double link_rate = ceilings.at("h2d_bytes_per_second").get<double>() / 1e6;
+  const auto tokens = static_cast<double>(wanted.tokens);
+  constexpr double kRowsOfToken = double{kHeads} * kRowBytes;
+  if (wanted.preset == "full") return {{"attend", tokens * kRowsOfToken / device_rate}};
+  const SliceFormat format{wanted.slice, 2 * wanted.chunks};
+  const double slice_bytes =
+      tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes());
+  json floors = {{"select", slice_bytes / device_rate},
+                 {"attend", wanted.budget * kRowsOfToken / device_rate}};
+  if (wanted.preset == "fasa-m") {
+    floors["gather"] = result.at("fetched_rows_per_layer").get<double>() * kRowBytes / link_rate;
+  }
+  return floors;
+}
+
+// The first budget for all contexts before the next; 128k and 256 tokens, what runs by default, first.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {
       {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
   std::vector<Case> cases;
-  for (const int budget : {256, 2048}) {
+  for (const int budget : options.budgets) {
     for (const int64_t tokens : options.tokens) {
-      if (budget == 256) cases.push_back({.preset = "full", .tokens = tokens});
+      if (budget == options.budgets.front()) cases.push_back({.preset = "full", .tokens = tokens});
       for (const auto& [slice, chunks] : kSlices) {
         for (const char* preset : {"fasa-c", "fasa-m"}) {
           cases.push_back({preset, slice, chunks, tokens, budget});
@@ -326,6 +346,7 @@ void run_cases(const Options& options, json& report) {
     try {
       json result = Decode(options, wanted).run(options.steps);
       result["floor"] = floors(wanted, result, report.at("ceilings"));
+      result["kernel_floors_us"] = kernel_floors(wanted, result, report.at("ceilings"));
       fmt::print("{:32} {:10.1f} us a layer, {:.1f} without graphs, hit rate {:.2f}\n",
                  wanted.name(), result.at("layer_us").get<double>(),
                  result.at("enqueued").at("layer_us").get<double>(),
@@ -394,6 +415,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json_file, "where the results go");
   app.add_option("--note", options.notes, "name=value for the results, any number");
   app.add_option("--tokens", options.tokens, "contexts");
+  app.add_option("--budgets", options.budgets, "tokens that a step attends to");
   app.add_option("--layers", options.layers, "of a step");
   app.add_option("--steps", options.steps, "that are timed");
   app.add_option("--copy-bytes", options.copy_bytes, "of the copies that measure the ceilings");

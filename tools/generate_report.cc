@@ -24,6 +24,7 @@ Json decode_json(const GenerateReport& report) {
   Json json = {{"tokens", report.result.decode_steps},
                {"seconds", report.result.decode_seconds},
                {"tpot_ms", report.tpot_ms()}};
+  for (const double seconds : report.result.step_seconds) json["step_ms"].push_back(seconds * 1e3);
   if (report.virtual_clock) json["wall_seconds"] = report.result.decode_wall_seconds;
   return json;
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/simt.h"
@@ -65,15 +66,19 @@ class CudaLauncher {
     constexpr int64_t kGiven = 48 << 10;
     constexpr int kDevices = 64;
     static std::atomic<int64_t> allowed[kDevices];
+    static std::mutex raising;
     if (bytes <= kGiven) return;
     int device = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
     std::atomic<int64_t>& most = allowed[device % kDevices];
+    if (most.load(std::memory_order_acquire) >= bytes) return;
+    // The attribute is what was set last, not the largest: two threads must not lower it in turns.
+    const std::lock_guard lock(raising);
     if (most.load(std::memory_order_relaxed) >= bytes) return;
     check(cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(bytes)),
           "cudaFuncSetAttribute");
-    most.store(bytes, std::memory_order_relaxed);
+    most.store(bytes, std::memory_order_release);
   }
 
   cudaStream_t stream_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "offload/cuda/gpu_traits.h"
+#include "offload/host/available_memory.h"
 #include "offload/host/topology.h"
 #include "runtime/base/error.h"
 
@@ -34,6 +35,15 @@ DeviceTraits traits_of(const CudaPlatform& platform) {
   DeviceTraits traits = gpu_traits();
   traits.project_scratch = platform.project_scratch;
   return traits;
+}
+
+// Pinned memory can't be swapped, and the kernel ends processes before it refuses a pin: without a
+// limit of the user's, what the machine has left when the device is opened, but for a little.
+std::optional<uint64_t> pinnable_bytes() {
+  constexpr uint64_t kSpared = uint64_t{2} << 30;
+  const auto available = available_host_bytes();
+  if (!available) return std::nullopt;
+  return *available > kSpared ? *available - kSpared : *available / 2;
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
       control_(std::make_unique<Control>(calls_, index, only_one)),
       pinned_(calls_, options.numa, Topology::machine().node_of_pci(gpu.pci_bus_id),
               threads_.value()),
-      host_limit_("host_memory", options.host_memory),
+      host_limit_("host_memory", options.host_memory ? options.host_memory : pinnable_bytes()),
       pinned_limit_("pinned_memory", options.pinned_memory) {
   if (options.host_alias_bytes) {
     throw UsageError(

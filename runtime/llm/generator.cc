@@ -141,8 +141,14 @@ class Generation {
 
   void decode(int32_t token) {
     const StepSequence step[] = {{sequence_.id(), 1, StepMode::kDecode}};
+    const Instant begin(model_);
+    double before = 0;
     while (take(token)) {
-      token = sampler_.next(model_.step(runtime_, {&token, 1}, step));
+      const auto logits = model_.step(runtime_, {&token, 1}, step);
+      const double after = Instant(model_).device_since(begin);
+      result_.step_seconds.push_back(after - before);
+      before = after;
+      token = sampler_.next(logits);
       ++result_.decode_steps;
     }
   }

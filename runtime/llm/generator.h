@@ -36,6 +36,7 @@ struct GenerateResult {
   double prefill_wall_seconds = 0;
   double decode_wall_seconds = 0;
   int64_t decode_steps = 0;
+  std::vector<double> step_seconds;  // of each decode step, on the device's clock
   bool stopped_on_eos = false;
   KvMemory memory;  // after the last token
   // A budget or the device failed in mid-generation; what was generated is kept.

@@ -1,12 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "offload/cuda/cuda_calls.h"
+#include "offload/host/available_memory.h"
 #include "offload/host/host_arena.h"
 #include "offload/host/memory_limit.h"
 #include "offload/host/space_allocator.h"
@@ -23,6 +25,30 @@ size_t resident_pages(const std::byte* data, size_t bytes) {
   size_t count = 0;
   for (const unsigned char page : pages) count += page & 1;
   return count;
+}
+
+TEST(AvailableMemory, IsWhatTheKernelCallsAvailable) {
+  EXPECT_EQ(available_in("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\nBuffers: 3 kB"),
+            uint64_t{2} << 20);
+  EXPECT_EQ(available_in("MemTotal: 9 kB\n"), std::nullopt);
+  EXPECT_EQ(available_in("MemAvailable: much"), std::nullopt);
+  EXPECT_EQ(available_in("MemAvailable: 99999999999999999999 kB"), std::nullopt);
+  EXPECT_EQ(available_in(""), std::nullopt);
+}
+
+TEST(AvailableMemory, IsWhatIsLeftOfAControlGroup) {
+  EXPECT_EQ(left_of_group("1000\n", "400\n"), 600u);
+  EXPECT_EQ(left_of_group("1000\n", "1400\n"), 0u);
+  EXPECT_EQ(left_of_group("max\n", "400\n"), std::nullopt);
+  EXPECT_EQ(left_of_group("", ""), std::nullopt);
+}
+
+TEST(AvailableMemory, OfThisMachineIsLessThanAllOfIt) {
+  const auto bytes = available_host_bytes();
+  ASSERT_TRUE(bytes.has_value());
+  EXPECT_GT(*bytes, 0u);
+  EXPECT_LT(*bytes, static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
 TEST(HostArena, SmallAndLargeBlocksAreAlignedAndWritable) {

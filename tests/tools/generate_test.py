@@ -87,6 +87,9 @@ class Output(CommandTest):
         self.assertEqual(result["config"]["selection"]["fac_tokens"], 32)
         self.assertEqual(result["config"]["device"]["name"], "emulated")
         steps = result["decode"]["tokens"]
+        self.assertEqual(len(result["decode"]["step_ms"]), steps)
+        self.assertAlmostEqual(sum(result["decode"]["step_ms"]),
+                               1e3 * result["decode"]["seconds"], places=5)
         self.assertAlmostEqual(result["decode"]["tpot_ms"],
                                result["decode"]["seconds"] * 1e3 / steps)
 
