@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/lab/eval/needle_text.h"
+#include "tests/support/source_path.h"
 
 namespace fasa::bench {
 
@@ -22,8 +23,7 @@ struct NeedleText {
 // shift.
 inline NeedleText plant_facts(std::string_view source, size_t offset, size_t bytes, int facts,
                               uint64_t seed) {
-  const auto needle =
-      NeedleTemplate::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m/needle.json");
+  const auto needle = NeedleTemplate::load(source_path("models/needle-3m/needle.json"));
   std::mt19937_64 random(seed);
   std::vector<std::string> keys = needle.keys();
   std::shuffle(keys.begin(), keys.end(), random);

@@ -15,11 +15,12 @@
 #include "runtime/io/input_file.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/tokenizer.h"
+#include "tests/support/source_path.h"
 
 namespace fasa::bench {
 
 inline std::string read_study_text(const std::string& name) {
-  const std::string path = std::string(FASA_SOURCE_DIR) + "/models/texts/" + name;
+  const std::string path = source_path("models/texts/" + name);
   const auto text = read_file(path);
   if (!text) throw InputError(path + " cannot be read");
   return *text;
@@ -44,7 +45,7 @@ struct StudyModel {
 
 // On the cpu device, in f32.
 inline StudyModel open_study_model() {
-  const std::string folder = std::string(FASA_SOURCE_DIR) + "/models/needle-3m";
+  const std::string folder = source_path("models/needle-3m");
   DeviceOptions options;
   options.name = "cpu";
   auto device = open_device(options);

@@ -1,12 +1,8 @@
 #include "runtime/llm/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "runtime/base/error.h"
 
 namespace fasa {
 namespace {
@@ -30,33 +26,49 @@ int32_t greedy(std::span<const float> logits) {
 
 }  // namespace
 
-void Sampling::validate() const {
-  if (!(temperature >= 0) || std::isinf(temperature)) {
-    throw UsageError(fmt::format("temperature = {}; allowed: 0 (greedy) or more", temperature));
-  }
-  if (top_k < 0) throw UsageError(fmt::format("top_k = {}; allowed: 0 (all) or more", top_k));
-  if (!(top_p > 0 && top_p <= 1)) {
-    throw UsageError(fmt::format("top_p = {}; allowed: above 0, up to 1", top_p));
-  }
-}
-
-Sampler::Sampler(const Sampling& sampling) : sampling_(sampling), random_(sampling.seed) {
+Sampler::Sampler(const Sampling& sampling)
+    : sampling_(sampling), penalties_(sampling_), random_(sampling.seed) {
   sampling_.validate();
 }
 
 int32_t Sampler::next(std::span<const float> logits) {
-  if (sampling_.temperature == 0) return greedy(logits);
+  if (penalties_.any()) {
+    changed_.assign(logits.begin(), logits.end());
+    penalties_.apply(changed_);
+    logits = changed_;
+  }
+  const int32_t token = sampling_.temperature == 0 ? greedy(logits) : draw(logits);
+  if (penalties_.any()) penalties_.see_generated(token);
+  return token;
+}
+
+void Sampler::keep_best(size_t count) {
+  if (count > 0 && count < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(count) - 1,
+                     candidates_.end(), better);
+    candidates_.resize(count);
+  }
+  std::sort(candidates_.begin(), candidates_.end(), better);
+}
+
+// How many of the weights, which fall, top_p and min_p leave. `sum`: of all.
+size_t Sampler::cut_by_mass(double sum) const {
+  double kept = 0;
+  size_t count = 0;
+  while (count < weights_.size() && (count == 0 || kept < sampling_.top_p * sum)) {
+    kept += weights_[count++];
+  }
+  // Weights are parts of the best one's, which is 1.
+  while (count > 1 && weights_[count - 1] < sampling_.min_p) --count;
+  return count;
+}
+
+int32_t Sampler::draw(std::span<const float> logits) {
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
   }
-  const auto keep = static_cast<size_t>(sampling_.top_k);
-  if (keep > 0 && keep < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + sampling_.top_k - 1,
-                     candidates_.end(), better);
-    candidates_.resize(keep);
-  }
-  std::sort(candidates_.begin(), candidates_.end(), better);
+  keep_best(static_cast<size_t>(sampling_.top_k));
   // An infinite best logit leaves no distribution to draw from.
   if (candidates_.empty() || std::isinf(candidates_[0].first)) return greedy(logits);
   weights_.resize(candidates_.size());
@@ -66,12 +78,9 @@ int32_t Sampler::next(std::span<const float> logits) {
     weights_[i] = std::exp((candidates_[i].first - top) / sampling_.temperature);
     sum += weights_[i];
   }
-  // The shortest prefix with at least top_p of the probability.
+  const size_t count = cut_by_mass(sum);
   double kept = 0;
-  size_t count = 0;
-  while (count < weights_.size() && (count == 0 || kept < sampling_.top_p * sum)) {
-    kept += weights_[count++];
-  }
+  for (size_t i = 0; i < count; ++i) kept += weights_[i];
   // 53 random bits: std::uniform_real_distribution may differ between libraries.
   double point = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
   for (size_t i = 0; i < count; ++i) {

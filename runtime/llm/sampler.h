@@ -1,4 +1,4 @@
-// Picks the next token from logits.
+// Picks the next token of one sequence from logits.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,34 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/llm/penalties.h"
+#include "runtime/llm/sampling.h"
+
 namespace fasa {
 
-struct Sampling {
-  float temperature = 0;  // 0: greedy
-  int top_k = 0;          // 0: all
-  float top_p = 1;        // (0, 1]
-  uint64_t seed = 0;
-
-  // Throws UsageError naming the option that is impossible.
-  void validate() const;
-};
-
 // Deterministic: equal logits and seed give equal tokens on every machine. Greedy takes the lowest
-// id among equals; NaN logits are never taken while another is there.
+// id among equals; NaN logits are never taken while another is there. One a sequence, one thread at
+// a time.
 class Sampler {
  public:
+  // Throws UsageError.
   explicit Sampler(const Sampling& sampling);
+  Sampler(const Sampler&) = delete;  // its parts refer to each other
+  Sampler& operator=(const Sampler&) = delete;
+
+  void see_prompt(std::span<const int32_t> ids) { penalties_.see_prompt(ids); }
+  // Logits [vocab] behind the last token. What it returns counts as generated.
   int32_t next(std::span<const float> logits);
 
  private:
+  int32_t draw(std::span<const float> logits);
+  void keep_best(size_t count);
+  size_t cut_by_mass(double sum) const;
+
   Sampling sampling_;
+  Penalties penalties_;
   std::mt19937_64 random_;
+  std::vector<float> changed_;  // logits behind bias and penalties
   std::vector<std::pair<float, int32_t>> candidates_;
   std::vector<double> weights_;
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -17,14 +16,10 @@
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
 #include "runtime/llm/model.h"
+#include "tests/support/source_path.h"
 
 namespace fasa::llm_test {
 
-// FASA_TEST_DATA: where the repository's files are, for programs that were taken elsewhere.
-inline std::string source_path(const std::string& path) {
-  const char* const elsewhere = std::getenv("FASA_TEST_DATA");
-  return std::string(elsewhere != nullptr ? elsewhere : FASA_SOURCE_DIR) + "/" + path;
-}
 inline std::string golden_dir(const std::string& name) {
   return source_path("tests/golden/" + name);
 }

@@ -61,7 +61,59 @@ TEST(SamplerTest, TopKAndTopPCut) {
   EXPECT_EQ(drawn({.temperature = 1e-3f}, {1, 2, 0}), (std::set<int32_t>{1}));
 }
 
+TEST(SamplerTest, MinPCutsByTheBestOnesProbability) {
+  // Probabilities 0.5, 0.25, 0.125, 0.125.
+  const std::vector<float> logits = {std::log(4.0f), std::log(2.0f), 0, 0};
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.6f}, logits), (std::set<int32_t>{0}));
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.4f}, logits), (std::set<int32_t>{0, 1}));
+  EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.2f}, logits), (std::set<int32_t>{0, 1, 2, 3}));
+  // Behind the temperature: at 0.5 the second has a quarter of the first.
+  EXPECT_EQ(drawn({.temperature = 0.5f, .min_p = 0.3f}, logits), (std::set<int32_t>{0}));
+  // Behind top_p: the mass is that of all, min_p's measure the best one.
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.8f, .min_p = 0.4f}, logits),
+            (std::set<int32_t>{0, 1}));
+}
+
+TEST(SamplerTest, PenaltiesCountWhatWasSaid) {
+  const std::vector<float> logits = {2, 1.5f, -1, -2};
+  // The first is divided: 2 / 1.5 < 1.5. Negative ones are multiplied.
+  Sampler repetition({.repetition_penalty = 1.5f});
+  repetition.see_prompt(std::vector<int32_t>{0, 0, 99, -1});
+  EXPECT_EQ(repetition.next(logits), 1);
+  EXPECT_EQ(repetition.next(logits), 0);  // 1.33 against 1
+  Sampler negative({.repetition_penalty = 3});
+  negative.see_prompt(std::vector<int32_t>{2});
+  EXPECT_EQ(negative.next(std::vector<float>{-4, -5, -1, -2}), 3);
+
+  // Presence and frequency leave the prompt alone.
+  Sampler presence({.presence_penalty = 0.6f});
+  presence.see_prompt(std::vector<int32_t>{0});
+  EXPECT_EQ(presence.next(logits), 0);
+  EXPECT_EQ(presence.next(logits), 1);  // 1.4 against 1.5
+  EXPECT_EQ(presence.next(logits), 0);  // 1.4 against 0.9, however often
+  EXPECT_EQ(presence.next(logits), 0);
+  Sampler frequency({.frequency_penalty = 0.3f});
+  EXPECT_EQ(frequency.next(logits), 0);  // then 1.7, 1.4, 1.1
+  EXPECT_EQ(frequency.next(logits), 0);
+  EXPECT_EQ(frequency.next(logits), 1);
+  EXPECT_EQ(frequency.next(logits), 0);
+}
+
+TEST(SamplerTest, BiasForbidsAndForces) {
+  const std::vector<float> logits = {2, 1, 0};
+  EXPECT_EQ(Sampler({.logit_bias = {{0, -INFINITY}}}).next(logits), 1);
+  EXPECT_EQ(Sampler({.logit_bias = {{2, 100}, {77, 5}}}).next(logits), 2);
+  EXPECT_EQ(drawn({.temperature = 1, .logit_bias = {{0, -INFINITY}, {1, -INFINITY}}}, logits),
+            (std::set<int32_t>{2}));
+}
+
 TEST(SamplerTest, ImpossibleOptions) {
+  EXPECT_THROW(Sampler({.min_p = 1.5f}), UsageError);
+  EXPECT_THROW(Sampler({.min_p = NAN}), UsageError);
+  EXPECT_THROW(Sampler({.repetition_penalty = 0}), UsageError);
+  EXPECT_THROW(Sampler({.presence_penalty = INFINITY}), UsageError);
+  EXPECT_THROW(Sampler({.logit_bias = {{-1, 0}}}), UsageError);
+  EXPECT_THROW(Sampler({.logit_bias = {{1, NAN}}}), UsageError);
   EXPECT_THROW(Sampler({.temperature = -1}), UsageError);
   EXPECT_THROW(Sampler({.temperature = NAN}), UsageError);
   EXPECT_THROW(Sampler({.top_k = -1}), UsageError);

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
+#include "tests/support/source_path.h"
 
 namespace fasa {
 namespace {
 
 TEST(TokenizerTest, BundledModelMapsEachByteToItself) {
-  const auto tokenizer = Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  const auto tokenizer = Tokenizer::load(source_path("models/needle-3m"));
   ASSERT_NE(tokenizer, nullptr);
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));

@@ -7,6 +7,7 @@
 #include "offload/open_device.h"
 #include "runtime/lab/profile/profiled_model.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/source_path.h"
 
 namespace fasa {
 namespace {
@@ -19,7 +20,7 @@ struct Profiled {
 };
 
 Profiled profile(const std::string& device, FakeCuda* fake) {
-  const std::string dir = std::string(FASA_SOURCE_DIR) + "/models/needle-3m";
+  const std::string dir = source_path("models/needle-3m");
   const ModelConfig model = ModelConfig::load(dir);
   ProfiledModelSettings settings;
   settings.dir = dir;

@@ -9,11 +9,12 @@
 
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
+#include "tests/support/source_path.h"
 
 namespace fasa {
 namespace {
 
-const std::string kModel = std::string(FASA_SOURCE_DIR) + "/models/needle-3m";
+const std::string kModel = source_path("models/needle-3m");
 
 struct Loaded {
   std::unique_ptr<Device> device;

@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/source_path.h"
+
 namespace fasa {
 namespace {
 
@@ -272,7 +274,7 @@ TEST(ConfigSources, AVariableThatIsNoOptionIsAWarning) {
 }
 
 TEST(ConfigReference, TheCommittedPageIsTheTables) {
-  std::ifstream file(std::string(FASA_SOURCE_DIR) + "/docs/configuration.md");
+  std::ifstream file(source_path("docs/configuration.md"));
   std::stringstream page;
   page << file.rdbuf();
   EXPECT_EQ(page.str(), config_reference())

@@ -10,6 +10,7 @@
 #include "runtime/config/config_options.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/model_shape.h"
+#include "tests/support/source_path.h"
 
 namespace fasa {
 namespace {
@@ -190,7 +191,7 @@ TEST(PlanMachine, GivenFiguresWin) {
 }
 
 TEST(ModelShape, ActivationsAreWhatTheModelAllocates) {
-  const ModelConfig config = ModelConfig::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  const ModelConfig config = ModelConfig::load(source_path("models/needle-3m"));
   DeviceOptions options;
   options.name = "emulated";
   const auto device = open_device(options);

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "tests/support/source_path.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -18,7 +21,7 @@ namespace fasa::testing {
 // The files of a folder below tests/, by name.
 inline std::vector<std::string> fuzz_seeds(const std::string& corpus) {
   std::vector<std::filesystem::path> paths;
-  const std::string folder = std::string(FASA_SOURCE_DIR) + "/tests/" + corpus;
+  const std::string folder = source_path("tests/" + corpus);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     paths.push_back(entry.path());
   }
@@ -41,8 +44,10 @@ inline void fuzz_prefixes(const std::vector<std::string>& seeds) {
   }
 }
 
+// FUZZ_SEED in the environment makes other changes.
 inline void fuzz_changes(const std::vector<std::string>& seeds, int rounds) {
-  std::mt19937 random(7);
+  const char* const drawn = std::getenv("FUZZ_SEED");
+  std::mt19937 random(drawn != nullptr ? static_cast<uint32_t>(std::atoll(drawn)) : 7);
   for (const std::string& seed : seeds) {
     for (int round = 0; round < rounds; ++round) {
       std::string text = seed;

@@ -1,6 +1,9 @@
 """The scripts beside the command, as far as they can run within a test."""
+import json
 import os
+import shutil
 import subprocess
+import sys
 
 from support import FASA, SOURCE, CommandTest, main
 
@@ -42,8 +45,14 @@ class Setup(CommandTest):
 
     def test_unknown_arguments(self):
         self.assertEqual(script("setup", "--chek").returncode, 2)
-        self.assertEqual(script("test", "--fast").returncode, 2)
+        for argument in ("--fast", "--all=9/8", "--all=3"):
+            self.assertEqual(script("test", argument).returncode, 2)
         self.assertEqual(script("peers-env", "--fast").returncode, 2)
+
+
+    def test_the_long_run_says_its_parts(self):
+        lines = script("test", "--parts").stdout.decode().splitlines()
+        self.assertEqual([line.split()[0] for line in lines], [f"--all={i}/8" for i in range(1, 9)])
 
 
 class Checks(CommandTest):
@@ -58,6 +67,82 @@ class Checks(CommandTest):
         done = script("check-includes", self.folder)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"kernels/a.h:1", done.stdout)
+
+
+class Naming(CommandTest):
+    """tools/check-naming in a small tree of its own, with a cache of its own."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("tools/check-naming", ".clang-tidy"):
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(SOURCE / name, self.folder / name)
+        (self.folder / "runtime").mkdir()
+        (self.folder / "build").mkdir()
+        self.write("runtime/name.h", "inline int good_name() { return 1; }\n")
+        self.write("runtime/name.cc", '#include "runtime/name.h"\nint other() { return good_name(); }\n')
+        self.write("runtime/apart.cc", "int apart() { return 2; }\n")
+        flags = f"env A=b ccache c++ -I{self.folder} -include none.h -Winvalid-pch"
+        self.write("build/compile_commands.json", json.dumps([
+            {"directory": str(self.folder / "build"), "file": str(self.folder / f"runtime/{name}.cc"),
+             "command": f"{flags} -o {name}.o -c {self.folder}/runtime/{name}.cc"}
+            for name in ("name", "apart")]))
+
+    def check(self):
+        done = subprocess.run([str(self.folder / "tools/check-naming"), "build"], cwd=self.folder,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")})
+        return done.returncode, done.stdout
+
+    def test_what_passed_is_known_until_it_changes(self):
+        status, text = self.check()
+        self.assertEqual(status, 0, text)
+        self.assertIn("2 sources", text)
+        self.assertIn("(0 of them known", text)
+        self.assertIn("(2 of them known", self.check()[1])
+        self.write("runtime/name.h", "inline int good_name() { return 2; }\n")
+        self.assertIn("(1 of them known", self.check()[1])
+
+    def test_a_bad_name_is_found_again_and_again(self):
+        self.write("runtime/name.h", "inline int BadName() { return 1; }\n")
+        self.write("runtime/name.cc", '#include "runtime/name.h"\nint other() { return BadName(); }\n')
+        for _ in range(2):
+            status, text = self.check()
+            self.assertEqual(status, 1)
+            self.assertIn("runtime/name.h:1", text)
+            self.assertIn("BadName", text)
+
+
+class Report(CommandTest):
+    JUNIT = """<testsuite>
+<testcase name="golden_test" status="run"><system-out>a_test.cc:7: Skipped
+a small machine
+</system-out></testcase>
+<testcase name="gpu_test" status="notrun"><skipped message="no GPU"/></testcase>
+<testcase name="eval_test" status="{status}"><system-out>skipped Eval.x: no jieba
+SKIPPED [2] models_test.py:3: no torch
+</system-out></testcase>
+</testsuite>"""
+
+    def report(self, status):
+        self.write("0-release.xml", self.JUNIT.format(status=status))
+        self.write("left-out", "the long run: hours\n")
+        return subprocess.run([sys.executable, str(SOURCE / "tools/test_report.py"), str(self.folder)],
+                              stdout=subprocess.PIPE, text=True, check=False)
+
+    def test_skips_are_named_and_the_count_comes_last(self):
+        done = self.report("run")
+        self.assertEqual(done.returncode, 0)
+        for line in ("1 of golden_test (release): a small machine", "1 of gpu_test (release): no GPU",
+                     "1 of eval_test (release): no jieba",
+                     "2 of eval_test (release): models_test.py:3: no torch", "the long run: hours"):
+            self.assertIn(line, done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed")
+
+    def test_a_failure_is_its_status(self):
+        done = self.report("fail")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed")
 
 
 class Demo(CommandTest):

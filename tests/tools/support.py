@@ -101,4 +101,7 @@ class CommandTest(unittest.TestCase):
 
 
 def main():
-    unittest.main(argv=sys.argv[:1])
+    result = unittest.main(argv=sys.argv[:1], exit=False).result
+    for test, reason in result.skipped:  # tools/test repeats these lines at its end
+        print(f"skipped {test.id()}: {reason}")
+    sys.exit(not result.wasSuccessful())

@@ -1,0 +1,22 @@
+// Log-probabilities of tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace fasa {
+
+// Of the model's own distribution: before bias, penalties and temperature.
+struct TokenLogprobs {
+  int32_t id = 0;  // the token that was taken
+  double logprob = 0;
+  std::vector<std::pair<int32_t, double>>
+      top;  // the best, best first, lower ids first among equals
+};
+
+// Logits [vocab], none +inf; NaN counts as -inf. `top`: how many of the best.
+TokenLogprobs logprobs_of(std::span<const float> logits, int32_t id, int top);
+
+}  // namespace fasa

@@ -1,0 +1,28 @@
+// How deep the evaluator is in itself.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/text/template/work.h"
+
+namespace fasa::jinja {
+
+// Counts one level as long as it lives. A level takes about half a kilobyte of stack.
+class Frame {
+ public:
+  explicit Frame(int* frames) : frames_(frames) {
+    constexpr int kMost = 1000;
+    if (*frames_ >= kMost) {
+      throw Failure(fmt::format("the template runs more than {} levels deep", kMost));
+    }
+    ++*frames_;
+  }
+  ~Frame() { --*frames_; }
+  Frame(const Frame&) = delete;  // counts once
+  Frame& operator=(const Frame&) = delete;
+
+ private:
+  int* frames_;
+};
+
+}  // namespace fasa::jinja

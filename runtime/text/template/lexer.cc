@@ -1,0 +1,238 @@
+#include "runtime/text/template/lexer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/text/template/string_literal.h"
+#include "runtime/text/template/unicode.h"
+
+namespace fasa::jinja {
+namespace {
+
+// Longest first.
+constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                           "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                           ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+
+bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
+bool is_name_byte(char byte) {
+  return is_digit(byte) || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         byte == '_' || static_cast<unsigned char>(byte) >= 0x80;
+}
+
+class Lexer {
+ public:
+  explicit Lexer(std::string_view source) : source_(source) {}
+
+  std::vector<Token> run() {
+    while (at_ < source_.size()) read_data();
+    add(TokenKind::kEnd, at_, "");
+    return std::move(tokens_);
+  }
+
+ private:
+  [[noreturn]] void fail(size_t at, const std::string& message) const {
+    throw SyntaxFailure{static_cast<uint32_t>(at), message};
+  }
+  void add(TokenKind kind, size_t at, std::string_view text) {
+    tokens_.push_back({kind, static_cast<uint32_t>(at), std::string(text)});
+  }
+  char byte(size_t at) const { return at < source_.size() ? source_[at] : '\0'; }
+  bool follows(size_t at, std::string_view text) const {
+    return source_.substr(std::min(at, source_.size())).starts_with(text);
+  }
+
+  size_t skip_space(size_t at) const {
+    while (at < source_.size() && is_space(character_at(source_, at).code)) {
+      at += character_at(source_, at).size;
+    }
+    return at;
+  }
+
+  // Everything up to the next tag, and that tag.
+  void read_data() {
+    size_t tag = at_;
+    while (tag < source_.size() &&
+           !(source_[tag] == '{' &&
+             (byte(tag + 1) == '{' || byte(tag + 1) == '%' || byte(tag + 1) == '#'))) {
+      ++tag;
+    }
+    if (tag == source_.size()) {
+      add(TokenKind::kData, at_, source_.substr(at_));
+      at_ = tag;
+      return;
+    }
+    const char kind = source_[tag + 1];
+    const char sign = byte(tag + 2);
+    const bool signed_tag = sign == '-' || sign == '+';
+    add_data(tag, signed_tag ? sign : '\0', kind == '{');
+    at_ = tag + (signed_tag ? 3 : 2);
+    line_starts_ = false;
+    if (kind == '#') return skip_comment(tag);
+    add(kind == '{' ? TokenKind::kVariableBegin : TokenKind::kBlockBegin, tag, "");
+    read_tag(tag, kind == '{');
+  }
+
+  void add_data(size_t tag, char sign, bool variable) {
+    std::string_view text = source_.substr(at_, tag - at_);
+    if (sign == '-') {
+      text = text.substr(0, strip(text, nullptr, {.left = false}).second);
+    } else if (sign != '+' && !variable) {
+      const size_t newline = text.rfind('\n');
+      const size_t line = newline == std::string_view::npos ? 0 : newline + 1;
+      const bool blank = strip(text.substr(line), nullptr, {}).first == text.size() - line;
+      if ((line > 0 || line_starts_) && blank) text = text.substr(0, line);
+    }
+    if (!text.empty()) add(TokenKind::kData, at_, text);
+  }
+
+  // Behind an end of a tag that lies at `end`: its own sign decides what goes with it.
+  void leave(size_t end, char sign, bool variable) {
+    at_ = end + 2;
+    if (sign == '-') {
+      at_ = skip_space(at_);
+    } else if (sign != '+' && !variable && byte(at_) == '\n') {
+      ++at_;
+    }
+    line_starts_ = source_[at_ - 1] == '\n';
+  }
+
+  void skip_comment(size_t tag) {
+    const size_t end = source_.find("#}", at_);
+    if (end == std::string_view::npos) fail(tag, "the comment has no end");
+    leave(end, end > at_ ? source_[end - 1] : '\0', false);
+  }
+
+  // True where the tag ends here.
+  bool read_end(bool variable) {
+    const std::string_view mark = variable ? "}}" : "%}";
+    const char sign = byte(at_);
+    const bool is_signed = sign == '-' || (sign == '+' && !variable);
+    const size_t end = at_ + (is_signed ? 1 : 0);
+    if (!brackets_.empty() || !follows(end, mark)) return false;
+    add(variable ? TokenKind::kVariableEnd : TokenKind::kBlockEnd, at_, "");
+    leave(end, is_signed ? sign : '\0', variable);
+    return true;
+  }
+
+  void read_tag(size_t tag, bool variable) {
+    brackets_.clear();
+    while (at_ < source_.size()) {
+      at_ = skip_space(at_);
+      if (read_end(variable)) return;
+      if (at_ < source_.size()) read_token();
+    }
+    fail(tag, "the tag has no end");
+  }
+
+  void read_token() {
+    const char first = source_[at_];
+    if (is_digit(first)) {
+      read_number();
+    } else if (is_name_byte(first)) {
+      const size_t begin = at_;
+      while (at_ < source_.size() && is_name_byte(source_[at_])) ++at_;
+      add(TokenKind::kName, begin, source_.substr(begin, at_ - begin));
+    } else if (first == '"' || first == '\'') {
+      read_text(first);
+    } else {
+      read_operator();
+    }
+  }
+
+  // Digits with single underscores between them.
+  size_t skip_digits(size_t at) const {
+    while (is_digit(byte(at)) || (byte(at) == '_' && is_digit(byte(at + 1)))) ++at;
+    return at;
+  }
+
+  void read_number() {
+    const size_t begin = at_;
+    const char base = static_cast<char>(byte(at_ + 1) | 0x20);
+    if (source_[at_] == '0' && (base == 'x' || base == 'o' || base == 'b')) {
+      fail(at_, "numbers are written in decimal here");
+    }
+    size_t end = skip_digits(at_);
+    TokenKind kind = TokenKind::kInteger;
+    if (byte(end) == '.' && is_digit(byte(end + 1)) && byte(begin - 1) != '.') {
+      kind = TokenKind::kFloat;
+      end = skip_digits(end + 1);
+    }
+    if ((byte(end) | 0x20) == 'e' && byte(begin - 1) != '.') {
+      const size_t digits = end + (byte(end + 1) == '+' || byte(end + 1) == '-' ? 2 : 1);
+      if (is_digit(byte(digits))) {
+        kind = TokenKind::kFloat;
+        end = skip_digits(digits);
+      }
+    }
+    std::string text(source_.substr(begin, end - begin));
+    std::erase(text, '_');
+    if (kind == TokenKind::kInteger && text.size() > 1 && text[0] == '0' &&
+        text.find_first_not_of('0') != std::string::npos) {
+      fail(begin, "a number begins with 0");
+    }
+    add(kind, begin, text);
+    at_ = end;
+  }
+
+  void read_text(char quote) {
+    const size_t begin = at_;
+    size_t end = at_ + 1;
+    while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
+    if (end >= source_.size()) fail(begin, "the text has no closing quote");
+    std::string text;
+    if (const char* wrong = unescape(source_.substr(begin + 1, end - begin - 1), &text)) {
+      fail(begin, wrong);
+    }
+    add(TokenKind::kText, begin, text);
+    at_ = end + 1;
+  }
+
+  void read_operator() {
+    const auto* found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                     [&](std::string_view text) { return follows(at_, text); });
+    if (found == std::end(kOperators)) {
+      const size_t size = character_at(source_, at_).size;
+      fail(at_, fmt::format("\"{}\" is not expected here", source_.substr(at_, size)));
+    }
+    balance(found->front());
+    add(TokenKind::kOperator, at_, *found);
+    at_ += found->size();
+  }
+
+  void balance(char bracket) {
+    if (bracket == '(' || bracket == '[' || bracket == '{') {
+      brackets_.push_back(bracket == '(' ? ')' : bracket == '[' ? ']' : '}');
+    } else if (bracket == ')' || bracket == ']' || bracket == '}') {
+      if (brackets_.empty() || brackets_.back() != bracket) {
+        fail(at_, fmt::format("\"{}\" closes nothing", bracket));
+      }
+      brackets_.pop_back();
+    }
+  }
+
+  std::string_view source_;
+  size_t at_ = 0;
+  bool line_starts_ = true;  // what was read last ends a line
+  std::string brackets_;     // those that are to close
+  std::vector<Token> tokens_;
+};
+
+}  // namespace
+
+std::string normalize_lines(std::string_view source) {
+  std::string lines;
+  lines.reserve(source.size());
+  for (size_t i = 0; i < source.size(); ++i) {
+    if (source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n') continue;
+    lines += source[i] == '\r' ? '\n' : source[i];
+  }
+  if (!lines.empty() && lines.back() == '\n') lines.pop_back();
+  return lines;
+}
+
+std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(); }
+
+}  // namespace fasa::jinja

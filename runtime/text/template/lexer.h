@@ -1,0 +1,43 @@
+// The tokens of a template, with its white space rules applied: trim_blocks and lstrip_blocks, as
+// Hugging Face sets them, and the signs of single tags.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fasa::jinja {
+
+enum class TokenKind : uint8_t {
+  kData,
+  kVariableBegin,
+  kVariableEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kText,  // a literal; `text` is what it stands for
+  kInteger,
+  kFloat,
+  kOperator,
+  kEnd,
+};
+
+struct Token {
+  TokenKind kind;
+  uint32_t at;  // offset in the source
+  std::string text;
+};
+
+// What is wrong with a template, and where.
+struct SyntaxFailure {
+  uint32_t at;
+  std::string message;
+};
+
+// The source as its offsets count: line ends are \n, one at the end is left out.
+std::string normalize_lines(std::string_view source);
+// Of normalized, valid UTF-8. Ends with kEnd. Throws SyntaxFailure.
+std::vector<Token> tokenize(std::string_view source);
+
+}  // namespace fasa::jinja

@@ -1,0 +1,226 @@
+#include "runtime/text/template/parser.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "runtime/text/template/expression_parser.h"
+#include "runtime/text/template/lexer.h"
+#include "runtime/text/template/name_check.h"
+#include "runtime/text/template/token_reader.h"
+
+namespace fasa::jinja {
+namespace {
+
+using Kind = Statement::Kind;
+using Words = std::initializer_list<std::string_view>;
+
+class Parser {
+ public:
+  Parser(std::string_view source, int depth)
+      : tokens_(tokenize(source)), depth_limit_(depth), expressions_(tokens_, &depth_, depth) {}
+
+  Body run() { return body({}); }
+
+ private:
+  // Statements up to a tag of one of these names, which is the next token then; to the template's
+  // end where there are none.
+  Body body(Words ends) {
+    const Nesting nesting(&depth_, depth_limit_, tokens_.peek().at);
+    Body statements;
+    while (!tokens_.at(TokenKind::kEnd)) {
+      const Token token = tokens_.take();
+      if (token.kind == TokenKind::kData) {
+        statements.push_back(simple(Kind::kText, token.at));
+        statements.back().text = token.text;
+      } else if (token.kind == TokenKind::kVariableBegin) {
+        statements.push_back(simple(Kind::kOutput, token.at));
+        statements.back().expression = expressions_.tuple(true);
+        tokens_.expect(TokenKind::kVariableEnd, "\"}}\"");
+      } else {
+        const bool ended = std::any_of(ends.begin(), ends.end(),
+                                       [&](std::string_view end) { return tokens_.at_name(end); });
+        if (ended) return statements;
+        statements.push_back(statement());
+        end_tag();
+      }
+    }
+    if (ends.size() > 0) {
+      tokens_.fail_expected(fmt::format("{{% {} %}}", *(ends.end() - 1)));
+    }
+    return statements;
+  }
+
+  static Statement simple(Kind kind, uint32_t at) {
+    Statement statement;
+    statement.kind = kind;
+    statement.at = at;
+    return statement;
+  }
+
+  void end_tag() { tokens_.expect(TokenKind::kBlockEnd, "\"%}\""); }
+
+  // The body of a tag that ends here, up to its end tag, whose name is taken.
+  Body block(std::string_view end) {
+    tokens_.skip_operator(":");
+    end_tag();
+    Body statements = body({end});
+    tokens_.take();
+    return statements;
+  }
+
+  // The same for a body that is a function of its own: a loop around it is not its loop.
+  Body function_block(std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    Body statements = block(end);
+    loops_ = loops;
+    return statements;
+  }
+
+  Statement statement() {
+    const Token token = tokens_.peek();
+    const std::string name = tokens_.expect_name("a tag's name");
+    if (name == "if") return if_statement(token.at);
+    if (name == "for") return for_statement(token.at);
+    if (name == "set") return set_statement(token.at);
+    if (name == "macro") return macro_statement(token.at);
+    if (name == "call") return call_statement(token.at);
+    if (name == "filter") {
+      Statement result = simple(Kind::kFilterBlock, token.at);
+      result.expression = expressions_.block_filters();
+      result.body = block("endfilter");
+      return result;
+    }
+    if (name == "generation") {
+      Statement result = simple(Kind::kGeneration, token.at);
+      result.body = function_block("endgeneration");
+      return result;
+    }
+    if (name == "break" || name == "continue") {
+      if (loops_ == 0) TokenReader::fail(token.at, fmt::format("{} is outside of a loop", name));
+      return simple(name == "break" ? Kind::kBreak : Kind::kContinue, token.at);
+    }
+    TokenReader::fail(
+        token.at, fmt::format("the tag {} is not known here; known are: if, for, set, macro, call, "
+                              "filter, generation, break, continue",
+                              name));
+  }
+
+  Statement if_statement(uint32_t at) {
+    Statement result = simple(Kind::kIf, at);
+    ExpressionPtr condition = expressions_.tuple(false);
+    while (true) {
+      tokens_.skip_operator(":");
+      end_tag();
+      result.branches.push_back({std::move(condition), body({"elif", "else", "endif"})});
+      const std::string end = tokens_.take().text;
+      if (end == "endif") return result;
+      if (end == "else") break;
+      condition = expressions_.tuple(false);
+    }
+    result.branches.push_back({nullptr, block("endif")});
+    return result;
+  }
+
+  Statement for_statement(uint32_t at) {
+    Statement result = simple(Kind::kFor, at);
+    result.target = expressions_.target(false);
+    if (!tokens_.skip_name("in")) tokens_.fail_expected("\"in\"");
+    result.expression = expressions_.tuple(false);
+    if (tokens_.skip_name("if")) result.condition = expressions_.expression();
+    if (tokens_.at_name("recursive")) {
+      TokenReader::fail(tokens_.peek().at, "recursive loops are not known here");
+    }
+    tokens_.skip_operator(":");
+    end_tag();
+    ++loops_;
+    result.body = body({"else", "endfor"});
+    --loops_;
+    if (tokens_.take().text == "else") result.otherwise = block("endfor");
+    return result;
+  }
+
+  Statement set_statement(uint32_t at) {
+    Statement result = simple(Kind::kSet, at);
+    result.target = expressions_.target(true);
+    if (tokens_.skip_operator("=")) {
+      result.expression = expressions_.tuple(true);
+      return result;
+    }
+    result.kind = Kind::kSetBlock;
+    if (tokens_.skip_operator("|")) result.expression = expressions_.block_filters();
+    result.body = block("endset");
+    return result;
+  }
+
+  std::vector<Parameter> signature() {
+    std::vector<Parameter> parameters;
+    tokens_.expect_operator("(");
+    while (!tokens_.at_operator(")")) {
+      const uint32_t at = tokens_.peek().at;
+      Parameter parameter{tokens_.expect_name("a parameter's name"), nullptr};
+      if (tokens_.skip_operator("=")) {
+        parameter.otherwise = expressions_.expression();
+      } else if (!parameters.empty() && parameters.back().otherwise != nullptr) {
+        TokenReader::fail(at, "a parameter without a default follows one with a default");
+      }
+      parameters.push_back(std::move(parameter));
+      if (!tokens_.skip_operator(",")) break;
+    }
+    tokens_.expect_operator(")");
+    return parameters;
+  }
+
+  // Parses the rest of a macro or call block into `result`.
+  void finish_macro(Statement* result, std::string name, std::vector<Parameter> parameters,
+                    std::string_view end) {
+    const ExpressionParser::Uses outer = std::exchange(expressions_.uses, {});
+    result->body = function_block(end);
+    result->macro = std::make_unique<MacroDefinition>();
+    result->macro->at = result->at;
+    result->macro->name = std::move(name);
+    result->macro->parameters = std::move(parameters);
+    ExpressionParser::Uses& used = expressions_.uses;
+    result->macro->uses_caller = used.caller;
+    result->macro->uses_varargs = used.varargs;
+    result->macro->uses_kwargs = used.kwargs;
+    used = {used.caller || outer.caller, used.varargs || outer.varargs,
+            used.kwargs || outer.kwargs};
+  }
+
+  Statement macro_statement(uint32_t at) {
+    Statement result = simple(Kind::kMacro, at);
+    std::string name = tokens_.expect_name("the macro's name");
+    std::vector<Parameter> parameters = signature();
+    finish_macro(&result, std::move(name), std::move(parameters), "endmacro");
+    return result;
+  }
+
+  Statement call_statement(uint32_t at) {
+    Statement result = simple(Kind::kCallBlock, at);
+    std::vector<Parameter> parameters;
+    if (tokens_.at_operator("(")) parameters = signature();
+    result.expression = expressions_.expression();
+    if (result.expression->kind != Expression::Kind::kCall) {
+      TokenReader::fail(at, "a call block calls a macro");
+    }
+    finish_macro(&result, "caller", std::move(parameters), "endcall");
+    return result;
+  }
+
+  TokenReader tokens_;
+  int depth_ = 0;
+  int depth_limit_;
+  int loops_ = 0;
+  ExpressionParser expressions_;
+};
+
+}  // namespace
+
+Body parse_template(std::string_view source, int depth) {
+  Body body = Parser(source, depth).run();
+  check_names(body);
+  return body;
+}
+
+}  // namespace fasa::jinja

@@ -1,0 +1,49 @@
+// A chat template in the part of Jinja that published models use, as Hugging Face runs it:
+// trim_blocks, lstrip_blocks, break and continue, the tag `generation`, tojson without HTML escapes,
+// raise_exception and strftime_now, nothing that changes values.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/text/template/context.h"
+#include "runtime/text/template/limits.h"
+#include "runtime/text/template/marked_text.h"
+
+namespace fasa::jinja {
+
+// An error in a template, or one that it raised: "NAME:LINE:COLUMN: MESSAGE", counted from 1, columns
+// in bytes.
+class TemplateError : public InputError {
+ public:
+  TemplateError(const std::string& place, const std::string& message)
+      : InputError(place + ": " + message), message_(message) {}
+  // Without the place: as raise_exception was given it.
+  const std::string& message() const { return message_; }
+
+ private:
+  std::string message_;
+};
+
+// Immutable: any number of threads may render one at a time.
+class Template {
+ public:
+  // `name`: the file, for errors. Throws TemplateError.
+  static Template parse(std::string_view source, const std::string& name,
+                        const Limits& limits = {});
+  Template(Template&&) noexcept;
+  Template& operator=(Template&&) noexcept;
+  ~Template();
+
+  // The prompt, with what the context's users wrote marked. Throws TemplateError.
+  MarkedText render(const Context& context) const;
+
+ private:
+  struct Parts;
+  explicit Template(std::unique_ptr<const Parts> parts);
+  std::unique_ptr<const Parts> parts_;
+};
+
+}  // namespace fasa::jinja

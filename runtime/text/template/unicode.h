@@ -1,0 +1,47 @@
+// Characters of UTF-8 text, with Python's notions of space and case.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/text/template/marked_text.h"
+
+namespace fasa::jinja {
+
+bool is_valid_utf8(std::string_view bytes);
+
+// The texts below are valid UTF-8.
+struct Character {
+  char32_t code = 0;
+  size_t size = 0;  // bytes
+};
+Character character_at(std::string_view text, size_t offset);
+void append_utf8(std::string* out, char32_t character);
+std::string utf8_of(char32_t character);
+
+size_t count_characters(std::string_view text);
+// Offset of the character `index`, or the size where there are not so many.
+size_t offset_of_character(std::string_view text, size_t index);
+
+bool is_space(char32_t character);      // str.isspace
+bool is_printable(char32_t character);  // str.isprintable: what repr() writes as it is
+
+// What str.strip leaves: [begin, end). `characters`: those to strip; null: white space.
+struct Sides {
+  bool left = true;
+  bool right = true;
+};
+std::pair<size_t, size_t> strip(std::string_view text, const std::string_view* characters,
+                                Sides sides);
+// Beginnings and ends of lines as str.splitlines cuts them, line ends left out.
+std::vector<std::pair<size_t, size_t>> split_lines(std::string_view text);
+
+MarkedText lower(const MarkedText& text);
+MarkedText upper(const MarkedText& text);
+MarkedText title(const MarkedText& text);
+MarkedText capitalize(const MarkedText& text);
+
+}  // namespace fasa::jinja

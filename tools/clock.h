@@ -1,0 +1,13 @@
+// The time that chat templates show.
+#pragma once
+
+#include <ctime>
+#include <string>
+
+namespace fasa {
+
+// Of `now` (a date, or a date and time) where it is given, else of SOURCE_DATE_EPOCH in UTC, else the
+// local time. Throws UsageError.
+std::tm shown_time(const std::string& now);
+
+}  // namespace fasa
