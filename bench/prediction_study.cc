@@ -19,7 +19,7 @@
 #include "runtime/lab/capture/slice_index.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa::bench {
 namespace {
@@ -355,7 +355,7 @@ int run(int argc, char** argv) {
   const auto device = open_device(options);
   Model model = Model::load(model_dir, *device, std::nullopt);
   const FcMap map = FcMap::load(model_dir + "/fc_map.json");
-  const auto tokenizer = Tokenizer::load(model_dir);
+  const auto tokenizer = text::Tokenizer::load_if_present(model_dir);
   std::map<Key, Score> fresh, missed;
   std::map<int, std::pair<int64_t, int64_t>> overlap, misses;
   std::vector<Variant> variants;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/needle_texts.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa::bench {
 
@@ -18,7 +18,7 @@ struct QuestionText {
   std::vector<int32_t> positions;
 };
 
-inline QuestionText with_questions(const Tokenizer& tokenizer, const NeedleText& needle,
+inline QuestionText with_questions(const text::TextCoder& tokenizer, const NeedleText& needle,
                                    size_t questions) {
   std::string text = needle.text;
   QuestionText result;

@@ -14,7 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/io/input_file.h"
 #include "runtime/llm/model.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "tests/support/source_path.h"
 
 namespace fasa::bench {
@@ -29,7 +29,7 @@ inline std::string read_study_text(const std::string& name) {
 struct StudyModel {
   std::unique_ptr<Device> device;
   Model model;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<text::Tokenizer> tokenizer;
   std::string evaluation, calibration;  // texts
 
   Geometry geometry() const { return model.config().geometry(); }
@@ -50,7 +50,7 @@ inline StudyModel open_study_model() {
   options.name = "cpu";
   auto device = open_device(options);
   Model model = Model::load(folder, *device, DType::kF32);
-  return {std::move(device), std::move(model), Tokenizer::load(folder),
+  return {std::move(device), std::move(model), text::Tokenizer::load_if_present(folder),
           read_study_text("revelation.txt").substr(20000),
           read_study_text("ruth.txt") + read_study_text("state-of-the-union-1996.txt")};
 }

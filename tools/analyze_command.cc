@@ -149,7 +149,7 @@ int AnalyzeCommand::run() {
     with_selection(config, name, budgets_.front());
   }
   if (!html_.empty()) check_writable(html_);
-  const auto tokenizer = Tokenizer::load(model_dir_);
+  const auto tokenizer = text::Tokenizer::load_if_present(model_dir_);
   std::vector<AnalysisInput> inputs;
   for (EvalText& text : read_eval_texts(texts_, tokenizer.get())) {
     inputs.push_back({std::filesystem::path(text.path).filename().string(), std::move(text.ids)});

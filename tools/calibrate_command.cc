@@ -9,7 +9,7 @@
 #include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/progress.h"
@@ -95,7 +95,7 @@ class CalibrateCommand final : public Command {
     const ModelConfig model_config = ModelConfig::load(model_dir_);
     set_options(config, model_config);
     check_writable(output_);
-    const auto tokenizer = Tokenizer::load(model_dir_);
+    const auto tokenizer = text::Tokenizer::load_if_present(model_dir_);
     const auto paths = texts_.empty() ? default_calibration_texts(model_dir_) : texts_;
     const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
 

@@ -26,5 +26,6 @@ std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_eval_command();
 std::unique_ptr<Command> make_analyze_command();
+std::unique_ptr<Command> make_tokenize_command();
 
 }  // namespace fasa

@@ -43,7 +43,7 @@ class EvalCommand final : public Command {
 
   std::vector<Config> configs(const Config& base) const;
   std::vector<EvalMethod> methods(Model& model, const std::vector<Config>& configs,
-                                  const Tokenizer* tokenizer) const;
+                                  const text::Tokenizer* tokenizer) const;
   EvalReport evaluate(const std::vector<Config>& configs, const ModelConfig& model_config);
 
   CLI::App* command_ = nullptr;
@@ -132,7 +132,7 @@ std::vector<Config> EvalCommand::configs(const Config& base) const {
 // A map that has to be made is made from the texts of calibration, not from those that are
 // evaluated; most need none, so texts may be missing.
 std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Config>& configs,
-                                             const Tokenizer* tokenizer) const {
+                                             const text::Tokenizer* tokenizer) const {
   constexpr int64_t kTokens = 4096;
   std::vector<int32_t> text;
   try {
@@ -152,7 +152,7 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
 
 EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
                                  const ModelConfig& model_config) {
-  const auto tokenizer = Tokenizer::load(flags_.model_dir);
+  const auto tokenizer = text::Tokenizer::load_if_present(flags_.model_dir);
   auto planned = plan_tasks(flags_, model_config, tokenizer.get());
   std::optional<MetricsProgram> metrics;
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);

@@ -19,7 +19,7 @@ namespace {
 constexpr int kPerplexityExamples = 16;
 constexpr int64_t kContext = 4096;
 
-std::vector<EvalText> texts_of(const EvalFlags& flags, const Tokenizer* tokenizer) {
+std::vector<EvalText> texts_of(const EvalFlags& flags, const text::TextCoder* tokenizer) {
   return read_eval_texts(
       flags.texts.empty() ? std::vector{default_eval_text(flags.model_dir)} : flags.texts,
       tokenizer);
@@ -34,7 +34,8 @@ int examples_of(const EvalFlags& flags, int otherwise) {
 using Contexts = std::vector<int64_t>;
 
 std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts& contexts,
-                                         const ModelConfig& model, const Tokenizer* tokenizer) {
+                                         const ModelConfig& model,
+                                         const text::TextCoder* tokenizer) {
   std::vector<PlannedTask> planned;
   for (const int64_t context : contexts) {
     const PerplexityOptions options{
@@ -53,7 +54,7 @@ std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts&
 }
 
 std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& contexts,
-                                     const ModelConfig& model, const Tokenizer* tokenizer) {
+                                     const ModelConfig& model, const text::TextCoder* tokenizer) {
   std::vector<PlannedTask> planned;
   for (const int64_t context : contexts) {
     NeedleOptions options{.context = context, .facts = flags.facts, .seed = flags.seed};
@@ -68,11 +69,9 @@ std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& con
   return planned;
 }
 
-const Tokenizer& require_tokenizer(const Tokenizer* tokenizer) {
+const text::TextCoder& require_tokenizer(const text::TextCoder* tokenizer) {
   if (tokenizer != nullptr) return *tokenizer;
-  throw UsageError(
-      "this model's folder has no byte-level tokenizer.json, the only kind that is read; allowed: "
-      "models with one");
+  throw UsageError("this model's folder has no tokenizer.json; allowed: models with one");
 }
 
 int64_t one_context(const EvalFlags& flags, const Contexts& contexts) {
@@ -89,7 +88,8 @@ PlannedTask plan_data_set(std::unique_ptr<EvalTask> task, const EvalFlags& flags
 }
 
 std::vector<PlannedTask> plan_longbench(const EvalFlags& flags, const Contexts& contexts,
-                                        const ModelConfig& model, const Tokenizer* tokenizer) {
+                                        const ModelConfig& model,
+                                        const text::TextCoder* tokenizer) {
   const int64_t context = one_context(flags, contexts);
   if (context > model.max_positions) {
     throw UsageError(fmt::format("--context = {}: allowed: up to {}, the model's positions",
@@ -107,7 +107,7 @@ std::vector<PlannedTask> plan_longbench(const EvalFlags& flags, const Contexts& 
 }
 
 std::vector<PlannedTask> plan_math(const EvalFlags& flags, const Contexts& contexts,
-                                   const ModelConfig& model, const Tokenizer* tokenizer) {
+                                   const ModelConfig& model, const text::TextCoder* tokenizer) {
   MathOptions options = flags.math;
   options.context = one_context(flags, contexts);
   options.sampling.seed = flags.seed;
@@ -125,7 +125,7 @@ std::vector<PlannedTask> plan_math(const EvalFlags& flags, const Contexts& conte
 struct TaskKind {
   std::string_view name;
   std::vector<PlannedTask> (*plan)(const EvalFlags&, const Contexts&, const ModelConfig&,
-                                   const Tokenizer*);
+                                   const text::TextCoder*);
 };
 constexpr std::array<TaskKind, 4> kTasks = {{{"ppl", plan_perplexity},
                                              {"needle", plan_needle},
@@ -135,7 +135,7 @@ constexpr std::array<TaskKind, 4> kTasks = {{{"ppl", plan_perplexity},
 }  // namespace
 
 std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
-                                    const Tokenizer* tokenizer) {
+                                    const text::TextCoder* tokenizer) {
   const auto found = std::find_if(kTasks.begin(), kTasks.end(),
                                   [&](const TaskKind& kind) { return kind.name == flags.task; });
   if (found == kTasks.end()) {

@@ -10,7 +10,7 @@
 #include "runtime/lab/eval/eval_task.h"
 #include "runtime/lab/eval/math_task.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -39,6 +39,6 @@ struct PlannedTask {
 // `tokenizer` outlives the tasks; may be null. Throws UsageError (unknown task, flags) and
 // InputError (texts), before any model is loaded.
 std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
-                                    const Tokenizer* tokenizer);
+                                    const text::TextCoder* tokenizer);
 
 }  // namespace fasa

@@ -58,6 +58,7 @@ int run_main(int argc, char** argv) {
   add(make_tune_command());
   add(make_eval_command());
   add(make_analyze_command());
+  add(make_tokenize_command());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -47,8 +47,8 @@ struct ModelFlags {
   ModelConfig config() const {
     return dir.empty() ? llama_config(find_model_shape(geometry)) : ModelConfig::load(dir);
   }
-  std::unique_ptr<Tokenizer> tokenizer() const {
-    return dir.empty() ? nullptr : Tokenizer::load(dir);
+  std::unique_ptr<text::Tokenizer> tokenizer(const PromptSource& prompt) const {
+    return dir.empty() ? nullptr : load_tokenizer(dir, prompt);
   }
   Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype) const {
     constexpr uint64_t kSeed = 1;
@@ -119,7 +119,7 @@ class GenerateCommand final : public Command {
   int run() override;
 
  private:
-  GenerateReport generate_report(Model& model, const Tokenizer* tokenizer,
+  GenerateReport generate_report(Model& model, const text::Tokenizer* tokenizer,
                                  const std::vector<int32_t>& prompt, const Config& config);
   void print(const GenerateReport& report) const;
 
@@ -133,7 +133,7 @@ class GenerateCommand final : public Command {
   bool json_ = false;
 };
 
-GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* tokenizer,
+GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokenizer* tokenizer,
                                                 const std::vector<int32_t>& prompt,
                                                 const Config& config) {
   Device& device = model.device();
@@ -147,16 +147,17 @@ GenerateReport GenerateCommand::generate_report(Model& model, const Tokenizer* t
   Progress progress("prefill");
   GenerateOptions options = options_;
   options.on_prefill = [&](int64_t done, int64_t total) { progress.update(done, total); };
-  options.on_token = [&](int32_t, std::string_view bytes) {
+  const auto print_text = [&](std::string_view text) {
     progress.clear();
     if (json_) return;
-    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
+  options.on_token = [&](int32_t, std::string_view text) { print_text(text); };
+  options.on_rest = print_text;
   report.result = generate(model, runtime, prompt, options, tokenizer);
   progress.clear();
 
-  if (tokenizer != nullptr) report.text = tokenizer->decode(report.result.tokens);
   report.model = model_.name();
   report.device = device.name();
   report.virtual_clock = device.virtual_clock();
@@ -177,7 +178,7 @@ void GenerateCommand::print(const GenerateReport& report) const {
     return;
   }
   // The text alone stays byte for byte where it goes to a file.
-  const bool no_tokenizer = report.text.empty() && !report.result.tokens.empty();
+  const bool no_tokenizer = report.result.text.empty() && !report.result.tokens.empty();
   if (no_tokenizer) fmt::print("{}", fmt::join(report.result.tokens, " "));
   if (stats_ || no_tokenizer || isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (stats_) fmt::print("\n{}", to_table(report));
@@ -193,7 +194,7 @@ int GenerateCommand::run() {
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);
-  const auto tokenizer = model_.tokenizer();
+  const auto tokenizer = model_.tokenizer(prompt_);
   const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
 
   const auto device = open_model_device(config.device_options(), model_config);

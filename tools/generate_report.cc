@@ -4,6 +4,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
+#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -81,10 +82,10 @@ std::string valid_utf8(const std::string& bytes, bool* lossy) {
 
 Json to_json(const GenerateReport& report) {
   bool lossy = false;
-  const std::string text = valid_utf8(report.text, &lossy);
+  const std::string& text = report.result.text;
   Json json = {{"tokens", report.result.tokens},
                {"text", text},
-               {"text_lossy", lossy},
+               {"text_lossy", text.find(text::kReplacement) != std::string::npos},
                {"stopped_on_eos", report.result.stopped_on_eos},
                {"model", valid_utf8(report.model, &lossy)},
                {"device", report.device},

@@ -13,7 +13,6 @@ namespace fasa {
 
 struct GenerateReport {
   GenerateResult result;
-  std::string text;  // bytes of result.tokens; "" without a tokenizer
   std::string model;
   std::string device;
   bool virtual_clock = false;

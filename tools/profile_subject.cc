@@ -15,7 +15,7 @@
 #include "runtime/lab/plan/plan_machine.h"
 #include "runtime/lab/profile/profiled_model.h"
 #include "runtime/llm/open_model_device.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
 
@@ -117,13 +117,13 @@ void ProfileSubject::prepare() {
     if (!trace_) trace_ = record_trace();
     return;
   }
-  const auto tokenizer = Tokenizer::load(flags_.model_dir);
+  const auto tokenizer = load_tokenizer(flags_.model_dir, flags_.prompt);
   prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
 }
 
 SelectionTrace ProfileSubject::record_trace() const {
   const ModelConfig config = ModelConfig::load(flags_.trace_from);
-  const auto tokenizer = Tokenizer::load(flags_.trace_from);
+  const auto tokenizer = load_tokenizer(flags_.trace_from, flags_.prompt);
   PromptSource source = flags_.prompt;
   const bool given = source.text || source.file || source.ids_file;
   if (!given) source.text = bundled_text();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/io/input_file.h"
 
 namespace fasa {
@@ -68,6 +69,15 @@ std::vector<int32_t> ids_from_words(std::string_view text, const std::string& pa
   }
 }
 
+// A tokenizer may know more ids than the model has rows.
+void check_ids(const std::vector<int32_t>& ids, int vocab_size) {
+  for (const int32_t id : ids) {
+    if (id < vocab_size) continue;
+    throw InputError(fmt::format("the tokenizer gives id {}: allowed: ids of this model, 0 to {}",
+                                 id, vocab_size - 1));
+  }
+}
+
 std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
   if (source.text || source.file || source.ids_file) {
     throw UsageError("--random-prompt goes without --prompt, --prompt-file and --prompt-ids");
@@ -82,6 +92,23 @@ std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
   return ids;
 }
 
+}  // namespace
+
+std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
+                                                const PromptSource& source) {
+  try {
+    return text::Tokenizer::load_if_present(model_dir);
+  } catch (const InputError& error) {
+    if (source.text || source.file) throw;
+    log_warning(fmt::format("{}; text is left out", error.what()));
+    return nullptr;
+  }
+}
+
+std::string read_prompt_text(const PromptSource& source) {
+  return source.text ? *source.text : read_input(*source.file, "prompt file");
+}
+
 std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
   const std::string text = read_input(path, "file of token ids");
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -89,9 +116,7 @@ std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
                                                           : ids_from_words(text, path, vocab_size);
 }
 
-}  // namespace
-
-std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* tokenizer,
+std::vector<int32_t> read_prompt(const PromptSource& source, const text::Tokenizer* tokenizer,
                                  int vocab_size) {
   if (source.random_tokens) return random_ids(source, vocab_size);
   const int given = int{source.text.has_value()} + int{source.file.has_value()} +
@@ -106,13 +131,13 @@ std::vector<int32_t> read_prompt(const PromptSource& source, const Tokenizer* to
   if (source.ids_file) {
     ids = read_ids(*source.ids_file, vocab_size);
   } else {
-    const std::string text = source.text ? *source.text : read_input(*source.file, "prompt file");
+    const std::string text = read_prompt_text(source);
     if (tokenizer == nullptr) {
       throw UsageError(
-          "this model's folder has no byte-level tokenizer.json, the only kind that is read; give "
-          "token ids instead (--prompt-ids FILE)");
+          "this model's folder has no tokenizer.json; give token ids instead (--prompt-ids FILE)");
     }
-    ids = tokenizer->encode(text);
+    ids = tokenizer->encode(text, {.add_special = true});
+    check_ids(ids, vocab_size);
   }
   if (ids.empty()) {
     throw UsageError(fmt::format("{}the prompt is empty; give at least one token",

@@ -68,7 +68,7 @@ class TraceCommand final : public Command {
     check_writable(output_);
     const ModelConfig model_config = ModelConfig::load(model_dir_);
     options_.validate(config, model_config.geometry());
-    const auto tokenizer = Tokenizer::load(model_dir_);
+    const auto tokenizer = load_tokenizer(model_dir_, prompt_);
     const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
     const auto device = open_model_device(config.device_options(), model_config);
     Model model = Model::load(model_dir_, *device, std::nullopt);

@@ -131,7 +131,7 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
         "cuda",
         config.device.name));
   }
-  const auto tokenizer = Tokenizer::load(dir);
+  const auto tokenizer = text::Tokenizer::load_if_present(dir);
   prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
                         tokenizer.get(), model_.config().vocab_size);
   dims_ = choose_slices(model_, config, dir, prompt_).dims;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
+#include "runtime/text/continuation.h"
 
 namespace fasa {
 namespace {
@@ -70,14 +71,15 @@ class Instant {
 
 class Generation {
  public:
-  Generation(Model& model, Runtime& runtime, const GenerateOptions& options,
-             const Tokenizer* tokenizer)
+  Generation(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
+             const GenerateOptions& options, const text::Tokenizer* tokenizer)
       : model_(model),
         runtime_(runtime),
         options_(options),
-        tokenizer_(tokenizer),
         sampler_(options.sampling),
-        sequence_(runtime) {}
+        sequence_(runtime) {
+    if (tokenizer != nullptr) continuation_.emplace(*tokenizer, prompt);
+  }
 
   GenerateResult run(std::span<const int32_t> prompt) {
     const auto total = static_cast<int64_t>(prompt.size());
@@ -96,6 +98,7 @@ class Generation {
       result_.error = error.what();
       result_.error_kind = error.kind();
     }
+    finish_text();
     finish(start, prefilled);
     return std::move(result_);
   }
@@ -133,9 +136,9 @@ class Generation {
       return false;
     }
     result_.tokens.push_back(token);
-    if (options_.on_token) {
-      options_.on_token(token, tokenizer_ == nullptr ? std::string() : tokenizer_->decode(token));
-    }
+    const std::string text = continuation_ ? continuation_->push(token) : "";
+    result_.text += text;
+    if (options_.on_token) options_.on_token(token, text);
     return static_cast<int64_t>(result_.tokens.size()) < options_.max_tokens;
   }
 
@@ -153,6 +156,12 @@ class Generation {
     }
   }
 
+  void finish_text() {
+    const std::string rest = continuation_ ? continuation_->finish() : "";
+    result_.text += rest;
+    if (options_.on_rest && !rest.empty()) options_.on_rest(rest);
+  }
+
   // A device that failed has no times to tell.
   void finish(const Instant& start, const Instant& prefilled) {
     result_.memory = runtime_.memory();
@@ -168,7 +177,7 @@ class Generation {
   Model& model_;
   Runtime& runtime_;
   const GenerateOptions& options_;
-  const Tokenizer* tokenizer_;
+  std::optional<text::Continuation> continuation_;
   Sampler sampler_;
   OwnedSequence sequence_;
   GenerateResult result_;
@@ -177,9 +186,9 @@ class Generation {
 }  // namespace
 
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
-                        const GenerateOptions& options, const Tokenizer* tokenizer) {
+                        const GenerateOptions& options, const text::Tokenizer* tokenizer) {
   check(model.config(), prompt, options);
-  return Generation(model, runtime, options, tokenizer).run(prompt);
+  return Generation(model, runtime, prompt, options, tokenizer).run(prompt);
 }
 
 }  // namespace fasa

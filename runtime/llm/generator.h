@@ -13,7 +13,7 @@
 #include "runtime/doors/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -23,11 +23,15 @@ struct GenerateOptions {
   Sampling sampling = {};
   bool allow_long = false;  // beyond the model's positions: a warning, not an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
-  std::function<void(int32_t id, std::string_view bytes)> on_token = {};
+  // `text`: what this id makes certain, whole characters; "" while one is incomplete.
+  std::function<void(int32_t id, std::string_view text)> on_token = {};
+  // What was held back at the end, where anything was.
+  std::function<void(std::string_view text)> on_rest = {};
 };
 
 struct GenerateResult {
   std::vector<int32_t> tokens;  // generated, the end-of-sequence id left out
+  std::string text;             // theirs, behind the prompt's; "" without a tokenizer
   int64_t prompt_tokens = 0;
   int64_t cache_tokens = 0;  // in the KV cache at the end
   // On the device's clock (virtual on the emulated device); wall time apart.
@@ -45,12 +49,12 @@ struct GenerateResult {
 };
 
 // Reserves prompt + max_tokens before the first token, runs the prompt in chunks, decodes until
-// max_tokens or an end-of-sequence id, frees the sequence. `tokenizer` may be null: on_token gets
-// no bytes then. A runtime that fetches ahead by query asks `model` for queries from then on: a
+// max_tokens or an end-of-sequence id, frees the sequence. `tokenizer` may be null: there is no
+// text then. A runtime that fetches ahead by query asks `model` for queries from then on: a
 // later step of it needs the model. Metrics of `runtime` are reset before the first decode step.
 // Throws UsageError (empty prompt, ids, positions, options) and BudgetError (before the first
 // token).
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
-                        const GenerateOptions& options, const Tokenizer* tokenizer);
+                        const GenerateOptions& options, const text::Tokenizer* tokenizer);
 
 }  // namespace fasa

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "runtime/base/error.h"
 #include "runtime/text/utf8.h"
@@ -11,6 +12,17 @@ namespace fasa::text {
 namespace {
 
 constexpr size_t kMaxMerges = 1 << 22;
+
+// What looks like a byte's piece is one: <0x-1> would be decoded to no byte.
+void check_byte_pieces(const Vocabulary& vocabulary, const std::string& place) {
+  for (int32_t id = 0; id < vocabulary.end_id(); ++id) {
+    const std::string_view piece = vocabulary.piece(id);
+    if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') continue;
+    if (piece.substr(3, 2).find_first_not_of("0123456789abcdefABCDEF") == piece.npos) continue;
+    throw InputError(
+        fmt::format("{}.vocab: \"{}\" names no byte; allowed: <0x00> to <0xFF>", place, piece));
+  }
+}
 
 }  // namespace
 
@@ -74,6 +86,7 @@ Bpe::Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options, const std
                                    place, options_.unk_token.substr(0, 80)));
     }
   }
+  check_byte_pieces(vocabulary_, place);
   for (unsigned byte = 0; byte < 256; ++byte) {
     byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   }
@@ -109,7 +122,7 @@ void WordEncoder::append(std::string_view word, std::vector<int32_t>& ids) {
     split(word);
     merge();
     for (const Symbol& symbol : symbols_) {
-      if (!symbol.gone) ids.push_back(symbol.id);
+      if (symbol.id >= 0) ids.push_back(symbol.id);
     }
   }
   if (word.size() > kMaxRememberedBytes || words_.size() == kMaxRemembered) return;
@@ -139,7 +152,7 @@ void WordEncoder::split(std::string_view word) {
 void WordEncoder::add_symbol(int32_t id) {
   const auto place = static_cast<int32_t>(symbols_.size());
   if (place > 0) symbols_.back().next = place;
-  symbols_.push_back({id, place - 1, -1, false});
+  symbols_.push_back({.id = id, .previous = place - 1, .next = -1});
 }
 
 // An unknown character that waits stays behind the bytes, as in Hugging Face's.
@@ -158,47 +171,58 @@ void WordEncoder::add_unknown() {
   unknown_pending_ = true;
 }
 
+uint64_t WordEncoder::candidate_at(int32_t at) {
+  Symbol& left = symbols_[static_cast<size_t>(at)];
+  left.merge_rank = kNoMerge;
+  if (left.next < 0) return kNoCandidate;
+  const Merge* merge = bpe_.merges_.find(left.id, symbols_[static_cast<size_t>(left.next)].id);
+  if (merge == nullptr) return kNoCandidate;
+  left.merge_rank = merge->rank;
+  left.merge_id = merge->id;
+  return uint64_t{merge->rank} << 32 | static_cast<uint32_t>(at);
+}
+
 void WordEncoder::offer(int32_t at) {
-  const int32_t next = symbols_[static_cast<size_t>(at)].next;
-  if (next < 0) return;
-  const Merge* merge = bpe_.merges_.find(symbols_[static_cast<size_t>(at)].id,
-                                         symbols_[static_cast<size_t>(next)].id);
-  if (merge != nullptr) heap_.push_back({merge->rank, at, merge->id});
+  const uint64_t candidate = candidate_at(at);
+  if (candidate == kNoCandidate) return;
+  heap_.push_back(candidate);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 void WordEncoder::merge() {
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-  };
+  first_.clear();
   heap_.clear();
-  for (int32_t at = 0; at < static_cast<int32_t>(symbols_.size()); ++at) offer(at);
-  std::make_heap(heap_.begin(), heap_.end(), later);
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Candidate best = heap_.back();
-    heap_.pop_back();
-    size_t offered = heap_.size();
-    apply(best);
-    for (; offered < heap_.size(); ++offered) {
-      std::push_heap(heap_.begin(), heap_.begin() + static_cast<int64_t>(offered) + 1, later);
+  for (int32_t at = 0; at < static_cast<int32_t>(symbols_.size()); ++at) {
+    const uint64_t candidate = candidate_at(at);
+    if (candidate != kNoCandidate) first_.push_back(candidate);
+  }
+  std::sort(first_.begin(), first_.end());
+  size_t next = 0;
+  while (next < first_.size() || !heap_.empty()) {
+    uint64_t best;
+    if (heap_.empty() || (next < first_.size() && first_[next] < heap_.front())) {
+      best = first_[next++];
+    } else {
+      best = heap_.front();
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      heap_.pop_back();
     }
+    // One whose symbols have become others since has another rank now, or none.
+    const auto at = static_cast<int32_t>(best & UINT32_MAX);
+    if (symbols_[static_cast<size_t>(at)].merge_rank == best >> 32) merge_at(at);
   }
 }
 
-// Merges the candidate's two symbols, unless one of them has become another since, and offers what
-// the new one may merge with.
-void WordEncoder::apply(const Candidate& candidate) {
-  Symbol& left = symbols_[static_cast<size_t>(candidate.at)];
-  if (left.gone || left.next < 0) return;
+void WordEncoder::merge_at(int32_t at) {
+  Symbol& left = symbols_[static_cast<size_t>(at)];
   Symbol& right = symbols_[static_cast<size_t>(left.next)];
-  const Merge* merge = bpe_.merges_.find(left.id, right.id);
-  if (merge == nullptr || merge->id != candidate.id) return;
-  left.id = candidate.id;
+  left.id = left.merge_id;
   left.next = right.next;
-  right.gone = true;
-  if (left.next >= 0) symbols_[static_cast<size_t>(left.next)].previous = candidate.at;
+  right.id = -1;
+  right.merge_rank = kNoMerge;
+  if (left.next >= 0) symbols_[static_cast<size_t>(left.next)].previous = at;
   if (left.previous >= 0) offer(left.previous);
-  offer(candidate.at);
+  offer(at);
 }
 
 }  // namespace fasa::text

@@ -69,15 +69,12 @@ class WordEncoder {
   void append(std::string_view word, std::vector<int32_t>& ids);
 
  private:
+  static constexpr uint32_t kNoMerge = UINT32_MAX;
   struct Symbol {
-    int32_t id;
-    int32_t previous, next;  // places in symbols_; -1: none
-    bool gone;               // merged into the one before
-  };
-  struct Candidate {
-    uint32_t rank;
-    int32_t at;  // the left one's place in symbols_
-    int32_t id;  // what the two become
+    int32_t id;                      // -1: merged into the one before
+    int32_t previous, next;          // places in symbols_; -1: none
+    uint32_t merge_rank = kNoMerge;  // with the next one
+    int32_t merge_id = -1;
   };
   struct Hash {
     using is_transparent = void;
@@ -89,12 +86,17 @@ class WordEncoder {
   bool add_bytes(std::string_view character);
   void add_unknown();
   void merge();
+  // Finds how a symbol merges with the next one now; a candidate, kNoCandidate where it does not.
+  uint64_t candidate_at(int32_t at);
+  void merge_at(int32_t at);
   void offer(int32_t at);
-  void apply(const Candidate& candidate);
 
   const Bpe& bpe_;
   std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
+  // Candidates are ranks above places, in 64 bits, so that the least goes first: those of the word
+  // as it was split, sorted, and a heap of those that merges made.
+  static constexpr uint64_t kNoCandidate = UINT64_MAX;
+  std::vector<uint64_t> first_, heap_;
   bool unknown_pending_ = false;
   // Ids of words that came before: [begin, end) of remembered_.
   std::unordered_map<std::string, std::pair<uint32_t, uint32_t>, Hash, std::equal_to<>> words_;

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/text/byte_alphabet.h"
 #include "runtime/text/json_part.h"
+#include "runtime/text/replacement.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa::text {
@@ -91,36 +92,28 @@ class ByteLevelStep final : public DecoderStep {
   std::string bytes_;  // those of an incomplete character
 };
 
-struct ReplaceDescription {
-  Regex pattern;
-  std::string content;
-};
-
 class ReplaceStep final : public WholePieceStep {
  public:
-  explicit ReplaceStep(const ReplaceDescription& replace) : replace_(replace) {}
+  explicit ReplaceStep(const Replacement& replacement) : replacement_(replacement) {}
 
  private:
   void push_piece(std::string piece, Parts& out) override {
     std::string replaced;
     size_t copied = 0;
-    if (!piece.empty()) {
-      RegexSearch search(replace_.pattern, piece);
-      while (const auto match = search.next()) {
-        replaced.append(piece, copied, match->begin - copied);
-        replaced += replace_.content;
-        copied = match->end;
-        if (replaced.size() > kMaxDecodedBytes) {
-          throw InputError(fmt::format("{}: a piece grows beyond {} bytes",
-                                       replace_.pattern.where(), kMaxDecodedBytes));
-        }
+    replacement_.for_each_match(piece, [&](Span match) {
+      replaced.append(piece, copied, match.begin - copied);
+      replaced += replacement_.content();
+      copied = match.end;
+      if (replaced.size() > kMaxDecodedBytes) {
+        throw InputError(fmt::format("{}: a piece grows beyond {} bytes", replacement_.where(),
+                                     kMaxDecodedBytes));
       }
-    }
+    });
     replaced.append(piece, copied);
     out.push_back({std::move(replaced)});
   }
 
-  const ReplaceDescription& replace_;
+  const Replacement& replacement_;
 };
 
 struct ByteFallbackDescription {};
@@ -288,11 +281,7 @@ std::unique_ptr<const Decoder> make_step(const JsonPart& part) {
   if (type == "ByteLevel") return make<ByteLevelStep>(ByteLevelDescription{});
   if (type == "ByteFallback") return make<ByteFallbackStep>(ByteFallbackDescription{});
   if (type == "Fuse") return make<FuseStep>(FuseDescription{});
-  if (type == "Replace") {
-    ReplaceDescription replace{part.pattern("pattern"), part.text("content")};
-    if (replace.content.size() > kMaxContentBytes) part.fail("content", "up to 1024 bytes");
-    return make<ReplaceStep>(std::move(replace));
-  }
+  if (type == "Replace") return make<ReplaceStep>(Replacement(part));
   if (type == "Strip") {
     return make<StripStep>(StripDescription{part.character("content"),
                                             part.integer("start", 0, kMost),

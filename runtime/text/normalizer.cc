@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/text/canonical_form.h"
 #include "runtime/text/json_part.h"
+#include "runtime/text/replacement.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa::text {
@@ -32,40 +33,24 @@ class Prepend final : public Normalizer {
 // Each match of a pattern, or each occurrence of a text, becomes another text.
 class Replace final : public Normalizer {
  public:
-  explicit Replace(const JsonPart& part)
-      : pattern_(part.pattern("pattern")), content_(part.text("content")) {
-    if (content_.size() > kMaxContentBytes) part.fail("content", "up to 1024 bytes");
-    if (const std::string* literal = part.literal("pattern")) literal_ = *literal;
-  }
+  explicit Replace(const JsonPart& part) : replacement_(part) {}
   MappedText apply(const MappedText& text) const override {
     TextBuilder built(text);
     size_t copied = 0;
-    const auto replace = [&](Span match) {
+    replacement_.for_each_match(text.text, [&](Span match) {
       built.copy({copied, match.begin});
-      built.put(content_, match.begin);
+      built.put(replacement_.content(), match.begin);
       copied = match.end;
       if (built.size() > max_normalized_bytes(text.text.size())) {
-        throw InputError(fmt::format("{}: the text grows too much", pattern_.where()));
+        throw InputError(fmt::format("{}: the text grows too much", replacement_.where()));
       }
-    };
-    if (text.text.empty()) return text;
-    if (literal_.empty()) {
-      RegexSearch search(pattern_, text.text);
-      while (const auto match = search.next()) replace(*match);
-    } else {
-      for (size_t at = 0; (at = text.text.find(literal_, at)) != std::string::npos;) {
-        replace({at, at + literal_.size()});
-        at += literal_.size();
-      }
-    }
+    });
     built.copy({copied, text.text.size()});
     return built.take();
   }
 
  private:
-  Regex pattern_;
-  std::string content_;
-  std::string literal_;  // the pattern, where it is a mere text
+  Replacement replacement_;
 };
 
 class Strip final : public Normalizer {

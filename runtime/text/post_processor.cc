@@ -16,11 +16,12 @@ void add_ids(const JsonPart& part, const std::string& name, std::vector<int32_t>
   const JsonPart known = part.object("special_tokens");
   const JsonPart token = known.object(name.c_str());
   for (const nlohmann::json& id : token.array("ids")) {
-    const bool allowed = id.is_number_unsigned() && id.get<uint64_t>() <= kMaxTokenId;
+    const auto value = id.is_number_integer() ? id.get<int64_t>() : -1;
+    const bool allowed = value >= 0 && value <= kMaxTokenId;
     if (!allowed || ids.size() == kMaxTokensAround) {
       token.fail("ids", fmt::format("up to {} ids from 0 to {}", kMaxTokensAround, kMaxTokenId));
     }
-    ids.push_back(id.get<int32_t>());
+    ids.push_back(static_cast<int32_t>(value));
   }
 }
 

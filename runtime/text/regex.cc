@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <oniguruma.h>
+#include <time.h>
 
 #include <mutex>
 
@@ -21,8 +22,7 @@ constexpr unsigned long kMaxRetriesInSearch = 50'000'000;
 constexpr unsigned kMaxStack = 4 << 20;  // entries of some 40 bytes; a run of blanks takes one each
 // Beyond these a pattern does not run away in one place but is slow everywhere. Real ones take
 // 0.1 us a byte.
-constexpr std::chrono::seconds kMaxTime{10};
-constexpr std::chrono::microseconds kMaxTimePerByte{10};
+constexpr double kMaxSeconds = 4, kMaxSecondsPerByte = 4e-6;
 constexpr unsigned kMatchesPerTimeCheck = 64;
 
 std::string error_text(int code, OnigErrorInfo* info = nullptr) {
@@ -36,17 +36,33 @@ const OnigUChar* bytes_of(std::string_view text) {
   return reinterpret_cast<const OnigUChar*>(text.data());
 }
 
-std::chrono::steady_clock::duration time_for(std::string_view text) {
-  return kMaxTime + text.size() * kMaxTimePerByte;
+double seconds_for(std::string_view text) {
+  return kMaxSeconds + static_cast<double>(text.size()) * kMaxSecondsPerByte;
 }
 
-void initialize_library() {
+// The processor's, of this thread: a machine under load does not make a pattern worse.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// The library's own syntax but for what no tokenizer uses: the absence operator, which no limit of
+// retries bounds, and callouts.
+OnigSyntaxType* initialized_syntax() {
+  static OnigSyntaxType syntax;
   static std::once_flag once;
   std::call_once(once, [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings, 1);
     onig_set_parse_depth_limit(kMaxParseDepth);
+    onig_copy_syntax(&syntax, ONIG_SYNTAX_DEFAULT);
+    constexpr unsigned kLeftOut = ONIG_SYN_OP2_QMARK_TILDE_ABSENT_GROUP |
+                                  ONIG_SYN_OP2_QMARK_BRACE_CALLOUT_CONTENTS |
+                                  ONIG_SYN_OP2_ASTERISK_CALLOUT_NAME;
+    onig_set_syntax_op2(&syntax, onig_get_syntax_op2(&syntax) & ~kLeftOut);
   });
+  return &syntax;
 }
 
 }  // namespace
@@ -64,12 +80,12 @@ Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(whe
     throw InputError(fmt::format("{}: a pattern of {} bytes; allowed: up to {}", where_,
                                  pattern.size(), kMaxPatternBytes));
   }
-  initialize_library();
+  OnigSyntaxType* syntax = initialized_syntax();
   regex_t* regex = nullptr;
   OnigErrorInfo info{};
   const OnigUChar* begin = bytes_of(pattern);
   const int code = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE,
-                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+                            ONIG_ENCODING_UTF8, syntax, &info);
   if (code != ONIG_NORMAL) {
     throw InputError(fmt::format("{}: no regular expression: {}; given: {}", where_,
                                  error_text(code, &info), pattern.substr(0, 200)));
@@ -83,7 +99,7 @@ RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
       text_(older_.empty() ? text : older_),
       region_(onig_region_new()),
       limits_(onig_new_match_param()),
-      deadline_(std::chrono::steady_clock::now() + time_for(text)) {
+      deadline_(thread_seconds() + seconds_for(text)) {
   if (region_ == nullptr || limits_ == nullptr) throw std::bad_alloc();
   onig_initialize_match_param(limits_.get());
   onig_set_retry_limit_in_match_of_match_param(limits_.get(), kMaxRetriesInMatch);
@@ -123,12 +139,11 @@ std::optional<Span> RegexSearch::next() {
 }
 
 void RegexSearch::check_time() {
-  if (std::chrono::steady_clock::now() < deadline_) return;
-  const auto allowed = std::chrono::duration_cast<std::chrono::seconds>(time_for(text_));
+  if (thread_seconds() < deadline_) return;
   throw InputError(
-      fmt::format("{}: this pattern takes longer than {} s on a text of {} bytes; "
+      fmt::format("{}: this pattern takes longer than {:.0f} s on a text of {} bytes; "
                   "allowed: patterns that a text takes less with",
-                  regex_.where_, allowed.count(), text_.size()));
+                  regex_.where_, seconds_for(text_), text_.size()));
 }
 
 void RegexSearch::fail(int code) const {

@@ -93,10 +93,10 @@ Tokenizer Tokenizer::load(const fs::path& model_dir) {
                fs::exists(config, error) ? read_limited(config) : "", model_dir.string());
 }
 
-std::optional<Tokenizer> Tokenizer::load_if_present(const fs::path& model_dir) {
+std::unique_ptr<Tokenizer> Tokenizer::load_if_present(const fs::path& model_dir) {
   std::error_code error;
-  if (!fs::exists(model_dir / "tokenizer.json", error)) return std::nullopt;
-  return load(model_dir);
+  if (!fs::exists(model_dir / "tokenizer.json", error)) return nullptr;
+  return std::make_unique<Tokenizer>(load(model_dir));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view config,

@@ -34,6 +34,8 @@ class TextCoder {
   virtual ~TextCoder() = default;
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  // What the ids of every prompt begin with.
+  virtual std::span<const int32_t> prefix() const { return {}; }
 };
 
 struct TokenizerParts;
@@ -47,8 +49,8 @@ class Tokenizer final : public TextCoder {
   // the file and the place: unreadable, not JSON, beyond a limit, contradicting itself, or with a
   // part that is not supported.
   static Tokenizer load(const std::filesystem::path& model_dir);
-  // Nothing where the folder has no tokenizer.json.
-  static std::optional<Tokenizer> load_if_present(const std::filesystem::path& model_dir);
+  // Null where the folder has no tokenizer.json.
+  static std::unique_ptr<Tokenizer> load_if_present(const std::filesystem::path& model_dir);
   // `config`: the text of tokenizer_config.json, "" for none. `name`: the folder, for errors.
   static Tokenizer parse(std::string_view json, std::string_view config, const std::string& name);
 
@@ -61,8 +63,8 @@ class Tokenizer final : public TextCoder {
   // The ids of the segments' concatenation: pieces may span segments, control tokens may not touch
   // a user's.
   std::vector<int32_t> encode(std::span<const Segment> segments, bool add_special) const;
-  // What the ids of every text lie between, beginning and end: empty for most at the end.
-  std::span<const int32_t> prefix() const;
+  // What the ids of a text lie between with `add_special`: mostly one token, and nothing.
+  std::span<const int32_t> prefix() const override;
   std::span<const int32_t> suffix() const;
 
   // Ids that stand for nothing are left out; incomplete characters become U+FFFD.

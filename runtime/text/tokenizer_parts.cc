@@ -101,7 +101,9 @@ TokenizerParts read_parts(std::string_view text, std::string_view config, const 
   TokenizerFile file = read_tokenizer_file(text, place);
   const JsonPart document(file.document, place);
   const std::string version = document.text_or("version", "1.0");
-  if (version != "1.0") document.fail("version", "\"1.0\"");
+  if (version != "1.0") {
+    throw InputError(fmt::format("{}: version is \"{}\"; allowed: \"1.0\"", place, version));
+  }
   const auto part = [&](const char* key) -> const json& { return member(file.document, key); };
   NormalizerChain normalizer(part("normalizer"), place + ": normalizer");
   PreTokenizerChain pre_tokenizer(part("pre_tokenizer"), place + ": pre_tokenizer");

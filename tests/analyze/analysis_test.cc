@@ -128,7 +128,7 @@ TEST(SliceMass, MoreBytesKeepMore) {
 class ModelAnalysis : public ::testing::Test {
  protected:
   std::vector<int32_t> ruth() const {
-    return tokenizer_->encode(llm_test::read_file(llm_test::source_path("models/texts/ruth.txt")));
+    return tokenizer_->encode(llm_test::read_file(source_path("models/texts/ruth.txt")));
   }
   static Config config_of(int64_t tokens) {
     Config config;
@@ -141,7 +141,8 @@ class ModelAnalysis : public ::testing::Test {
   std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
   SetWatch watch_{*device_};
   Model model_ = Model::load(llm_test::bundled_dir(), watch_, DType::kF32);
-  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(llm_test::bundled_dir());
+  std::unique_ptr<text::Tokenizer> tokenizer_ =
+      text::Tokenizer::load_if_present(llm_test::bundled_dir());
 };
 
 TEST_F(ModelAnalysis, IsTheSameWhateverIsCapturedAtATime) {

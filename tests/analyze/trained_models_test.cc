@@ -16,9 +16,9 @@ class TrainedModel {
  public:
   explicit TrainedModel(const std::string& name)
       : device_(llm_test::open_test_device("cpu")),
-        model_(Model::load(llm_test::source_path("models/" + name), *device_, DType::kF32)) {
+        model_(Model::load(source_path("models/" + name), *device_, DType::kF32)) {
     const std::string text =
-        llm_test::read_file(llm_test::source_path("models/texts/ruth.txt")).substr(0, kTokens);
+        llm_test::read_file(source_path("models/texts/ruth.txt")).substr(0, kTokens);
     for (const char byte : text) ids_.push_back(static_cast<uint8_t>(byte));
   }
 

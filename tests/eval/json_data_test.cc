@@ -64,7 +64,8 @@ class DataTest : public ::testing::Test {
   }
 
   llm_test::TempDir dir_;
-  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(llm_test::bundled_dir());
+  std::unique_ptr<text::Tokenizer> tokenizer_ =
+      text::Tokenizer::load_if_present(llm_test::bundled_dir());
 };
 
 TEST_F(DataTest, LongBenchPromptsLoseTheirMiddle) {

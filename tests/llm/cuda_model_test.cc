@@ -173,7 +173,7 @@ struct TextOptions {
 std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
                                   const TextOptions& wanted = {}) {
   Model model = Model::load(wanted.dir, device, std::nullopt);
-  const auto tokenizer = Tokenizer::load(wanted.dir);
+  const auto tokenizer = text::Tokenizer::load_if_present(wanted.dir);
   const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
   Config config;
   config.selection.fac_tokens = {{.tokens = 32, .share = 0}};

@@ -1,5 +1,5 @@
-// A libFuzzer target of the readers of config.json, generation_config.json and tokenizer.json: with
-// clang, -fsanitize=fuzzer and this file. model_config_fuzz_test.cc runs it over the seed corpus
+// A libFuzzer target of the readers of config.json and generation_config.json: with clang,
+// -fsanitize=fuzzer and this file. model_config_fuzz_test.cc runs it over the seed corpus
 // and over changes of it.
 #include <cmath>
 #include <cstddef>
@@ -10,7 +10,6 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -25,10 +24,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     config.parse_generation(text, "fuzz.json");
   } catch (const fasa::InputError&) {
     // The only error that a model's files may give.
-  }
-  try {
-    fasa::Tokenizer::parse(text, "fuzz.json");
-  } catch (const fasa::InputError&) {
   }
   return 0;
 }

@@ -31,7 +31,7 @@ Loaded load(const std::string& name, std::optional<uint64_t> host_memory = {}) {
 }
 
 std::vector<int32_t> text_of(int64_t tokens) {
-  const auto tokenizer = Tokenizer::load(kModel);
+  const auto tokenizer = text::Tokenizer::load_if_present(kModel);
   return read_calibration_texts(default_calibration_texts(kModel), tokenizer.get(), tokens);
 }
 

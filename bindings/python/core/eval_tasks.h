@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,14 +14,14 @@
 
 #include "bindings/python/core/json_value.h"
 #include "runtime/lab/eval/eval_task.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa::python {
 
 namespace nb = nanobind;
 
 // A tokenizer of Python: encode(bytes) -> ids, decode(ids) -> bytes. For calls that hold the GIL.
-class CallbackTokenizer final : public Tokenizer {
+class CallbackTokenizer final : public text::TextCoder {
  public:
   CallbackTokenizer(nb::object encode, nb::object decode)
       : encode_(std::move(encode)), decode_(std::move(decode)) {}
@@ -28,8 +29,8 @@ class CallbackTokenizer final : public Tokenizer {
   std::vector<int32_t> encode(std::string_view bytes) const override {
     return nb::cast<std::vector<int32_t>>(encode_(nb::bytes(bytes.data(), bytes.size())));
   }
-  std::string decode(const std::vector<int32_t>& ids) const override {
-    const auto bytes = nb::cast<nb::bytes>(decode_(ids));
+  std::string decode(std::span<const int32_t> ids) const override {
+    const auto bytes = nb::cast<nb::bytes>(decode_(std::vector<int32_t>(ids.begin(), ids.end())));
     return {bytes.c_str(), bytes.size()};
   }
 

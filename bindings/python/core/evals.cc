@@ -21,7 +21,7 @@ namespace fasa::python {
 namespace {
 
 std::vector<EvalText> texts_of(const std::optional<std::vector<std::string>>& paths,
-                               const std::string& model, const Tokenizer& tokenizer) {
+                               const std::string& model, const text::TextCoder& tokenizer) {
   return read_eval_texts(paths ? *paths : std::vector{default_eval_text(model)}, &tokenizer);
 }
 

@@ -70,7 +70,7 @@ FcMap calibrate_folder(const CalibrateArguments& given, const PyConfig* config,
   const nb::gil_scoped_release release;
   const ModelConfig model_config = ModelConfig::load(given.model);
   const CalibrationOptions options = options_of(given, settings, model_config);
-  const auto tokenizer = Tokenizer::load(given.model);
+  const auto tokenizer = text::Tokenizer::load_if_present(given.model);
   const auto paths = given.texts ? *given.texts : default_calibration_texts(given.model);
   const auto text = read_calibration_texts(paths, tokenizer.get(), options.tokens);
   const auto device = open_device(settings.device_options());

@@ -33,8 +33,8 @@ std::vector<int32_t> parse_ids(std::string_view text, const std::string& path) {
     const auto [stop, error] = std::from_chars(at, end, id);
     if (error != std::errc() || id < 0) {
       throw InputError(fmt::format(
-          "{}: byte {}: no token id: allowed: whole numbers from 0 (this model's tokenizer is not "
-          "byte-level, so calibration texts are given as token ids)",
+          "{}: byte {}: no token id: allowed: whole numbers from 0 (this model's folder has no "
+          "tokenizer.json, so calibration texts are given as token ids)",
           path, at - text.data()));
     }
     ids.push_back(id);
@@ -109,7 +109,7 @@ std::vector<std::string> default_calibration_texts(const std::string& model_dir)
 }
 
 std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& paths,
-                                            const Tokenizer* tokenizer, int64_t tokens) {
+                                            const text::TextCoder* tokenizer, int64_t tokens) {
   std::vector<std::vector<int32_t>> texts;
   for (const std::string& path : paths) {
     const std::optional<std::string> bytes = read_file(path);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -38,6 +38,6 @@ std::vector<std::string> default_calibration_texts(const std::string& model_dir)
 // tokenizer the files hold token ids, separated by white space or commas, in brackets or not.
 // Throws InputError naming file and place.
 std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& paths,
-                                            const Tokenizer* tokenizer, int64_t tokens);
+                                            const text::TextCoder* tokenizer, int64_t tokens);
 
 }  // namespace fasa

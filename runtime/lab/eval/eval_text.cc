@@ -27,12 +27,9 @@ std::string default_eval_text(const std::string& model_dir) {
 }
 
 std::vector<EvalText> read_eval_texts(const std::vector<std::string>& paths,
-                                      const Tokenizer* tokenizer) {
+                                      const text::TextCoder* tokenizer) {
   if (tokenizer == nullptr) {
-    throw UsageError(
-        "this model's folder has no byte-level tokenizer.json, the only kind that is read; "
-        "allowed: "
-        "models with one");
+    throw UsageError("this model's folder has no tokenizer.json; allowed: models with one");
   }
   std::vector<EvalText> texts;
   for (const std::string& path : paths) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -21,8 +21,8 @@ struct EvalText {
 // calibration by default does not lean on alone. Throws InputError when there is none.
 std::string default_eval_text(const std::string& model_dir);
 
-// Throws InputError (unreadable, empty), UsageError (a model without a byte-level tokenizer).
+// Throws InputError (unreadable, empty), UsageError (a model without a tokenizer).
 std::vector<EvalText> read_eval_texts(const std::vector<std::string>& paths,
-                                      const Tokenizer* tokenizer);
+                                      const text::TextCoder* tokenizer);
 
 }  // namespace fasa

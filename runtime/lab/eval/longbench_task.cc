@@ -71,7 +71,7 @@ LongBenchFormat LongBenchFormat::load(const std::string& folder, const std::stri
 }
 
 LongBenchTask::LongBenchTask(const std::string& folder, std::string dataset,
-                             const Tokenizer& tokenizer, int64_t context)
+                             const text::TextCoder& tokenizer, int64_t context)
     : dataset_(std::move(dataset)),
       tokenizer_(tokenizer),
       context_(context),
@@ -106,7 +106,7 @@ std::string LongBenchTask::id(size_t example) const {
 
 std::vector<int32_t> LongBenchTask::prompt(size_t example, int64_t spare) const {
   return without_middle(
-      tokenizer_.encode(filled_template(format_.prompt, lines_.lines[example].object)),
+      encode_prompt(tokenizer_, filled_template(format_.prompt, lines_.lines[example].object)),
       std::max<int64_t>(0, context_ - format_.answer_tokens - spare));
 }
 

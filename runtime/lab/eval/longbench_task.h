@@ -10,7 +10,7 @@
 
 #include "runtime/lab/eval/eval_task.h"
 #include "runtime/lab/eval/json_lines.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -32,7 +32,7 @@ class LongBenchTask final : public EvalTask {
   // Reads FOLDER/NAME.jsonl. `tokenizer` outlives it. `context`: tokens of prompt and answer; of
   // longer prompts the middle is left out. Throws InputError for a file without one good line,
   // UsageError for a context too short for the answer.
-  LongBenchTask(const std::string& folder, std::string dataset, const Tokenizer& tokenizer,
+  LongBenchTask(const std::string& folder, std::string dataset, const text::TextCoder& tokenizer,
                 int64_t context);
 
   std::string name() const override { return dataset_; }
@@ -52,7 +52,7 @@ class LongBenchTask final : public EvalTask {
 
  private:
   std::string dataset_;
-  const Tokenizer& tokenizer_;
+  const text::TextCoder& tokenizer_;
   int64_t context_;
   LongBenchFormat format_;
   JsonLines lines_;

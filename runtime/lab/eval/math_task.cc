@@ -42,7 +42,8 @@ void MathOptions::validate(int64_t max_positions) const {
   sampling.validate();
 }
 
-MathTask::MathTask(const std::string& path, const Tokenizer& tokenizer, const MathOptions& options)
+MathTask::MathTask(const std::string& path, const text::TextCoder& tokenizer,
+                   const MathOptions& options)
     : name_(std::filesystem::path(path).stem().string()),
       tokenizer_(tokenizer),
       options_(options),
@@ -93,7 +94,7 @@ nlohmann::json MathTask::record(size_t example, size_t tokens,
 }
 
 nlohmann::json MathTask::run(size_t example, const EvalTarget& target) {
-  const auto ids = tokenizer_.encode(prompt(example));
+  const auto ids = encode_prompt(tokenizer_, prompt(example));
   const auto room = options_.context - static_cast<int64_t>(ids.size());
   nlohmann::json predictions = nlohmann::json::array();
   for (int sample = 0; sample < options_.samples; ++sample) {

@@ -8,7 +8,7 @@
 #include "runtime/lab/eval/eval_task.h"
 #include "runtime/lab/eval/json_lines.h"
 #include "runtime/llm/sampler.h"
-#include "runtime/llm/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
@@ -25,7 +25,7 @@ class MathTask final : public EvalTask {
  public:
   // Lines with `problem` (or `question`) and `answer`. `tokenizer` outlives it. Throws InputError
   // for a file without one good line.
-  MathTask(const std::string& path, const Tokenizer& tokenizer, const MathOptions& options);
+  MathTask(const std::string& path, const text::TextCoder& tokenizer, const MathOptions& options);
 
   std::string name() const override { return name_; }
   Metric metric() const override { return Metric::kScore; }
@@ -42,7 +42,7 @@ class MathTask final : public EvalTask {
 
  private:
   std::string name_;
-  const Tokenizer& tokenizer_;
+  const text::TextCoder& tokenizer_;
   MathOptions options_;
   JsonLines lines_;
   std::string hash_;  // of the file

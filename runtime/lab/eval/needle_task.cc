@@ -5,14 +5,23 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/lab/eval/answer_run.h"
 #include "runtime/lab/eval/decode_run.h"
 #include "runtime/llm/sampler.h"
+#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
 
 // Beside those of the value: blanks before it and the mark that ends it.
 constexpr int64_t kSlackTokens = 4;
+
+// Tokens that are taken out of a text may begin and end within a character.
+std::string without_cut_characters(std::string text) {
+  while (text.starts_with(text::kReplacement)) text.erase(0, text::kReplacement.size());
+  while (text.ends_with(text::kReplacement)) text.resize(text.size() - text::kReplacement.size());
+  return text;
+}
 
 }  // namespace
 
@@ -31,7 +40,7 @@ void NeedleOptions::validate(int64_t max_positions) const {
 }
 
 NeedleTask::NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle,
-                       const Tokenizer& tokenizer, const NeedleOptions& options)
+                       const text::TextCoder& tokenizer, const NeedleOptions& options)
     : texts_(std::move(texts)),
       needle_(std::move(needle)),
       tokenizer_(tokenizer),
@@ -55,13 +64,24 @@ nlohmann::json NeedleTask::setup() const {
           {"seed", options_.seed},   {"template", needle_.hash()}};
 }
 
-// So many tokens of one of the texts, from the begin of one of its words on.
-std::string NeedleTask::haystack(size_t tokens, std::mt19937_64& random) const {
+// So many tokens of one of the texts.
+std::span<const int32_t> NeedleTask::haystack(size_t tokens, std::mt19937_64& random) const {
   const EvalText& text = texts_[random() % texts_.size()];
   const size_t first = random() % (text.ids.size() - tokens + 1);
-  const std::vector<int32_t> ids(text.ids.begin() + static_cast<int64_t>(first),
-                                 text.ids.begin() + static_cast<int64_t>(first + tokens));
-  return tokenizer_.decode(ids);
+  return std::span(text.ids).subspan(first, tokens);
+}
+
+// The statements in the haystack, each at its depth, counted in tokens, where a word begins.
+std::vector<int32_t> NeedleTask::planted(std::span<const int32_t> hay,
+                                         std::span<const Example::Question> questions) const {
+  const std::string text = tokenizer_.decode(hay);
+  std::vector<PlantedFact> facts;
+  for (const Example::Question& question : questions) {
+    const auto tokens = static_cast<size_t>(question.depth * static_cast<double>(hay.size()));
+    const size_t at = tokenizer_.decode(hay.first(tokens)).size();
+    facts.push_back({question.fact, word_start(text, std::min(at, text.size()))});
+  }
+  return encode_prompt(tokenizer_, without_cut_characters(plant(text, facts)));
 }
 
 int64_t NeedleTask::most_answer_tokens() const {
@@ -77,37 +97,43 @@ NeedleTask::Example NeedleTask::make(size_t example) const {
   size_t statements = 0, question = 0;
   for (const NeedleFact& fact : facts) {
     statements += tokenizer_.encode(fact.statement).size();
-    question = std::max(question, tokenizer_.encode(fact.question).size());
+    question = std::max(question, encode_behind(tokenizer_, fact.question).size());
   }
-  const auto beside = static_cast<int64_t>(statements + question) + most_answer_tokens();
+  const int64_t asked = static_cast<int64_t>(question) + most_answer_tokens();
+  const int64_t beside = asked + static_cast<int64_t>(statements + tokenizer_.prefix().size());
   if (options_.context <= 2 * beside) {
     throw UsageError(fmt::format(
         "--context = {}: {} facts, a question and its answer take {} tokens; allowed: {} or more",
         options_.context, options_.facts, beside, 2 * beside + 1));
   }
-  const std::string hay = haystack(static_cast<size_t>(options_.context - beside), random);
+  const auto hay = haystack(static_cast<size_t>(options_.context - beside), random);
   Example result;
-  std::vector<PlantedFact> planted;
   const size_t count = options_.depths.size();
   for (size_t i = 0; i < facts.size(); ++i) {
     const double depth = options_.depths[(example + i * count / facts.size()) % count];
-    const auto at = static_cast<size_t>(depth * static_cast<double>(hay.size()));
-    planted.push_back({facts[i], word_start(hay, at)});
     result.questions.push_back({facts[i], depth});
   }
-  result.text = tokenizer_.encode(plant(hay, planted));
-  return result;
+  result.text = planted(hay, result.questions);
+  // Where a statement cuts a piece in two, the parts may be more than they were.
+  for (size_t tokens = hay.size();;) {
+    const int64_t excess = static_cast<int64_t>(result.text.size()) + asked - options_.context;
+    if (excess <= 0) return result;
+    tokens -= std::min(tokens, static_cast<size_t>(excess));
+    result.text = planted(hay.first(tokens), result.questions);
+  }
 }
 
 nlohmann::json NeedleTask::ask(const Example::Question& question, DecodeRun& run) const {
   Sampler greedy(Sampling{});
   int32_t next = 0;
-  for (const int32_t id : tokenizer_.encode(question.fact.question))
+  for (const int32_t id : encode_behind(tokenizer_, question.fact.question))
     next = greedy.next(run.step(id));
-  std::string answer = tokenizer_.decode(next);
+  std::vector<int32_t> ids = {next};
+  std::string answer = tokenizer_.decode(ids);
   for (int64_t left = most_answer_tokens() - 1; left > 0 && !needle_.is_complete(answer); --left) {
     next = greedy.next(run.step(next));
-    answer += tokenizer_.decode(next);
+    ids.push_back(next);
+    answer = tokenizer_.decode(ids);
   }
   return {{"depth", question.depth},
           {"question", question.fact.question},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "runtime/lab/eval/eval_task.h"
@@ -29,7 +30,7 @@ class NeedleTask final : public EvalTask {
  public:
   // `tokenizer` outlives it. Throws InputError for texts too short, UsageError for a context too
   // short for the facts.
-  NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle, const Tokenizer& tokenizer,
+  NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle, const text::TextCoder& tokenizer,
              const NeedleOptions& options);
 
   std::string name() const override;
@@ -52,13 +53,15 @@ class NeedleTask final : public EvalTask {
   Example make(size_t example) const;
 
  private:
-  std::string haystack(size_t tokens, std::mt19937_64& random) const;
+  std::span<const int32_t> haystack(size_t tokens, std::mt19937_64& random) const;
+  std::vector<int32_t> planted(std::span<const int32_t> hay,
+                               std::span<const Example::Question> questions) const;
   int64_t most_answer_tokens() const;
   nlohmann::json ask(const Example::Question& question, class DecodeRun& run) const;
 
   std::vector<EvalText> texts_;
   NeedleTemplate needle_;
-  const Tokenizer& tokenizer_;
+  const text::TextCoder& tokenizer_;
   NeedleOptions options_;
 };
 

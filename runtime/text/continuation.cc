@@ -1,0 +1,27 @@
+#include "runtime/text/continuation.h"
+
+#include <utility>
+
+namespace fasa::text {
+
+Continuation::Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
+    : stream_(tokenizer, true) {
+  DecodeStream whole(tokenizer, true);
+  size_t sent = 0;
+  for (const int32_t id : prompt) {
+    sent += stream_.push(id).size();
+    held_ += whole.push(id);
+  }
+  held_ += whole.finish();
+  held_.erase(0, sent);
+}
+
+// A prompt that ends within a character has ended with U+FFFD so far; the character itself is the
+// continuation's then.
+std::string Continuation::behind_prompt(std::string text) {
+  if (held_.empty() || text.empty()) return text;
+  const std::string held = std::exchange(held_, "");
+  return text.starts_with(held) ? text.substr(held.size()) : text;
+}
+
+}  // namespace fasa::text
