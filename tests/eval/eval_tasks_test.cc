@@ -19,8 +19,7 @@ using ::testing::HasSubstr;
 class EvalTasksTest : public ::testing::Test {
  protected:
   std::vector<EvalText> text(size_t bytes) const {
-    auto texts =
-        read_eval_texts({source_path("models/texts/ruth.txt")}, tokenizer_.get());
+    auto texts = read_eval_texts({source_path("models/texts/ruth.txt")}, tokenizer_.get());
     texts[0].bytes.resize(bytes);
     texts[0].ids.resize(bytes);
     return texts;
