@@ -20,10 +20,7 @@
 namespace fasa::bench {
 
 inline std::string read_study_text(const std::string& name) {
-  const std::string path = source_path("models/texts/" + name);
-  const auto text = read_file(path);
-  if (!text) throw InputError(path + " cannot be read");
-  return *text;
+  return read_file(source_path("models/texts/" + name));
 }
 
 struct StudyModel {

@@ -81,4 +81,20 @@ std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlat
   return open_cuda(platform, take_inventory(*platform.calls), *index, options);
 }
 
+Stream adopt_stream(Device& device, void* native, std::string_view name) {
+  const DeviceKind kind = device.kind();
+  if (kind == DeviceKind::kCpu && native == nullptr) return {{kind, nullptr}, nullptr};
+  if (kind != DeviceKind::kCuda) {
+    throw UsageError(
+        fmt::format("the device {} has no native streams; make one of its own", device.name()));
+  }
+  if (native == nullptr) {
+    throw UsageError(
+        "native is null; allowed: a cudaStream_t, among them cudaStreamLegacy and "
+        "cudaStreamPerThread");
+  }
+  // What the device takes for a stream is its own record of one.
+  return dynamic_cast<CudaDevice&>(device).adopt_stream(native, name);
+}
+
 }  // namespace fasa

@@ -4,8 +4,12 @@
 
 namespace fasa {
 
-StepProbe::StepProbe(Device& device) : device_(device) {
-  for (Event& event : events_) event = device.create_event();
+StepProbe::StepProbe(Device& device) : device_(device) { renew_events(); }
+
+void StepProbe::renew_events() {
+  stop();
+  marked_.fill(false);
+  for (Event& event : events_) event = device_.create_event();
 }
 
 void StepProbe::start(int layer) {

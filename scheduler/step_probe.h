@@ -35,6 +35,7 @@ class StepProbe {
 
   void start(int layer);  // forgets all points
   void stop() { layer_ = -1; }
+  void renew_events();                  // and stops; streams are idle
   int layer() const { return layer_; }  // -1: nothing is measured
   void mark(Point point, StreamView stream);
 

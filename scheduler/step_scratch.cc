@@ -191,6 +191,17 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   }
 }
 
+StepScratch::Shapes StepScratch::shapes() const {
+  return {decode_shape_, prefill_shape_, settings_.layout.hot_rows};
+}
+
+void StepScratch::return_to(const Shapes& before) {
+  if (shapes() == before) return;
+  drop_decode();
+  drop_prefill();
+  ensure(before.decode, before.prefill);
+}
+
 void StepScratch::drop_decode() {
   decode_memory_ = Buffer();
   decode_ = {};

@@ -22,6 +22,7 @@ struct DecodeShape {
   int guess_capacity = 0;
   int guess_buffers = 0;
 
+  bool operator==(const DecodeShape&) const = default;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
@@ -32,6 +33,7 @@ struct PrefillShape {
   int tokens = 0;      // new ones, all prefill sequences together
   int past_pages = 0;  // the longest past, in pages
 
+  bool operator==(const PrefillShape&) const = default;
   bool covers(const PrefillShape& other) const;
   PrefillShape joined(const PrefillShape& other) const;
 };
@@ -90,6 +92,17 @@ class StepScratch {
   void ensure(const DecodeShape& decode, const PrefillShape& prefill);
   void drop_prefill();  // gives the prefill's part back; streams must be idle
   void drop_decode();   // as well
+  // What there is room for now, and back to it: a step that cannot begin leaves what was reserved.
+  // Streams must be idle where anything was ensured or dropped since. Throws BudgetError, and has
+  // no scratch then, where somebody else took the memory meanwhile.
+  struct Shapes {
+    DecodeShape decode;
+    PrefillShape prefill;
+    int hot_rows;
+    bool operator==(const Shapes&) const = default;
+  };
+  Shapes shapes() const;
+  void return_to(const Shapes& before);
 
   // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
   // grows by a token at a time has scratch anew a few times only.

@@ -18,15 +18,44 @@ class StepSlot {
 
   // Waits until the step that used this slot last has passed.
   void wait_until_free() { device_.synchronize(done_.view()); }
+  // Throws DeviceError where work that this slot's last step enqueued has failed by now; waits for
+  // nothing. True where all of it has passed.
+  bool look() {
+    static_cast<void>(device_.done(done_.view()));
+    bool all = device_.done(written_back_.view());
+    for (const Event& passed : passed_) all &= device_.done(passed.view());
+    return all;
+  }
+  // Until all of it has passed.
+  void wait_until_passed() {
+    device_.synchronize(done_.view());
+    device_.synchronize(written_back_.view());
+    for (const Event& passed : passed_) device_.synchronize(passed.view());
+  }
+  // Of streams beside compute that the step's work went to: not all of it is waited for there, rows
+  // that were fetched ahead for nothing, say, and what failed of it has to be this step's.
+  void mark_streams(std::span<const StreamView> streams) {
+    while (passed_.size() < streams.size()) passed_.push_back(device_.create_event());
+    for (size_t i = 0; i < streams.size(); ++i) device_.record(passed_[i].view(), streams[i]);
+  }
+  // Streams have failed: their events would say so for ever. Streams are idle.
+  void renew_events() {
+    done_ = device_.create_event();
+    written_back_ = device_.create_event();
+    passed_.clear();
+  }
   void mark_done(StreamView compute) { device_.record(done_.view(), compute); }
   EventView done() const { return done_.view(); }
   // For the write-back's stream to record: it reads the descriptors too, and may be behind compute.
   EventView written_back() const { return written_back_.view(); }
   // Room for `count` descriptors of each kind. Throws BudgetError, and has none then.
   void ensure(size_t count) {
-    if (count <= capacity_) return;
+    if (count > capacity_) resize(count);
+  }
+  void resize(size_t count) {
     memory_ = Buffer();
     capacity_ = 0;
+    if (count == 0) return;
     memory_ = device_.allocate(MemorySpace::kDevice, kKinds * count * sizeof(SequenceDesc),
                                "step descriptors");
     capacity_ = count;
@@ -63,6 +92,7 @@ class StepSlot {
   std::vector<SequenceDesc> host_[kKinds];
   Event done_;
   Event written_back_;
+  std::vector<Event> passed_;
 };
 
 }  // namespace fasa

@@ -16,6 +16,7 @@ class Command {
 };
 
 std::unique_ptr<Command> make_generate_command();
+std::unique_ptr<Command> make_chat_command();
 std::unique_ptr<Command> make_template_command();
 std::unique_ptr<Command> make_calibrate_command();
 std::unique_ptr<Command> make_info_command();

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/io/output_file.h"
 
@@ -19,24 +20,23 @@ namespace fs = std::filesystem;
 
 std::string scores_path(const std::string& results) { return results + ".scores.json"; }
 
-// The folders above this program.
-std::vector<fs::path> folders_above() {
-  std::vector<fs::path> folders;
+// Where the metrics' code lies, and the environment that was made for it. A program in its build
+// folder takes its source tree's, any other what was installed with it. Code that merely lies in
+// some folder above is not run: who may write there need not be who runs this.
+struct MetricsPlace {
+  fs::path folder;  // that holds fasa_metrics
+  fs::path python;
+};
+
+MetricsPlace metrics_place() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path up = self.parent_path(); !error && up != up.parent_path(); up = up.parent_path()) {
-    folders.push_back(up);
+  const fs::path source = FASA_SOURCE_DIR;
+  if (self.parent_path() == fs::weakly_canonical(FASA_BINARY_DIR, error)) {
+    return {source / "tools", source / "build/metrics-venv/bin/python"};
   }
-  return folders;
-}
-
-std::string first_existing(std::initializer_list<const char*> below) {
-  for (const fs::path& folder : folders_above()) {
-    for (const char* path : below) {
-      if (fs::exists(folder / path)) return (folder / path).string();
-    }
-  }
-  return "";
+  const fs::path share = self.parent_path().parent_path() / "share/fasa";
+  return {share, share / "metrics-venv/bin/python"};
 }
 
 std::string shell_quoted(const std::string& text) {
@@ -68,29 +68,34 @@ Output output_of(const std::string& command) {
 MetricsProgram::MetricsProgram(std::string python) : python_(std::move(python)) {
   constexpr std::string_view kHow =
       "make the environment with tools/metrics-env, or name one (--metrics-python PATH)";
-  const fs::path package = first_existing({"tools/fasa_metrics", "share/fasa/fasa_metrics"});
-  if (package.empty()) {
+  const MetricsPlace place = metrics_place();
+  folder_ = place.folder.string();
+  if (!fs::exists(place.folder / "fasa_metrics")) {
     throw UsageError(
-        "the folder fasa_metrics is not beside this program; run it from its source "
-        "tree or installation");
+        fmt::format("{} holds no fasa_metrics; run the program from its build folder or "
+                    "installation",
+                    folder_));
   }
-  folder_ = package.parent_path().string();
-  if (python_.empty()) {
-    python_ = first_existing({"build/metrics-venv/bin/python", "metrics-venv/bin/python"});
-  }
+  if (python_.empty() && fs::exists(place.python)) python_ = place.python.string();
   if (python_.empty()) throw UsageError(fmt::format("the metrics' packages are missing; {}", kHow));
-  const Output output = output_of(fmt::format("PYTHONPATH={} {} -m fasa_metrics --check 2>&1",
-                                              shell_quoted(folder_), shell_quoted(python_)));
+  const Output output = output_of(command("--check"));
   if (output.code != 0) {
     throw UsageError(fmt::format("the metrics do not run with {}: {}; {}", python_,
                                  output.text.substr(0, output.text.find('\n')), kHow));
   }
 }
 
+// `python -m` and `-c` look for modules in the working folder first, which may be anybody's.
+std::string MetricsProgram::command(const std::string& argument) const {
+  constexpr std::string_view kRun =
+      "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; "
+      "runpy.run_module(\"fasa_metrics\", run_name=\"__main__\", alter_sys=True)";
+  return fmt::format("PYTHONPATH={} {} -c {} {} 2>&1", shell_quoted(folder_), shell_quoted(python_),
+                     shell_quoted(std::string(kRun)), shell_quoted(argument));
+}
+
 nlohmann::json MetricsProgram::score(const std::string& results) const {
-  const Output output =
-      output_of(fmt::format("PYTHONPATH={} {} -m fasa_metrics {} 2>&1", shell_quoted(folder_),
-                            shell_quoted(python_), shell_quoted(results)));
+  const Output output = output_of(command(results));
   const size_t line = output.text.rfind("{\"scores\"");
   if (output.code != 0 || line == std::string::npos) {
     throw InputError(fmt::format("{}: the metrics failed: {}", results, output.text));
@@ -104,10 +109,15 @@ nlohmann::json MetricsProgram::score(const std::string& results) const {
 void add_scores(const std::string& results, std::vector<nlohmann::json>& records) {
   const std::string path = scores_path(results);
   if (!fs::exists(path)) return;
-  const nlohmann::json scores = parse_json(read_text_file(path), path);
+  const nlohmann::json file = parse_json(read_file(path, kDataFile), path);
+  const JsonFields fields(file, path);
+  if (!fields.has("scores") || !fields.at("scores").is_object()) {
+    fields.fail("scores", "an object of per cent by example");
+  }
+  const JsonFields scores(fields.at("scores"), path, "scores.");
   for (nlohmann::json& record : records) {
     const auto id = record.at("id").get<std::string>();
-    if (scores.at("scores").contains(id)) record["score"] = scores.at("scores").at(id);
+    if (scores.has(id.c_str())) record["score"] = scores.number(id.c_str(), 0, 100);
   }
 }
 

@@ -10,8 +10,9 @@ namespace fasa {
 class MetricsProgram {
  public:
   // `python`: of an environment with the metrics' packages; "" = build/metrics-venv of the source
-  // tree or the installation that this program belongs to. Throws UsageError saying how to make one
-  // where it, or a package, is missing: before hours of answers, not after.
+  // tree that this program was built from, if it still lies in its build folder, else metrics-venv
+  // of its installation. Throws UsageError saying how to make one where it, or a package, is
+  // missing: before hours of answers, not after.
   explicit MetricsProgram(std::string python);
 
   // Scores the predictions of a file of results and keeps the scores beside it. Throws InputError
@@ -19,6 +20,7 @@ class MetricsProgram {
   nlohmann::json score(const std::string& results) const;
 
  private:
+  std::string command(const std::string& argument) const;
   std::string folder_;  // that holds fasa_metrics
   std::string python_;
 };

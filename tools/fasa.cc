@@ -48,6 +48,7 @@ int run_main(int argc, char** argv) {
     commands.emplace_back(sub, std::move(command));
   };
   add(make_generate_command());
+  add(make_chat_command());
   add(make_template_command());
   add(make_calibrate_command());
   add(make_info_command());

@@ -9,29 +9,24 @@
 #include "runtime/doors/kv_cost.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
+#include "runtime/llm/chat_session.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/trace/trace_file.h"
+#include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/generate_report.h"
+#include "tools/model_dtype.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
+#include "tools/sampling_flags.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
 namespace {
-
-std::optional<DType> weights_dtype(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  const auto dtype = parse_dtype(name);
-  if (!dtype || *dtype == DType::kF16) {
-    throw UsageError(fmt::format("--dtype = \"{}\": allowed: f32, bf16, auto", name));
-  }
-  return dtype;
-}
 
 // A folder, or the name of a shape whose weights are random.
 struct ModelFlags {
@@ -78,35 +73,18 @@ void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt)
       ->type_name("FILE");
 }
 
-void add_sampling_flags(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--max-tokens", options.max_tokens, "Tokens to generate at most")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_option("--temperature", options.sampling.temperature, "0 = greedy")
-      ->type_name("T")
-      ->capture_default_str();
-  command.add_option("--top-k", options.sampling.top_k, "Sample among the best N; 0 = all")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_option("--top-p", options.sampling.top_p, "Sample among the best of this mass")
-      ->type_name("P")
-      ->capture_default_str();
-  command.add_option("--seed", options.sampling.seed, "Of the sampling")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt tokens per step")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_flag("--allow-long", options.allow_long,
-                   "Beyond the model's positions: a warning instead of an error");
-}
-
 class GenerateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("generate", "Continue a prompt with a model");
     add_model_flags(*command_, model_, prompt_);
-    add_sampling_flags(*command_, options_);
+    add_chat_flags();
+    sampling_.add_to(*command_);
+    command_->add_option("--prefill-chunk", options_.prefill_chunk, "Prompt tokens per step")
+        ->type_name("N")
+        ->capture_default_str();
+    command_->add_flag("--allow-long", options_.allow_long,
+                       "Beyond the model's positions: a warning instead of an error");
     command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
@@ -122,16 +100,50 @@ class GenerateCommand final : public Command {
   GenerateReport generate_report(Model& model, const text::Tokenizer* tokenizer,
                                  const std::vector<int32_t>& prompt, const Config& config);
   void print(const GenerateReport& report) const;
+  void add_chat_flags();
+  // The prompt's ids, through the chat template with --chat.
+  std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, int vocab_size) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
   ModelFlags model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
+  SamplingFlags sampling_{128};
   GenerateOptions options_;
+  bool chat_ = false;
+  std::string system_;
+  std::string now_;
   bool stats_ = false;
   bool json_ = false;
 };
+
+void GenerateCommand::add_chat_flags() {
+  command_->add_flag("--chat", chat_, "The prompt is a user's message, put into the chat template");
+  command_->add_option("--system", system_, "With --chat: the system's message before it")
+      ->type_name("TEXT");
+  command_
+      ->add_option("--now", now_,
+                   "With --chat: the time that templates show; else SOURCE_DATE_EPOCH, else now")
+      ->type_name("DATE");
+}
+
+std::vector<int32_t> GenerateCommand::prompt_ids(const text::Tokenizer* tokenizer,
+                                                 int vocab_size) const {
+  if (!chat_) {
+    if (!system_.empty()) throw UsageError("--system goes with --chat");
+    return read_prompt(prompt_, tokenizer, vocab_size);
+  }
+  if (prompt_.ids_file || prompt_.random_tokens || !(prompt_.text || prompt_.file)) {
+    throw UsageError("--chat takes a text: --prompt TEXT or --prompt-file FILE");
+  }
+  if (tokenizer == nullptr) throw UsageError("--chat needs a model with a tokenizer.json");
+  std::vector<text::ChatMessage> messages;
+  if (!system_.empty()) messages.push_back({"system", system_});
+  messages.push_back({"user", read_prompt_text(prompt_)});
+  return ChatSession::prompt_ids(*tokenizer, text::ChatTemplates::load(model_.dir), messages,
+                                 shown_time(now_));
+}
 
 GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokenizer* tokenizer,
                                                 const std::vector<int32_t>& prompt,
@@ -168,6 +180,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
       full_kv_bytes_per_token(geometry) * static_cast<uint64_t>(report.result.cache_tokens);
   report.map = slices.map;
   report.map_seconds = slices.seconds;
+  report.sampling = options.sampling;
   report.config = config;
   return report;
 }
@@ -190,12 +203,16 @@ int GenerateCommand::run() {
   const Config config = with_map(flags_.load(), model_.dir);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
-  options_.sampling.validate();
+  const AnswerOptions answer = sampling_.options(model_.dir);
+  options_.max_tokens = answer.max_tokens;
+  options_.sampling = answer.sampling;
+  options_.stop = answer.stop;
+  options_.logprobs = answer.logprobs;
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);
   const auto tokenizer = model_.tokenizer(prompt_);
-  const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
+  const auto prompt = prompt_ids(tokenizer.get(), model_config.vocab_size);
 
   const auto device = open_model_device(config.device_options(), model_config);
   Model model = model_.load(model_config, *device, dtype);

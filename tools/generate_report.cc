@@ -57,6 +57,42 @@ Json memory_json(const GenerateReport& report) {
           {"cache_tokens", report.result.cache_tokens}};
 }
 
+Json sampling_json(const Sampling& sampling) {
+  return {{"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty},
+          {"seed", sampling.seed}};
+}
+
+std::string_view end_name(AnswerEnd end) {
+  switch (end) {
+    case AnswerEnd::kEndOfSequence:
+      return "end_of_sequence";
+    case AnswerEnd::kStopString:
+      return "stop_string";
+    case AnswerEnd::kMaxTokens:
+      return "max_tokens";
+    case AnswerEnd::kCancelled:
+      return "cancelled";
+    default:
+      return "error";
+  }
+}
+
+Json logprobs_json(const std::vector<TokenLogprobs>& logprobs) {
+  Json json = Json::array();
+  for (const TokenLogprobs& token : logprobs) {
+    Json top = Json::array();
+    for (const auto& [id, logprob] : token.top) top.push_back({{"id", id}, {"logprob", logprob}});
+    json.push_back({{"id", token.id}, {"logprob", token.logprob}, {"top", std::move(top)}});
+  }
+  return json;
+}
+
 }  // namespace
 
 double GenerateReport::tpot_ms() const {
@@ -87,6 +123,8 @@ Json to_json(const GenerateReport& report) {
                {"text", text},
                {"text_lossy", text.find(text::kReplacement) != std::string::npos},
                {"stopped_on_eos", report.result.stopped_on_eos},
+               {"end", end_name(report.result.end)},
+               {"sampling", sampling_json(report.sampling)},
                {"model", valid_utf8(report.model, &lossy)},
                {"device", report.device},
                {"dtype", std::string(dtype_name(report.dtype))},
@@ -99,6 +137,7 @@ Json to_json(const GenerateReport& report) {
                {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
                {"map_seconds", report.map_seconds},
                {"config", config_to_json(report.config)}};
+  if (!report.result.logprobs.empty()) json["logprobs"] = logprobs_json(report.result.logprobs);
   if (report.result.error) json["error"] = *report.result.error;
   return json;
 }

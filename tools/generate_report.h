@@ -23,6 +23,7 @@ struct GenerateReport {
   uint64_t full_kv_bytes = 0;  // keys and values of every cached token in 2 bytes
   std::string map;             // path of the FC map, "" = none was needed
   double map_seconds = 0;      // spent on making it from the prompt, 0 = it was there
+  Sampling sampling;           // flags over generation_config.json
   Config config;
 
   double tpot_ms() const;  // per decode step, on the device's clock

@@ -10,6 +10,7 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
 #include "runtime/doors/kv_cost.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/capture/trace_recorder.h"
 #include "runtime/lab/plan/plan_machine.h"
@@ -35,7 +36,7 @@ void require(bool ok, std::string_view flag, auto given, std::string_view allowe
 std::string bundled_text() {
   const std::filesystem::path trace = default_selection_trace();
   const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
-  const nlohmann::json json = parse_json(read_text_file(path.string()), path.string());
+  const nlohmann::json json = parse_json(read_file(path.string()), path.string());
   return json.at("text").get<std::string>() +
          json.at("questions").at(0).at("prompt_suffix").get<std::string>();
 }

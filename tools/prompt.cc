@@ -3,22 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/io/input_file.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {
-
-std::string read_input(const std::string& path, std::string_view what) {
-  auto bytes = read_file(path);
-  if (!bytes) throw InputError(fmt::format("{}: the {} cannot be read", path, what));
-  return *std::move(bytes);
-}
 
 void check_id(int64_t id, size_t index, const std::string& path, int vocab_size) {
   if (id >= 0 && id < vocab_size) return;
@@ -30,12 +24,7 @@ void check_id(int64_t id, size_t index, const std::string& path, int vocab_size)
 
 std::vector<int32_t> ids_from_json(const std::string& text, const std::string& path,
                                    int vocab_size) {
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw InputError(fmt::format("{}: not JSON at byte {}: {}", path, error.byte, error.what()));
-  }
+  const nlohmann::json json = parse_json(text, path);
   std::vector<int32_t> ids;
   for (size_t i = 0; i < json.size(); ++i) {
     if (!json[i].is_number_integer()) {
@@ -106,11 +95,13 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
 }
 
 std::string read_prompt_text(const PromptSource& source) {
-  return source.text ? *source.text : read_input(*source.file, "prompt file");
+  return source.text ? *source.text : read_file(*source.file, kPromptFile);
 }
 
 std::vector<int32_t> read_ids(const std::string& path, int vocab_size) {
-  const std::string text = read_input(path, "file of token ids");
+  FileRule rule = kPromptFile;
+  rule.what = "file of token ids";
+  const std::string text = read_file(path, rule);
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '[' ? ids_from_json(text, path, vocab_size)
                                                           : ids_from_words(text, path, vocab_size);

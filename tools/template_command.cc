@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/text/chat_template.h"
 #include "tools/clock.h"
@@ -44,7 +45,7 @@ class TemplateCommand final : public Command {
   int run() override {
     reject_unknown_arguments(*command_);
     const auto templates = text::ChatTemplates::load(dir_);
-    jinja::Context context = jinja::parse_context(read_text_file(context_), context_);
+    jinja::Context context = jinja::parse_context(read_file(context_), context_);
     context.now = shown_time(now_);
     const text::ChatPrompt prompt = templates.render(std::move(context), name_);
     if (json_) {

@@ -129,9 +129,8 @@ std::string TokenizeCommand::line_result(const Json& line, size_t number) const 
 }
 
 void TokenizeCommand::print_lines() const {
-  const auto bytes = read_file(*lines_);
-  if (!bytes) throw InputError(fmt::format("{}: the file cannot be read", *lines_));
-  const std::string_view all = *bytes;
+  const std::string bytes = read_file(*lines_, kPromptFile);
+  const std::string_view all = bytes;
   size_t number = 1;
   for (size_t at = 0; at < all.size(); ++number) {
     const size_t end = std::min(all.find('\n', at), all.size());

@@ -167,6 +167,7 @@ void give_memory(const KvMemory& memory, fasa_kv_memory* result) {
   values.device_hot_rows = memory.device_hot_rows;
   values.device_scratch = memory.device_scratch;
   values.host_rows = memory.host_rows;
+  values.host_tables = memory.host_tables;
   give(values, result, "memory");
 }
 

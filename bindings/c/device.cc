@@ -1,6 +1,8 @@
 // Devices and streams.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "bindings/c/convert.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/status.h"
@@ -53,13 +55,9 @@ fasa_status fasa_stream_from_native(fasa_device* device, void* native, fasa_stre
   return guarded([&] {
     fasa_stream*& result = required(stream, "stream");
     const auto& on = required(device, "device").device;
-    const fasa::DeviceKind kind = on->kind();
-    if (kind == fasa::DeviceKind::kEmulated ||
-        (kind == fasa::DeviceKind::kCpu && native != nullptr)) {
-      throw fasa::UsageError(fmt::format(
-          "the device {} has no native streams; make one with fasa_stream_create", on->name()));
-    }
-    result = new fasa_stream{on, {}, {kind, native}};
+    fasa::Stream own = fasa::adopt_stream(*on, native, "engine");
+    const fasa::StreamView view = own.view();
+    result = new fasa_stream{on, std::move(own), view};
   });
 }
 

@@ -120,8 +120,9 @@ FASA_API fasa_status fasa_device_memory(const fasa_device* device, fasa_memory_s
                                         fasa_memory_use* use);
 
 FASA_API fasa_status fasa_stream_create(fasa_device* device, fasa_stream** stream);
-/// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle. On the
-/// cpu device there is none: null, work runs in the calling thread.
+/// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle and is
+/// not null (cudaStreamLegacy and cudaStreamPerThread name the default ones). On the cpu device
+/// there is none: null, work runs in the calling thread.
 FASA_API fasa_status fasa_stream_from_native(fasa_device* device, void* native,
                                              fasa_stream** stream);
 /// Waits for the stream's work, reports what of it failed.
@@ -193,9 +194,10 @@ typedef struct fasa_kv_memory {
   uint64_t device_hot_rows;
   uint64_t device_scratch;
   uint64_t host_rows;
+  uint64_t host_tables;  ///< the host's halves of the page tables
 } fasa_kv_memory;
 #define FASA_KV_MEMORY_INIT \
-  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0 }
+  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0, 0 }
 
 /// Since the last reset, over all KV heads and sequences. Rows, then bytes over the link.
 typedef struct fasa_metrics {

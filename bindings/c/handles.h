@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bindings/c/fasa.h"
 #include "runtime/fasa.hpp"
@@ -22,7 +23,7 @@ struct fasa_device {
 
 struct fasa_stream {
   std::shared_ptr<fasa::Device> device;
-  fasa::Stream own;  // or of nobody: the caller's
+  fasa::Stream own;  // ours, or the device's record of the caller's; nobody's on the cpu device
   fasa::StreamView view;
 };
 
@@ -33,8 +34,9 @@ struct fasa_fc_map {
 
 struct fasa_runtime {
   std::shared_ptr<fasa::Device> device;
-  fasa::Stream stream;  // of calls that name none
-  uint64_t serial;      // of this process's runtimes
+  fasa::Stream stream;               // of calls that name none
+  std::vector<fasa::Stream> failed;  // were that one; a step that is open may name them
+  uint64_t serial;                   // of this process's runtimes
   fasa::Runtime runtime;
 };
 

@@ -41,6 +41,18 @@ StepMode mode_of(fasa_step_mode mode) {
       fmt::format("mode = {}: allowed: FASA_DECODE, FASA_PREFILL", static_cast<int>(mode)));
 }
 
+// In a stream that has failed nothing runs any more: later calls get another.
+void synchronize_own_stream(fasa_runtime& runtime) {
+  try {
+    runtime.device->synchronize(runtime.stream.view());
+  } catch (const DeviceError&) {
+    Stream fresh = runtime.device->create_stream(StreamPriority::kNormal, "compute");
+    runtime.failed.push_back(std::move(runtime.stream));
+    runtime.stream = std::move(fresh);
+    throw;
+  }
+}
+
 StreamView stream_for(const fasa_runtime& runtime, const fasa_stream* stream) {
   return stream_of(stream, runtime.device, runtime.stream);
 }
@@ -61,6 +73,7 @@ fasa_status fasa_runtime_create(const fasa_options* options, fasa_runtime** runt
     fasa::Stream stream = from.device->create_stream(fasa::StreamPriority::kNormal, "compute");
     result = new fasa_runtime{from.device,
                               std::move(stream),
+                              {},
                               fasa::c::next_serial(),
                               {*from.device, from.config, from.geometry, from.row_dtype,
                                from.slice_dims, from.max_context}};
@@ -70,10 +83,7 @@ fasa_status fasa_runtime_create(const fasa_options* options, fasa_runtime** runt
 void fasa_runtime_destroy(fasa_runtime* runtime) { delete runtime; }
 
 fasa_status fasa_synchronize(fasa_runtime* runtime) {
-  return guarded([&] {
-    const fasa_runtime& on = required(runtime, "runtime");
-    on.device->synchronize(on.stream.view());
-  });
+  return guarded([&] { fasa::c::synchronize_own_stream(required(runtime, "runtime")); });
 }
 
 fasa_status fasa_sequence_create(fasa_runtime* runtime, fasa_sequence* sequence) {
@@ -156,7 +166,15 @@ fasa_status fasa_end_step(fasa_runtime* runtime) {
 }
 
 fasa_status fasa_abort_step(fasa_runtime* runtime) {
-  return guarded([&] { required(runtime, "runtime").runtime.abort_step(); });
+  return guarded([&] {
+    fasa_runtime& of = required(runtime, "runtime");
+    of.runtime.abort_step();
+    try {
+      fasa::c::synchronize_own_stream(of);
+    } catch (const fasa::DeviceError&) {
+      // The step's failure, which its sequences have.
+    }
+  });
 }
 
 fasa_status fasa_read(fasa_runtime* runtime, fasa_sequence sequence, int32_t layer, int64_t first,

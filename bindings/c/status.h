@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -31,11 +33,16 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-// Throws UsageError where `size` is no struct's of any version. All versions so far are the first;
-// a struct that grows keeps the smaller size here.
+// Of a struct's first version: one that grew has its smaller size here.
+template <typename T>
+inline constexpr size_t kFirstSize = sizeof(T);
+template <>
+inline constexpr size_t kFirstSize<fasa_kv_memory> = offsetof(fasa_kv_memory, host_tables);
+
+// Throws UsageError where `size` is no struct's of any version.
 template <typename T>
 void require_struct_size(size_t size, const char* name) {
-  constexpr size_t kFirst = sizeof(T);
+  constexpr size_t kFirst = kFirstSize<T>;
   if (size >= kFirst && size <= 4096) return;
   throw UsageError(
       fmt::format("{}.struct_size = {}: allowed: at least {}; begin from the struct's _INIT value",
@@ -61,13 +68,14 @@ T options_of(const T* given, const char* name) {
   return options;
 }
 
-// A struct with results, of whatever version.
+// A struct with results, of whatever version: what it has no room for is left out.
 template <typename T>
 void give(const T& values, T* result, const char* name) {
   const size_t size = required(result, name).struct_size;
   require_struct_size<T>(size, name);
   std::memcpy(reinterpret_cast<char*>(result) + sizeof(size_t),
-              reinterpret_cast<const char*>(&values) + sizeof(size_t), sizeof(T) - sizeof(size_t));
+              reinterpret_cast<const char*>(&values) + sizeof(size_t),
+              std::min(size, sizeof(T)) - sizeof(size_t));
 }
 
 }  // namespace fasa::c

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
+#include <system_error>
 #include <utility>
 
+#include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
 
 namespace fasa {
@@ -25,24 +28,61 @@ void EmulatedShared::wait_for_all(std::unique_lock<std::mutex>& lock) {
                        [&](const EmulatedStream* stream) { return stream->oldest() > target; });
   };
   if (all_passed()) return;
-  host_waits.push_back(target);
+  HostWait wait(*this, target);
   passed.wait(lock, all_passed);
-  host_waits.erase(std::find(host_waits.begin(), host_waits.end(), target));
 }
 
+EmulatedShared::HostWait::HostWait(EmulatedShared& shared, uint64_t wanted)
+    : target(wanted), owner(shared), next(shared.host_waits) {
+  shared.host_waits = this;
+}
+
+EmulatedShared::HostWait::~HostWait() {
+  HostWait** link = &owner.host_waits;
+  while (*link != this) link = &(*link)->next;
+  *link = next;
+}
+
+bool EmulatedShared::anybody_waits(uint64_t first, uint64_t end) const {
+  for (const HostWait* wait = host_waits; wait != nullptr; wait = wait->next) {
+    if (first <= wait->target && wait->target < end) return true;
+  }
+  return false;
+}
+
+// The thread comes last: what can fail has not failed then.
 EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name,
                                int threads)
     : shared_(shared),
       name_(std::move(name)),
+      arena_(threads),
       timeline_key_(shared.tap.open_stream(name_)),
-      last_work_{.stream = timeline_key_, .name = nullptr, .tag = {}},
-      arena_(threads) {
+      last_work_{.stream = timeline_key_, .name = nullptr, .tag = {}} {
   const std::lock_guard lock(shared_.mutex);
-  shared_.streams.reserve(shared_.streams.size() + 1);
-  worker_ = std::thread([this] { run(); });
-  pthread_setname_np(worker_.native_handle(), name_.substr(0, 15).c_str());
-  clock_key_ = shared_.clock.open_stream(priority);
+  std::optional<VirtualClock::StreamKey> opened;
+  try {
+    shared_.streams.reserve(shared_.streams.size() + 1);
+    const std::string short_name = name_.substr(0, 15);
+    opened = clock_key_ = shared_.clock.open_stream(priority);
+    start_worker();
+    pthread_setname_np(worker_.native_handle(), short_name.c_str());
+  } catch (...) {
+    if (opened) shared_.clock.close_stream(*opened);
+    shared_.tap.close_stream(timeline_key_);
+    throw;
+  }
   shared_.streams.push_back(this);
+}
+
+void EmulatedStream::start_worker() {
+  try {
+    worker_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw DeviceError(fmt::format(
+        "emulated: a thread for the stream '{}' cannot be started: {}; allow this process more "
+        "threads, or take fewer streams (prefetch.streams)",
+        name_, error.what()));
+  }
 }
 
 EmulatedStream::~EmulatedStream() {
@@ -117,10 +157,7 @@ void EmulatedStream::run() {
     execute(operation, lock);
     const uint64_t sequence = operation.sequence;
     queue_.pop_front();
-    const bool host_waits =
-        std::any_of(shared_.host_waits.begin(), shared_.host_waits.end(),
-                    [&](uint64_t target) { return sequence <= target && target < oldest(); });
-    if (host_waits) shared_.passed.notify_all();
+    if (shared_.anybody_waits(sequence, oldest())) shared_.passed.notify_all();
   }
 }
 

@@ -34,6 +34,19 @@ struct Recording {
 // What the streams of one device share. One mutex for all of it: operations are long beside the few
 // instructions under it.
 struct EmulatedShared {
+  // A host thread waits for all operations up to one. Links itself into a list and takes no memory:
+  // memory that is given back is waited for, too. With the mutex held.
+  struct HostWait {
+    HostWait(EmulatedShared& shared, uint64_t wanted);
+    HostWait(const HostWait&) = delete;  // the list knows its place
+    HostWait& operator=(const HostWait&) = delete;
+    ~HostWait();
+
+    const uint64_t target;
+    EmulatedShared& owner;
+    HostWait* next;
+  };
+
   explicit EmulatedShared(const VirtualClock::Rates& rates) : clock(rates) {}
 
   std::mutex mutex;
@@ -43,12 +56,14 @@ struct EmulatedShared {
   TransferTotals totals;             // seconds are left to the reader
   uint64_t last_sequence = 0;        // of the last operation enqueued anywhere
   std::vector<EmulatedStream*> streams;
-  std::vector<uint64_t> host_waits;  // sequences up to which host threads wait
-  int stream_waits = 0;              // streams that wait for a recording now
+  HostWait* host_waits = nullptr;  // those of host threads
+  int stream_waits = 0;            // streams that wait for a recording now
   TimelineTap tap;
 
   // Until everything that was enqueued so far, on any stream, has been executed.
   void wait_for_all(std::unique_lock<std::mutex>& lock);
+  // Whether the host waits for an operation from `first` to before `end`, with the mutex held.
+  bool anybody_waits(uint64_t first, uint64_t end) const;
 };
 
 class EmulatedStream {
@@ -94,6 +109,7 @@ class EmulatedStream {
   // What a timeline will say of an operation, null where none is set.
   std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name,
                                           OperationTag tag) const;
+  void start_worker();  // throws DeviceError
   void push(Operation operation);
   void run();
   void execute(Operation& operation, std::unique_lock<std::mutex>& lock);
@@ -103,11 +119,11 @@ class EmulatedStream {
   EmulatedShared& shared_;
   const std::string name_;
   VirtualClock::StreamKey clock_key_;
-  const TimelineStream timeline_key_;
-  TimelineEntry::Source last_work_;  // enqueued
   // An arena of its own: streams run side by side whatever the number of threads, and no stream
   // ever executes another's tasks while it waits.
   tbb::task_arena arena_;
+  const TimelineStream timeline_key_;
+  TimelineEntry::Source last_work_;  // enqueued
   std::condition_variable ready_;
   std::deque<Operation> queue_;                 // the front one is being executed
   std::shared_ptr<const std::string> failure_;  // the first; what follows is skipped

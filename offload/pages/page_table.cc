@@ -44,16 +44,15 @@ void PageTable::grow(int64_t pages) {
   if (pages <= this->pages()) return;
   const int64_t before = this->pages();
   ids_.reserve(static_cast<size_t>(pages));
-  addresses_.reserve(pages);
-  addresses_.prepare_overwrite(before);
   const int64_t missing = pages - before - reservation_.blocks();
   BlockReservation more;
+  if (missing > 1) more = pool_->reserve(missing);
+  addresses_.reserve(pages);
+  addresses_.prepare_overwrite(before);
   if (missing == 1) {
     // One page at a time is how decoding grows: let the pool grow with slack.
     ids_.push_back(pool_->allocate());
     addresses_.append(pool_->data(ids_.back()));
-  } else if (missing > 0) {
-    more = pool_->reserve(missing);
   }
   while (this->pages() < pages) {
     ids_.push_back(pool_->allocate(more.blocks() > 0 ? more : reservation_));
@@ -67,6 +66,11 @@ void PageTable::truncate(int64_t pages) noexcept {
     ids_.pop_back();
   }
   addresses_.truncate(pages);
+}
+
+void PageTable::clear() noexcept {
+  truncate(0);
+  addresses_.clear();
 }
 
 PageTable PageTable::fork(int64_t pages) const {

@@ -36,6 +36,7 @@ class PageTable {
   // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.
   void grow(int64_t pages);
   void truncate(int64_t pages) noexcept;
+  void clear() noexcept;  // the array of addresses goes too; streams are done with it
   // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
   PageTable fork(int64_t pages) const;
   // Copy on write: where others hold the page too, takes a block of its own and enqueues the copy
@@ -47,6 +48,7 @@ class PageTable {
   void upload(StreamView stream) { addresses_.upload(stream); }
   std::byte* const* device_data() const { return addresses_.device_data(); }
   uint64_t device_bytes() const { return addresses_.device_bytes(); }
+  uint64_t host_bytes() const { return addresses_.host_bytes(); }
 
  private:
   PageId take_block();

@@ -57,6 +57,13 @@ void PointerArray::truncate(int64_t entries) noexcept {
   dirty_ = std::min(dirty_, size_);
 }
 
+void PointerArray::clear() noexcept {
+  array_ = Buffer();
+  staging_ = Buffer();
+  replaced_.clear();
+  size_ = capacity_ = dirty_ = uploaded_ = 0;
+}
+
 void PointerArray::upload(StreamView stream) {
   if (dirty_ >= size_) return;
   const size_t bytes = static_cast<size_t>(size_ - dirty_) * sizeof(std::byte*);
@@ -67,12 +74,15 @@ void PointerArray::upload(StreamView stream) {
   dirty_ = size_;
 }
 
-uint64_t PointerArray::device_bytes() const {
-  uint64_t bytes = array_.bytes();
+uint64_t PointerArray::bytes_of(const Buffer& current) const {
+  uint64_t bytes = current.bytes();
   for (const Buffer& buffer : replaced_) {
-    if (buffer.space() == MemorySpace::kDevice) bytes += buffer.bytes();
+    if (buffer.space() == current.space()) bytes += buffer.bytes();
   }
   return bytes;
 }
+
+uint64_t PointerArray::device_bytes() const { return array_ ? bytes_of(array_) : 0; }
+uint64_t PointerArray::host_bytes() const { return staging_ ? bytes_of(staging_) : 0; }
 
 }  // namespace fasa

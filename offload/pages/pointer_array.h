@@ -32,6 +32,7 @@ class PointerArray {
   void append(std::byte* value) noexcept;
   void set(int64_t index, std::byte* value) noexcept;
   void truncate(int64_t entries) noexcept;
+  void clear() noexcept;  // gives its memory back; streams are done with it
 
   // Enqueues the copy of what changed; costs nothing where nothing did. Kernels that read the array
   // follow in this stream's order.
@@ -39,9 +40,12 @@ class PointerArray {
 
   // In device memory; moves when reserve() grows it, valid after upload(). Null while empty.
   std::byte* const* device_data() const { return array_.as<std::byte*>(); }
-  uint64_t device_bytes() const;  // replaced arrays included
+  uint64_t device_bytes() const;  // replaced arrays included, here and below
+  uint64_t host_bytes() const;
 
  private:
+  uint64_t bytes_of(const Buffer& current) const;
+
   Device* device_;  // a pointer: tables move
   std::string purpose_;
   Buffer array_;    // device

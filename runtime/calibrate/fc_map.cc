@@ -89,14 +89,14 @@ void FcMap::require_fits(const Geometry& geometry, const std::string& path) cons
 }
 
 FcMap FcMap::load(const std::string& path) {
-  const std::optional<std::string> text = read_file(path);
-  if (!text) {
+  std::string text;
+  try {
+    text = read_file(path, {.what = "FC map"});
+  } catch (const InputError& error) {
     throw InputError(
-        fmt::format("{}: the FC map cannot be read; make one with fasa calibrate "
-                    "-o FILE and give it as --map",
-                    path));
+        fmt::format("{}; make one with fasa calibrate -o FILE and give it as --map", error.what()));
   }
-  return parse(*text, path);
+  return parse(text, path);
 }
 
 void FcMap::save(const std::string& path) const { write_file_atomically(path, to_json()); }

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {
@@ -214,12 +215,7 @@ Json head_to_json(const HeadRanking& head) {
 }  // namespace
 
 FcMap FcMap::parse(std::string_view text, const std::string& name) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw InputError(fmt::format("{}: no JSON: {}", name, error.what()));
-  }
+  const auto json = parse_json<Json>(text, name);
   const Node root(json, name, "");
   if (!json.is_object()) throw InputError(fmt::format("{}: allowed: an object, an FC map", name));
   const int schema = root["schema"].integer(0, INT32_MAX);

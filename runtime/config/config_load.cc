@@ -127,7 +127,30 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
   out.push_back(std::move(given));
 }
 
+// The parser makes a table within a table for each dot of a key, and takes them down again by calling
+// itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
+void check_toml_depth(std::string_view text, const std::string& name) {
+  constexpr auto kMostDots = 64;
+  size_t number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    const size_t equals = line.find('=');
+    const bool header = line.find_first_not_of(" \t") == line.find('[');
+    const bool inline_table = line.find('{') != std::string_view::npos;
+    if (equals == std::string_view::npos && !header && !inline_table) continue;
+    const std::string_view keys = header || inline_table ? line : line.substr(0, equals);
+    if (std::count(keys.begin(), keys.end(), '.') <= kMostDots) continue;
+    throw UsageError(
+        fmt::format("{}:{}: not TOML of ours: a key of more than {} parts; "
+                    "docs/configuration.md lists all keys",
+                    name, number, kMostDots));
+  }
+}
+
 void read_toml(std::string_view text, const std::string& name, std::vector<Given>& out) {
+  check_toml_depth(text, name);
   toml::table root;
   try {
     root = toml::parse(text, name);
@@ -240,12 +263,11 @@ Config build(const std::vector<Given>& all, const Config& defaults) {
 }
 
 std::string read_config_file(const std::string& path) {
-  auto text = read_file(path);
-  if (!text) {
-    throw UsageError(
-        fmt::format("{}: the config file cannot be read; give the path of a TOML file", path));
+  try {
+    return read_file(path, {.what = "config file"});
+  } catch (const InputError& error) {
+    throw UsageError(fmt::format("{}; give the path of a TOML file", error.what()));
   }
-  return *std::move(text);
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ names of their own: `[device] name` is `--device`, `[selection] kind` is `--sele
 
 Sizes are written `"6GiB"`, rates `"16GB/s"`, times `"10us"`. In a flag or a variable, lists are
 `0,1` or `[0, 1]`. Unknown keys, wrong types and impossible values are errors. `FASA_TARGET` is no
-option: it forces an instruction set of the CPU's kernels (`fasa info` lists them).
+option: it forces an instruction set of the CPU's kernels (`fasa info` lists them). Every command reads
+these variables, and `FASA_TRACE_FILE` has some write a file: who starts commands for others passes on
+only those variables that are meant.
 
 ```toml
 preset = "fasa-m"

@@ -16,9 +16,11 @@ struct KvMemory {
   // Sets, addresses, partials, staging, page tables, descriptors; graphs of steps, once there are.
   uint64_t device_scratch = 0;
   uint64_t host_rows = 0;
+  uint64_t host_tables = 0;  // the host's halves of the page tables
   uint64_t device_total() const {
     return device_slices + device_rows + device_hot_rows + device_scratch;
   }
+  uint64_t host_total() const { return host_rows + host_tables; }
 };
 
 // Decode steps as graphs of the device.

@@ -78,6 +78,7 @@ KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_t
   // Two tables of page addresses, grown in powers of two.
   const uint64_t tables = 2 * std::bit_ceil(bytes(row_pages)) * sizeof(void*);
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
+  memory.host_tables = tables;
   return memory;
 }
 

@@ -220,6 +220,7 @@ void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
   with_room([&] { reserve_append(groups, slot, plan.stored); });
   const std::vector<size_t> restored = without_tail(runs, groups);
   give_tails(runs, groups);
+  guard_.begin();
   for (const Run& run : runs) {
     if (restarts(layer, run)) store_.start(run.page);
   }
@@ -249,9 +250,10 @@ void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
   check_runs(layer, all);
   const bool restarted =
       std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
-  remember_failure(failure_, [&] {
+  guard_.run([&] {
     if (restarted && same) runs = plan.runs;
     if (restarted || !same) plan_append(layer, std::move(runs), slot_mapping);
+    guard_.begin();
     device_.wait(stream, last_.view(), tag_of(layer, Cause::kPrefill));
     device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kPrefill));
     pipeline_->append(plan.tables, scratch_, layer, k, v, stream);

@@ -228,6 +228,7 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
     with_room([&] { slot.ensure(seq_lens.size()); });
   }
 
+  guard_.begin();
   const StreamView control = control_.view();
   const bool restores =
       std::any_of(plan.parts.begin(), plan.parts.end(), [](const Part& p) { return p.own_tail; });
@@ -243,7 +244,7 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
 // A layer that is not after the last one begins a step.
 void PagedRuntime::Impl::begin_stamp(int layer) {
   if (layer <= last_layer_ || stamp_ == 0) {
-    if (stamp_ >= kMostSteps) {
+    if (stamp_ >= shape_.most_steps) {
       drain();
       for (const auto& view : views_) view->forget_hot_rows();
       attend_plan_.epoch = 0;
@@ -262,7 +263,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
   require_shape("q", q, block_table.sequences, geometry_.query_heads, geometry_.key_dim);
   require_shape("out", out, block_table.sequences, geometry_.query_heads, geometry_.value_dim);
   AttendPlan& plan = attend_plan_;
-  remember_failure(failure_, [&] {
+  guard_.run([&] {
     begin_stamp(layer);
     if (plan_matches(layer, block_table, seq_lens)) {
       for (size_t i = 0; i < plan.parts.size(); ++i) {
@@ -272,6 +273,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     } else {
       plan_attend(layer, block_table, seq_lens);
     }
+    guard_.begin();
     plan.tables.stamp = StepStamp(stamp_);
     device_.wait(stream, last_.view(), tag_of(layer, Cause::kCompute));
     device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kCompute));

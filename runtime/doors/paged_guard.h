@@ -2,6 +2,7 @@
 // is remembered, for every later call to say.
 #pragma once
 
+#include <new>
 #include <optional>
 #include <string>
 
@@ -9,14 +10,42 @@
 
 namespace fasa {
 
-template <typename Work>
-void remember_failure(std::optional<std::string>& failure, const Work& work) {
-  try {
-    work();
-  } catch (const DeviceError& error) {
-    if (!failure) failure = error.what();
-    throw;
+class PagedGuard {
+ public:
+  // Throws DeviceError where an earlier call has failed.
+  void require_usable() const {
+    if (failure_) throw DeviceError(*failure_);
+    if (half_done_) {
+      throw DeviceError(
+          "the process ran out of host memory while work was enqueued; what the pages hold is "
+          "lost, "
+          "open the runtime anew");
+    }
   }
-}
+  // From here on the call under way changes something: the process's want of memory leaves it half
+  // done, too.
+  void begin() { begun_ = true; }
+
+  template <typename Work>
+  void run(const Work& work) {
+    begun_ = false;
+    try {
+      work();
+    } catch (const DeviceError& error) {
+      half_done_ = true;
+      if (!failure_) failure_ = error.what();
+      throw;
+    } catch (const std::bad_alloc&) {
+      half_done_ |= begun_;
+      require_usable();
+      throw;
+    }
+  }
+
+ private:
+  std::optional<std::string> failure_;
+  bool begun_ = false;
+  bool half_done_ = false;
+};
 
 }  // namespace fasa

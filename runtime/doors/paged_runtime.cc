@@ -33,6 +33,10 @@ void check_shape(const PagedShape& shape) {
   if (shape.max_sequences < 1) {
     throw UsageError(fmt::format("max_sequences = {}: allowed: at least 1", shape.max_sequences));
   }
+  if (shape.most_steps < 1 || shape.most_steps > kMostSteps) {
+    throw UsageError(
+        fmt::format("most_steps = {}: allowed: 1 to {}", shape.most_steps, kMostSteps));
+  }
 }
 
 StepSettings settings_of(const Config& config, const Geometry& geometry, DType row_dtype,
@@ -47,6 +51,15 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, DType r
     throw UsageError(
         "the paged door chooses with the device's own kernels: selection.kind = fasa with its "
         "default rules, or full; the sequences door has the others");
+  }
+  const bool guesses =
+      config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
+                                                config.prefetch.predictor != PredictorKind::kNone);
+  if (guesses) {
+    throw UsageError(
+        "the paged door fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
+        "= "
+        "auto or 0, prefetch.predictor = auto or none; the sequences door prefetches");
   }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
@@ -106,13 +119,13 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
 PagedRuntime::Impl::~Impl() {
   try {
     drain();
-  } catch (const Error&) {
+  } catch (...) {
     // The streams' failures were reported to whoever waited for them.
   }
 }
 
 void PagedRuntime::Impl::require_usable(const char* call, int layer) const {
-  if (failure_) throw DeviceError(*failure_);
+  guard_.require_usable();
   if (layer < 0 || layer >= geometry_.layers) {
     throw UsageError(
         fmt::format("{} of layer {}; allowed: 0 to {}", call, layer, geometry_.layers - 1));
@@ -157,8 +170,9 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
           copy.source));
     }
   }
-  remember_failure(failure_, [&] {
+  guard_.run([&] {
     drain();
+    guard_.begin();
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
       device_.copy(to, from, static_cast<size_t>(bytes), kind, control_.view(),
@@ -203,12 +217,14 @@ KvMemory PagedRuntime::Impl::memory() const {
     for (const Slot& slot : *slots) {
       memory.device_scratch +=
           slot.step.bytes() + slot.rows.device_bytes() + slot.slices.device_bytes();
+      memory.host_tables += slot.rows.host_bytes() + slot.slices.host_bytes();
     }
   }
   for (const auto& view : views_) {
     memory.device_slices += view->tail_bytes();
     memory.device_hot_rows += view->hot_bytes();
     memory.device_scratch += view->table_bytes();
+    memory.host_tables += view->host_table_bytes();
   }
   return memory;
 }

@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/hot_slots.h"
 #include "offload/device.h"
 #include "runtime/base/geometry.h"
 #include "runtime/base/tensor_view.h"
@@ -30,6 +31,7 @@ struct PagedShape {
   int64_t num_pages = 0;  // their rows are taken at once, and their slices (from 64 tokens on)
   // Sequences whose hot rows are kept: the most that are expected in flight. More take their turns.
   int max_sequences = 64;
+  int32_t most_steps = kMostSteps;  // as a Runtime's
 };
 
 // Page ids in the order of the sequence, [sequences][columns], rows `stride` apart. Entries beyond
@@ -49,7 +51,7 @@ struct PageCopy {
 class PagedRuntime {
  public:
   // As a Runtime's. placement.rows = auto counts as host, and nothing is prefetched: a call sees
-  // one layer. Throws UsageError, BudgetError.
+  // one layer, and a config that asks for it is refused. Throws UsageError, BudgetError.
   PagedRuntime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
                const std::vector<int16_t>& slice_dims, const PagedShape& shape);
   ~PagedRuntime();

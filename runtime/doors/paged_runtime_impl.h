@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/fetch_counters.h"
+#include "runtime/doors/paged_guard.h"
 #include "runtime/doors/paged_runtime.h"
 #include "scheduler/cache/page_store.h"
 #include "scheduler/cache/page_view.h"
@@ -174,7 +175,7 @@ class PagedRuntime::Impl {
   uint64_t clock_ = 0;        // of attends that had to be planned
   int32_t stamp_ = 0;
   int last_layer_ = -1;  // that was attended to
-  std::optional<std::string> failure_;
+  PagedGuard guard_;
 };
 
 }  // namespace fasa

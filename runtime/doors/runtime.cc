@@ -10,7 +10,7 @@
 namespace fasa {
 
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-                    const std::vector<int16_t>& slice_dims, int64_t max_context)
+                    const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
     : device_(device),
       geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
@@ -28,7 +28,11 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       graphs_wanted_(config.device.graphs),
       slots_{StepSlot(device), StepSlot(device)},
       probes_{StepProbe(device), StepProbe(device)},
-      counters_(device, settings_.layout) {
+      counters_(device, settings_.layout),
+      most_steps_(most_steps) {
+  if (most_steps < 1 || most_steps > kMostSteps) {
+    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMostSteps));
+  }
   check_slice_dims(slice_dims, settings_.layout, geometry);
   if (graphs_wanted_ && device.graphs() != nullptr) prefetch_.plan_coarsely();
   start_streams();
@@ -53,7 +57,7 @@ Runtime::Impl::~Impl() {
   try {
     if (step_) device_.record(step_->slot->done(), step_->compute);
     drain();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The streams' failures were reported to whoever waited for them.
   }
 }
@@ -85,23 +89,6 @@ void Runtime::Impl::require_no_step(const char* call) const {
   }
 }
 
-void Runtime::Impl::drain() {
-  try {
-    for (const StepSlot& slot : slots_) device_.synchronize(slot.done());
-    device_.synchronize(control_.view());
-    device_.synchronize(rows_read_.view());
-    pipeline_->synchronize();
-  } catch (const DeviceError& error) {
-    if (step_) {
-      for (const StepSequence& part : step_->sequences) {
-        find(part.sequence).failure = error.what();
-      }
-    }
-    start_streams();
-    throw;
-  }
-}
-
 SequenceId Runtime::Impl::create() {
   const uint64_t id = next_id_++;
   sequences_[id] = std::make_unique<KvSequence>(device_, settings_, pools_);
@@ -117,6 +104,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
                                  tokens, parent.length()));
   }
   drain();  // the child reads rows that may still be on their way to the host
+  find_usable(id);
   auto child = std::make_unique<KvSequence>(device_, settings_, pools_);
   child->share(parent, tokens);
   const uint64_t child_id = next_id_++;
@@ -132,6 +120,7 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
                                  tokens, sequence.length()));
   }
   drain();  // pages that go back to the pool may still be read
+  find_usable(id);
   sequence.truncate(tokens);
 }
 
@@ -144,11 +133,13 @@ void Runtime::Impl::free(SequenceId id) {
 
 FetchMetrics Runtime::Impl::metrics() {
   drain();
+  require_streams();
   return counters_.read(settings_.layout, control_.view());
 }
 
 void Runtime::Impl::reset_metrics() {
   drain();
+  require_streams();
   counters_.reset(control_.view());
 }
 
@@ -172,8 +163,9 @@ void Runtime::Impl::set_predictor(Predictor* predictor) {
 }
 
 Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-                 const std::vector<int16_t>& slice_dims, int64_t max_context)
-    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context)) {}
+                 const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
+    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context,
+                                   most_steps)) {}
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 SequenceId Runtime::create() { return impl_->create(); }

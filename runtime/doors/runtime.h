@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/hot_slots.h"
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/geometry.h"
@@ -42,9 +43,11 @@ class Runtime {
   // geometry, BudgetError where not even the fixed parts fit. A tensor-parallel rank opens its
   // part: geometry.share(heads) and share_of_slice_dims(slice_dims, geometry, heads).
   // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
-  // rows than that.
+  // rows than that. `most_steps`: before their numbers run out, and hot rows begin anew; tests have
+  // few.
   Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-          const std::vector<int16_t>& slice_dims, int64_t max_context = 0);
+          const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
+          int32_t most_steps = kMostSteps);
   ~Runtime();
   Runtime(const Runtime&) = delete;  // sequences refer to it
   Runtime& operator=(const Runtime&) = delete;

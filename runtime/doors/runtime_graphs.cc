@@ -81,6 +81,7 @@ void Runtime::Impl::record_graph(StepGraphs::Entry& entry, StreamView stream,
 bool Runtime::Impl::launch_graph(const StepGraphs::Entry& entry, StreamView stream) {
   if (!device_.graphs()->launch_graph(entry.graph.view())) return false;
   OpenStep& step = *step_;
+  step.launched = true;
   step.compute = stream;
   step.appended = geometry_.layers;
   step.attended = entry.attends ? geometry_.layers : 0;
@@ -98,6 +99,7 @@ void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shap
   if (!step_ || step_->appended > 0) {
     throw UsageError("run_layers: allowed once a step, between begin_step and the first append");
   }
+  if (step_->failure) throw DeviceError(*step_->failure);
   const std::optional<StepKey> key = graph_key(stream, shape);
   StepGraphs::Entry* const entry = key ? graphs_.find(*key) : nullptr;
   if (entry == nullptr) return layers();

@@ -27,7 +27,7 @@ namespace fasa {
 class Runtime::Impl : private MemoryReclaimer {
  public:
   Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-       const std::vector<int16_t>& slice_dims, int64_t max_context);
+       const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps);
   ~Impl() override;
   Impl(const Impl&) = delete;  // the device knows it
   Impl& operator=(const Impl&) = delete;
@@ -69,7 +69,9 @@ class Runtime::Impl : private MemoryReclaimer {
     int attended = 0;
     StreamView compute;
     bool decodes = false;
-    bool recording = false;  // what is enqueued goes into a graph
+    bool launched = false;               // as a graph, whose work is all awaited by compute
+    bool recording = false;              // what is enqueued goes into a graph
+    std::optional<std::string> failure;  // its streams are gone; it can only be aborted
   };
 
   KvSequence& find(SequenceId id) const;
@@ -79,10 +81,19 @@ class Runtime::Impl : private MemoryReclaimer {
   void check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
                     int64_t dim) const;
   void check_layer(const char* call, int layer, int next) const;
-  // Waits for everything that was enqueued. A device failure is remembered by the sequences of the
-  // open step, and streams of ours start anew.
+  // Waits for everything that was enqueued. What failed on the device is remembered by the
+  // sequences that were at work there, and streams and events of ours start anew: whoever waits has
+  // no part in it, so nothing is thrown.
   void drain();
+  void note_control_work(SequenceId id);
+  void mark_failed(std::span<const uint64_t> ids, const std::string& reason);
+  void await_aborted();  // what the open step enqueued has passed, or failed
   void start_streams();
+  void restart_streams(const std::string& failure);
+  // Throws DeviceError where the device refused to start them after a failure, and still does.
+  void require_streams();
+  // The slot's last step has passed, and no failure is known of that was not drained.
+  void free_slot(size_t index);
   void upload_slopes();
   void require_room(int64_t tokens, int step_tokens) const;
   // hot_rows = auto: as many as `count` sequences of `tokens` tokens leave room for, while no
@@ -90,7 +101,8 @@ class Runtime::Impl : private MemoryReclaimer {
   void fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow);
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
-  void prepare_memory(std::span<const StepSequence> sequences);
+  class MemoryGuard;
+  void prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard);
   KvMemory predict_least(int64_t tokens, int step_tokens) const;
   class ReclaimPause;
   DeviceRows* most_copies(DeviceRows* growing) const;
@@ -146,7 +158,17 @@ class Runtime::Impl : private MemoryReclaimer {
   std::optional<HitRateSampler> sampler_;  // once a step was recorded
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
   bool reclaim_paused_ = false;
+  // Sequences at work, for drain() to know whose a failure is.
+  struct AtWork {
+    std::vector<uint64_t> in_step;
+    std::vector<uint64_t> before_it;  // that the control stream worked for before the step
+  };
+  std::array<AtWork, 2> at_work_;       // by slot, until its next step begins
+  std::vector<uint64_t> late_;          // work of theirs may still be under way then
+  std::vector<uint64_t> beside_steps_;  // that the control stream worked for since a step began
+  std::optional<std::string> streams_failure_;  // after which they could not be started again
   uint64_t next_id_ = 1;
+  const int32_t most_steps_;
   int32_t stamp_ = 0;
   std::optional<OpenStep> step_;
 };

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/doors/memory_guard.h"
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/runtime_impl.h"
 
 namespace fasa {
+
 KvMemory Runtime::Impl::predict_least(int64_t tokens, int step_tokens) const {
   return predict_memory(settings_, tokens, step_tokens, prefetch_.scratch());
 }
@@ -49,6 +51,7 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                     "more a step",
                     tokens, step_tokens, INT32_MAX));
   }
+  MemoryGuard guard(*this);
   fit_hot_rows(tokens, step_tokens, 1, false);
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (sequences_.size() == 1 && sequence.reserved().row_pages == 0 && scratch_.bytes() == 0) {
@@ -58,7 +61,9 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
       reserved_shapes(settings_, tokens, step_tokens, prefetch_.scratch());
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
+  find_usable(id);  // of what was waited for on the way, something may have failed
   sequence.reserve(tokens);
+  guard.keep();
 }
 
 uint64_t Runtime::Impl::needed_with(int hot_rows, int64_t tokens, int step_tokens) {
@@ -119,7 +124,7 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
   scratch_.ensure(decode, prefill);
 }
 
-void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
+void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   int64_t tokens = 0;
   int new_tokens = 1;
   for (const StepSequence& part : sequences) {
@@ -142,31 +147,30 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences) {
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the sequence's place in the step.
+  // Scratch is indexed by the sequence's place in the step, a prefill's state by the token's.
   if (decodes > 0) decode.count = static_cast<int>(sequences.size());
+  if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 
-  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> before;
-  try {
-    for (StepSlot& slot : slots_) {
-      if (slot.capacity() >= sequences.size()) continue;
-      drain();
-      slot.ensure(sequences.size());
-    }
-    for (const StepSequence& part : sequences) {
-      KvSequence& sequence = find(part.sequence);
-      before.emplace_back(&sequence, sequence.reserved());
-      if (sequence.needs_private_page()) {
-        drain();  // the shared page's last rows may be on their way to the host
-        sequence.make_last_page_private(control_.view());
-      }
-      sequence.reserve(sequence.length() + part.tokens);
-    }
-    copy_new_pages(sequences);
-  } catch (...) {
-    for (const auto& [sequence, reserved] : before) sequence->give_back_to(reserved);
-    throw;
+  for (StepSlot& slot : slots_) {
+    if (slot.capacity() >= sequences.size()) continue;
+    drain();
+    slot.ensure(sequences.size());
   }
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = find(part.sequence);
+    guard.watch(sequence);
+    if (sequence.needs_private_page()) {
+      drain();  // the shared page's last rows may be on their way to the host
+      note_control_work(part.sequence);
+      sequence.make_last_page_private(control_.view());
+    }
+    sequence.reserve(sequence.length() + part.tokens);
+  }
+  copy_new_pages(sequences);
+  // Of what was waited for on the way, something may have failed.
+  for (const StepSequence& part : sequences) find_usable(part.sequence);
+  require_streams();
 }
 
 KvMemory Runtime::Impl::memory() const {
@@ -182,6 +186,7 @@ KvMemory Runtime::Impl::memory() const {
     memory.device_rows += sequence->device_rows().copy_bytes();
     memory.device_hot_rows += sequence->hot_bytes();
     memory.device_scratch += sequence->table_bytes();
+    memory.host_tables += sequence->host_table_bytes();
   }
   return memory;
 }

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <unordered_set>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/doors/memory_guard.h"
 #include "runtime/doors/runtime_impl.h"
 #include "runtime/doors/tensor_check.h"
 
@@ -135,15 +138,19 @@ void Runtime::Impl::restart_stamps() {
 
 void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
-  if (stamp_ >= kMostSteps) restart_stamps();
-  prepare_memory(sequences);
+  if (stamp_ >= most_steps_) restart_stamps();
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
   step.slot_index = static_cast<size_t>(stamp_) % slots_.size();
   step.slot = &slots_[step.slot_index];
-  step.slot->wait_until_free();
+  free_slot(step.slot_index);
+  for (const StepSequence& part : sequences) find_usable(part.sequence);
+  require_streams();
+  MemoryGuard guard(*this);
+  prepare_memory(sequences, guard);
   read_probe(step.slot_index);
   ++stamp_;
+  for (const StepSequence& part : sequences) note_control_work(part.sequence);
   enqueue_tables(step);
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.slopes = geometry_.alibi_slopes.empty() ? nullptr : slopes_.as<float>();
@@ -153,11 +160,16 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   plan_prefetch(step);
   StepProbe& probe = probes_[step.slot_index];
   step.tables.probe = probe.layer() >= 0 ? &probe : nullptr;
+  AtWork& work = at_work_[step.slot_index];
+  for (const StepSequence& part : sequences) work.in_step.push_back(index_of(part.sequence));
+  work.before_it = std::exchange(beside_steps_, {});
   step_ = std::move(step);
+  guard.keep();
 }
 
 void Runtime::Impl::check_layer(const char* call, int layer, int next) const {
   if (!step_) throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
+  if (step_->failure) throw DeviceError(*step_->failure);
   if (layer != next || layer >= geometry_.layers) {
     throw UsageError(fmt::format("{} of layer {}; layers come in order, layer {} of {} is next",
                                  call, layer, next, geometry_.layers));
@@ -212,6 +224,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
                                  first + k.tokens - 1, sequence.length()));
   }
   const OperationTag tag = tag_of(layer, Cause::kControl);
+  require_streams();
+  note_control_work(id);
   sequence.upload_tables(control_.view());
   device_.record(tables_ready_.view(), control_.view());
   device_.wait(stream, tables_ready_.view(), tag);
@@ -235,6 +249,7 @@ void Runtime::Impl::sample_hit_rate(EventView step_done) {
 
 void Runtime::Impl::end_step() {
   if (!step_) throw UsageError("end_step outside a step");
+  if (step_->failure) throw DeviceError(*step_->failure);
   const int layers = geometry_.layers;
   if (step_->appended != layers || (step_->attended != 0 && step_->attended != layers)) {
     throw UsageError(
@@ -245,6 +260,7 @@ void Runtime::Impl::end_step() {
   if (step_->tables.probe != nullptr) step_->tables.probe->mark(StepProbe::kEnd, step_->compute);
   step_->slot->mark_done(step_->compute);
   pipeline_->record_written_back(step_->slot->written_back());
+  if (!step_->launched) step_->slot->mark_streams(pipeline_->streams());
   for (const StepSequence& part : step_->sequences) {
     KvSequence& sequence = find(part.sequence);
     sequence.commit(part.tokens);
@@ -257,16 +273,31 @@ void Runtime::Impl::end_step() {
   step_.reset();
 }
 
+// Whatever fails on the way, the step is over.
 void Runtime::Impl::abort_step() {
   if (!step_) throw UsageError("abort_step outside a step");
   try {
-    if (step_->appended > 0) step_->slot->mark_done(step_->compute);
-    drain();
-  } catch (const DeviceError& error) {
-    log_warning(fmt::format("the aborted step had failed: {}", error.what()));
+    await_aborted();
+    if (step_->failure) {
+      log_warning(fmt::format("the aborted step had failed: {}", *step_->failure));
+    }
+  } catch (const std::bad_alloc&) {
+    // No memory for the words.
   }
   for (const StepSequence& part : step_->sequences) find(part.sequence).distrust();
   step_.reset();
+}
+
+void Runtime::Impl::await_aborted() {
+  try {
+    if (!step_->failure && step_->appended > 0) step_->slot->mark_done(step_->compute);
+  } catch (const DeviceError& error) {
+    mark_failed(at_work_[step_->slot_index].in_step, error.what());
+    step_->failure = error.what();
+  } catch (const std::bad_alloc&) {
+    device_.synchronize(step_->compute);
+  }
+  drain();
 }
 
 }  // namespace fasa

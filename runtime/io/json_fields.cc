@@ -2,34 +2,54 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
-
 #include "runtime/base/error.h"
 
 namespace fasa {
 
 using nlohmann::json;
 
-json parse_json(std::string_view text, const std::string& name) {
+namespace {
+
+// Before anything is made of the text. Up to a syntax error, which the parser then finds, brackets
+// outside of strings are the parser's.
+void check_depth(std::string_view text, const std::string& name) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      if (c == '\\') ++at;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if ((c == '[' || c == '{') && ++depth > kMostJsonDepth) {
+      throw InputError(fmt::format(
+          "{}: byte {} of {}: lists and objects within each other, {} deep; allowed: {}", name,
+          at + 1, text.size(), depth, kMostJsonDepth));
+    }
+  }
+}
+
+}  // namespace
+
+template <typename Json>
+Json parse_json(std::string_view text, const std::string& name) {
+  check_depth(text, name);
   try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
+    return Json::parse(text);
+  } catch (const typename Json::parse_error& error) {
     throw InputError(
         fmt::format("{}: no valid JSON at byte {} of {}", name, error.byte, text.size()));
-  } catch (const json::exception& error) {
+  } catch (const typename Json::exception& error) {
     throw InputError(fmt::format("{}: no valid JSON: {}", name, error.what()));
   }
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: can't be opened", path));
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw InputError(fmt::format("{}: can't be read", path));
-  return text;
-}
+template json parse_json<json>(std::string_view text, const std::string& name);
+template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::string_view text,
+                                                                   const std::string& name);
 
 JsonFields::JsonFields(const json& object, std::string name, std::string prefix)
     : object_(object), name_(std::move(name)), prefix_(std::move(prefix)) {

@@ -10,10 +10,14 @@
 
 namespace fasa {
 
-// Throws InputError naming file and byte.
-nlohmann::json parse_json(std::string_view text, const std::string& name);
-// The whole file. Throws InputError when it can't be read.
-std::string read_text_file(const std::string& path);
+// Lists and objects within each other. What works through JSON calls itself once a level (the
+// wording of errors too), and no file of ours or of a published model has more than a few.
+inline constexpr int kMostJsonDepth = 64;
+
+// Json: nlohmann::json or ordered_json. Throws InputError naming file and byte for what is no JSON
+// or deeper than kMostJsonDepth. Every text from outside comes in here.
+template <typename Json = nlohmann::json>
+Json parse_json(std::string_view text, const std::string& name);
 
 // A view: the object outlives it. null counts as absent unless said otherwise.
 class JsonFields {

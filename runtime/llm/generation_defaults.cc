@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -32,7 +33,7 @@ GenerationDefaults GenerationDefaults::parse(std::string_view json, const std::s
 GenerationDefaults GenerationDefaults::load(const std::string& model_dir) {
   const std::string path = (std::filesystem::path(model_dir) / "generation_config.json").string();
   if (!std::filesystem::exists(path)) return {};
-  return parse(read_text_file(path), path);
+  return parse(read_file(path), path);
 }
 
 Sampling SamplingChoice::over(const GenerationDefaults& defaults) const {

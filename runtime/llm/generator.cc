@@ -7,7 +7,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
-#include "runtime/text/continuation.h"
 
 namespace fasa {
 namespace {
@@ -27,9 +26,7 @@ void check_positions(const ModelConfig& config, int64_t prompt, const GenerateOp
 void check(const ModelConfig& config, std::span<const int32_t> prompt,
            const GenerateOptions& options) {
   if (prompt.empty()) throw UsageError("the prompt is empty; allowed: one token or more");
-  if (options.max_tokens < 1) {
-    throw UsageError(fmt::format("max_tokens = {}; allowed: 1 or more", options.max_tokens));
-  }
+  options.answer().validate();
   if (options.prefill_chunk < 1) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options.prefill_chunk));
   }
@@ -76,10 +73,8 @@ class Generation {
       : model_(model),
         runtime_(runtime),
         options_(options),
-        sampler_(options.sampling),
-        sequence_(runtime) {
-    if (tokenizer != nullptr) continuation_.emplace(*tokenizer, prompt);
-  }
+        answer_(options.answer(), model.config().eos_ids, tokenizer, prompt),
+        sequence_(runtime) {}
 
   GenerateResult run(std::span<const int32_t> prompt) {
     const auto total = static_cast<int64_t>(prompt.size());
@@ -89,16 +84,17 @@ class Generation {
     estimate_queries();
     runtime_.reserve(sequence_.id(), total + options_.max_tokens, chunk);
     const Instant start(model_);
-    const int32_t first = prefill(prompt, chunk);
+    const std::span<const float> logits = prefill(prompt, chunk);
     const Instant prefilled(model_);
     runtime_.reset_metrics();
     try {
-      decode(first);
+      decode(logits);
     } catch (const Error& error) {
       result_.error = error.what();
       result_.error_kind = error.kind();
+      show_rest();
     }
-    finish_text();
+    finish_answer();
     finish(start, prefilled);
     return std::move(result_);
   }
@@ -112,54 +108,64 @@ class Generation {
     runtime_.set_query_source(model_.query_source());
   }
 
-  int32_t prefill(std::span<const int32_t> prompt, int chunk) {
+  // Logits behind the prompt, valid until the model's next step.
+  std::span<const float> prefill(std::span<const int32_t> prompt, int chunk) {
     const auto total = static_cast<int64_t>(prompt.size());
-    int32_t token = 0;
+    std::span<const float> logits;
     for (int64_t done = 0; done < total;) {
       const int count = static_cast<int>(std::min<int64_t>(chunk, total - done));
       const StepSequence step[] = {{sequence_.id(), count, StepMode::kPrefill}};
       const bool last = done + count == total;
-      const auto logits = model_.step(
-          runtime_, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), step,
-          {.no_logits = !last});
-      if (last) token = sampler_.next(logits);
+      logits = model_.step(runtime_,
+                           prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                           step, {.no_logits = !last});
       done += count;
       if (options_.on_prefill) options_.on_prefill(done, total);
     }
-    return token;
+    return logits;
   }
 
-  // Takes the token that was sampled; false where it ends the text.
-  bool take(int32_t token) {
-    if (model_.config().is_eos(token)) {
-      result_.stopped_on_eos = true;
-      return false;
+  // Takes the next token; false where the text ends.
+  bool take(std::span<const float> logits) {
+    const size_t before = answer_.tokens().size();
+    const bool more = answer_.take(logits);
+    if (answer_.tokens().size() == before) {
+      show_fresh();
+    } else if (options_.on_token) {
+      options_.on_token(answer_.tokens().back(), answer_.fresh());
     }
-    result_.tokens.push_back(token);
-    const std::string text = continuation_ ? continuation_->push(token) : "";
-    result_.text += text;
-    if (options_.on_token) options_.on_token(token, text);
-    return static_cast<int64_t>(result_.tokens.size()) < options_.max_tokens;
+    return more;
   }
 
-  void decode(int32_t token) {
+  void decode(std::span<const float> logits) {
     const StepSequence step[] = {{sequence_.id(), 1, StepMode::kDecode}};
     const Instant begin(model_);
     double before = 0;
-    while (take(token)) {
-      const auto logits = model_.step(runtime_, {&token, 1}, step);
+    while (take(logits)) {
+      logits = model_.step(runtime_, {&answer_.tokens().back(), 1}, step);
       const double after = Instant(model_).device_since(begin);
       result_.step_seconds.push_back(after - before);
       before = after;
-      token = sampler_.next(logits);
       ++result_.decode_steps;
     }
   }
 
-  void finish_text() {
-    const std::string rest = continuation_ ? continuation_->finish() : "";
-    result_.text += rest;
-    if (options_.on_rest && !rest.empty()) options_.on_rest(rest);
+  void show_fresh() {
+    if (options_.on_rest && !answer_.fresh().empty()) options_.on_rest(answer_.fresh());
+  }
+
+  // What was held back when a step failed.
+  void show_rest() {
+    answer_.cancel();
+    show_fresh();
+  }
+
+  void finish_answer() {
+    result_.tokens = answer_.tokens();
+    result_.text = answer_.text();
+    result_.logprobs = answer_.logprobs();
+    result_.end = result_.error ? AnswerEnd::kOpen : answer_.end();
+    result_.stopped_on_eos = result_.end == AnswerEnd::kEndOfSequence;
   }
 
   // A device that failed has no times to tell.
@@ -177,8 +183,7 @@ class Generation {
   Model& model_;
   Runtime& runtime_;
   const GenerateOptions& options_;
-  std::optional<text::Continuation> continuation_;
-  Sampler sampler_;
+  Answer answer_;
   OwnedSequence sequence_;
   GenerateResult result_;
 };

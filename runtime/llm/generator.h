@@ -11,8 +11,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/runtime.h"
+#include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
-#include "runtime/llm/sampler.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {
@@ -21,12 +21,17 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   int prefill_chunk = 512;
   Sampling sampling = {};
+  std::vector<std::string> stop = {};  // as in AnswerOptions, these two
+  std::optional<int> logprobs = {};
   bool allow_long = false;  // beyond the model's positions: a warning, not an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
-  // `text`: what this id makes certain, whole characters; "" while one is incomplete.
+  // `text`: what this id makes certain, whole characters; "" while one is incomplete or a stop string
+  // may have begun.
   std::function<void(int32_t id, std::string_view text)> on_token = {};
   // What was held back at the end, where anything was.
   std::function<void(std::string_view text)> on_rest = {};
+
+  AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs}; }
 };
 
 struct GenerateResult {
@@ -41,15 +46,17 @@ struct GenerateResult {
   double decode_wall_seconds = 0;
   int64_t decode_steps = 0;
   std::vector<double> step_seconds;  // of each decode step, on the device's clock
+  AnswerEnd end = AnswerEnd::kOpen;  // open where an error ended it
   bool stopped_on_eos = false;
-  KvMemory memory;  // after the last token
+  std::vector<TokenLogprobs> logprobs;  // of each token, where they were asked for
+  KvMemory memory;                      // after the last token
   // A budget or the device failed in mid-generation; what was generated is kept.
   std::optional<std::string> error;
   std::optional<ErrorKind> error_kind;
 };
 
 // Reserves prompt + max_tokens before the first token, runs the prompt in chunks, decodes until
-// max_tokens or an end-of-sequence id, frees the sequence. `tokenizer` may be null: there is no
+// max_tokens, an end-of-sequence id or a stop string, frees the sequence. `tokenizer` may be null: there is no
 // text then. A runtime that fetches ahead by query asks `model` for queries from then on: a
 // later step of it needs the model. Metrics of `runtime` are reset before the first decode step.
 // Throws UsageError (empty prompt, ids, positions, options) and BudgetError (before the first

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/alibi.h"
 
@@ -283,10 +284,10 @@ ModelConfig ModelConfig::load(const std::string& dir) {
                     dir));
   }
   const std::string path = dir + "/config.json";
-  ModelConfig config = parse(read_text_file(path), path);
+  ModelConfig config = parse(read_file(path), path);
   const std::string generation = dir + "/generation_config.json";
   if (std::filesystem::exists(generation)) {
-    config.parse_generation(read_text_file(generation), generation);
+    config.parse_generation(read_file(generation), generation);
   }
   return config;
 }

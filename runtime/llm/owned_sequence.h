@@ -17,8 +17,8 @@ class OwnedSequence {
   ~OwnedSequence() {
     try {
       runtime_.free(id_);
-    } catch (const Error& error) {
-      log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    } catch (const std::exception& error) {
+      warn(error.what());
     }
   }
   OwnedSequence(const OwnedSequence&) = delete;  // frees once
@@ -27,6 +27,13 @@ class OwnedSequence {
   Runtime& runtime() const { return runtime_; }
 
  private:
+  static void warn(const char* why) noexcept {
+    try {
+      log_warning(fmt::format("freeing a sequence: {}", why));
+    } catch (const std::exception&) {
+      // No memory for the words.
+    }
+  }
   Runtime& runtime_;
   SequenceId id_;
 };

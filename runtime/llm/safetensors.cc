@@ -12,6 +12,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -24,38 +25,47 @@ std::string shape_text(std::span<const int64_t> shape) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
+  // Opening a named pipe would wait for a writer.
+  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file_ < 0) {
     throw InputError(fmt::format("{}: can't be opened: {}", path, std::strerror(errno)));
   }
-  struct stat status = {};
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(file);
-    throw InputError(fmt::format("{}: is no regular file", path));
-  }
-  bytes_ = static_cast<uint64_t>(status.st_size);
-  void* mapping = bytes_ == 0 ? nullptr : mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-  const int reason = errno;
-  close(file);
-  if (mapping == MAP_FAILED) {
-    throw InputError(fmt::format("{}: can't be mapped: {}", path, std::strerror(reason)));
-  }
-  mapping_ = static_cast<const std::byte*>(mapping);
   try {
+    struct stat status = {};
+    if (fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+      throw InputError(fmt::format("{}: is no regular file", path));
+    }
+    bytes_ = static_cast<uint64_t>(status.st_size);
+    void* mapping = bytes_ == 0 ? nullptr : mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file_, 0);
+    if (mapping == MAP_FAILED) {
+      throw InputError(fmt::format("{}: can't be mapped: {}", path, std::strerror(errno)));
+    }
+    mapping_ = static_cast<const std::byte*>(mapping);
     entries_ = parse_safetensors_header({mapping_, bytes_}, bytes_, path, &data_begin_);
   } catch (...) {
-    unmap();
+    close_all();
     throw;
   }
 }
 
-SafetensorsFile::~SafetensorsFile() { unmap(); }
+SafetensorsFile::~SafetensorsFile() { close_all(); }
 
-void SafetensorsFile::unmap() {
+void SafetensorsFile::close_all() {
   if (mapping_ != nullptr) munmap(const_cast<std::byte*>(mapping_), bytes_);
+  close(file_);
+}
+
+void SafetensorsFile::require_whole() const {
+  struct stat status = {};
+  if (fstat(file_, &status) == 0 && static_cast<uint64_t>(status.st_size) >= bytes_) return;
+  throw InputError(
+      fmt::format("{}: the file had {} bytes when it was opened, and has {} now; leave "
+                  "a model's files alone while it is loaded",
+                  path_, bytes_, status.st_size));
 }
 
 WeightView SafetensorsFile::view(const std::string& name) const {
+  require_whole();
   const SafetensorsEntry& entry = entries_.at(name);
   WeightView view;
   if (entry.dtype == "F32") {
@@ -92,7 +102,7 @@ WeightFiles::WeightFiles(const std::string& dir) {
 }
 
 void WeightFiles::load_shards(const std::string& dir, const std::string& index) {
-  const nlohmann::json document = parse_json(read_text_file(index), index);
+  const nlohmann::json document = parse_json(read_file(index), index);
   const JsonFields fields(document, index);
   if (!fields.has("weight_map") || !fields.at("weight_map").is_object()) {
     fields.fail("weight_map", "an object of tensor names and file names");

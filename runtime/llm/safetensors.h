@@ -32,7 +32,10 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
                                                                  const std::string& name,
                                                                  uint64_t* data_begin);
 
-// Owns a mapping of one file. Neither copies nor moves: views point into it.
+// Owns a mapping of one file. Neither copies nor moves: views point into it. The file must keep its
+// bytes as long as that: reading a page that was cut off ends the process with SIGBUS, which no
+// library can turn into an error for its caller. view() looks at the size again, so that a file that
+// was cut by then is an error; whoever replaces a model's files renames new ones over them.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -42,12 +45,14 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
-  // Throws InputError where the dtype is none of F32, F16, BF16.
+  // Throws InputError where the dtype is none of F32, F16, BF16, and where the file has been cut.
   WeightView view(const std::string& name) const;
 
  private:
-  void unmap();
+  void close_all();
+  void require_whole() const;
   std::string path_;
+  int file_ = -1;
   const std::byte* mapping_ = nullptr;
   uint64_t bytes_ = 0;
   uint64_t data_begin_ = 0;

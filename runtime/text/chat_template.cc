@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa::text {
@@ -14,28 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 using Sources = std::map<std::string, std::pair<std::string, std::string>>;  // file, text by name
 
-// The largest published template has 17 kB, the largest tokenizer_config.json about 200 kB.
-constexpr uintmax_t kMaxFile = 64u << 20;
-
-std::string read_bounded(const fs::path& path) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(path, error);
-  if (!error && size > kMaxFile) {
-    throw InputError(
-        fmt::format("{} has {} bytes; allowed: up to {}", path.string(), size, kMaxFile));
-  }
-  return read_text_file(path.string());
-}
-
 Sources read_files(const fs::path& dir) {
   Sources sources;
   const fs::path whole = dir / "chat_template.jinja";
-  if (fs::exists(whole)) sources["default"] = {whole.string(), read_bounded(whole)};
+  if (fs::exists(whole)) sources["default"] = {whole.string(), read_file(whole.string())};
   const fs::path more = dir / "additional_chat_templates";
   if (!fs::is_directory(more)) return sources;
   for (const auto& entry : fs::directory_iterator(more)) {
     if (entry.path().extension() != ".jinja") continue;
-    sources[entry.path().stem().string()] = {entry.path().string(), read_bounded(entry.path())};
+    sources[entry.path().stem().string()] = {entry.path().string(),
+                                             read_file(entry.path().string())};
   }
   return sources;
 }
@@ -90,7 +79,7 @@ std::vector<std::pair<std::string, std::string>> read_control_tokens(const nlohm
 
 nlohmann::json read_tokenizer_config(const fs::path& path) {
   if (!fs::exists(path)) return nlohmann::json::object();
-  nlohmann::json config = parse_json(read_bounded(path), path.string());
+  nlohmann::json config = parse_json(read_file(path.string()), path.string());
   if (!config.is_object()) {
     throw InputError(fmt::format("{}: the file is no JSON object", path.string()));
   }

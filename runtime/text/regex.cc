@@ -23,7 +23,7 @@ constexpr unsigned kMaxStack = 4 << 20;  // entries of some 40 bytes; a run of b
 // Beyond these a pattern does not run away in one place but is slow everywhere. Real ones take
 // 0.1 us a byte.
 constexpr double kMaxSeconds = 4, kMaxSecondsPerByte = 4e-6;
-constexpr unsigned kMatchesPerTimeCheck = 64;
+constexpr unsigned kMatchesPerTimeCheck = 8;
 
 std::string error_text(int code, OnigErrorInfo* info = nullptr) {
   OnigUChar buffer[ONIG_MAX_ERROR_MESSAGE_LEN];

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <system_error>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/text/tokenizer_file.h"
 #include "runtime/text/tokenizer_parts.h"
 #include "runtime/text/utf8.h"
@@ -19,20 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string read_limited(const fs::path& path) {
-  std::error_code error;
-  const auto bytes = fs::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file) throw InputError(fmt::format("{}: it cannot be read", path.string()));
-  if (bytes > kMaxFileBytes) {
-    throw InputError(
-        fmt::format("{}: {} bytes; allowed: up to {}", path.string(), bytes, kMaxFileBytes));
-  }
-  std::string text(bytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (file.gcount() != static_cast<std::streamsize>(bytes)) {
-    throw InputError(fmt::format("{}: it cannot be read", path.string()));
-  }
-  return text;
+  FileRule rule;
+  rule.most_bytes = kMaxFileBytes;
+  return read_file(path.string(), rule);
 }
 
 // Encodes one prompt.

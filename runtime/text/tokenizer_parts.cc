@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/io/json_fields.h"
 #include "runtime/text/json_part.h"
 #include "runtime/text/tokenizer_file.h"
 
@@ -61,7 +62,7 @@ NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
                        const std::string& place) {
   NamedTokens named{.bos = {}, .eos = {}, .unk = parts.bpe.unk_id()};
   if (text.empty()) return named;
-  const json config = json::parse(text, nullptr, false);
+  const json config = parse_json(text, place);
   if (!config.is_object()) throw InputError(place + ": no valid JSON object");
   const auto id_of = [&](const char* key) -> std::optional<int32_t> {
     const auto token = config_token(config, key);

@@ -20,7 +20,10 @@ constexpr std::string_view kMagic = "fasatrc\n";
 constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kMostHeaderBytes = 1 << 20;
-constexpr int64_t kMostHeads = 1 << 20;  // layers x KV heads: more is a broken file, not a model
+constexpr int64_t kMostHeads = 1 << 16;  // layers x KV heads: more is a broken file, not a model
+// Sets of a step, empty ones included, for a byte of it. An empty set, of a guess that its layer has
+// not, takes no byte but a place in memory; recorded traces have less than one.
+constexpr size_t kMostSetsPerByte = 4;
 
 uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325ull;
@@ -236,7 +239,8 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   SelectionTrace trace(header.shape);
   // Each step has a context, each set a size and a position.
   const size_t truths = trace.slots() / (1 + header.shape.predictions.size());
-  if (static_cast<size_t>(header.steps) > reader.left() / (1 + 2 * truths)) {
+  const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMostSetsPerByte);
+  if (static_cast<size_t>(header.steps) > reader.left() / step_bytes) {
     reader.fail(fmt::format("{} steps of {} sets and more do not fit in {} bytes", header.steps,
                             truths, reader.left()));
   }
@@ -247,9 +251,9 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
 }
 
 SelectionTrace SelectionTrace::load(const std::string& path) {
-  const std::optional<std::string> bytes = read_file(path);
-  if (!bytes) throw InputError(fmt::format("{}: cannot be read as a selection trace", path));
-  return parse(*bytes, path);
+  FileRule rule = kDataFile;
+  rule.what = "selection trace";
+  return parse(read_file(path, rule), path);
 }
 
 std::string SelectionTrace::to_bytes() const {

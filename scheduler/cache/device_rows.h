@@ -37,6 +37,7 @@ class DeviceRows {
   std::byte* const* device_data() const { return addresses_.device_data(); }
   uint64_t copy_bytes() const;
   uint64_t table_bytes() const { return addresses_.device_bytes(); }
+  uint64_t host_table_bytes() const { return addresses_.host_bytes(); }
 
  private:
   Device* device_;

@@ -72,6 +72,14 @@ void KvSequence::give_back_to(const Reserved& before) {
   rows_.truncate(before.row_pages);
   device_rows_.truncate(rows_.pages());
   slices_.truncate(before.slice_pages);
+  if (before.row_pages == 0) {
+    rows_.clear();
+    slices_.clear();
+  }
+  if (before.whole) return;
+  for (Buffer* buffer : {&tail_, &residents_, &hot_, &hot_table_}) *buffer = Buffer();
+  forget_hot_rows();
+  stale_ = length_ > 0;
 }
 
 bool KvSequence::needs_private_page() const {

@@ -44,11 +44,14 @@ class KvSequence {
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
   void reserve(int64_t tokens);
-  // What is reserved now, and back to it: nothing of a step that cannot begin stays.
+  // What is reserved now, and back to it: nothing of a step that cannot begin stays but, where there
+  // were pages, room in the arrays of their addresses and a last page that is no longer shared.
+  // Without work enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages;
+    bool whole;  // tail, residents, hot rows
   };
-  Reserved reserved() const { return {rows_.pages(), slices_.pages()}; }
+  Reserved reserved() const { return {rows_.pages(), slices_.pages(), tail_ || residents_}; }
   void give_back_to(const Reserved& before);
   // Enqueues on `control` what must be done before a step: a page that others share is copied
   // before it is written, tables are uploaded, tail and residents are rebuilt, hot rows emptied.
@@ -75,6 +78,9 @@ class KvSequence {
   uint64_t hot_bytes() const;  // hot rows, their table, residents
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + device_rows_.table_bytes();
+  }
+  uint64_t host_table_bytes() const {
+    return rows_.host_bytes() + slices_.host_bytes() + device_rows_.host_table_bytes();
   }
 
   std::optional<std::string> failure;  // the first error of a device failure while it was at work

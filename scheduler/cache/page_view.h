@@ -55,6 +55,9 @@ class PageView {
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + (index_ ? index_->table_bytes() : 0);
   }
+  uint64_t host_table_bytes() const {
+    return rows_.host_bytes() + slices_.host_bytes() + (index_ ? index_->host_table_bytes() : 0);
+  }
 
   uint64_t last_used = 0;  // the caller's clock
 

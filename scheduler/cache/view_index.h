@@ -36,6 +36,7 @@ class ViewIndex {
   std::byte* tail() const { return tail_.data(); }
   uint64_t tail_bytes() const { return tail_.bytes(); }
   uint64_t table_bytes() const { return sealed_.device_bytes(); }
+  uint64_t host_table_bytes() const { return sealed_.host_bytes(); }
 
  private:
   PageTable sealed_;

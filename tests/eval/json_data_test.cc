@@ -22,10 +22,10 @@ TEST(JsonLines, BadLinesAreNamedAndTheRestGoesOn) {
   ASSERT_EQ(result.lines.size(), 2);
   EXPECT_EQ(result.lines[1].number, 7);
   EXPECT_EQ(result.lines[1].object.at("x"), "end");
-  EXPECT_THAT(result.problems,
-              ElementsAre(HasSubstr("a.jsonl:3: no JSON"), HasSubstr("a.jsonl:4: no JSON object"),
-                          HasSubstr("a.jsonl:5: \"x\" is missing"),
-                          HasSubstr("a.jsonl:6: \"x\" is missing")));
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("a.jsonl:3: no valid JSON"),
+                                           HasSubstr("a.jsonl:4: no JSON object"),
+                                           HasSubstr("a.jsonl:5: \"x\" is missing"),
+                                           HasSubstr("a.jsonl:6: \"x\" is missing")));
   EXPECT_THROW(read_json_lines(dir.path() + "/none.jsonl", {}), InputError);
 }
 

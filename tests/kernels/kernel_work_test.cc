@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "kernels/cpu/kernels.h"
 #include "tests/kernels/select_case.h"
 
@@ -25,10 +27,19 @@ TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
           .dtype = dtype, .dims = 18, .kv_heads = 3, .group = 2, .window = window, .budget = 40};
       const std::vector<int> lengths = {65, 64, 1000};
       SelectCase cache(shape, lengths, some_key, some_query);
+      // By hand, 18 dimensions: padded to 20, 24 and 32 as codes of 8, 4 and 2 bits; with 16 bits of
+      // parameters a dimension, rounded up to 64 bytes, and an f32 for the page.
+      const std::map<SliceDType, uint64_t> sealed = {{SliceDType::kF32, 64 * 18 * 4},
+                                                     {SliceDType::kBF16, 64 * 18 * 2},
+                                                     {SliceDType::kInt8, 1344 + 4},
+                                                     {SliceDType::kInt4, 832 + 4},
+                                                     {SliceDType::kInt2, 576 + 4}};
+      const uint64_t tail = 64 * 18 * (dtype == SliceDType::kF32 ? 4 : 2);
       uint64_t expected = 0;
       for (const int length : lengths) {
         const int first = window > 0 ? std::max(0, length - window) : 0;
-        expected += 3 * select_bytes(cache.layout().slice, first, length);
+        const auto pages = static_cast<uint64_t>((length - 1) / 64 - first / 64);
+        expected += 3 * (pages * sealed.at(dtype) + tail);
       }
       EXPECT_EQ(cpu::run(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/kernels.h"
@@ -12,6 +13,8 @@
 #include "kernels/cpu/select_head.h"
 #include "kernels/reference/kernels.h"
 #include "kernels/reference/select.h"
+#include "kernels/reference/slices.h"
+#include "kernels/slice_codec.h"
 #include "kernels/target.h"
 #include "runtime/base/error.h"
 #include "tests/kernels/select_inputs.h"
@@ -114,35 +117,87 @@ void expect_reference(SelectCase& cache) {
 
 class SelectOf : public testing::TestWithParam<SliceDType> {};
 
-TEST_P(SelectOf, ScoresAreTheReferencesWithinTheRequantisationsBound) {
+// A score in f64, and the size of what is added up for it.
+struct Expected {
+  double score = 0, size = 0;
+};
+
+// Of a token of the newest page, of values that nobody rounds, or by a target that requantises
+// nothing.
+Expected plain_score(const SliceFormat& format, const std::byte* page, float base, int token,
+                     const float* q) {
+  Expected sum;
+  for (int d = 0; d < format.dims; ++d) {
+    const double product = double{q[d]} * reference::slice_value(format, page, base, d, token);
+    sum.score += product;
+    sum.size += std::abs(product);
+  }
+  return sum;
+}
+
+// Of a token of a coded page: weights q x scale in steps of the page's largest / 127 (4095 in int8),
+// times codes counted from their middle (score_body_inl.h).
+Expected requantised_score(const SliceFormat& format, const std::byte* page, float base, int token,
+                           const float* q) {
+  const int bits = slice_bits(format.dtype);
+  const float limit = format.dtype == SliceDType::kInt8 ? 4095.0f : 127.0f;
+  const double middle = ((1 << bits) - 1) / 2.0;
+  std::vector<float> weights, scales, zeros;
+  float largest = 1e-30f;
+  for (int d = 0; d < format.dims; ++d) {
+    uint16_t parameter = 0;
+    std::memcpy(&parameter, page + format.code_bytes() + d * 2, 2);
+    scales.push_back(parameter_scale(parameter, base));
+    zeros.push_back(parameter_zero(parameter, bits));
+    weights.push_back(q[d] * scales.back());
+    largest = std::max(largest, std::abs(weights.back()));
+  }
+  const double step = largest / limit;
+  Expected sum;
+  for (int d = 0; d < format.dims; ++d) {
+    const auto i = static_cast<size_t>(d);
+    const float value = reference::slice_value(format, page, base, d, token);
+    const double code = std::nearbyint(value / scales[i] - zeros[i]);
+    const double weight = step * std::nearbyint(weights[i] * (limit / largest));
+    sum.score += double{weights[i]} * (zeros[i] + middle) + weight * (code - middle);
+    sum.size += std::abs(weights[i] * (std::abs(zeros[i]) + middle)) + std::abs(weight) * middle;
+  }
+  return sum;
+}
+
+TEST_P(SelectOf, ScoresAreThoseOfTheRequantisedWeights) {
   const SliceDType dtype = GetParam();
+  constexpr int kTokens = 200;
+  constexpr int kSealed = kTokens / kPageTokens * kPageTokens;
   for (const int dims : {2, 6, 30, 64, 80, 128}) {
     for (const int group : {1, 3, 4, 8}) {
       SelectShape shape{dtype, dims, 1, group, 4, 16, 0, 32};
-      SelectCase cache(shape, {200}, gaussian_keys(1), gaussian_queries(1));
+      SelectCase cache(shape, {kTokens}, gaussian_keys(1), gaussian_queries(1));
       const SelectParams params = cache.params();
-      const reference::GroupScores expected = reference::group_scores(params, 0, 0);
+      const SliceFormat format = cache.layout().slice;
       const auto* q = static_cast<const float*>(params.q.data);
       for (const Target target : cpu::supported_targets()) {
+        const bool rounds = is_coded(dtype) && target != Target::kPortable;
         const reference::GroupScores own = own_scores(params, 0, 0, target);
         for (size_t i = 0; i < own.raw.size(); ++i) {
-          // Weights are q * scale, off by half a step of the largest / 127 (4095 in int8), times a
-          // code within half the codes' range of their middle; and f32 sums of |q k| <= 100 |q|.
-          float bound = 0;
-          float largest = 0;
-          for (int d = 0; d < dims; ++d) {
-            const float size = std::abs(q[static_cast<int>(i) / 200 * dims + d]);
-            bound += size * 100 * 1e-5f;
-            largest = std::max(largest, size);
+          const int token = static_cast<int>(i) % kTokens;
+          const float* query = q + static_cast<int>(i) / kTokens * dims;
+          Expected expected;
+          if (token >= kSealed) {
+            const std::byte* tail =
+                params.step.sequences[0].tail + cache.layout().tail_offset(0, 0);
+            expected = plain_score(format.tail(), tail, 0, token % kPageTokens, query);
+          } else {
+            const std::byte* block = cache.block(0, token / kPageTokens);
+            float base = 0;
+            std::memcpy(&base, block + cache.layout().head_index(0, 0) * 4, 4);
+            expected = (rounds ? requantised_score : plain_score)(
+                format, block + cache.layout().slice_offset(0, 0), base, token % kPageTokens,
+                query);
           }
-          if (is_coded(dtype)) {
-            // No scale exceeds 16 / (codes - 1): channels range over less than 16.
-            const auto top = static_cast<float>((1 << slice_bits(dtype)) - 1);
-            const float weight = largest * 16 / top / (dtype == SliceDType::kInt8 ? 4095 : 127);
-            bound += 0.5f * weight * top / 2 * static_cast<float>(dims);
-          }
-          ASSERT_NEAR(own.raw[i], expected.raw[i], bound)
-              << cpu::target_name(target) << " dims " << dims << " group " << group;
+          ASSERT_NEAR(own.raw[i], expected.score, 1e-5 * expected.size)
+              << cpu::target_name(target) << " dims " << dims << " group " << group << " token "
+              << token;
         }
       }
     }

@@ -138,10 +138,5 @@ TEST(LoopPanelTest, EqualsTheExactProductAndKeepsInfinities) {
   EXPECT_EQ(y[3], INFINITY);
 }
 
-TEST(CpuIsaTest, SaysWhatOneDnnUses) {
-  prepare_onednn();
-  EXPECT_FALSE(onednn_isa_note().empty());
-}
-
 }  // namespace
 }  // namespace fasa

@@ -11,6 +11,7 @@
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/project_inl.h"
+#include "runtime/llm/model_family.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {

@@ -1,6 +1,7 @@
 """python -m fasa, beside the `fasa` command on the same model."""
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -43,6 +44,37 @@ def test_generates_what_the_command_does(tokens, tmp_path):
     assert set(theirs) - set(mine) <= {"text_lossy", "map_seconds"}
     for part in ("prefill", "decode", "memory", "fetch"):
         assert set(mine[part]) <= set(theirs[part])
+
+
+class Planted:
+    """A pickle that runs a command where it is loaded."""
+
+    def __init__(self, ran):
+        self.ran = ran
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.ran}",)
+
+
+def test_weights_are_never_unpickled(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_bytes((MODEL / "config.json").read_bytes())
+    ran = tmp_path / "ran"
+    (model / "pytorch_model.bin").write_bytes(pickle.dumps(Planted(ran)))
+    done = python("generate", "--model", model, "--prompt-ids", tmp_path / "none")
+    assert done.returncode == 3, done.stderr
+    assert "safetensors" in done.stderr
+    assert not ran.exists()
+
+
+def test_what_is_no_prompt_file_is_named(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path, what in ((fifo, "named pipe"), ("/dev/zero", "device"), (tmp_path, "folder")):
+        done = python("generate", "--model", MODEL, "--prompt-file", path)
+        assert done.returncode == 3, done.stderr
+        assert str(path) in done.stderr and what in done.stderr
 
 
 def test_calibrates(tmp_path):

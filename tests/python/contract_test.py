@@ -137,8 +137,10 @@ def test_enable_and_disable(plain, text_ids):
     found = model.generate(ids, return_dict_in_generate=True, **options)
     assert torch.equal(found.sequences, wanted)
     assert isinstance(found.past_key_values, fasa.transformers.Cache)
-    assert torch.equal(model.generate(ids, use_cache=False, **{**options, "max_new_tokens": 2}),
-                       wanted[:, :302]) or TAKES_LENGTH
+    without = model.generate(ids, use_cache=False, **{**options, "max_new_tokens": 2})
+    assert without.shape == (1, 302)
+    if not TAKES_LENGTH:
+        assert torch.equal(without, wanted[:, :302])
     for name in ("generate_batch", "init_continuous_batching"):
         with pytest.raises(fasa.UsageError, match=f"{name} keeps transformers' own paged cache"):
             getattr(model, name)([[1, 2]])

@@ -115,13 +115,16 @@ def test_pytorch_tensors():
     runtime = open_runtime()
     sequence = runtime.sequence()
     layers = new_tokens(3)
-    out = torch.zeros(3, QUERY, DIM, dtype=torch.bfloat16)
+    wanted = run(runtime, [(runtime.sequence(), 3)], layers)
     runtime.begin_step([(sequence, 3)])
     for layer, (k, v, q) in enumerate(layers):
         runtime.append(layer, torch.from_numpy(k), torch.from_numpy(v).requires_grad_().detach())
+        exact = torch.zeros(3, QUERY, DIM)
+        out = exact if layer == 0 else torch.zeros(3, QUERY, DIM, dtype=torch.bfloat16)
         assert runtime.attend(layer, torch.from_numpy(q), out=out) is out
+        # As NumPy's tensors give it, and that rounded.
+        assert torch.equal(out, torch.from_numpy(wanted[layer]).to(out.dtype))
     runtime.end_step()
-    assert out.abs().sum() > 0
 
 
 def test_forks_share_and_go_their_own_way():
@@ -186,6 +189,18 @@ def test_tensors_freed_early_are_kept_alive():
 
 def expect(error, *words):
     return pytest.raises(error, match="(?s)" + ".*".join(words))
+
+
+def test_nested_values_have_a_limit():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with expect(fasa.UsageError, "allowed: 64 deep"):
+        fasa.Config(dense_layers=deep)
+    endless = []
+    endless.append(endless)
+    with expect(fasa.UsageError, "allowed: 64 deep"):
+        fasa.Config(dense_layers=endless)
 
 
 def test_bad_tensors_say_expected_and_given():
@@ -334,24 +349,52 @@ def test_the_stateless_door_gives_a_runtimes_bits():
 
 
 def test_threads_take_turns():
-    runtime = open_runtime()
-    errors = []
+    """Threads that step, one step at a time, beside others that make sequences, ask and drop them
+    in the midst of these steps."""
+    runtime = open_runtime(device="emulated")
+    prompt, new = new_tokens(70), [new_tokens(1) for _ in range(10)]
+    quiet = runtime.sequence()
+    run(runtime, [(quiet, 70)], prompt)
+    wanted = [run(runtime, [quiet], tokens) for tokens in new]
+    steps = threading.Lock()
+    errors, found, stepping = [], [], [3]
 
-    def work():
+    def guarded(work):
+        def body():
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+        return body
+
+    def step():
         try:
-            for _ in range(20):
-                sequence = runtime.sequence()
-                runtime.memory()
-                sequence.fork()
-        except Exception as error:  # noqa: BLE001
-            errors.append(error)
+            sequence = runtime.sequence()
+            outputs = []
+            for tokens in [None, *new]:
+                with steps:
+                    outputs.append(run(runtime, [(sequence, 70)] if tokens is None else [sequence],
+                                       tokens or prompt))
+            found.append(outputs[1:])
+        finally:
+            stepping[0] -= 1
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    def ask():
+        while stepping[0] > 0:
+            sequence = runtime.sequence()
+            assert runtime.memory()["device_total"] > 0
+            assert len(sequence) == 0
+            del sequence
+
+    threads = [threading.Thread(target=guarded(work)) for work in [step] * 3 + [ask] * 2]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not errors
+    assert len(found) == 3
+    for outputs in found:
+        np.testing.assert_array_equal(outputs, wanted)
 
 
 def test_the_package_is_typed():

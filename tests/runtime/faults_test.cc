@@ -11,10 +11,10 @@ namespace fasa::testing {
 namespace {
 
 // A step, aborted where it throws.
-std::vector<float> step(RuntimeRun& run, const Part& part) {
-  run.tape().begin({&part, 1});
+std::vector<float> step(RuntimeRun& run, Tape& tape, const Part& part) {
+  tape.begin({&part, 1});
   try {
-    std::vector<float> out = run.tape().layers({&part, 1});
+    std::vector<float> out = tape.layers({&part, 1});
     run.runtime().end_step();
     return out;
   } catch (...) {
@@ -25,11 +25,13 @@ std::vector<float> step(RuntimeRun& run, const Part& part) {
 
 // What every run does; each entry can be tried again.
 struct Script {
-  explicit Script(RuntimeRun& run) : runtime(run.runtime()) {
+  explicit Script(RuntimeRun& run)
+      : runtime(run.runtime()), tape(run.inner(), runtime, DType::kF32) {
+    tape.on_begin = run.tape().on_begin;
     const auto forward = [&run, this](SequenceId& id, int tokens, StepMode mode) {
       const int64_t length = runtime.length(id);
       try {
-        outputs.push_back(step(run, {id, 1, length, tokens, mode}));
+        outputs.push_back(step(run, tape, {id, 1, length, tokens, mode}));
       } catch (...) {
         EXPECT_EQ(runtime.length(id), length);
         throw;
@@ -47,6 +49,7 @@ struct Script {
     calls.push_back([=, this] { forward(b, 1, StepMode::kDecode); });
   }
   Runtime& runtime;
+  Tape tape;  // its own memory and copies do not fail: what does is the runtime's
   SequenceId a{}, b{};
   std::vector<std::function<void()>> calls;
   std::vector<std::vector<float>> outputs;
@@ -85,7 +88,7 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
     if (!run.device().fired()) break;
   }
   // Copies of rows on the device make room for many an allocation that is refused.
-  EXPECT_GT(failures, setup.rows == RowPlacement::kAuto ? 5 : 20);
+  EXPECT_GT(failures, setup.rows == RowPlacement::kAuto ? 5 : 15);
 }
 
 const RunSetup kSetups[] = {

@@ -69,6 +69,8 @@ TEST(Memory, PredictionHolds) {
   FilledRuntime filled(emulated(), config_of(format, 256), geometry, first_chunk_dims(geometry, 64),
                        kTokens);
   const KvMemory held = filled.runtime().memory();
+  // By the device's own counters.
+  EXPECT_EQ(held.device_total(), filled.device().memory(MemorySpace::kDevice).used_bytes);
   // The fill's own chunks are prefill: their scratch is the only other thing on the device.
   const KvMemory predicted = filled.runtime().predict(kTokens + FilledRuntime::kRoom, 2048);
   EXPECT_EQ(held.device_slices, predicted.device_slices);

@@ -78,7 +78,7 @@ TEST(Runtime, BudgetsLeaveTheSequenceUsable) {
     const uint64_t before = runtime.memory().device_total();
     const StepSequence huge{id, 40000, StepMode::kPrefill};
     EXPECT_THROW(runtime.begin_step({&huge, 1}), BudgetError);
-    EXPECT_LE(runtime.memory().device_total(), before);
+    EXPECT_EQ(runtime.memory().device_total(), before);
     EXPECT_EQ(runtime.length(id), 100);
     try {
       const auto got = run.decode(id, 1, 1);
@@ -105,6 +105,60 @@ TEST(Runtime, ReserveMakesLaterStepsSafe) {
   EXPECT_EQ(run.runtime().length(id), 500);
 }
 
+// Whatever refuses a step to two sequences, the one that had reserved still has what it was promised
+// when somebody else has taken all that is free.
+TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
+  for (const RowPlacement rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+    RunSetup setup{.device = "emulated",
+                   .rows = rows,
+                   .hot_rows = std::nullopt,
+                   .depth = 1,
+                   .predictor = PredictorKind::kPreviousStep};
+    setup.device_memory = uint64_t{16} << 20;
+    setup.host_memory = uint64_t{16} << 20;
+    int refused = 0;
+    for (int64_t n = 1;; ++n) {
+      RuntimeRun run(setup);
+      Runtime& runtime = run.runtime();
+      Device& device = run.device();
+      const SequenceId reserved = runtime.create();
+      const SequenceId other = runtime.create();
+      runtime.reserve(reserved, 200, 64);
+      run.prefill(reserved, 1, 150, 64);
+      const KvMemory before = runtime.memory();
+      const uint64_t used = device.memory(MemorySpace::kDevice).used_bytes;
+      const StepSequence both[] = {{reserved, 1, StepMode::kDecode},
+                                   {other, 900, StepMode::kPrefill}};
+      run.device().fail_allocation(n);
+      try {
+        runtime.begin_step(both);
+        runtime.abort_step();
+        break;  // nothing was left to refuse
+      } catch (const BudgetError&) {
+        ++refused;
+      }
+      run.device().fail_allocation(0);
+      EXPECT_EQ(device.memory(MemorySpace::kDevice).used_bytes, used) << "allocation " << n;
+      EXPECT_EQ(runtime.memory().device_total(), before.device_total());
+      EXPECT_EQ(runtime.memory().host_rows, before.host_rows);
+      std::vector<Buffer> taken;
+      for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
+        const MemoryUse use = device.memory(space);
+        taken.push_back(device.allocate(space, use.limit_bytes - use.used_bytes, "somebody else"));
+      }
+      const StepSequence step{reserved, 1, StepMode::kDecode};
+      for (int i = 0; i < 50; ++i) {
+        ASSERT_NO_THROW(runtime.begin_step({&step, 1})) << "allocation " << n << ", step " << i;
+        runtime.abort_step();
+      }
+      taken.clear();
+      run.decode(reserved, 1, 50);
+      EXPECT_EQ(runtime.length(reserved), 200);
+    }
+    EXPECT_GT(refused, 5);
+  }
+}
+
 TEST(Runtime, FreeingGivesEverythingBack) {
   RuntimeRun run(RunSetup{.device = "emulated"});
   Runtime& runtime = run.runtime();
@@ -118,7 +172,15 @@ TEST(Runtime, FreeingGivesEverythingBack) {
   EXPECT_EQ(runtime.memory().host_rows, 0u);
   EXPECT_EQ(runtime.memory().device_slices, 0u);
   EXPECT_EQ(runtime.memory().device_hot_rows, 0u);
-  EXPECT_GE(runtime.memory().device_total(), empty);  // scratch stays
+  // Scratch stays, in which the next sequence works.
+  const uint64_t scratch = runtime.memory().device_scratch;
+  EXPECT_GT(scratch, empty);
+  EXPECT_EQ(runtime.memory().device_total(), scratch);
+  const SequenceId next = runtime.create();
+  run.prefill(next, 1, 150, 150);
+  run.decode(next, 1, 1);
+  runtime.free(next);
+  EXPECT_EQ(runtime.memory().device_scratch, scratch);
 }
 
 TEST(Runtime, CountersAddUp) {

@@ -77,10 +77,17 @@ TEST_P(GatherBody, NothingToDo) {
   CacheLayout layout;
   layout.kv_heads = 2;
   layout.row = {DType::kBF16, 16, 16};
+  const auto row_bytes = static_cast<size_t>(layout.row.bytes());
+  const std::vector<std::byte> from(2 * row_bytes, std::byte{0x5a});
+  std::vector<std::byte> to(2 * row_bytes, std::byte{0xc3});
+  const std::vector<std::byte> before = to;
+  // Rows that were to move a step before; none is to now.
+  const FetchItem items[2] = {{from.data(), to.data()},
+                              {from.data() + row_bytes, to.data() + row_bytes}};
   const int32_t counts[2] = {0, 0};
-  const FetchItem items[2] = {};
   cuda::start(GatherParams{layout, 1, 1, items, counts, 0, 1}, SimtLauncher(interpreter_));
   cuda::start(GatherParams{layout, 1, 1, items, counts, 5, 7}, SimtLauncher(interpreter_));
+  EXPECT_EQ(to, before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, GatherBody, testing::ValuesIn(simt_runs()),

@@ -57,7 +57,13 @@ TEST_P(RestoreBody, RowsOnly) {
   RowCase cache(shape, {1}, 200);
   cache.advance({{0, 150}});
   const RowStep step = cache.begin({{0, 0}});
+  const RowSequence before = cache.sequence(0);
   cuda::start(RestoreParams{cache.params(step, 0), true}, SimtLauncher(interpreter_));
+  const RowSequence& after = cache.sequence(0);
+  EXPECT_EQ(after.rows, before.rows);
+  EXPECT_EQ(after.tail, before.tail);
+  EXPECT_EQ(after.residents, before.residents);
+  EXPECT_EQ(after.hot_table, before.hot_table);
 }
 
 // New rows of prefills and decodes reach the host's pages, of one layer, and nothing else changes.

@@ -29,6 +29,7 @@ struct PagedSetup {
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
+  int32_t most_steps = kMostSteps;
 };
 
 inline Config config_of(const PagedSetup& setup) {
@@ -75,12 +76,13 @@ class Engine {
       : setup_(setup),
         inner_(open(setup, fake_)),
         device_(*inner_),
-        tensors_(device_),
+        tensors_(*inner_),  // what fails, fails in the door's calls
         paged_(device_, config_of(setup), small_geometry(), DType::kBF16,
                all_slice_dims(small_geometry()),
                {.page_size = setup.page_size,
                 .num_pages = setup.pages,
-                .max_sequences = setup.max_sequences}),
+                .max_sequences = setup.max_sequences,
+                .most_steps = setup.most_steps}),
         references_(static_cast<size_t>(setup.pages), 0) {
     for (int64_t page = setup.pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
   }

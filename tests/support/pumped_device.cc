@@ -40,6 +40,7 @@ class PumpedStream {
     const char* name = nullptr;
     OperationTag tag;
     std::function<KernelWork()> work;
+    std::function<void()> half;
     std::shared_ptr<Recording> records;
     std::shared_ptr<const Recording> waits;
   };
@@ -180,7 +181,7 @@ void PumpedDevice::execute(PumpedStream& stream) {
     std::string reason = "unknown exception";
     bool failed = true;
     try {
-      arena_.execute([&] { done = operation.work(); });
+      done = execute_work(stream, operation.name, operation.work, operation.half);
       failed = false;
     } catch (const std::exception& error) {
       reason = error.what();
@@ -195,6 +196,23 @@ void PumpedDevice::execute(PumpedStream& stream) {
     totals_.h2d_operations += done.h2d_bytes > 0;
     totals_.d2h_operations += done.d2h_bytes > 0;
   }
+}
+
+KernelWork PumpedDevice::execute_work(const PumpedStream& stream, const char* name,
+                                      const std::function<KernelWork()>& work,
+                                      const std::function<void()>& half) {
+  if (fails_ && fails_(name)) {
+    if (half) half();
+    throw std::runtime_error(fmt::format("injected on {}", stream.name));
+  }
+  KernelWork done;
+  arena_.execute([&] { done = work(); });
+  return done;
+}
+
+void PumpedDevice::on_run(std::function<bool(const char* name)> fails) {
+  const std::lock_guard lock(mutex_);
+  fails_ = std::move(fails);
 }
 
 // Device.
@@ -218,6 +236,11 @@ Event PumpedDevice::create_event() {
 
 void PumpedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
                        OperationTag tag) {
+  push(stream, name, tag, std::move(work));
+}
+
+void PumpedDevice::push(StreamView stream, const char* name, OperationTag tag,
+                        std::function<KernelWork()> work, std::function<void()> half) {
   const std::lock_guard lock(mutex_);
   PumpedStream::Operation operation;
   operation.sequence = ++enqueued_;
@@ -225,6 +248,7 @@ void PumpedDevice::run(StreamView stream, const char* name, std::function<Kernel
   operation.tag = tag;
   if (work != nullptr) stream_of(stream).last_work = name;
   operation.work = std::move(work);
+  operation.half = std::move(half);
   stream_of(stream).queue.push_back(std::move(operation));
 }
 
@@ -238,14 +262,14 @@ void PumpedDevice::record(EventView event, StreamView stream) {
   event_of(event).latest = std::make_shared<Recording>();
   event_of(event).latest->source =
       fmt::format("{} of {}", stream_of(stream).last_work, stream_of(stream).name);
-  run(stream, "record", nullptr, {});
+  push(stream, "record", {}, nullptr);
   stream_of(stream).queue.back().records = event_of(event).latest;
 }
 
 void PumpedDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
   const std::lock_guard lock(mutex_);
   if (event_of(event).latest == nullptr) return;
-  run(stream, "wait", nullptr, tag);
+  push(stream, "wait", tag, nullptr);
   stream_of(stream).queue.back().waits = event_of(event).latest;
 }
 
@@ -278,22 +302,26 @@ void PumpedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, Str
                            OperationTag tag) {
   for (const CopyRange& range : ranges) {
     if (range.bytes == 0) continue;
-    const auto move = [range, work = copy_work(kind, range.bytes)] {
-      std::memcpy(range.destination, range.source, range.bytes);
-      return work;
-    };
-    run(stream, copy_name(kind), move, tag);
+    push(
+        stream, copy_name(kind), tag,
+        [range, work = copy_work(kind, range.bytes)] {
+          std::memcpy(range.destination, range.source, range.bytes);
+          return work;
+        },
+        [range] { std::memcpy(range.destination, range.source, range.bytes / 2); });
   }
 }
 
 void PumpedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
                            OperationTag tag) {
   if (bytes == 0) return;
-  const auto set = [=] {
-    std::memset(destination, byte, bytes);
-    return KernelWork{};
-  };
-  run(stream, "fill", set, tag);
+  push(
+      stream, "fill", tag,
+      [=] {
+        std::memset(destination, byte, bytes);
+        return KernelWork{};
+      },
+      [=] { std::memset(destination, byte, bytes / 2); });
 }
 
 TransferTotals PumpedDevice::transfers() {
@@ -302,10 +330,11 @@ TransferTotals PumpedDevice::transfers() {
   return totals_;
 }
 
-// Zeroed: a test that leaves a wait out shall read nothing that points anywhere.
+// Zeroed, if nothing else was said: a test that leaves a wait out shall read nothing that points
+// anywhere.
 std::byte* PumpedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
-  if (data != nullptr) std::memset(data, 0, bytes);
+  if (data != nullptr) std::memset(data, new_memory_, bytes);
   return data;
 }
 

@@ -50,6 +50,11 @@ class PumpedDevice final : public Device, private HostWork {
   // Of this name, the oldest that lives.
   StreamView find_stream(std::string_view name);
   uint64_t executed() const { return executed_; }  // operations, records and waits included
+  // Asked before every operation that runs: true where it shall fail. Copies and fills that fail
+  // have done half of their work. An empty function: none fails.
+  void on_run(std::function<bool(const char* name)> fails);
+  // What new memory holds; 0 if not said.
+  void fill_new_memory(int byte) { new_memory_ = byte; }
 
   // Device
   MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
@@ -75,6 +80,12 @@ class PumpedDevice final : public Device, private HostWork {
            OperationTag tag) override;
 
   void destroy(PumpedStream& stream) noexcept;
+  // `half`: what was done of it where it fails.
+  void push(StreamView stream, const char* name, OperationTag tag, std::function<KernelWork()> work,
+            std::function<void()> half = nullptr);
+  KernelWork execute_work(const PumpedStream& stream, const char* name,
+                          const std::function<KernelWork()>& work,
+                          const std::function<void()>& half);
   bool pump_once();
   void pump_until(const std::function<bool()>& reached);
   void execute(PumpedStream& stream);
@@ -88,6 +99,8 @@ class PumpedDevice final : public Device, private HostWork {
   uint64_t enqueued_ = 0;
   uint64_t executed_ = 0;
   TransferTotals totals_;
+  std::function<bool(const char* name)> fails_;
+  int new_memory_ = 0;
 };
 
 }  // namespace fasa

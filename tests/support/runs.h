@@ -38,6 +38,7 @@ struct RunSetup {
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
   bool graphs = true;
+  int32_t most_steps = kMostSteps;
 };
 
 inline Geometry small_geometry() {
@@ -61,7 +62,8 @@ class RuntimeRun {
              const Geometry& geometry = small_geometry())
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
-        runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry)),
+        runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,
+                 setup.most_steps),
         tape_(*device_, runtime_, DType::kF32) {
     if (setup.guesser == Guesser::kRandom) {
       random_ = std::make_unique<RandomPredictor>(*device_, 5);
@@ -76,6 +78,7 @@ class RuntimeRun {
 
   Runtime& runtime() { return runtime_; }
   FaultyDevice& device() { return *device_; }
+  Device& inner() { return *inner_; }  // on which nothing fails
   Tape& tape() { return tape_; }
 
   // Prefills `tokens` tokens in chunks; the outputs by position, [token][layer][...].

@@ -88,6 +88,9 @@ class Tape {
       const size_t bytes =
           static_cast<size_t>(tokens * g.query_heads * g.value_dim) * sizeof(float);
       Buffer out = device_.allocate(MemorySpace::kDevice, bytes, "test output");
+      Buffer sums;
+      const size_t sums_bytes = static_cast<size_t>(tokens * g.query_heads) * sizeof(float);
+      if (lse != nullptr) sums = device_.allocate(MemorySpace::kDevice, sums_bytes, "test sums");
       runtime_.append(layer,
                       ConstTensorView::dense(k.data(), dtype_, tokens, g.kv_heads, g.key_dim),
                       ConstTensorView::dense(v.data(), dtype_, tokens, g.kv_heads, g.value_dim),
@@ -98,8 +101,13 @@ class Tape {
       }
       runtime_.attend(
           layer, ConstTensorView::dense(q.data(), dtype_, tokens, g.query_heads, g.key_dim),
-          TensorView::dense(out.data(), DType::kF32, tokens, g.query_heads, g.value_dim), nullptr,
-          stream_.view());
+          TensorView::dense(out.data(), DType::kF32, tokens, g.query_heads, g.value_dim),
+          sums.as<float>(), stream_.view());
+      if (lse != nullptr) {
+        lse->resize(lse->size() + sums_bytes / sizeof(float));
+        device_.copy(lse->data() + lse->size() - sums_bytes / sizeof(float), sums.data(),
+                     sums_bytes, CopyKind::kDeviceToHost, stream_.view());
+      }
       const size_t at = all.size();
       all.resize(at + bytes / sizeof(float));
       device_.copy(all.data() + at, out.data(), bytes, CopyKind::kDeviceToHost, stream_.view());
@@ -124,6 +132,7 @@ class Tape {
   DType dtype() const { return dtype_; }
   StreamView stream() const { return stream_.view(); }
   std::function<void(std::span<const Part>)> on_begin;  // before every step
+  std::vector<float>* lse = nullptr;  // gets the log-sum-exps too, [layers][tokens][query_heads]
 
  private:
   Buffer tensor(std::span<const Part> parts, int layer, TapeKind kind, int heads, int dim) {

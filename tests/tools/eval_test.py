@@ -1,11 +1,13 @@
 """fasa eval: results that are kept example by example, and what they add up to."""
 import json
 import math
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
-from support import FASA, MODEL, SOURCE, CommandTest, PageCheck, main
+from support import FASA, MODEL, SOURCE, CommandTest, PageCheck, main, run
 
 RUTH = SOURCE / "models/texts/ruth.txt"
 NEEDLE = ("eval", "needle", "--model", MODEL, "--text", RUTH, "--context", 600)
@@ -182,7 +184,7 @@ class Eval(CommandTest):
         self.assertLessEqual(result["tasks"][0]["interval"][1], 100)
         self.assertEqual(result["examples"], 3)
         self.assertEqual(result["skipped_lines"], 1)
-        self.assertIn("qasper.jsonl:2: no JSON", result["notes"][0])
+        self.assertIn("qasper.jsonl:2: no valid JSON", result["notes"][0])
         done = self.assert_done(*PPL, "--examples", 1, "--results", self.results)
         self.assertRegex(done.stdout.decode(), r"method +ppl 400 +qasper +trec")
         self.assertRegex(done.stdout.decode(), r" 75\.0 +50\.0")
@@ -195,6 +197,32 @@ class Eval(CommandTest):
                                "--context", 200, "--metrics-python", python, "--tasks", "qasper")
         record = self.records()[0]
         self.assertEqual(result["score"], 100 if "the" in record["prediction"].split() else 0)
+
+    def test_code_in_folders_above_is_not_run(self):
+        """Nor what lies in the working folder."""
+        ran = self.folder / "ran"
+        program = self.folder / "home/bin/fasa"
+        program.parent.mkdir(parents=True)
+        shutil.copy2(FASA, program)
+        for place in (self.folder / "tools", self.folder / "share/fasa", self.folder / "home/tools",
+                      self.folder / "home/bin"):
+            package = place / "fasa_metrics"
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text("")
+            (package / "__main__.py").write_text(f"open({str(ran)!r}, 'w')\n")
+        for place in (self.folder, self.folder / "home"):
+            python = place / "build/metrics-venv/bin/python"
+            python.parent.mkdir(parents=True)
+            python.write_text(f"#!/bin/sh\ntouch {ran}\n")
+            python.chmod(0o755)
+        arguments = ["eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
+                     "--context", 200, "--results", self.results]
+        done = subprocess.run([program, *map(str, arguments)], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertFalse(ran.exists())
+        run(*arguments, "--metrics-python", sys.executable, cwd=self.folder / "tools")
+        self.assertFalse(ran.exists())
+        self.assert_fails(2, ["--tasks", "../qasper"], *arguments, "--tasks", "../qasper")
 
     def test_math(self):
         data = self.folder / "data"

@@ -43,7 +43,7 @@ void Engine::append(int layer, ConstTensorView k, ConstTensorView v) {
 void Engine::attend(int layer, ConstTensorView q, TensorView out, float* lse) {
   const std::lock_guard lock(mutex_);
   runtime_->attend(layer, q, out, lse, stream_.view());
-  if (!device_->unified()) device_->synchronize(stream_.view());
+  wait();
 }
 
 void Engine::end() {
@@ -51,21 +51,38 @@ void Engine::end() {
   runtime_->end_step();
   in_step_ = false;
   // A step that only appended has not waited for anything yet.
-  if (!device_->unified()) device_->synchronize(stream_.view());
   free_released();
+  wait();
 }
 
 void Engine::abort() {
   const std::lock_guard lock(mutex_);
   runtime_->abort_step();
   in_step_ = false;
+  try {
+    wait();
+  } catch (const DeviceError&) {
+    // The step's failure, which its sequences have.
+  }
   free_released();
+}
+
+// In a stream that has failed nothing runs any more: the next step gets another. An open step keeps
+// its own until it is aborted.
+void Engine::wait() {
+  if (device_->unified()) return;
+  try {
+    device_->synchronize(stream_.view());
+  } catch (const DeviceError&) {
+    if (!in_step_) stream_ = device_->create_stream(StreamPriority::kNormal, "compute");
+    throw;
+  }
 }
 
 void Engine::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v) {
   const std::lock_guard lock(mutex_);
   runtime_->read(sequence, layer, first, k, v, stream_.view());
-  device_->synchronize(stream_.view());
+  wait();
 }
 
 bool Engine::in_step() {

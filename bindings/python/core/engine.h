@@ -46,6 +46,7 @@ class Engine {
 
  private:
   void free_released();
+  void wait();
 
   std::mutex mutex_;
   std::unique_ptr<Device> device_;

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include "runtime/base/error.h"
+#include "runtime/io/json_fields.h"
 
 namespace fasa::python {
 
@@ -28,20 +29,27 @@ nb::object to_python(const Json& value) {
   return nb::none();
 }
 
-Json to_json(nb::handle value, const std::string& name) {
+namespace {
+
+// Python's lists may hold each other, or themselves.
+Json convert(nb::handle value, const std::string& name, int depth) {
+  if (depth > kMostJsonDepth) {
+    throw UsageError(fmt::format("{}: lists and dicts within each other; allowed: {} deep", name,
+                                 kMostJsonDepth));
+  }
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
     Json array = Json::array();
-    for (nb::handle element : value) array.push_back(to_json(element, name));
+    for (nb::handle element : value) array.push_back(convert(element, name, depth + 1));
     return array;
   }
   if (nb::isinstance<nb::dict>(value)) {
     Json object = Json::object();
     for (const auto& [key, element] : nb::borrow<nb::dict>(value)) {
-      object[nb::cast<std::string>(key)] = to_json(element, name);
+      object[nb::cast<std::string>(key)] = convert(element, name, depth + 1);
     }
     return object;
   }
@@ -59,5 +67,9 @@ Json to_json(nb::handle value, const std::string& name) {
   throw UsageError(fmt::format("{} is of type {}; allowed: None, a number, a text or a list", name,
                                nb::inst_name(value).c_str()));
 }
+
+}  // namespace
+
+Json to_json(nb::handle value, const std::string& name) { return convert(value, name, 0); }
 
 }  // namespace fasa::python

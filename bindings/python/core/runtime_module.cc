@@ -73,7 +73,8 @@ void add_geometry(nb::module_& module) {
 nlohmann::json memory_json(const KvMemory& memory) {
   return {{"device_slices", memory.device_slices},     {"device_rows", memory.device_rows},
           {"device_hot_rows", memory.device_hot_rows}, {"device_scratch", memory.device_scratch},
-          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows}};
+          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows},
+          {"host_tables", memory.host_tables}};
 }
 
 nlohmann::json metrics_json(const FetchMetrics& metrics) {

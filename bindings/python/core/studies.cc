@@ -14,6 +14,8 @@
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/fasa.hpp"
+#include "runtime/io/input_file.h"
+#include "runtime/io/output_file.h"
 #include "runtime/lab/capture/calibration.h"
 #include "runtime/lab/plan/plan_json.h"
 #include "runtime/lab/plan/planner.h"
@@ -175,6 +177,19 @@ void add_calibration_parts(nb::module_& module) {
   module.def("default_calibration_window", default_calibration_window, nb::arg("tokens"),
              nb::arg("sinks"), nb::arg("recent"));
   module.def("default_calibration_texts", default_calibration_texts, nb::arg("model"));
+  // A prompt's or a text's bytes, by the command's rules for files.
+  module.def(
+      "read_prompt",
+      [](const std::string& path) {
+        std::string bytes;
+        {
+          const nb::gil_scoped_release release;  // a pipe may take its time
+          bytes = read_file(path, kPromptFile);
+        }
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("path"));
+  module.def("write_file", write_file_atomically, nb::arg("path"), nb::arg("text"));
   module.def("rope_scaling_text", rope_scaling_text, nb::arg("parameters"),
              nb::arg("max_positions"));
 }

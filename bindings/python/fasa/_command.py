@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 from . import BudgetError, DeviceError, Error, InputError, UsageError
-from ._core import config_from_flags, default_calibration_texts, option_table
+from ._core import config_from_flags, default_calibration_texts, option_table, read_prompt
 
 _CODES = {UsageError: 2, InputError: 3, BudgetError: 4, DeviceError: 5}
 
@@ -117,22 +117,21 @@ def _load(arguments):
     if arguments.dtype not in ("auto", "float32", "bfloat16"):
         raise UsageError(f'--dtype = "{arguments.dtype}": allowed: float32, bfloat16, auto')
     try:
+        # Never a pickle, which runs what it holds.
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            arguments.model, dtype=arguments.dtype, local_files_only=True).eval()
-    except (OSError, ValueError, KeyError) as error:
+            arguments.model, dtype=arguments.dtype, local_files_only=True,
+            use_safetensors=True).eval()
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{arguments.model}: {error}") from error
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.model, local_files_only=True)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, RecursionError):
         tokenizer = None
     return model, tokenizer
 
 
 def _read(path) -> str:
-    try:
-        return pathlib.Path(path).read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    return read_prompt(str(path)).decode("utf-8", "surrogateescape")
 
 
 def _encode(tokenizer, text, what):
@@ -179,7 +178,7 @@ def _prompt(arguments, tokenizer) -> list[int]:
         try:
             ids = json.loads(_read(arguments.prompt_ids))
             return [int(i) for i in ids]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{arguments.prompt_ids}: no JSON array of token ids: {error}") from error
     text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file)
     if not arguments.chat:

@@ -8,27 +8,45 @@ import subprocess
 import sys
 
 from . import InputError, UsageError
+from ._core import write_file
 
 _HOW = ("make the environment with tools/metrics-env, or name one (--metrics-python PATH; "
         "default: this Python)")
 
 
+# Python looks for modules in the working folder first, which may be anybody's: not here.
+_RUN = ("import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; "
+        "runpy.run_module('fasa_metrics', run_name='__main__', alter_sys=True)")
+
+
+def _source_tree() -> pathlib.Path | None:
+    """That this package lies in as its sources do; not any folder above it."""
+    package = pathlib.Path(__file__).resolve().parent
+    tree = package.parents[min(2, len(package.parents) - 1)]
+    return tree if package == tree / "bindings/python/fasa" else None
+
+
 def _folder() -> pathlib.Path:
     """That holds fasa_metrics: beside this package, or the source tree's."""
-    places = list(pathlib.Path(__file__).resolve().parents)
-    for place in [*places[1:2], *(up / "tools" for up in places)]:
-        if (place / "fasa_metrics/__main__.py").is_file():
-            return place
+    tree = _source_tree()
+    place = tree / "tools" if tree else pathlib.Path(__file__).resolve().parents[1]
+    if (place / "fasa_metrics/__main__.py").is_file():
+        return place
     raise UsageError("the package fasa_metrics is not beside fasa; install the wheel again, or run "
                      "from the source tree")
+
+
+def _default_python() -> str:
+    tree = _source_tree()
+    made = tree / "build/metrics-venv/bin/python" if tree else None
+    return str(made) if made and made.is_file() else sys.executable
 
 
 class MetricsProgram:
     def __init__(self, python: str | None):
         """Raises UsageError where it, or a package of its, is missing: before hours of answers."""
         self._folder = _folder()
-        made = self._folder.parent / "build/metrics-venv/bin/python"
-        self._python = python or (str(made) if made.is_file() else sys.executable)
+        self._python = python or _default_python()
         done = self._run("--check")
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
@@ -42,15 +60,12 @@ class MetricsProgram:
                      if line.startswith('{"scores"')), None)
         if done.returncode != 0 or line is None:
             raise InputError(f"{results}: the metrics failed: {done.stdout}{done.stderr}")
-        kept = pathlib.Path(f"{results}.scores.json")
-        half = kept.with_name(kept.name + ".part")
-        half.write_text(line, encoding="utf-8")
-        half.replace(kept)
+        write_file(f"{results}.scores.json", line)
         return json.loads(line)["scores"]
 
     def _run(self, *arguments):
         try:
-            return subprocess.run([self._python, "-m", "fasa_metrics", *arguments], text=True,
+            return subprocess.run([self._python, "-c", _RUN, *arguments], text=True,
                                   capture_output=True,
                                   env={**os.environ, "PYTHONPATH": str(self._folder)})
         except OSError as error:

@@ -112,9 +112,10 @@ std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& path
                                             const text::TextCoder* tokenizer, int64_t tokens) {
   std::vector<std::vector<int32_t>> texts;
   for (const std::string& path : paths) {
-    const std::optional<std::string> bytes = read_file(path);
-    if (!bytes) throw InputError(fmt::format("{}: this calibration text cannot be read", path));
-    texts.push_back(tokenizer != nullptr ? tokenizer->encode(*bytes) : parse_ids(*bytes, path));
+    FileRule rule = kPromptFile;
+    rule.what = "calibration text";
+    const std::string bytes = read_file(path, rule);
+    texts.push_back(tokenizer != nullptr ? tokenizer->encode(bytes) : parse_ids(bytes, path));
     if (texts.back().empty()) throw InputError(fmt::format("{}: the file is empty", path));
   }
   // Shortest first, so that what it leaves goes to the others; joined in the order given.

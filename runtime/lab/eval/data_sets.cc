@@ -43,6 +43,9 @@ std::vector<std::string> data_sets(const std::string& task, const std::string& f
   }
   const std::vector<std::string> names(known.begin(), known.end());
   for (const std::string& name : asked) {
+    if (name.find('/') != std::string::npos) {
+      throw UsageError(fmt::format("--tasks = \"{}\"; allowed: names of files in --data", name));
+    }
     if (is_known(known, name)) continue;
     throw UsageError(fmt::format("--tasks = \"{}\"{}; allowed: {}", name, nearest_hint(name, names),
                                  fmt::join(names, ", ")));

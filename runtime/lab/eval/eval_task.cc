@@ -1,8 +1,12 @@
 #include "runtime/lab/eval/eval_task.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "runtime/base/error.h"
 
 namespace fasa {
 namespace {
@@ -60,6 +64,20 @@ Summary score_of(std::span<const Json> records) {
   return summary;
 }
 
+// Records come from files too.
+Summary summary_of(Metric metric, std::span<const Json> records) {
+  try {
+    return metric == Metric::kPerplexity ? perplexity_of(records)
+           : metric == Metric::kAccuracy ? accuracy_of(records)
+                                         : score_of(records);
+  } catch (const Json::exception& error) {
+    throw InputError(
+        fmt::format("a record of results is none of fasa eval's: {}; remove its line, "
+                    "or begin again (--fresh)",
+                    error.what()));
+  }
+}
+
 }  // namespace
 
 std::string_view metric_name(Metric metric) {
@@ -75,9 +93,7 @@ std::string_view metric_name(Metric metric) {
 }
 
 Summary summarize(Metric metric, std::span<const Json> records) {
-  Summary summary = metric == Metric::kPerplexity ? perplexity_of(records)
-                    : metric == Metric::kAccuracy ? accuracy_of(records)
-                                                  : score_of(records);
+  Summary summary = summary_of(metric, records);
   summary.examples = static_cast<int64_t>(records.size());
   return summary;
 }

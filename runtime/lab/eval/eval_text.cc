@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/capture/calibration_data.h"
 
@@ -33,7 +34,7 @@ std::vector<EvalText> read_eval_texts(const std::vector<std::string>& paths,
   }
   std::vector<EvalText> texts;
   for (const std::string& path : paths) {
-    EvalText text{path, read_text_file(path), {}};
+    EvalText text{path, read_file(path, kPromptFile), {}};
     text.ids = tokenizer->encode(text.bytes);
     if (text.ids.empty()) throw InputError(fmt::format("{}: the file is empty", path));
     texts.push_back(std::move(text));

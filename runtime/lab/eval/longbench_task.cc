@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/eval/answer_run.h"
 
@@ -43,7 +44,7 @@ nlohmann::json published(const std::string& folder, const char* file, const std:
   for (const fs::path& place : {fs::path(folder), fs::path(folder) / "config"}) {
     const std::string path = (place / file).string();
     if (!fs::exists(path)) continue;
-    const nlohmann::json object = parse_json(read_text_file(path), path);
+    const nlohmann::json object = parse_json(read_file(path), path);
     if (object.is_object() && object.contains(task)) return object.at(task);
     throw InputError(
         fmt::format("{}: \"{}\" is missing; allowed: the file as published", path, task));
@@ -82,7 +83,7 @@ LongBenchTask::LongBenchTask(const std::string& folder, std::string dataset,
     throw InputError(fmt::format("{}: no line that can be used{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
-  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_text_file(path)));
+  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
   if (context_ < 2 * format_.answer_tokens) {
     throw UsageError(
         fmt::format("--context = {}: allowed: {} or more, twice the answer's tokens of "

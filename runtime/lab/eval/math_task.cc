@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/eval/answer_run.h"
 
@@ -61,7 +62,7 @@ MathTask::MathTask(const std::string& path, const text::TextCoder& tokenizer,
     throw InputError(fmt::format("{}: no line that can be used{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
-  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_text_file(path)));
+  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
 }
 
 nlohmann::json MathTask::setup() const {

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -74,7 +75,7 @@ NeedleTemplate NeedleTemplate::parse(std::string_view json, const std::string& n
 }
 
 NeedleTemplate NeedleTemplate::load(const std::string& path) {
-  return parse(read_text_file(path), path);
+  return parse(read_file(path), path);
 }
 
 NeedleTemplate NeedleTemplate::of_model(const std::string& model_dir) {

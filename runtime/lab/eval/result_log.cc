@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 
 namespace fasa {
@@ -30,9 +31,14 @@ constexpr int kSchema = 1;
 }
 
 Json parse_line(std::string_view text, const std::string& path, size_t line) {
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) spoilt(path, line, "no JSON object");
-  return json;
+  const std::string place = fmt::format("{}:{}", path, line);
+  try {
+    Json json = parse_json(text, place);
+    if (!json.is_object()) throw InputError(fmt::format("{}: no JSON object", place));
+    return json;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}; remove the line, or begin again (--fresh)", error.what()));
+  }
 }
 
 void take_line(const Json& json, const std::string& path, size_t line, ResultFile& file) {
@@ -64,7 +70,7 @@ ResultFile parse_results(std::string_view text, const std::string& path) {
 }  // namespace
 
 ResultFile read_results(const std::string& path) {
-  ResultFile file = parse_results(read_text_file(path), path);
+  ResultFile file = parse_results(read_file(path, kDataFile), path);
   if (file.whole_bytes == 0) {
     throw InputError(
         fmt::format("{}: holds no whole line; allowed: a file that fasa eval wrote", path));
@@ -78,7 +84,7 @@ ResultLog::ResultLog(std::string path, const Json& setup, Begin begin) : path_(s
   try {
     lock();
     ResultFile old;
-    if (begin == Begin::kResume) old = parse_results(read_text_file(path_), path_);
+    if (begin == Begin::kResume) old = parse_results(read_file(path_, kDataFile), path_);
     if (::ftruncate(file_, static_cast<off_t>(old.whole_bytes)) != 0) cannot_write(path_, errno);
     bytes_ = old.whole_bytes;
     if (bytes_ == 0) {

@@ -1,0 +1,75 @@
+// What a call of the sequences door does with memory that it took before it failed.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/doors/runtime_impl.h"
+
+namespace fasa {
+
+// A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
+// still there. Nothing that it enqueued is under way any more.
+class Runtime::Impl::MemoryGuard {
+ public:
+  explicit MemoryGuard(Impl& impl) : impl_(impl), scratch_(impl.scratch_.shapes()) {
+    for (size_t i = 0; i < capacities_.size(); ++i) capacities_[i] = impl.slots_[i].capacity();
+  }
+  MemoryGuard(const MemoryGuard&) = delete;  // gives back once
+  MemoryGuard& operator=(const MemoryGuard&) = delete;
+  ~MemoryGuard() {
+    if (!kept_) give_back();
+  }
+  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.reserved()); }
+  void keep() { kept_ = true; }
+
+ private:
+  // What was had before fits again, for what came since goes first; but on the same device somebody
+  // else may be quicker. Then the next step makes its own.
+  void give_back() noexcept {
+    try {
+      impl_.drain();
+    } catch (const std::exception& error) {
+      warn_of_loss(error);
+    }
+    for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
+    impl_.pools_.rows.trim();
+    impl_.pools_.slices.trim();
+    if (!(impl_.scratch_.shapes() == scratch_)) {
+      impl_.scratch_.drop_decode();
+      impl_.scratch_.drop_prefill();
+      impl_.settings_.layout.hot_rows = scratch_.hot_rows;
+    }
+    try {
+      impl_.prefetch_.refresh();
+      for (size_t i = 0; i < capacities_.size(); ++i) {
+        if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(capacities_[i]);
+      }
+      impl_.scratch_.return_to(scratch_);
+    } catch (const std::exception& error) {
+      warn_of_loss(error);
+    }
+  }
+
+  static void warn_of_loss(const std::exception& why) noexcept {
+    try {
+      log_warning(fmt::format("memory that was reserved is lost: {}", why.what()));
+    } catch (const std::exception&) {
+      // No memory for the words.
+    }
+  }
+
+  Impl& impl_;
+  const StepScratch::Shapes scratch_;
+  std::array<size_t, 2> capacities_{};
+  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
+  bool kept_ = false;
+};
+
+}  // namespace fasa

@@ -1,0 +1,216 @@
+#include "runtime/llm/chat_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& tokenizer,
+                         const text::ChatTemplates& templates, ChatOptions options)
+    : model_(model),
+      runtime_(runtime),
+      tokenizer_(tokenizer),
+      templates_(templates),
+      options_(std::move(options)) {
+  options_.answer.validate();
+  if (options_.prefill_chunk < 1) {
+    throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options_.prefill_chunk));
+  }
+  if (const int ahead = runtime_.query_ahead(); ahead > 0) {
+    model_.reserve_estimates(1, ahead);
+    runtime_.set_query_source(model_.query_source());
+  }
+  branches_.push_back(std::make_unique<Branch>(runtime_));
+  if (!options_.system.empty()) {
+    branches_[0]->messages.push_back({"system", options_.system});
+  }
+}
+
+std::vector<int32_t> ChatSession::prompt_ids(const text::Tokenizer& tokenizer,
+                                             const text::ChatTemplates& templates,
+                                             std::span<const text::ChatMessage> messages,
+                                             const std::tm& now) {
+  return tokenizer.encode(templates.render(messages, now).segments(), false);
+}
+
+// An answer's text need not encode to the tokens that the model chose for it. Where the prompt goes
+// on from the last one and its answer by a control token, in which no piece of text can end, their
+// ids are taken as they are.
+ChatSession::Encoded ChatSession::encode(const text::ChatPrompt& prompt,
+                                         const Branch& branch) const {
+  const bool goes_on = !branch.known_text.empty() && prompt.text().starts_with(branch.known_text);
+  if (goes_on) {
+    const auto rest = tokenizer_.encode(prompt.segments(branch.known_text.size()), false);
+    if (!rest.empty() && tokenizer_.is_special(rest[0])) {
+      Encoded encoded{branch.known_ids, true};
+      encoded.ids.insert(encoded.ids.end(), rest.begin(), rest.end());
+      return encoded;
+    }
+  }
+  return {tokenizer_.encode(prompt.segments(), false), false};
+}
+
+void ChatSession::remember(Branch& branch, const text::ChatPrompt& prompt, const Encoded& encoded,
+                           const Answer& answer) const {
+  branch.before.push_back(encoded.goes_on ? Known{branch.known_text.size(), branch.known_ids.size()}
+                                          : Known{});
+  branch.known_text = prompt.text();
+  branch.known_ids = encoded.ids;
+  // What a stop string cut off is in the tokens and not in the text.
+  if (answer.end() == AnswerEnd::kStopString) return;
+  branch.known_text += answer.text();
+  branch.known_ids.insert(branch.known_ids.end(), answer.tokens().begin(), answer.tokens().end());
+}
+
+int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
+  const int64_t room = model_.config().max_positions - static_cast<int64_t>(prompt_tokens);
+  if (room < 1) {
+    throw UsageError(
+        fmt::format("the conversation has {} tokens; the model has positions for {}: take turns "
+                    "back or begin anew",
+                    prompt_tokens, model_.config().max_positions));
+  }
+  return std::min(room, options_.answer.max_tokens);
+}
+
+// The last id is always computed anew, for its logits.
+void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
+  const auto end =
+      std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
+  const auto common = static_cast<size_t>(end.first - branch.cached.begin());
+  if (common == branch.cached.size()) return;
+  runtime_.truncate(branch.sequence.id(), static_cast<int64_t>(common));
+  branch.cached.resize(common);
+}
+
+std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t> ids,
+                                         StepMode mode, bool logits) {
+  const StepSequence step[] = {{branch.sequence.id(), static_cast<int>(ids.size()), mode}};
+  const auto result = model_.step(runtime_, ids, step, {.no_logits = !logits});
+  branch.cached.insert(branch.cached.end(), ids.begin(), ids.end());
+  return result;
+}
+
+// Logits behind the last id; none where the question was given up on the way.
+std::span<const float> ChatSession::prefill(Branch& branch, std::span<const int32_t> ids,
+                                            ChatTurn* turn) {
+  const auto start = Clock::now();
+  const auto chunk = static_cast<size_t>(options_.prefill_chunk);
+  std::span<const float> logits;
+  const size_t kept = branch.cached.size();
+  while (branch.cached.size() < ids.size()) {
+    const size_t count = std::min(chunk, ids.size() - branch.cached.size());
+    const bool last = branch.cached.size() + count == ids.size();
+    logits = step(branch, ids.subspan(branch.cached.size(), count), StepMode::kPrefill, last);
+    const size_t done = branch.cached.size() - kept;
+    turn->prefilled_tokens = static_cast<int64_t>(done);
+    if (options_.on_prefill) {
+      options_.on_prefill(turn->prefilled_tokens, static_cast<int64_t>(ids.size() - kept));
+    }
+    if (!last && cancelled()) return {};
+  }
+  turn->prefill_seconds = seconds_since(start);
+  return logits;
+}
+
+void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
+  const auto start = Clock::now();
+  const auto show = [&] {
+    if (options_.on_text && !answer.fresh().empty()) options_.on_text(answer.fresh());
+  };
+  show();
+  while (more) {
+    if (cancelled()) {
+      answer.cancel();
+      show();
+      break;
+    }
+    const int32_t token = answer.tokens().back();
+    more = answer.take(step(branch, {&token, 1}, StepMode::kDecode, true));
+    ++turn->decode_steps;
+    show();
+  }
+  turn->decode_seconds = seconds_since(start);
+}
+
+ChatTurn ChatSession::ask(const std::string& question) {
+  Branch& branch = *branches_[current_];
+  std::vector<text::ChatMessage> messages = branch.messages;
+  messages.push_back({"user", question});
+  const text::ChatPrompt prompt = templates_.render(messages, options_.now);
+  const Encoded encoded = encode(prompt, branch);
+  const std::vector<int32_t>& ids = encoded.ids;
+  if (ids.empty()) throw UsageError("the chat template makes an empty prompt of these messages");
+  AnswerOptions answer_options = options_.answer;
+  answer_options.max_tokens = room_for_answer(ids.size());
+  Answer answer(answer_options, model_.config().eos_ids, &tokenizer_, ids);
+
+  ChatTurn turn;
+  turn.prompt_tokens = static_cast<int64_t>(ids.size());
+  keep_common(branch, ids);
+  const auto left = static_cast<int64_t>(ids.size() - branch.cached.size());
+  const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, left));
+  model_.reserve(chunk);
+  runtime_.reserve(branch.sequence.id(), turn.prompt_tokens + answer_options.max_tokens, chunk);
+  const auto logits = prefill(branch, ids, &turn);
+  if (logits.empty()) {
+    turn.end = AnswerEnd::kCancelled;
+    return turn;
+  }
+  decode(branch, answer, answer.take(logits), &turn);
+  turn.end = answer.end();
+  turn.text = answer.text();
+  turn.answer_tokens = static_cast<int64_t>(answer.tokens().size());
+  messages.push_back({"assistant", turn.text});
+  branch.messages = std::move(messages);
+  remember(branch, prompt, encoded, answer);
+  return turn;
+}
+
+bool ChatSession::undo() {
+  Branch& branch = *branches_[current_];
+  if (branch.before.empty()) return false;
+  branch.messages.resize(branch.messages.size() - 2);
+  branch.known_text.resize(branch.before.back().text);
+  branch.known_ids.resize(branch.before.back().ids);
+  branch.before.pop_back();
+  return true;
+}
+
+size_t ChatSession::fork() {
+  const Branch& from = *branches_[current_];
+  auto branch = std::make_unique<Branch>(
+      runtime_, runtime_.fork(from.sequence.id(), static_cast<int64_t>(from.cached.size())));
+  branch->messages = from.messages;
+  branch->cached = from.cached;
+  branch->known_text = from.known_text;
+  branch->known_ids = from.known_ids;
+  branch->before = from.before;
+  branches_.push_back(std::move(branch));
+  current_ = branches_.size() - 1;
+  return current_;
+}
+
+void ChatSession::go_to(size_t branch) {
+  if (branch >= branches_.size()) {
+    throw UsageError(
+        fmt::format("there is no branch {}; allowed: 1 to {}", branch + 1, branches_.size()));
+  }
+  current_ = branch;
+}
+
+}  // namespace fasa

@@ -1,0 +1,48 @@
+// Every target over its seeds, their beginnings, and fixed pseudo-random changes of them.
+#include <filesystem>
+#include <map>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/support/fuzz_corpus.h"
+
+namespace fasa::testing {
+namespace {
+
+std::map<std::string, FuzzBody>& targets() {
+  static std::map<std::string, FuzzBody> all;
+  return all;
+}
+
+FuzzBody running = nullptr;
+
+}  // namespace
+
+void add_fuzz_target(const char* name, FuzzBody body) { targets().emplace(name, body); }
+
+TEST(FuzzTargets, SeedsBeginningsAndChanges) {
+  ASSERT_FALSE(targets().empty());
+  for (const auto& [name, body] : targets()) {
+    SCOPED_TRACE(name);
+    running = body;
+    const auto seeds = fuzz_seeds("fuzz/corpus/" + name);
+    ASSERT_GE(seeds.size(), 3u) << name;
+    fuzz_prefixes(seeds);
+    fuzz_changes(seeds, 200);
+  }
+}
+
+// A target without a folder of seeds, or a folder without a target, is a slip.
+TEST(FuzzTargets, EachHasItsSeeds) {
+  const std::filesystem::path corpus = std::string(FASA_SOURCE_DIR) + "/tests/fuzz/corpus";
+  for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
+    if (!entry.is_directory()) continue;  // dictionaries
+    EXPECT_TRUE(targets().contains(entry.path().filename())) << entry;
+  }
+}
+
+}  // namespace fasa::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fasa::testing::run_guarded(fasa::testing::running, data, size);
+  return 0;
+}

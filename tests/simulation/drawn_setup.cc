@@ -1,0 +1,125 @@
+#include "tests/simulation/drawn_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tests/simulation/draw.h"
+
+namespace fasa::testing {
+namespace {
+
+Geometry drawn_geometry(Draw& draw) {
+  Geometry geometry;
+  geometry.layers = static_cast<int>(draw.between(1, 3));
+  geometry.kv_heads = static_cast<int>(draw.between(1, 2));
+  geometry.query_heads = geometry.kv_heads * static_cast<int>(draw.between(1, 3));
+  geometry.key_dim = draw.of({4, 8, 12, 16});
+  geometry.value_dim = draw.of({4, 7, 12, 16});
+  geometry.rotary_dims = geometry.key_dim;
+  geometry.scale = 0.25f;
+  if (draw.one_in(4)) {
+    for (int layer = 0; layer < geometry.layers; ++layer) {
+      geometry.windows.push_back(draw.of({0, 37, 64, 90}));
+    }
+  }
+  if (draw.one_in(6)) {
+    for (int head = 0; head < geometry.query_heads; ++head) {
+      geometry.alibi_slopes.push_back(1.0f / static_cast<float>(8 << head));
+    }
+  }
+  return geometry;
+}
+
+void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& selection) {
+  selection.kind = draw.one_in(8) ? SelectionKind::kFull : SelectionKind::kFasa;
+  selection.slice_dtype = draw.of({SliceDType::kInt2, SliceDType::kInt2, SliceDType::kInt4,
+                                   SliceDType::kInt8, SliceDType::kBF16});
+  selection.tip_chunks = static_cast<int>(draw.between(1, geometry.chunks()));
+  selection.sinks = static_cast<int>(draw.between(0, 3));
+  selection.recent = static_cast<int>(draw.between(1, 6));
+  const int64_t least = selection.sinks + selection.recent + 1;
+  selection.fac_tokens = {{.tokens = least + draw.of({0, 5, 20, 30, 70}), .share = 0}};
+  if (draw.one_in(8)) selection.fac_tokens = {{.tokens = 0, .share = 0.25}};
+  if (geometry.layers > 1 && draw.one_in(5)) {
+    selection.dense_layers = {static_cast<int>(draw.below(geometry.layers))};
+  }
+  if (selection.kind == SelectionKind::kFasa && draw.one_in(8)) {
+    selection.options.page_tokens = draw.of({8, 16, 32});
+  }
+}
+
+void draw_placement(Draw& draw, Config::Placement& placement) {
+  placement.rows = draw.of({RowPlacement::kHost, RowPlacement::kHost, RowPlacement::kHost,
+                            RowPlacement::kAuto, RowPlacement::kAuto, RowPlacement::kDevice});
+  const int hot_rows = draw.of({-1, 0, 1, 10, 24, 40, 64, 100, 400});
+  if (hot_rows >= 0) placement.hot_rows = hot_rows;
+  placement.replacement = draw.of({Replacement::kLru, Replacement::kClock, Replacement::kScore});
+}
+
+void draw_prefetch(Draw& draw, DrawnGuesser guesser, int layers, Config::Prefetch& prefetch) {
+  const int depth = draw.of({-1, 0, 1, 2});
+  if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
+  prefetch.predictor =
+      draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kPreviousStep});
+  if (guesser == DrawnGuesser::kQueries && draw.one_in(3)) {
+    prefetch.predictor = PredictorKind::kNextQuery;
+  }
+  prefetch.streams = static_cast<int>(draw.between(1, 3));
+}
+
+std::vector<int16_t> drawn_dims(Draw& draw, const Geometry& geometry, int chunks) {
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    const int64_t first = draw.below(geometry.chunks());
+    for (int i = 0; i < chunks; ++i) {
+      const int chunk = static_cast<int>((first + i) % geometry.chunks());
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
+}  // namespace
+
+DrawnSetup drawn_setup(uint64_t seed) {
+  Draw draw(seed, UINT64_MAX);
+  DrawnSetup setup;
+  setup.geometry = drawn_geometry(draw);
+  draw_selection(draw, setup.geometry, setup.config.selection);
+  draw_placement(draw, setup.config.placement);
+  setup.guesser = draw.of({DrawnGuesser::kNobody, DrawnGuesser::kQueries, DrawnGuesser::kAnything});
+  draw_prefetch(draw, setup.guesser, setup.geometry.layers, setup.config.prefetch);
+  setup.row_dtype = draw.of({DType::kBF16, DType::kBF16, DType::kF32, DType::kF16});
+  setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
+  constexpr uint64_t kRoom = uint64_t{64} << 20;  // what runs here never needs as much
+  if (!draw.one_in(3)) setup.device_memory = kRoom;
+  if (draw.one_in(3)) setup.host_memory = kRoom;
+  setup.new_memory = draw.of({0, 0xff});
+  if (draw.one_in(4)) setup.pinned_memory = kRoom;
+  return setup;
+}
+
+std::string describe(const DrawnSetup& setup) {
+  const Geometry& g = setup.geometry;
+  const Config& config = setup.config;
+  return fmt::format(
+      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens, sinks "
+      "{}, recent {}{}, pages of {}; rows {}, {} hot rows, depth {}, predictor {}, {} lanes, "
+      "guesser {}{}{}{}",
+      g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
+      g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
+      config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
+      slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
+      config.selection.fac_tokens[0].tokens, config.selection.sinks, config.selection.recent,
+      config.selection.dense_layers.empty() ? "" : ", a dense layer",
+      config.selection.options.page_tokens, static_cast<int>(config.placement.rows),
+      config.placement.hot_rows.value_or(-1), config.prefetch.depth.value_or(-1),
+      static_cast<int>(config.prefetch.predictor), config.prefetch.streams,
+      static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
+      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
+}
+
+}  // namespace fasa::testing

@@ -1,0 +1,32 @@
+// What a seed runs on: a geometry, a config, limits, who guesses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/geometry.h"
+#include "runtime/config/config.h"
+
+namespace fasa::testing {
+
+enum class DrawnGuesser : uint8_t { kNobody, kQueries, kAnything };
+
+struct DrawnSetup {
+  Geometry geometry;
+  Config config;
+  DType row_dtype = DType::kBF16;
+  std::vector<int16_t> slice_dims;
+  DrawnGuesser guesser = DrawnGuesser::kNobody;
+  // Bytes; none = no limit. Somebody else holds part of the device's memory, more or less of it.
+  std::optional<uint64_t> device_memory;
+  std::optional<uint64_t> host_memory;
+  std::optional<uint64_t> pinned_memory;
+  int new_memory = 0;  // what fresh memory holds, a byte
+};
+
+DrawnSetup drawn_setup(uint64_t seed);
+std::string describe(const DrawnSetup& setup);  // one line
+
+}  // namespace fasa::testing

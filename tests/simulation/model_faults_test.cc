@@ -1,0 +1,218 @@
+// Loading a model, calibrating it, running it, opening devices: each thing that can fail does so in
+// its turn, files and threads among them.
+#include <gtest/gtest.h>
+#include <tbb/task_arena.h>
+
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "offload/open_device.h"
+#include "runtime/fasa.hpp"
+#include "runtime/lab/capture/calibration.h"
+#include "runtime/llm/model.h"
+#include "tests/llm/llm_fixture.h"
+#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/process_faults.h"
+#include "tests/support/seam_device.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr FaultPoints kCalls = {FaultPoint::kAllocation, FaultPoint::kCopy,   FaultPoint::kFill,
+                                FaultPoint::kEvent,      FaultPoint::kStream, FaultPoint::kHeap,
+                                FaultPoint::kThread,     FaultPoint::kFile};
+
+std::unique_ptr<Device> open_emulated() {
+  DeviceOptions options;
+  options.name = "emulated";
+  options.threads = 1;
+  return open_device(options);
+}
+
+// A device of the product, whose calls fail by the seam.
+struct Bench {
+  FaultSeam seam;
+  std::unique_ptr<Device> inner = open_emulated();
+  SeamDevice device{*inner, seam, SeamDevice::Inner::kProducts};
+};
+
+class DeviceDrill : public Drill {
+ public:
+  explicit DeviceDrill(Bench& bench) : bench_(bench) {}
+  void prepare() override {
+    held_ = {bench_.device.held_bytes(MemorySpace::kDevice),
+             bench_.device.held_bytes(MemorySpace::kHost)};
+  }
+  void check_unchanged() override {
+    EXPECT_EQ(bench_.device.held_bytes(MemorySpace::kDevice), held_.first);
+    EXPECT_EQ(bench_.device.held_bytes(MemorySpace::kHost), held_.second);
+  }
+
+ protected:
+  Bench& bench_;
+  std::pair<uint64_t, uint64_t> held_;
+};
+
+// Device memory and blocks of the heap are what they were, too, once a first call has made what is
+// made once.
+class LoadDrill final : public DeviceDrill {
+ public:
+  explicit LoadDrill(Bench& bench) : DeviceDrill(bench) {
+    call();
+    undo();
+    blocks_ = live_heap_blocks();
+  }
+  void call() override {
+    model_.emplace(Model::load(llm_test::golden_dir("llama-mha-tied"), bench_.device, DType::kF32));
+  }
+  void check_done() override { EXPECT_GT(model_->weight_bytes(), 0u); }
+  void undo() override { model_.reset(); }
+  int64_t blocks_left() const { return live_heap_blocks() - blocks_; }
+
+ private:
+  std::optional<Model> model_;
+  int64_t blocks_ = 0;
+};
+
+class StepOfModelDrill final : public DeviceDrill {
+ public:
+  explicit StepOfModelDrill(Bench& bench)
+      : DeviceDrill(bench),
+        model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
+        runtime_(llm_test::full_runtime(model_)),
+        sequence_(runtime_->create()) {
+    call();
+    logits_ = given_;
+    undo();
+  }
+  // Prefill, then a decoded token.
+  void call() override {
+    const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7};
+    const StepSequence fill{sequence_, 7, StepMode::kPrefill};
+    const int32_t next = 8;
+    const StepSequence decode{sequence_, 1, StepMode::kDecode};
+    model_.step(*runtime_, ids, {&fill, 1});
+    try {
+      const auto logits = model_.step(*runtime_, {&next, 1}, {&decode, 1});
+      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);  // a caller's own copy
+      given_.assign(logits.begin(), logits.end());
+    } catch (...) {
+      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);
+      undo();
+      throw;
+    }
+  }
+  void check_unchanged() override {
+    EXPECT_EQ(runtime_->length(sequence_), 0);
+    const KvMemory memory = runtime_->memory();
+    EXPECT_LE(memory.device_total(), bench_.device.held_bytes(MemorySpace::kDevice));
+  }
+  void check_done() override { EXPECT_EQ(given_, logits_); }
+  void undo() override { runtime_->truncate(sequence_, 0); }
+
+ private:
+  Model model_;
+  std::unique_ptr<Runtime> runtime_;
+  SequenceId sequence_{};
+  std::vector<float> given_, logits_;
+};
+
+class CalibrationDrill final : public DeviceDrill {
+ public:
+  explicit CalibrationDrill(Bench& bench)
+      : DeviceDrill(bench),
+        model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
+        arena_(1) {
+    for (int i = 0; i < 90; ++i) text_.push_back((i * 7 + i / 5) % 60 + 1);
+    call();
+    json_ = map_->to_json();
+    undo();
+  }
+  void call() override {
+    CalibrationOptions options;
+    options.tokens = 90;
+    options.queries = 6;
+    options.tip_chunks = 2;
+    options.probes = false;
+    options.sinks = 2;
+    options.recent = 4;
+    options.prefill_chunk = 40;
+    arena_.execute([&] { map_ = calibrate(model_, text_, options); });
+  }
+  void check_done() override { EXPECT_EQ(map_->to_json(), json_); }
+  void undo() override { map_.reset(); }
+
+ private:
+  Model model_;
+  tbb::task_arena arena_;
+  std::vector<int32_t> text_;
+  std::optional<FcMap> map_;
+  std::string json_;
+};
+
+// A device with two streams: each is a thread.
+class OpenDrill final : public Drill {
+ public:
+  void call() override {
+    device_ = open_emulated();
+    try {
+      for (Stream& stream : streams_) {
+        stream = device_->create_stream(StreamPriority::kNormal, "one of two");
+      }
+    } catch (...) {
+      undo();
+      throw;
+    }
+  }
+  void check_unchanged() override { EXPECT_EQ(device_, nullptr); }
+  void check_done() override { EXPECT_NE(device_, nullptr); }
+  void undo() override {
+    for (Stream& stream : streams_) stream = Stream();
+    device_.reset();
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Stream streams_[2];
+};
+
+void run(const std::string& name, FaultSeam& seam, Drill& drill, int64_t usual) {
+  DrillCount total;
+  for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
+    total += run_drill(name, seam, drill, planned(name, kCalls, mode, usual));
+    if (::testing::Test::HasFailure()) break;
+  }
+  std::cout << name << ": injected " << total.injected << ", of which " << total.thrown
+            << " came out as errors\n";
+  ::testing::Test::RecordProperty("injected", static_cast<int>(total.injected));
+}
+
+TEST(ModelFaults, Load) {
+  Bench bench;
+  LoadDrill drill(bench);
+  run("load a model", bench.seam, drill, 29);
+  EXPECT_LE(drill.blocks_left(), 8);  // what grows once; a leak is one in every call
+}
+
+TEST(ModelFaults, Step) {
+  Bench bench;
+  StepOfModelDrill drill(bench);
+  run("prefill and decode of a model", bench.seam, drill, 17);
+}
+
+TEST(ModelFaults, Calibrate) {
+  Bench bench;
+  CalibrationDrill drill(bench);
+  run("calibrate", bench.seam, drill, 97);
+}
+
+TEST(DeviceFaults, Open) {
+  FaultSeam seam;
+  OpenDrill drill;
+  run("open a device", seam, drill, 1);
+}
+
+}  // namespace
+}  // namespace fasa::testing

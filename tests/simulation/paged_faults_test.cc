@@ -1,0 +1,257 @@
+// The paged door, call by call: what fails changes nothing.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/calibrate/fc_map.h"
+#include "runtime/doors/paged_runtime.h"
+#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/plain_cache.h"
+#include "tests/support/pumped_device.h"
+#include "tests/support/seam_device.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr FaultPoints kCalls = {FaultPoint::kAllocation, FaultPoint::kCopy,   FaultPoint::kFill,
+                                FaultPoint::kEvent,      FaultPoint::kStream, FaultPoint::kHeap};
+
+Geometry page_geometry() {
+  return {.layers = 1,
+          .kv_heads = 2,
+          .query_heads = 4,
+          .key_dim = 12,
+          .value_dim = 8,
+          .rotary_dims = 12,
+          .scale = 0.25f,
+          .windows = {}};
+}
+
+Config page_config(RowPlacement rows) {
+  Config config;
+  config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
+  config.selection.sinks = 2;
+  config.selection.recent = 4;
+  config.placement.rows = rows;
+  config.placement.hot_rows = 24;
+  return config;
+}
+
+struct PageSetup {
+  const char* name = "";
+  int page_size = 64;
+  RowPlacement rows = RowPlacement::kHost;
+};
+
+// Two sequences in pages that lie anywhere; the newest tokens of both are attended to.
+class PagedLife {
+ public:
+  PagedLife(const PageSetup& setup, FaultSeam& seam)
+      : setup_(setup),
+        seam_(seam),
+        geometry_(page_geometry()),
+        config_(page_config(setup.rows)),
+        pumped_(random_order(3)),
+        device_(pumped_, seam),
+        plain_(config_, geometry_, DType::kBF16, all_slice_dims(geometry_)),
+        compute_(device_.create_stream(StreamPriority::kNormal, "compute")),
+        paged_(device_, config_, geometry_, DType::kBF16, all_slice_dims(geometry_),
+               {.page_size = setup.page_size, .num_pages = 40, .max_sequences = 4}) {
+    for (int which = 0; which < 2; ++which) {
+      for (int64_t at = 0; at < tokens_of(which); at += setup_.page_size) append_page(which, at);
+    }
+    attend();
+  }
+
+  PagedRuntime& paged() { return paged_; }
+  SeamDevice& device() { return device_; }
+
+  static int64_t tokens_of(int which) { return which == 0 ? 150 : 70; }
+  // Page ids fall: pages do not lie in order.
+  int64_t page_of(int which, int64_t position) const {
+    return (which == 0 ? 39 : 19) - position / setup_.page_size;
+  }
+  // The whole page again that begins at `first`, with what it held.
+  void append_page(int which, int64_t first) {
+    const int64_t end = std::min(tokens_of(which), first + setup_.page_size);
+    std::vector<int64_t> slots;
+    std::vector<float> k, v;
+    {
+      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);  // a caller's own work
+      for (int64_t i = first; i < end; ++i) {
+        slots.push_back(page_of(which, i) * setup_.page_size + i % setup_.page_size);
+        take(which, i, TokenPart::kKey, geometry_.kv_heads * geometry_.key_dim, &k);
+        take(which, i, TokenPart::kValue, geometry_.kv_heads * geometry_.value_dim, &v);
+      }
+    }
+    const auto tokens = end - first;
+    try {
+      paged_.append(0,
+                    ConstTensorView::dense(k.data(), DType::kF32, tokens, geometry_.kv_heads,
+                                           geometry_.key_dim),
+                    ConstTensorView::dense(v.data(), DType::kF32, tokens, geometry_.kv_heads,
+                                           geometry_.value_dim),
+                    slots, compute_.view());
+    } catch (...) {
+      device_.synchronize(compute_.view());
+      throw;
+    }
+    device_.synchronize(compute_.view());
+  }
+  void attend() {
+    std::vector<int32_t> table, lengths;
+    std::vector<float> q;
+    {
+      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const int64_t columns = (tokens_of(0) + setup_.page_size - 1) / setup_.page_size;
+      for (int which = 0; which < 2; ++which) {
+        for (int64_t column = 0; column < columns; ++column) {
+          table.push_back(static_cast<int32_t>(page_of(which, column * setup_.page_size)));
+        }
+        lengths.push_back(static_cast<int32_t>(tokens_of(which)));
+        take(which, tokens_of(which) - 1, TokenPart::kQuery,
+             geometry_.query_heads * geometry_.key_dim, &q);
+      }
+      out_.assign(static_cast<size_t>(2 * geometry_.query_heads * geometry_.value_dim), 0);
+    }
+    const auto columns = static_cast<int64_t>(table.size() / 2);
+    try {
+      paged_.attend(0,
+                    ConstTensorView::dense(q.data(), DType::kF32, 2, geometry_.query_heads,
+                                           geometry_.key_dim),
+                    {table.data(), 2, columns, columns}, lengths,
+                    TensorView::dense(out_.data(), DType::kF32, 2, geometry_.query_heads,
+                                      geometry_.value_dim),
+                    nullptr, compute_.view());
+    } catch (...) {
+      device_.synchronize(compute_.view());
+      throw;
+    }
+    device_.synchronize(compute_.view());
+  }
+  void expect_right() {
+    attend();
+    const auto width = static_cast<size_t>(geometry_.query_heads * geometry_.value_dim);
+    for (size_t which = 0; which < 2; ++which) {
+      const History history(static_cast<size_t>(tokens_of(static_cast<int>(which))),
+                            static_cast<uint8_t>(which));
+      const auto length = static_cast<int64_t>(history.size());
+      const auto expected = plain_.attend(history, length - 1, StepMode::kDecode);
+      const std::vector<float> given(out_.begin() + static_cast<int64_t>(which * width),
+                                     out_.begin() + static_cast<int64_t>((which + 1) * width));
+      EXPECT_EQ(given, expected[0].out) << "sequence " << which;
+    }
+  }
+
+ private:
+  static void take(int which, int64_t position, TokenPart part, int width,
+                   std::vector<float>* tensor) {
+    const float* values = token_values(which, 0, position, part);
+    tensor->insert(tensor->end(), values, values + width);
+  }
+
+  const PageSetup setup_;
+  FaultSeam& seam_;
+  const Geometry geometry_;
+  const Config config_;
+  PumpedDevice pumped_;
+  SeamDevice device_;
+  PlainCache plain_;
+  Stream compute_;
+  PagedRuntime paged_;
+  std::vector<float> out_;
+};
+
+// Want of memory changes nothing. After a failure of the device nothing is to be trusted any more:
+// every later call says so, and the runtime can be destroyed.
+class PagedDrill final : public Drill {
+ public:
+  using Call = std::function<void(PagedLife&)>;
+  PagedDrill(const PageSetup& setup, FaultSeam& seam, Call call)
+      : setup_(setup), seam_(seam), call_(std::move(call)) {
+    life_.emplace(setup_, seam_);
+  }
+  void call() override { call_(*life_); }
+  void check_error(FaultPoint point, const std::exception& error) override {
+    of_heap_ = point == FaultPoint::kHeap;
+    of_device_ = dynamic_cast<const DeviceError*>(&error) != nullptr;
+    if (of_device_) failure_ = error.what();
+    // Where work was half enqueued, want of the process's memory is a failure of the device, too.
+    if (!(of_device_ && of_heap_)) Drill::check_error(point, error);
+  }
+  void check_unchanged() override {
+    try {
+      life_->attend();
+    } catch (const DeviceError& error) {
+      EXPECT_TRUE(of_device_ || of_heap_) << error.what();
+      if (of_device_) {
+        EXPECT_EQ(error.what(), failure_);
+      }
+      life_.emplace(setup_, seam_);
+      return;
+    }
+    EXPECT_FALSE(of_device_) << "a later call went through";
+    check_done();
+  }
+  void check_done() override {
+    const KvMemory memory = life_->paged().memory();
+    EXPECT_EQ(memory.device_total(), life_->device().held_bytes(MemorySpace::kDevice));
+    EXPECT_EQ(memory.host_total(), life_->device().held_bytes(MemorySpace::kHost));
+    life_->expect_right();
+  }
+  void undo() override {}
+
+ private:
+  const PageSetup setup_;
+  FaultSeam& seam_;
+  const Call call_;
+  std::optional<PagedLife> life_;
+  bool of_device_ = false;
+  bool of_heap_ = false;
+  std::string failure_;
+};
+
+class PagedFaults : public ::testing::TestWithParam<PageSetup> {
+ protected:
+  void run(const std::string& what, const PagedDrill::Call& call) {
+    for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
+      FaultSeam seam;
+      PagedDrill drill(GetParam(), seam, call);
+      const std::string name = std::string(GetParam().name) + ": " + what;
+      total_ += run_drill(name, seam, drill, planned(name, kCalls, mode, 2));
+      if (HasFailure()) return;
+    }
+  }
+  void TearDown() override {
+    std::cout << "injected " << total_.injected << ", of which " << total_.thrown
+              << " came out as errors\n";
+    RecordProperty("injected", static_cast<int>(total_.injected));
+  }
+  DrillCount total_;
+};
+
+TEST_P(PagedFaults, AppendAttendCopy) {
+  const int64_t size = GetParam().page_size;
+  run("attend", [](PagedLife& life) { life.attend(); });
+  run("append of a whole page", [](PagedLife& life) { life.append_page(0, 0); });
+  run("append of an open page", [size](PagedLife& life) {
+    life.append_page(0, (PagedLife::tokens_of(0) - 1) / size * size);
+  });
+  run("copy", [](PagedLife& life) {
+    const PageCopy copies[] = {{life.page_of(0, 0), 2}, {life.page_of(1, 0), 3}};
+    life.paged().copy_pages(copies);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Setups, PagedFaults,
+                         ::testing::Values(PageSetup{"pages_of_64"}, PageSetup{"pages_of_16", 16},
+                                           PageSetup{"on_the_device", 64, RowPlacement::kDevice}),
+                         [](const auto& setup) { return std::string(setup.param.name); });
+
+}  // namespace
+}  // namespace fasa::testing

@@ -1,0 +1,230 @@
+#include "tests/simulation/plain_cache.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/cpu/kernels.h"
+#include "runtime/base/raw_slopes.h"
+#include "runtime/doors/settings.h"
+#include "tests/support/tape.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr int kTied = kWriters - 1;  // the writer whose tokens are all alike
+constexpr size_t kParts = 3;
+
+// [writer][layer][position][part][kMostWidth]
+std::vector<float> make_values() {
+  std::vector<float> all;
+  all.reserve(size_t{kWriters} * kMostLayers * kMostTokens * kParts * kMostWidth);
+  for (int writer = 0; writer < kWriters; ++writer) {
+    for (int layer = 0; layer < kMostLayers; ++layer) {
+      for (int position = 0; position < kMostTokens; ++position) {
+        for (size_t part = 0; part < kParts; ++part) {
+          const int64_t place = writer == kTied ? 0 : position;
+          for (int i = 0; i < kMostWidth; ++i) {
+            all.push_back(tape_value(static_cast<uint64_t>(writer), layer, place,
+                                     static_cast<TapeKind>(part + 1), i));
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+int budget_pages() { return pages_of(kMostTokens); }
+
+}  // namespace
+
+const float* token_values(int writer, int layer, int64_t position, TokenPart part) {
+  static const std::vector<float> all = make_values();
+  const int64_t token = (int64_t{writer} * kMostLayers + layer) * kMostTokens + position;
+  return all.data() +
+         (token * static_cast<int64_t>(kParts) + static_cast<int64_t>(part)) * kMostWidth;
+}
+
+PlainCache::PlainCache(const Config& config, const Geometry& geometry, DType row_dtype,
+                       const std::vector<int16_t>& slice_dims)
+    : geometry_(geometry),
+      settings_(make_step_settings(config, geometry, row_dtype, kHostTraits, 0)),
+      slice_dims_(slice_dims),
+      slopes_(raw_slopes(geometry)),
+      arena_(1) {
+  const auto take = [this](int64_t bytes) {
+    memory_.emplace_back(static_cast<size_t>(bytes + kAlignment));
+    const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
+    return memory_.back().data() + (kAlignment - address % kAlignment) % kAlignment;
+  };
+  for (int page = 0; page < budget_pages(); ++page) {
+    row_blocks_.push_back(take(settings_.layout.row_block_bytes()));
+    if (settings_.layout.slice.dims == 0) continue;
+    slice_blocks_.push_back(take(settings_.layout.slice_block_bytes()));
+  }
+  if (settings_.layout.slice.dims > 0) tail_ = take(settings_.layout.tail_bytes());
+}
+
+StepParams PlainCache::step_params(const SequenceDesc& sequence, int layer) const {
+  const CacheLayout& layout = settings_.layout;
+  return {.layout = layout,
+          .sequences = &sequence,
+          .count = 1,
+          .layer = layer,
+          .slice_dims = slice_dims_.data() +
+                        static_cast<size_t>(layout.head_index(layer, 0) * layout.slice.dims),
+          .slopes = slopes_.empty() ? nullptr : slopes_.data()};
+}
+
+void PlainCache::append(std::span<const uint8_t> history, int layer) {
+  const auto key_width = static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim);
+  const auto value_width = static_cast<size_t>(geometry_.kv_heads * geometry_.value_dim);
+  const auto tokens = static_cast<int64_t>(history.size());
+  keys_.resize(history.size() * key_width);
+  values_.resize(history.size() * value_width);
+  for (size_t i = 0; i < history.size(); ++i) {
+    const auto position = static_cast<int64_t>(i);
+    std::copy_n(token_values(history[i], layer, position, TokenPart::kKey), key_width,
+                keys_.begin() + static_cast<int64_t>(i * key_width));
+    std::copy_n(token_values(history[i], layer, position, TokenPart::kValue), value_width,
+                values_.begin() + static_cast<int64_t>(i * value_width));
+  }
+  const SequenceDesc sequence{.mode = StepMode::kPrefill,
+                              .tokens = static_cast<int32_t>(tokens),
+                              .slice_blocks = slice_blocks_.data(),
+                              .row_blocks = row_blocks_.data(),
+                              .tail = tail_};
+  cpu::run(AppendParams{.step = step_params(sequence, layer),
+                        .k = ConstTensorView::dense(keys_.data(), DType::kF32, tokens,
+                                                    geometry_.kv_heads, geometry_.key_dim),
+                        .v = ConstTensorView::dense(values_.data(), DType::kF32, tokens,
+                                                    geometry_.kv_heads, geometry_.value_dim),
+                        .rows_on_device = true});
+}
+
+std::vector<Attended> PlainCache::attend(std::span<const uint8_t> history, int64_t start,
+                                         StepMode mode) {
+  std::vector<Attended> layers;
+  arena_.execute([&] {
+    for (int layer = 0; layer < geometry_.layers; ++layer) {
+      append(history, layer);
+      layers.push_back(attend_layer(history, start, mode, layer));
+    }
+  });
+  return layers;
+}
+
+Attended PlainCache::attend_layer(std::span<const uint8_t> history, int64_t start, StepMode mode,
+                                  int layer) {
+  const auto end = static_cast<int64_t>(history.size());
+  const int64_t tokens = end - start;
+  const auto width = static_cast<size_t>(geometry_.query_heads * geometry_.key_dim);
+  queries_.clear();
+  for (int64_t i = start; i < end; ++i) {
+    const float* q = token_values(history[static_cast<size_t>(i)], layer, i, TokenPart::kQuery);
+    queries_.insert(queries_.end(), q, q + width);
+  }
+  Attended attended;
+  attended.out.resize(static_cast<size_t>(tokens * geometry_.query_heads * geometry_.value_dim));
+  attended.lse.resize(static_cast<size_t>(tokens * geometry_.query_heads));
+  const SequenceDesc sequence{.mode = mode,
+                              .tokens = static_cast<int32_t>(tokens),
+                              .start = static_cast<int32_t>(start),
+                              .slice_blocks = slice_blocks_.data(),
+                              .row_blocks = row_blocks_.data(),
+                              .tail = tail_};
+  const StepParams step = step_params(sequence, layer);
+  const LayerSettings& wanted = settings_.layer(layer);
+  const auto q = ConstTensorView::dense(queries_.data(), DType::kF32, tokens, geometry_.query_heads,
+                                        geometry_.key_dim);
+  const auto out = TensorView::dense(attended.out.data(), DType::kF32, tokens,
+                                     geometry_.query_heads, geometry_.value_dim);
+  if (mode == StepMode::kPrefill) {
+    cpu::run(PrefillParams{.step = step,
+                           .q = q,
+                           .scale = settings_.scale,
+                           .window = wanted.window,
+                           .begin_page = 0,
+                           .end_page = pages_of(end),
+                           .pages = {},
+                           .out = out,
+                           .lse = attended.lse.data()});
+    return attended;
+  }
+  AttendParams params{.step = step,
+                      .q = q,
+                      .scale = settings_.scale,
+                      .window = wanted.window,
+                      .begin = 0,
+                      .end = pages_of(kMostTokens) * kPageTokens,
+                      .pages = {},
+                      .out = out,
+                      .lse = attended.lse.data()};
+  if (wanted.dense) {
+    cpu::run(params);
+  } else {
+    select_and_attend(step, q, params);
+  }
+  return attended;
+}
+
+void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, AttendParams params) {
+  constexpr int32_t kRoom = pages_of(kMostTokens) * kPageTokens;
+  const LayerSettings& wanted = settings_.layer(step.layer);
+  const auto heads = static_cast<size_t>(geometry_.kv_heads);
+  std::vector<int32_t> sets(heads * size_t{kRoom});
+  std::vector<int32_t> sizes(heads);
+  std::vector<const std::byte*> rows(heads * size_t{kRoom});
+  std::vector<uint8_t> ready(heads * size_t{kRoom / kTileTokens});
+  StepCounters counters;
+  cpu::run(SelectParams{.step = step,
+                        .q = q,
+                        .budget = wanted.budget,
+                        .window = wanted.window,
+                        .page_tokens = settings_.page_tokens,
+                        .set_capacity = kRoom,
+                        .sets = sets.data(),
+                        .set_sizes = sizes.data(),
+                        .counters = &counters});
+  cpu::run(ResolveParams{.step = step,
+                         .rows_on_device = true,
+                         .begin = 0,
+                         .end = kRoom,
+                         .stamp = {},
+                         .set_capacity = kRoom,
+                         .sets = sets.data(),
+                         .set_sizes = sizes.data(),
+                         .rows = rows.data(),
+                         .tile_ready = ready.data(),
+                         .counters = &counters});
+  params.end = kRoom;
+  params.set_sizes = sizes.data();
+  params.rows = rows.data();
+  params.tile_ready = ready.data();
+  params.sets = sets.data();
+  params.set_capacity = kRoom;
+  cpu::run(params);
+}
+
+void PlainCache::read(std::span<const uint8_t> history, int layer, std::vector<float>* keys,
+                      std::vector<float>* values) {
+  const auto tokens = static_cast<int64_t>(history.size());
+  keys->resize(history.size() * static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim));
+  values->resize(history.size() * static_cast<size_t>(geometry_.kv_heads * geometry_.value_dim));
+  arena_.execute([&] {
+    append(history, layer);
+    cpu::run(ReadRowsParams{.layout = settings_.layout,
+                            .layer = layer,
+                            .row_blocks = row_blocks_.data(),
+                            .first = 0,
+                            .rows_on_device = true,
+                            .k = TensorView::dense(keys->data(), DType::kF32, tokens,
+                                                   geometry_.kv_heads, geometry_.key_dim),
+                            .v = TensorView::dense(values->data(), DType::kF32, tokens,
+                                                   geometry_.kv_heads, geometry_.value_dim)});
+  });
+}
+
+}  // namespace fasa::testing

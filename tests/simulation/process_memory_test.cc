@@ -1,0 +1,59 @@
+// What memory() says is what the process grows by: a sequence of a million tokens, one layer of an
+// 8 B model. Takes 5 GiB, so it is a part of the long run (FASA_LONG=1).
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string_view>
+
+#include "bench/filled_runtime.h"
+
+namespace fasa::testing {
+namespace {
+
+uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool long_run() {
+  const char* wanted = std::getenv("FASA_LONG");
+  return wanted != nullptr && std::string_view(wanted) == "1";
+}
+
+DeviceOptions emulated() {
+  DeviceOptions options;
+  options.name = "emulated";
+  return options;
+}
+
+double growth_to_said(int64_t tokens) {
+  const Geometry geometry = bench::llama_8b(1);
+  const Config config;
+  {
+    // What a process makes once: threads, their scratch, the pool of noise, the allocator's own.
+    const bench::FilledRuntime first(emulated(), config, geometry,
+                                     bench::first_chunk_dims(geometry, geometry.chunks()), 4096);
+  }
+  const uint64_t before = resident_bytes();
+  bench::FilledRuntime filled(emulated(), config, geometry,
+                              bench::first_chunk_dims(geometry, geometry.chunks()), tokens);
+  const KvMemory memory = filled.runtime().memory();
+  const auto grown = static_cast<double>(resident_bytes() - before);
+  const auto said = static_cast<double>(memory.device_total() + memory.host_total());
+  std::cout << tokens << " tokens: memory() says " << said / 1e6 << " MB, the process grew by "
+            << grown / 1e6 << " MB\n";
+  return grown / said;
+}
+
+TEST(ProcessMemory, GrowsByWhatMemorySays) {
+  if (!long_run()) GTEST_SKIP() << "a million tokens: FASA_LONG=1";
+  EXPECT_NEAR(growth_to_said(1'000'000), 1, 0.005);
+}
+
+}  // namespace
+}  // namespace fasa::testing

@@ -1,0 +1,147 @@
+// The operations of a simulated life but for its steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "tests/simulation/world.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr size_t kMostSequences = 6;
+
+}  // namespace
+
+void World::create(Draw& draw) {
+  if (sequences_.size() >= kMostSequences) return;
+  SequenceId id{};
+  last_ = "create";
+  if (attempt(draw, last_, [&] { id = runtime_->create(); }) != Outcome::kDone) return;
+  sequences_.push_back({.id = id, .history = {}, .pages = {}});
+}
+
+void World::fork(Draw& draw) {
+  const Sequence* parent = pick(draw);
+  if (parent == nullptr || sequences_.size() >= kMostSequences) return;
+  const auto length = static_cast<int64_t>(parent->history.size());
+  const int64_t tokens = draw.one_in(3) ? length : draw.between(0, length);
+  SequenceId id{};
+  last_ = fmt::format("fork of {} at {} of {}", index_of(parent->id), tokens, length);
+  const SequenceId from = parent->id;
+  const Outcome outcome = attempt(draw, last_, [&] { id = runtime_->fork(from, tokens); });
+  if (outcome != Outcome::kDone) return;
+  nothing_is_under_way();
+  const History shared(parent->history.begin(), parent->history.begin() + tokens);
+  Sequence child{.id = id, .history = shared, .pages = parent->pages};
+  cut_pages(child);
+  sequences_.push_back(std::move(child));
+  forget_promises();
+}
+
+void World::truncate(Draw& draw) {
+  Sequence* sequence = pick(draw);
+  if (sequence == nullptr) return;
+  const auto length = static_cast<int64_t>(sequence->history.size());
+  const int64_t tokens =
+      draw.one_in(2) ? std::max<int64_t>(0, length - draw.between(0, 9)) : draw.between(0, length);
+  last_ = fmt::format("truncate {} from {} to {}", index_of(sequence->id), length, tokens);
+  const Outcome outcome = attempt(draw, last_, [&] { runtime_->truncate(sequence->id, tokens); });
+  if (outcome != Outcome::kDone) return;
+  nothing_is_under_way();
+  sequence->history.resize(static_cast<size_t>(tokens));
+  cut_pages(*sequence);
+  forget_promises();
+}
+
+void World::free(Draw& draw) {
+  const Sequence* sequence = pick(draw);
+  if (sequence == nullptr) return;
+  last_ = fmt::format("free {}", index_of(sequence->id));
+  const SequenceId id = sequence->id;
+  if (attempt(draw, last_, [&] { runtime_->free(id); }) != Outcome::kDone) return;
+  nothing_is_under_way();
+  std::erase_if(sequences_, [&](const Sequence& one) { return one.id == id; });
+}
+
+void World::reserve(Draw& draw) {
+  Sequence* sequence = pick(draw);
+  if (sequence == nullptr) return;
+  const auto length = static_cast<int64_t>(sequence->history.size());
+  const int64_t tokens = std::min<int64_t>(kMostTokens, length + draw.between(0, 150));
+  const int step_tokens = static_cast<int>(draw.between(1, 80));
+  last_ = fmt::format("reserve {} tokens for {}", tokens, index_of(sequence->id));
+  const Outcome outcome =
+      attempt(draw, last_, [&] { runtime_->reserve(sequence->id, tokens, step_tokens); });
+  if (outcome != Outcome::kDone) return;
+  forget_promises();
+  sequence->promised = tokens;
+}
+
+// Somebody else takes memory: all that is free, or nearly.
+void World::squeeze(Draw& draw) {
+  const MemorySpace space = draw.one_in(3) ? MemorySpace::kHost : MemorySpace::kDevice;
+  const MemoryUse use = pumped_->memory(space);
+  if (use.limit_bytes == UINT64_MAX || squeezes_.size() > 4) return;
+  const int64_t left = draw.of({0, 0, 1000, 5000, 20000, 50000, 100000});
+  const auto room = static_cast<int64_t>(use.limit_bytes - use.used_bytes);
+  if (room <= left) return;
+  last_ = fmt::format("somebody else takes all but {} bytes of {} memory", left,
+                      space == MemorySpace::kDevice ? "device" : "host");
+  squeezes_.push_back(device_->allocate(space, static_cast<size_t>(room - left), "others"));
+}
+
+void World::release(Draw& draw) {
+  if (squeezes_.empty()) return;
+  last_ = "somebody else gives memory back";
+  squeezes_.erase(squeezes_.begin() + draw.below(static_cast<int64_t>(squeezes_.size())));
+}
+
+void World::read(Draw& draw) {
+  Sequence* sequence = pick(draw);
+  if (sequence == nullptr || sequence->history.empty()) return;
+  const Geometry& g = setup_.geometry;
+  const auto length = static_cast<int64_t>(sequence->history.size());
+  const int layer = static_cast<int>(draw.below(g.layers));
+  const int64_t first = draw.below(length);
+  const int64_t tokens = draw.between(1, length - first);
+  const auto key_width = static_cast<size_t>(g.kv_heads * g.key_dim);
+  const auto value_width = static_cast<size_t>(g.kv_heads * g.value_dim);
+  std::vector<float> k(static_cast<size_t>(tokens) * key_width);
+  std::vector<float> v(static_cast<size_t>(tokens) * value_width);
+  last_ = fmt::format("read {} to {} of {}, layer {}", first, first + tokens - 1,
+                      index_of(sequence->id), layer);
+  sequence->busy = true;
+  try {
+    runtime_->read(sequence->id, layer, first,
+                   TensorView::dense(k.data(), DType::kF32, tokens, g.kv_heads, g.key_dim),
+                   TensorView::dense(v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
+                   compute_.view());
+    device_->synchronize(compute_.view());
+  } catch (const DeviceError& error) {
+    if (failed_late()) return;
+    mismatch(fmt::format("read failed for no reason: {}", error.what()));
+  }
+  std::vector<float> keys, values;
+  plain_.read(sequence->history, layer, &keys, &values);
+  const auto from = static_cast<size_t>(first);
+  if (std::memcmp(k.data(), keys.data() + from * key_width, k.size() * sizeof(float)) != 0 ||
+      std::memcmp(v.data(), values.data() + from * value_width, v.size() * sizeof(float)) != 0) {
+    mismatch("rows that were read back are not those that were stored");
+  }
+}
+
+void World::look_at_metrics(Draw& draw) {
+  last_ = "metrics";
+  FetchMetrics metrics;
+  if (attempt(draw, last_, [&] { metrics = runtime_->metrics(); }) != Outcome::kDone) return;
+  if (metrics.rows.speculated_used > metrics.rows.speculated) {
+    mismatch("more guessed rows were used than were fetched");
+  }
+  digest_.add(metrics.rows.hits);
+  digest_.add(metrics.rows.misses);
+}
+
+}  // namespace fasa::testing

@@ -1,0 +1,119 @@
+// fasa chat: a conversation with a model in a terminal or through pipes.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "runtime/base/error.h"
+#include "runtime/io/machine.h"
+#include "runtime/llm/chat_session.h"
+#include "runtime/llm/open_model_device.h"
+#include "tools/chat_loop.h"
+#include "tools/clock.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/model_dtype.h"
+#include "tools/progress.h"
+#include "tools/sampling_flags.h"
+#include "tools/slice_choice.h"
+#include "tools/terminal.h"
+
+namespace fasa {
+namespace {
+
+class ChatCommand final : public Command, private ChatHost {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("chat", "Talk to a model");
+    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form")
+        ->type_name("DIR")
+        ->required();
+    command_
+        ->add_option("--system", options_.system, "Message of the role system, before all others")
+        ->type_name("TEXT");
+    command_
+        ->add_option("--now", now_,
+                     "The time that templates show; else SOURCE_DATE_EPOCH, else now")
+        ->type_name("DATE");
+    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+        ->type_name("DTYPE")
+        ->capture_default_str();
+    command_->add_option("--prefill-chunk", options_.prefill_chunk, "Prompt tokens per step")
+        ->type_name("N")
+        ->capture_default_str();
+    sampling_.add_to(*command_);
+    flags_.add_to(*command_);
+    return command_;
+  }
+
+  int run() override {
+    reject_unknown_arguments(*command_);
+    config_ = with_map(flags_.load(), dir_);
+    require_usable_target();
+    const auto dtype = weights_dtype(dtype_);
+    options_.answer = sampling_.options(dir_);
+    if (options_.answer.logprobs) throw UsageError("--logprobs: chat shows none; generate does");
+    options_.now = shown_time(now_);
+    const ModelConfig model_config = ModelConfig::load(dir_);
+    config_.validate_for(model_config.geometry());
+    tokenizer_ = text::Tokenizer::load_if_present(dir_);
+    if (tokenizer_ == nullptr) {
+      throw InputError(fmt::format("{}: a conversation needs a tokenizer.json", dir_));
+    }
+    templates_ = text::ChatTemplates::load(dir_);
+    device_ = open_model_device(config_.device_options(), model_config);
+    model_.emplace(Model::load(dir_, *device_, dtype));
+
+    const Interrupts interrupts;
+    LineReader input;
+    ChatLoop(*this, input).run();
+    return 0;
+  }
+
+ private:
+  ChatSession& session(const std::string& first_question) override {
+    std::vector<text::ChatMessage> messages;
+    if (!options_.system.empty()) messages.push_back({"system", options_.system});
+    messages.push_back({"user", first_question});
+    const std::vector<int32_t> prompt =
+        ChatSession::prompt_ids(*tokenizer_, *templates_, messages, options_.now);
+    const ModelConfig& model = model_->config();
+    const SliceChoice slices = choose_slices(*model_, config_, dir_, prompt);
+    runtime_.emplace(*device_, config_, model.geometry(),
+                     config_.placement.row_dtype.value_or(model.row_dtype()), slices.dims,
+                     model.max_positions);
+    options_.on_prefill = [this](int64_t done, int64_t total) { progress_.update(done, total); };
+    options_.on_text = [this](std::string_view text) {
+      progress_.clear();
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+    options_.cancelled = Interrupts::came;
+    session_.emplace(*model_, *runtime_, *tokenizer_, *templates_, options_);
+    return *session_;
+  }
+  Runtime* runtime() override { return runtime_ ? &*runtime_ : nullptr; }
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags flags_;
+  SamplingFlags sampling_{1024};
+  std::string dir_;
+  std::string dtype_ = "auto";
+  std::string now_;
+  ChatOptions options_;
+  Config config_;
+  Progress progress_{"prefill"};
+  // In the order in which they need each other.
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::ChatTemplates> templates_;
+  std::unique_ptr<Device> device_;
+  std::optional<Model> model_;
+  std::optional<Runtime> runtime_;
+  std::optional<ChatSession> session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_chat_command() { return std::make_unique<ChatCommand>(); }
+
+}  // namespace fasa

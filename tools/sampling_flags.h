@@ -1,0 +1,32 @@
+// The flags that say how answers are sampled and where they end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/llm/answer.h"
+#include "runtime/llm/generation_defaults.h"
+
+namespace fasa {
+
+class SamplingFlags {
+ public:
+  explicit SamplingFlags(int64_t max_tokens) : max_tokens_(max_tokens) {}
+  SamplingFlags(const SamplingFlags&) = delete;  // the parser holds addresses of its members
+
+  void add_to(CLI::App& command);
+  // What the flags say, over generation_config.json of the model's folder ("": none). Throws
+  // UsageError, InputError.
+  AnswerOptions options(const std::string& model_dir) const;
+
+ private:
+  int64_t max_tokens_;
+  SamplingChoice choice_;
+  uint64_t seed_ = 0;
+  std::vector<std::string> stop_;
+  std::vector<std::string> bias_;
+  std::optional<int> logprobs_;
+};
+
+}  // namespace fasa
