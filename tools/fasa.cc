@@ -60,6 +60,9 @@ int run_main(int argc, char** argv) {
   add(make_eval_command());
   add(make_analyze_command());
   add(make_tokenize_command());
+#if defined(FASA_SERVE)
+  add(make_serve_command());
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

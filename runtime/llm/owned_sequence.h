@@ -15,6 +15,7 @@ class OwnedSequence {
   // Takes over `id`, a fork's for one.
   OwnedSequence(Runtime& runtime, SequenceId id) : runtime_(runtime), id_(id) {}
   ~OwnedSequence() {
+    if (released_) return;
     try {
       runtime_.free(id_);
     } catch (const std::exception& error) {
@@ -25,6 +26,11 @@ class OwnedSequence {
   OwnedSequence& operator=(const OwnedSequence&) = delete;
   SequenceId id() const { return id_; }
   Runtime& runtime() const { return runtime_; }
+  // To another owner, who frees it.
+  SequenceId release() {
+    released_ = true;
+    return id_;
+  }
 
  private:
   static void warn(const char* why) noexcept {
@@ -36,6 +42,7 @@ class OwnedSequence {
   }
   Runtime& runtime_;
   SequenceId id_;
+  bool released_ = false;
 };
 
 }  // namespace fasa

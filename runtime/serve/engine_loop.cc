@@ -1,0 +1,533 @@
+#include "runtime/serve/engine_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/llm/owned_sequence.h"
+
+namespace fasa::serve {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+// One choice of a request.
+struct EngineLoop::Active {
+  uint64_t id = 0;
+  int choice = 0;
+  GenerationRequest request;
+  std::unique_ptr<Answer> answer;
+  std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
+  TokenLog known;               // how the first of them were computed before
+  std::optional<int32_t> next;  // generated, not in the cache yet
+  std::optional<SequenceId> sequence;
+  TokenLog log;  // what the sequence holds
+  int64_t cached = 0;
+  bool finished = false;
+  Clock::time_point submitted, last_token;
+
+  bool placed() const { return sequence.has_value(); }
+  bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
+  StepMode mode() const {
+    const bool decodes = !at_prompt() || (log.size() < known.size() &&
+                                          known.computed(log.size()) == Computed::kDecode);
+    return decodes ? StepMode::kDecode : StepMode::kPrefill;
+  }
+  int32_t token(int64_t position) const {
+    return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
+                                                          : *next;
+  }
+  // Tokens that the next prefill step may take at most.
+  int64_t prefill_left() const {
+    int64_t end = static_cast<int64_t>(wanted.size());
+    for (int64_t i = log.size(); i < std::min(end, known.size()); ++i) {
+      if (known.computed(i) == Computed::kDecode) end = i;
+    }
+    return end - log.size();
+  }
+};
+
+EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
+                       const EngineOptions& options)
+    : model_(model),
+      runtime_(runtime),
+      tokenizer_(tokenizer),
+      options_(options),
+      cache_(runtime, options.log_bytes),
+      pace_(options.max_step_seconds, options.prefill_chunk) {
+  model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
+  if (const int ahead = runtime_.query_ahead(); ahead > 0) {
+    model_.reserve_estimates(options.max_sequences, ahead);
+    runtime_.set_query_source(model_.query_source());
+  }
+  publish();
+  thread_ = std::thread([this] { run(); });
+}
+
+EngineLoop::~EngineLoop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+// --- from any thread ---
+
+std::optional<uint64_t> EngineLoop::submit(GenerationRequest request) {
+  const std::lock_guard lock(mutex_);
+  if (draining_ || stopping_ || failure_ || waiting_count_ >= options_.max_waiting) {
+    return std::nullopt;
+  }
+  ++waiting_count_;
+  submitted_.push_back({next_id_, std::move(request), Clock::now()});
+  changed_.notify_all();
+  return next_id_++;
+}
+
+void EngineLoop::cancel(uint64_t request) {
+  const std::lock_guard lock(mutex_);
+  cancelled_.push_back(request);
+  changed_.notify_all();
+}
+
+bool EngineLoop::forget(const std::string& salt, uint64_t session) {
+  const std::lock_guard lock(mutex_);
+  const auto& sessions = published_.sessions;
+  const bool there = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
+    return one.id == session && one.salt == salt;
+  });
+  if (!there) return false;
+  forgotten_.push_back(session);
+  changed_.notify_all();
+  return true;
+}
+
+void EngineLoop::evict_idle() {
+  const std::lock_guard lock(mutex_);
+  evict_ = true;
+  changed_.notify_all();
+}
+
+EngineStatus EngineLoop::status() const {
+  const std::lock_guard lock(mutex_);
+  EngineStatus status = published_;
+  status.waiting = waiting_count_;
+  return status;
+}
+
+void EngineLoop::drain() {
+  const std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+bool EngineLoop::idle() const {
+  const std::lock_guard lock(mutex_);
+  return published_.running == 0 && waiting_count_ == 0;
+}
+
+std::optional<std::string> EngineLoop::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// --- the thread ---
+
+void EngineLoop::run() {
+  while (wait_for_work()) {
+    take_commands();
+    try {
+      admit_waiting();
+      step();
+    } catch (const DeviceError& error) {
+      // What a lost device computed is not to be trusted, and it can't be had back.
+      fail_all(error.kind(), error.what());
+      const std::lock_guard lock(mutex_);
+      failure_ = error.what();
+      return;
+    } catch (const std::exception& error) {
+      log_warning(fmt::format("a step failed: {}", error.what()));
+      fail_all(ErrorKind::kDevice, error.what());
+    }
+    remove_finished();
+    publish();
+  }
+  for (auto* list : {&active_, &waiting_}) {
+    for (const ActivePtr& one : *list) cancel(*one);
+  }
+  remove_finished();
+}
+
+// False: the loop is to end.
+bool EngineLoop::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] {
+    return stopping_ || !submitted_.empty() || !cancelled_.empty() || !forgotten_.empty() ||
+           evict_ || !active_.empty() || !waiting_.empty();
+  });
+  return !stopping_;
+}
+
+void EngineLoop::take_commands() {
+  std::vector<Submitted> submitted;
+  std::vector<uint64_t> cancelled, forgotten;
+  bool evict = false;
+  {
+    const std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
+    cancelled.swap(cancelled_);
+    forgotten.swap(forgotten_);
+    evict = std::exchange(evict_, false);
+  }
+  for (Submitted& one : submitted) {
+    auto active = std::make_unique<Active>();
+    active->id = one.id;
+    active->wanted = one.request.prompt;
+    active->request = std::move(one.request);
+    active->submitted = active->last_token = one.at;
+    ++numbers_.requests;
+    numbers_.prompt_tokens += active->wanted.size();
+    try {
+      active->answer = new_answer(active->request, 0);
+      waiting_.push_back(std::move(active));
+    } catch (const UsageError& error) {
+      fail(*active, error.kind(), error.what());
+    }
+  }
+  for (const uint64_t id : cancelled) {
+    for (auto* list : {&active_, &waiting_}) {
+      for (const ActivePtr& one : *list) {
+        if (one->id == id) cancel(*one);
+      }
+    }
+  }
+  for (const uint64_t id : forgotten) cache_.forget(id);
+  while (evict && cache_.evict_one()) ++numbers_.evictions;
+  remove_finished();
+}
+
+std::unique_ptr<Answer> EngineLoop::new_answer(const GenerationRequest& request, int choice) const {
+  AnswerOptions options = request.answer;
+  options.sampling.seed += static_cast<uint64_t>(choice);
+  return std::make_unique<Answer>(options, model_.config().eos_ids, tokenizer_, request.prompt);
+}
+
+// --- admission, by bytes ---
+
+void EngineLoop::admit_waiting() {
+  if (active_.empty()) crowded_ = false;
+  while (!waiting_.empty() && !crowded_ &&
+         static_cast<int>(active_.size()) < options_.max_sequences) {
+    Active& first = *waiting_.front();
+    if (!admit(first)) {
+      if (!first.finished) return;  // it waits for the memory of those that are served
+    } else {
+      numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
+      active_.push_back(std::move(waiting_.front()));
+    }
+    waiting_.pop_front();
+  }
+}
+
+// False: there is no memory now, or it was finished with an error because there never will be.
+bool EngineLoop::admit(Active& active) {
+  for (;;) {
+    try {
+      place(active);
+      return true;
+    } catch (const BudgetError& error) {
+      if (make_room(false)) continue;
+      crowded_ = true;
+      if (active_.empty()) fail(active, error.kind(), error.what());
+      return false;
+    } catch (const UsageError& error) {
+      fail(active, error.kind(), error.what());
+      return false;
+    }
+  }
+}
+
+// A sequence with room for the prompt and the beginning of an answer.
+void EngineLoop::place(Active& active) {
+  constexpr int64_t kAnswer = 64;
+  PrefixMatch match = cache_.find(active.request.salt, active.wanted);
+  if (active.known.size() > 0) match.known = active.known;  // it was here before
+  TokenLog log;
+  for (int64_t i = 0; i < match.cached; ++i) {
+    log.append(match.known.ids()[static_cast<size_t>(i)], match.known.computed(i));
+  }
+  const SequenceId sequence =
+      match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
+  OwnedSequence owned(runtime_, sequence);
+  const auto tokens = static_cast<int64_t>(active.wanted.size());
+  try {
+    runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
+                     options_.prefill_chunk);
+  } catch (const BudgetError&) {
+    if (match.cached > 0) cache_.keep(active.request.salt, std::move(log), owned.release());
+    throw;
+  }
+  active.sequence = owned.release();
+  active.cached = match.cached;
+  active.known = std::move(match.known);
+  active.log = std::move(log);
+  numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
+}
+
+// Gives up what nobody waits for; while steps are under way then the youngest of those served, so
+// that the oldest always gets on. False: there is nothing left to give up.
+bool EngineLoop::make_room(bool may_preempt) {
+  if (cache_.evict_one()) {
+    ++numbers_.evictions;
+    return true;
+  }
+  const auto placed = [](const ActivePtr& one) { return one->placed() && !one->finished; };
+  if (!may_preempt || std::count_if(active_.begin(), active_.end(), placed) < 2) return false;
+  preempt(**std::find_if(active_.rbegin(), active_.rend(), placed));
+  return true;
+}
+
+// Its memory goes; its tokens are computed again, each as it was, when there is room.
+void EngineLoop::preempt(Active& active) {
+  ++numbers_.preemptions;
+  crowded_ = true;
+  runtime_.free(*std::exchange(active.sequence, std::nullopt));
+  if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
+  if (active.log.size() > active.known.size()) active.known = active.log;
+  active.log = TokenLog();
+  const auto found = std::find_if(active_.begin(), active_.end(),
+                                  [&](const ActivePtr& one) { return one.get() == &active; });
+  waiting_.push_front(std::move(*found));
+  active_.erase(found);
+  const std::lock_guard lock(mutex_);
+  ++waiting_count_;
+}
+
+// --- steps ---
+
+void EngineLoop::step() {
+  decode_step();
+  prefill_step();
+}
+
+std::vector<EngineLoop::Active*> EngineLoop::decoding() const {
+  std::vector<Active*> batch;
+  for (const ActivePtr& one : active_) {
+    if (one->placed() && !one->finished && one->mode() == StepMode::kDecode) {
+      batch.push_back(one.get());
+    }
+  }
+  return batch;
+}
+
+void EngineLoop::decode_step() {
+  std::vector<Active*> batch = decoding();
+  while (!batch.empty()) {
+    const std::vector<int> counts(batch.size(), 1);
+    try {
+      const auto begin = Clock::now();
+      const auto logits = run_step(batch, counts, StepMode::kDecode);
+      const double took = seconds_between(begin, Clock::now());
+      pace_.decoded(took);
+      numbers_.decode_step_seconds.add(took);
+      const size_t vocab = logits.size() / batch.size();
+      // Sampling may start further choices, which leaves this batch as it is.
+      for (size_t i = 0; i < batch.size(); ++i) {
+        computed(*batch[i], 1, StepMode::kDecode, logits.subspan(i * vocab, vocab));
+      }
+      return;
+    } catch (const BudgetError& error) {
+      if (!make_room(true)) fail(*batch.front(), error.kind(), error.what());
+    }
+    batch = decoding();
+  }
+}
+
+// The oldest prompts first, several in a step where they are short.
+EngineLoop::Prefill EngineLoop::next_prefill() const {
+  Prefill prefill;
+  int left = pace_.chunk(!decoding().empty());
+  for (const ActivePtr& one : active_) {
+    if (!one->placed() || one->finished || one->mode() != StepMode::kPrefill || left == 0) continue;
+    prefill.batch.push_back(one.get());
+    prefill.counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
+    left -= prefill.counts.back();
+    prefill.tokens += prefill.counts.back();
+  }
+  return prefill;
+}
+
+void EngineLoop::prefill_step() {
+  for (Prefill prefill = next_prefill(); !prefill.batch.empty(); prefill = next_prefill()) {
+    const auto& batch = prefill.batch;
+    try {
+      const auto begin = Clock::now();
+      const auto logits = run_step(batch, prefill.counts, StepMode::kPrefill);
+      const double took = seconds_between(begin, Clock::now());
+      pace_.prefilled(prefill.tokens, took);
+      numbers_.prefill_step_seconds.add(took);
+      const size_t vocab = logits.size() / batch.size();
+      for (size_t i = 0; i < batch.size(); ++i) {
+        computed(*batch[i], prefill.counts[i], StepMode::kPrefill,
+                 logits.subspan(i * vocab, vocab));
+      }
+      return;
+    } catch (const BudgetError& error) {
+      if (!make_room(true)) fail(*batch.front(), error.kind(), error.what());
+    }
+  }
+}
+
+// Logits [sequences, vocab], valid until the next step.
+std::span<const float> EngineLoop::run_step(std::span<Active* const> batch,
+                                            std::span<const int> counts, StepMode mode) {
+  std::vector<StepSequence> parts;
+  std::vector<int32_t> tokens;
+  bool any_ends = false;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Active& active = *batch[i];
+    parts.push_back({*active.sequence, counts[i], mode});
+    for (int t = 0; t < counts[i]; ++t) tokens.push_back(active.token(active.log.size() + t));
+    any_ends |= active.log.size() + counts[i] >= static_cast<int64_t>(active.wanted.size());
+  }
+  return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
+}
+
+// `count` more tokens of the choice are in the cache; `logits` follow the last of them.
+void EngineLoop::computed(Active& active, int count, StepMode mode, std::span<const float> logits) {
+  const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
+  const bool was_prompt = active.at_prompt();
+  for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
+  if (was_prompt) {
+    if (active.answer->tokens().empty()) {
+      active.request.observer->on_prefill(
+          active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
+    }
+    if (active.at_prompt() || active.next) return;  // more to compute, or computed again
+    if (active.choice == 0) start_choices(active, logits);
+  }
+  sample(active, logits);
+}
+
+// Choices beyond the first share the prompt.
+void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
+  for (int choice = 1; choice < active.request.choices; ++choice) {
+    auto other = std::make_unique<Active>();
+    other->id = active.id;
+    other->choice = choice;
+    other->request = active.request;
+    other->answer = new_answer(other->request, choice);
+    other->wanted = active.wanted;
+    other->known = active.log;
+    other->log = active.log;
+    other->submitted = active.submitted;
+    other->last_token = active.last_token;
+    other->sequence = runtime_.fork(*active.sequence, active.log.size());
+    active_.push_back(std::move(other));
+    sample(*active_.back(), logits);
+  }
+}
+
+void EngineLoop::sample(Active& active, std::span<const float> logits) {
+  Answer& answer = *active.answer;
+  const size_t before = answer.tokens().size();
+  const bool goes_on = answer.take(logits);
+  if (answer.tokens().size() > before) {
+    const auto now = Clock::now();
+    (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
+        .add(seconds_between(active.last_token, now));
+    active.last_token = now;
+    ++numbers_.generated_tokens;
+  }
+  active.request.observer->on_token(active.choice, answer);
+  if (!goes_on) return finish(active);
+  active.next = answer.tokens().back();
+}
+
+// --- ends ---
+
+void EngineLoop::finish(Active& active) {
+  if (active.finished) return;
+  active.finished = true;
+  switch (active.answer->end()) {
+    case AnswerEnd::kMaxTokens:
+      ++numbers_.finished_length;
+      break;
+    case AnswerEnd::kCancelled:
+      ++numbers_.finished_cancelled;
+      break;
+    default:
+      ++numbers_.finished_stop;
+  }
+  active.request.observer->on_end(active.choice, *active.answer);
+}
+
+void EngineLoop::cancel(Active& active) {
+  if (active.finished) return;
+  active.answer->cancel();
+  finish(active);
+}
+
+void EngineLoop::fail(Active& active, ErrorKind kind, const std::string& message) {
+  if (active.finished) return;
+  active.finished = true;
+  ++numbers_.finished_error;
+  active.request.observer->on_error(kind, message);
+}
+
+void EngineLoop::fail_all(ErrorKind kind, const std::string& message) {
+  for (auto* list : {&active_, &waiting_}) {
+    for (const ActivePtr& one : *list) fail(*one, kind, message);
+  }
+  remove_finished();
+}
+
+// What they leave in the cache is kept for whoever begins alike.
+void EngineLoop::remove_finished() {
+  for (const ActivePtr& one : active_) {
+    if (!one->finished || !one->placed()) continue;
+    const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
+    OwnedSequence owned(runtime_, sequence);
+    if (one->log.size() > 0) {
+      cache_.keep(one->request.salt, std::move(one->log), owned.release());
+    }
+  }
+  const auto is_finished = [](const ActivePtr& one) { return one->finished; };
+  if (active_.remove_if(is_finished) > 0) crowded_ = false;
+  waiting_.remove_if(is_finished);
+}
+
+void EngineLoop::publish() {
+  constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
+  if (active_.empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {
+    numbers_.fetches = runtime_.metrics();
+    fetches_read_ = Clock::now();
+  }
+  numbers_.running = static_cast<int>(active_.size());
+  numbers_.memory = runtime_.memory();
+  numbers_.device_memory = model_.device().memory(MemorySpace::kDevice);
+  numbers_.host_memory = model_.device().memory(MemorySpace::kHost);
+  numbers_.sessions.clear();
+  for (const Kept& kept : cache_.kept()) {
+    numbers_.sessions.push_back({.id = kept.id,
+                                 .salt = kept.salt,
+                                 .tokens = kept.log.size(),
+                                 .resident = kept.sequence.has_value()});
+  }
+  const std::lock_guard lock(mutex_);
+  waiting_count_ = static_cast<int>(waiting_.size() + submitted_.size());
+  published_ = numbers_;
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,132 @@
+// Serves many requests on one model and one runtime: continuous batching, one step at a time, on a
+// thread of its own. Those who decode go first; prompts come in chunks between their steps.
+//
+// A request's tokens do not depend on who else is served: every part of a step is independent of its
+// company, and what was evicted is computed again as it was computed before (token_log.h).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/doors/runtime.h"
+#include "runtime/llm/model.h"
+#include "runtime/serve/engine_status.h"
+#include "runtime/serve/generation_request.h"
+#include "runtime/serve/pace.h"
+#include "runtime/serve/prefix_cache.h"
+#include "runtime/text/tokenizer.h"
+
+namespace fasa::serve {
+
+struct EngineOptions {
+  int max_sequences = 16;  // that are computed at once
+  int max_waiting = 64;
+  int prefill_chunk = 512;
+  double max_step_seconds = 0;  // 0: see Pace
+  size_t log_bytes = size_t{64} << 20;
+};
+
+class EngineLoop {
+ public:
+  // `model` and `runtime` are the loop's alone until it is destroyed. `tokenizer` may be null: answers
+  // have no text then. All outlive the loop. Throws BudgetError.
+  EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
+             const EngineOptions& options);
+  // Cancels what is under way.
+  ~EngineLoop();
+  EngineLoop(const EngineLoop&) = delete;  // its thread refers to it
+  EngineLoop& operator=(const EngineLoop&) = delete;
+
+  // The request's number, for cancel(); none where as many wait as may. Any thread.
+  std::optional<uint64_t> submit(GenerationRequest request);
+  void cancel(uint64_t request);
+  // Forgets a kept session of that salt. False: there is none of that number.
+  bool forget(const std::string& salt, uint64_t session);
+
+  // Gives up the memory of all that is kept and not being served.
+  void evict_idle();
+
+  EngineStatus status() const;
+  // None is taken any more, those that are here go on. Any thread.
+  void drain();
+  bool idle() const;
+  // What the device died of; the loop has ended then, and every request got the error.
+  std::optional<std::string> failure() const;
+
+ private:
+  struct Active;
+  struct Submitted {
+    uint64_t id;
+    GenerationRequest request;
+    std::chrono::steady_clock::time_point at;
+  };
+  using ActivePtr = std::unique_ptr<Active>;
+  struct Prefill {
+    std::vector<Active*> batch;
+    std::vector<int> counts;  // tokens of each
+    int64_t tokens = 0;       // of all
+  };
+
+  void run();
+  bool wait_for_work();
+  void take_commands();
+  void drop_cancelled();
+  std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
+  void admit_waiting();
+  bool admit(Active& active);
+  void place(Active& active);
+  void step();
+  void decode_step();
+  void prefill_step();
+  std::vector<Active*> decoding() const;
+  Prefill next_prefill() const;
+  std::span<const float> run_step(std::span<Active* const> batch, std::span<const int> counts,
+                                  StepMode mode);
+  void computed(Active& active, int count, StepMode mode, std::span<const float> logits);
+  void start_choices(Active& active, std::span<const float> logits);
+  void sample(Active& active, std::span<const float> logits);
+  void finish(Active& active);
+  void cancel(Active& active);
+  void fail(Active& active, ErrorKind kind, const std::string& message);
+  bool make_room(bool may_preempt);
+  void preempt(Active& active);
+  void fail_all(ErrorKind kind, const std::string& message);
+  void remove_finished();
+  void publish();
+
+  Model& model_;
+  Runtime& runtime_;
+  const text::Tokenizer* const tokenizer_;
+  const EngineOptions options_;
+  PrefixCache cache_;
+  Pace pace_;
+  std::list<ActivePtr> active_;   // oldest first
+  std::list<ActivePtr> waiting_;  // oldest first
+  bool crowded_ = false;          // no room for one more until one of those served has ended
+  EngineStatus numbers_;          // the thread's own; published after each step
+  std::chrono::steady_clock::time_point fetches_read_{};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Submitted> submitted_;
+  std::vector<uint64_t> cancelled_;
+  std::vector<uint64_t> forgotten_;
+  EngineStatus published_;
+  std::optional<std::string> failure_;
+  uint64_t next_id_ = 1;
+  int waiting_count_ = 0;
+  bool evict_ = false;
+  bool draining_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fasa::serve

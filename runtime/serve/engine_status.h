@@ -1,0 +1,68 @@
+// What an engine loop tells about itself: numbers since its start, and what it holds now.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "offload/device.h"
+#include "runtime/doors/kv_metrics.h"
+
+namespace fasa::serve {
+
+// Counts of values by upper bound, as Prometheus has them.
+template <size_t kBounds>
+struct Histogram {
+  std::array<double, kBounds> bounds{};
+  std::array<uint64_t, kBounds> counts{};  // of values <= the bound and > the one before
+  uint64_t total = 0;
+  double sum = 0;
+
+  void add(double value) {
+    for (size_t i = 0; i < kBounds; ++i) {
+      if (value <= bounds[i]) {
+        ++counts[i];
+        break;
+      }
+    }
+    ++total;
+    sum += value;
+  }
+};
+
+using SecondsHistogram = Histogram<13>;
+inline SecondsHistogram seconds_histogram() {
+  return {.bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120}};
+}
+
+struct SessionStatus {
+  uint64_t id = 0;
+  std::string salt;
+  int64_t tokens = 0;
+  bool resident = false;  // its keys and values are in memory
+};
+
+struct EngineStatus {
+  int running = 0;
+  int waiting = 0;
+  std::vector<SessionStatus> sessions;
+  uint64_t requests = 0;
+  uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
+  uint64_t preemptions = 0;
+  uint64_t evictions = 0;
+  uint64_t prompt_tokens = 0;  // of all requests' prompts
+  uint64_t cached_tokens = 0;  // of them, found in the cache
+  uint64_t generated_tokens = 0;
+  SecondsHistogram queue_seconds = seconds_histogram();
+  SecondsHistogram first_token_seconds = seconds_histogram();
+  SecondsHistogram inter_token_seconds = seconds_histogram();
+  SecondsHistogram decode_step_seconds = seconds_histogram();
+  SecondsHistogram prefill_step_seconds = seconds_histogram();
+  KvMemory memory;
+  FetchMetrics fetches;
+  MemoryUse device_memory, host_memory;
+  double seconds_since_step = 0;  // of the last step that ended, 0 where none is under way
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,49 @@
+// The tokens of a sequence in the cache, and how each was computed. Prefill attends to everything,
+// a decode step to the selected tokens: their keys and values differ in bits. Whoever rebuilds a
+// sequence that was evicted computes each token as it was computed before.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fasa::serve {
+
+enum class Computed : uint8_t { kPrefill, kDecode };
+
+class TokenLog {
+ public:
+  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  std::span<const int32_t> ids() const { return ids_; }
+  Computed computed(int64_t position) const { return how_[static_cast<size_t>(position)]; }
+
+  void append(int32_t id, Computed how) {
+    ids_.push_back(id);
+    how_.push_back(how);
+  }
+  void truncate(int64_t tokens) {
+    ids_.resize(static_cast<size_t>(tokens));
+    how_.resize(static_cast<size_t>(tokens));
+  }
+  // How many tokens both begin with.
+  int64_t common(std::span<const int32_t> ids) const {
+    const auto end = std::mismatch(ids_.begin(), ids_.end(), ids.begin(), ids.end());
+    return end.first - ids_.begin();
+  }
+  // The same, as far as both were computed alike.
+  int64_t common(const TokenLog& other) const {
+    const int64_t tokens = common(other.ids());
+    const auto end = std::mismatch(how_.begin(), how_.begin() + tokens, other.how_.begin());
+    return end.first - how_.begin();
+  }
+  // In host memory, of the log itself.
+  size_t bytes() const { return ids_.capacity() * sizeof(int32_t) + how_.capacity(); }
+
+ private:
+  std::vector<int32_t> ids_;
+  std::vector<Computed> how_;
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,253 @@
+// Many requests on one model: each gets, bit for bit, what it gets alone.
+#include "runtime/serve/engine_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/llm/llm_fixture.h"
+#include "tests/serve/recorder.h"
+
+namespace fasa::serve {
+namespace {
+
+using namespace llm_test;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr int kSet = 24;  // fac_tokens: far fewer than the prompts have
+
+Config sparse_config() {
+  Config config;
+  config.selection.fac_tokens = {{.tokens = kSet, .share = 0}};
+  config.selection.recent = 8;
+  return config;
+}
+
+std::vector<int32_t> bytes_of(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+// A model, a runtime and a loop on one device.
+class Server {
+ public:
+  explicit Server(const std::string& device_name, const EngineOptions& options = {},
+                  std::optional<uint64_t> device_memory = {})
+      : device_(open(device_name, device_memory)),
+        model_(Model::load(bundled_dir(), *device_, std::nullopt)),
+        runtime_(*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
+                 all_slice_dims(model_.config().geometry())),
+        loop_(model_, runtime_, nullptr, options) {}
+
+  std::shared_ptr<Recorder> start(std::vector<int32_t> prompt, int64_t max_tokens,
+                                  const std::string& salt = "", int choices = 1,
+                                  const Sampling& sampling = {}) {
+    auto recorder = std::make_shared<Recorder>(choices);
+    const auto id =
+        loop_.submit({.salt = salt,
+                      .prompt = std::move(prompt),
+                      .choices = choices,
+                      .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
+                      .observer = recorder});
+    EXPECT_TRUE(id.has_value());
+    last_id_ = id.value_or(0);
+    return recorder;
+  }
+  EngineLoop& loop() { return loop_; }
+  uint64_t last_id() const { return last_id_; }
+
+ private:
+  static std::unique_ptr<Device> open(const std::string& name, std::optional<uint64_t> memory) {
+    DeviceOptions options;
+    options.name = name;
+    options.threads = 2;
+    options.device_memory = memory;
+    return open_device(options);
+  }
+
+  std::unique_ptr<Device> device_;
+  Model model_;
+  Runtime runtime_;
+  EngineLoop loop_;
+  uint64_t last_id_ = 0;
+};
+
+std::string some_text(size_t begin, size_t length) {
+  static const std::string text = read_file(source_path("models/texts/ruth.txt"));
+  return text.substr(begin, length);
+}
+
+struct Turns {
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<std::vector<double>> logprobs;
+  std::vector<int64_t> computed;  // tokens of each prompt that were not in the cache
+};
+
+// Three turns: each prompt is all that was said before and something new.
+Turns converse(Server& server, size_t begin, size_t length, const std::string& salt) {
+  Turns turns;
+  std::vector<int32_t> history = bytes_of(some_text(begin, length));
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto recorder = server.start(history, 12, salt);
+    const auto& choice = recorder->wait();
+    turns.ids.push_back(choice.ids);
+    turns.logprobs.push_back(choice.logprobs);
+    turns.computed.push_back(static_cast<int64_t>(history.size()) - recorder->cached());
+    history.insert(history.end(), choice.ids.begin(), choice.ids.end());
+    const auto more = bytes_of(some_text(begin + 1000 + 50 * static_cast<size_t>(turn), 40));
+    history.insert(history.end(), more.begin(), more.end());
+  }
+  return turns;
+}
+
+class EngineLoopTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
+  constexpr int kClients = 5;
+  const auto begin_of = [](int client) { return static_cast<size_t>(300 * client); };
+  const auto length_of = [](int client) { return static_cast<size_t>(90 + 61 * client); };
+  std::vector<Turns> alone;
+  for (int client = 0; client < kClients; ++client) {
+    Server server(GetParam());
+    alone.push_back(converse(server, begin_of(client), length_of(client), ""));
+    EXPECT_THAT(alone.back().ids[0], SizeIs(testing::Gt(0u)));
+  }
+  Server server(GetParam(), {.max_sequences = 3, .prefill_chunk = 64});
+  std::vector<Turns> crowd(kClients);
+  std::vector<std::thread> clients;
+  for (int client = 0; client < kClients; ++client) {
+    clients.emplace_back([&, client] {
+      crowd[static_cast<size_t>(client)] =
+          converse(server, begin_of(client), length_of(client), std::to_string(client));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (size_t client = 0; client < kClients; ++client) {
+    EXPECT_EQ(crowd[client].ids, alone[client].ids) << client;
+    EXPECT_EQ(crowd[client].logprobs, alone[client].logprobs) << client;
+    EXPECT_EQ(crowd[client].computed, alone[client].computed) << client;
+  }
+}
+
+// A turn computes what is new: its 40 tokens, and the answer's last token, which was never fed.
+TEST_P(EngineLoopTest, ATurnComputesWhatIsNew) {
+  Server server(GetParam());
+  const Turns turns = converse(server, 0, 200, "");
+  EXPECT_EQ(turns.computed[0], 200);
+  EXPECT_EQ(turns.computed[1], 41);
+  EXPECT_EQ(turns.computed[2], 41);
+}
+
+TEST_P(EngineLoopTest, WhatWasEvictedIsComputedAsItWas) {
+  Server undisturbed(GetParam());
+  const Turns expected = converse(undisturbed, 0, 200, "");
+  Server server(GetParam());
+  std::vector<int32_t> history = bytes_of(some_text(0, 200));
+  for (size_t turn = 0; turn < 3; ++turn) {
+    const auto recorder = server.start(history, 12, "");
+    EXPECT_EQ(recorder->wait().ids, expected.ids[turn]) << turn;
+    EXPECT_EQ(recorder->choices()[0].logprobs, expected.logprobs[turn]) << turn;
+    history.insert(history.end(), expected.ids[turn].begin(), expected.ids[turn].end());
+    const auto more = bytes_of(some_text(1000 + 50 * turn, 40));
+    history.insert(history.end(), more.begin(), more.end());
+    server.loop().evict_idle();
+  }
+  EXPECT_GE(server.loop().status().evictions, 2u);
+}
+
+TEST_P(EngineLoopTest, SaltsShareNothing) {
+  Server server(GetParam());
+  const auto prompt = bytes_of(some_text(0, 150));
+  EXPECT_EQ(server.start(prompt, 3, "a")->wait().ids, server.start(prompt, 3, "b")->wait().ids);
+  const auto again = server.start(prompt, 3, "b");
+  again->wait();
+  EXPECT_EQ(again->cached(), 149);
+  const auto other = server.start(prompt, 3, "c");
+  other->wait();
+  EXPECT_EQ(other->cached(), 0);
+}
+
+TEST_P(EngineLoopTest, ChoicesShareThePromptAndDrawApart) {
+  const Sampling sampling{.temperature = 1.5f, .seed = 7};
+  const auto prompt = bytes_of(some_text(40, 130));
+  Server server(GetParam());
+  const auto together = server.start(prompt, 10, "", 3, sampling);
+  together->wait();
+  for (size_t choice = 0; choice < 3; ++choice) {
+    Sampling own = sampling;
+    own.seed += choice;
+    Server alone(GetParam());
+    EXPECT_EQ(together->choices()[choice].ids, alone.start(prompt, 10, "", 1, own)->wait().ids);
+  }
+  EXPECT_NE(together->choices()[0].ids, together->choices()[1].ids);
+}
+
+TEST_P(EngineLoopTest, ACancelledRequestEndsAndOthersGoOn) {
+  Server server(GetParam());
+  const auto cancelled = server.start(bytes_of(some_text(0, 100)), 100'000);
+  const uint64_t id = server.last_id();
+  cancelled->wait_for_tokens(2);
+  const auto other = server.start(bytes_of(some_text(500, 80)), 6);
+  server.loop().cancel(id);
+  EXPECT_EQ(cancelled->wait().end, AnswerEnd::kCancelled);
+  Server alone(GetParam());
+  EXPECT_EQ(other->wait().ids, alone.start(bytes_of(some_text(500, 80)), 6)->wait().ids);
+  EXPECT_EQ(server.loop().status().finished_cancelled, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EngineLoopTest, testing::Values("cpu", "emulated"));
+
+// Memory for two conversations, and five of them: those that wait get the same as ever.
+TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {
+  constexpr uint64_t kLimit = uint64_t{17} << 20;
+  std::vector<Turns> alone;
+  for (size_t client = 0; client < 5; ++client) {
+    Server server("emulated");
+    alone.push_back(converse(server, 200 * client, 700, ""));
+  }
+  Server server("emulated", {.max_sequences = 5, .prefill_chunk = 64}, kLimit);
+  std::vector<Turns> crowd(5);
+  std::vector<std::thread> clients;
+  for (size_t client = 0; client < 5; ++client) {
+    clients.emplace_back([&, client] {
+      crowd[client] = converse(server, 200 * client, 700, std::to_string(client));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (size_t client = 0; client < 5; ++client) EXPECT_EQ(crowd[client].ids, alone[client].ids);
+  const EngineStatus status = server.loop().status();
+  EXPECT_LE(status.device_memory.peak_bytes, kLimit);
+  EXPECT_GT(status.evictions + status.preemptions, 0u) << status.device_memory.peak_bytes;
+}
+
+TEST(EngineLoopMemory, WhatNeverFitsIsRefusedWithTheNumbers) {
+  Server server("emulated", {.prefill_chunk = 64}, uint64_t{16} << 20);
+  const auto refused = server.start(std::vector<int32_t>(200'000, 65), 10);
+  refused->wait();
+  EXPECT_EQ(refused->error_kind(), ErrorKind::kBudget);
+  EXPECT_THAT(refused->error(), HasSubstr("device_memory"));
+  const auto next = server.start(bytes_of(some_text(0, 60)), 3);
+  EXPECT_THAT(next->wait().ids, SizeIs(3));
+}
+
+TEST(EngineLoopQueue, IsBoundedAndDrains) {
+  Server server("cpu", {.max_sequences = 1, .max_waiting = 2});
+  const auto busy = server.start(bytes_of(some_text(0, 100)), 100'000);
+  busy->wait_for_tokens(1);
+  const uint64_t busy_id = server.last_id();
+  const auto second = server.start(bytes_of("a"), 1), third = server.start(bytes_of("b"), 1);
+  EXPECT_EQ(server.loop().submit({.prompt = {65}, .answer = {.max_tokens = 1}, .observer = second}),
+            std::nullopt);
+  server.loop().drain();
+  server.loop().cancel(busy_id);
+  second->wait();
+  third->wait();
+  EXPECT_EQ(server.loop().submit({.prompt = {65}, .answer = {.max_tokens = 1}, .observer = second}),
+            std::nullopt);
+}
+
+}  // namespace
+}  // namespace fasa::serve

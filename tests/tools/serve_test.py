@@ -1,0 +1,310 @@
+"""fasa serve, over sockets: what clients send, and what they must get."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+
+from support import FASA, MODEL, CommandTest, main
+
+TEMPLATE = ("{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
+            "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+)|unix:\S+)")
+
+
+class Server:
+    """A running `fasa serve`, ended with the test."""
+
+    def __init__(self, test, *flags, model=MODEL):
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
+        self.process = subprocess.Popen(
+            [FASA, "serve", "--model", str(model), "--port", "0", "--fac-tokens", "32",
+             *map(str, flags)], stderr=subprocess.PIPE, text=True, env=variables)
+        test.addCleanup(self.stop)
+        for line in self.process.stderr:
+            if found := STARTED.search(line):
+                self.port = int(found[2]) if found[2] else None
+                return
+        test.fail(f"the server ended with {self.process.wait()}")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def ask(self, method, path, body=None, headers=None):
+        """(status, headers, body)."""
+        connection = self.connect()
+        text = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
+        connection.request(method, path, text, headers or {})
+        response = connection.getresponse()
+        result = response.status, response.headers, response.read()
+        connection.close()
+        return result
+
+    def complete(self, prompt, max_tokens=8, **fields):
+        status, _, body = self.ask("POST", "/v1/completions", {
+            "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **fields})
+        assert status == 200, body
+        return json.loads(body)
+
+    def metric(self, name):
+        text = self.ask("GET", "/metrics")[2].decode()
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
+
+
+class ServeTest(CommandTest):
+    def chat_model(self):
+        folder = self.copy_model()
+        self.replace(folder, "chat_template.jinja", TEMPLATE)
+        return folder
+
+    def frames(self, body):
+        """The stream's objects, after its grammar was checked."""
+        text = body.decode("utf-8")  # strictly
+        self.assertTrue(text.endswith("data: [DONE]\n\n"))
+        blocks = text[:-2].split("\n\n")
+        self.assertEqual(blocks.count("data: [DONE]"), 1)
+        objects = []
+        for block in blocks[:-1]:
+            if block.startswith(":"):
+                continue
+            self.assertTrue(block.startswith("data: "), block)
+            self.assertNotIn("\n", block)
+            objects.append(json.loads(block[6:]))
+        for name in ("id", "created", "model", "object"):
+            self.assertEqual(len({json.dumps(one[name]) for one in objects}), 1, name)
+        return objects
+
+
+class Completions(ServeTest):
+    def test_streamed_is_what_whole_is(self):
+        server = Server(self, model=self.chat_model())
+        messages = [{"role": "system", "content": "Be brief."},
+                    {"role": "user", "content": [{"type": "text", "text": "In the beginning"},
+                                                 {"type": "text", "text": " God created"}]}]
+        ask = {"messages": messages, "max_tokens": 12, "temperature": 0, "logprobs": True,
+               "top_logprobs": 2}
+        status, _, body = server.ask("POST", "/v1/chat/completions", ask)
+        self.assertEqual(status, 200, body)
+        whole = json.loads(body)
+        choice = whole["choices"][0]
+        self.assertEqual(whole["object"], "chat.completion")
+        self.assertEqual(choice["message"]["role"], "assistant")
+        self.assertEqual(choice["finish_reason"], "length")
+        self.assertEqual(len(choice["logprobs"]["content"]), 12)
+        self.assertEqual(len(choice["logprobs"]["content"][0]["top_logprobs"]), 2)
+        self.assertEqual(whole["usage"]["completion_tokens"], 12)
+        status, headers, body = server.ask("POST", "/v1/chat/completions", {
+            **ask, "stream": True, "stream_options": {"include_usage": True}})
+        self.assertEqual(headers["Content-Type"], "text/event-stream; charset=utf-8")
+        *frames, usage = self.frames(body)
+        self.assertEqual(usage["choices"], [])
+        self.assertEqual(usage["usage"]["prompt_tokens"], whole["usage"]["prompt_tokens"])
+        deltas = [frame["choices"][0] for frame in frames]
+        self.assertEqual(deltas[0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual("".join(one["delta"].get("content", "") for one in deltas),
+                         choice["message"]["content"])
+        self.assertEqual([one["finish_reason"] for one in deltas if one["finish_reason"]],
+                         ["length"])
+        told = [token for one in deltas for token in (one["logprobs"] or {}).get("content", [])]
+        self.assertEqual(told, choice["logprobs"]["content"])
+
+    def test_turns_find_what_was_said(self):
+        server = Server(self, model=self.chat_model())
+        messages = [{"role": "user", "content": "And it came to pass in the days " * 6}]
+        new = []
+        for turn in range(4):
+            status, _, body = server.ask("POST", "/v1/chat/completions", {
+                "messages": messages, "max_tokens": 10, "temperature": 0})
+            self.assertEqual(status, 200, body)
+            reply = json.loads(body)
+            usage = reply["usage"]
+            new.append(usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"])
+            messages += [reply["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+        # The answer's last token, the template's words and the question.
+        self.assertLess(max(new[1:]), 40, new)
+
+    def test_seeds_stops_and_choices(self):
+        server = Server(self)
+        prompt = "Now it came to pass in the days when the judges ruled"
+        draw = {"temperature": 1.2, "seed": 5, "max_tokens": 12}
+        first, again = (server.complete(prompt, **draw)["choices"][0]["text"] for _ in range(2))
+        self.assertEqual(first, again)
+        several = server.complete(prompt, n=3, **draw)["choices"]
+        self.assertEqual([one["index"] for one in several], [0, 1, 2])
+        self.assertEqual(several[0]["text"], first)
+        whole = server.complete(prompt, 24)["choices"][0]["text"]
+        cut = server.complete(prompt, 24, stop=[whole[7:10]])["choices"][0]
+        self.assertEqual(cut["text"], whole[:whole.index(whole[7:10])])
+        self.assertEqual(cut["finish_reason"], "stop")
+
+    def test_a_crowd_gets_what_each_gets_alone(self):
+        prompts = [f"{n} And Boaz begat Obed of Ruth, and Obed begat Jesse. " * (2 + n)
+                   for n in range(6)]
+        alone = Server(self)
+        expected = [alone.complete(prompt, 16)["choices"][0]["text"] for prompt in prompts]
+        server = Server(self, "--device", "emulated", "--max-sequences", 3)
+        got = [None] * len(prompts)
+
+        def ask(index):
+            got[index] = server.complete(prompts[index], 16)["choices"][0]["text"]
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(got, expected)
+
+
+class Refusals(ServeTest):
+    def test_fields_are_named(self):
+        server = Server(self, model=self.chat_model())
+        user = [{"role": "user", "content": "x"}]
+        cases = [
+            ({"max_tokens": v}, "max_tokens") for v in (-1, 0, 2**63, 1.5, "10")] + [
+            ({"temperature": v}, "temperature") for v in (-1, 3, 1e308, "warm")] + [
+            ({"top_p": 2}, "top_p"), ({"top_k": -5}, "top_k"), ({"n": 0}, "n"), ({"n": 9}, "n"),
+            ({"seed": "x"}, "seed"), ({"stop": [""]}, "stop"), ({"stop": ["a"] * 17}, "stop"),
+            ({"stop": 5}, "stop"), ({"logit_bias": {"9999": 1}}, "logit_bias"),
+            ({"logit_bias": {"x": 1}}, "logit_bias"),
+            ({"logit_bias": {"5": 1e9}}, "logit_bias.5"), ({"top_logprobs": 3}, "top_logprobs"),
+            ({"logprobs": True, "top_logprobs": 10**6}, "top_logprobs"),
+            ({"stream": "yes"}, "stream"), ({"messages": []}, "messages"),
+            ({"messages": "x"}, "messages"), ({"messages": [7]}, "messages[0]"),
+            ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+            ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+             "messages[0].content[0].type"),
+            ({"tools": [{"type": "function"}]}, "tools"),
+            ({"response_format": {"type": "json_object"}}, "response_format"),
+            ({"model": "other"}, "model")]
+        for fields, name in cases:
+            status, _, body = server.ask("POST", "/v1/chat/completions",
+                                         {"messages": user, "max_tokens": 1, **fields})
+            error = json.loads(body)["error"]
+            self.assertEqual(status, 404 if name == "model" else 400, (fields, body))
+            self.assertEqual(error["param"], name, body)
+            self.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.assertEqual(server.ask("POST", "/v1/chat/completions",
+                                    {"messages": user, "max_tokens": 1})[0], 200)
+
+    def test_bodies_that_are_none(self):
+        server = Server(self)
+        for body in (b"", b"[]", b"{", b"[" * 100_000, b'{"prompt": "\xff"}', b"\x00",
+                     b'{"prompt":' + b"[" * 70 + b"1" + b"]" * 70 + b"}", b'{"prompt": 5}',
+                     b'{"prompt": [99999]}', b'{"prompt": [-1]}', b'{"prompt": []}'):
+            status, _, answer = server.ask("POST", "/v1/completions", body)
+            self.assertEqual(status, 400, (body[:30], answer))
+        status, _, answer = server.ask("POST", "/v1/completions", {"prompt": "x" * 9000})
+        self.assertEqual(status, 400)
+        self.assertEqual(json.loads(answer)["error"]["code"], "context_length_exceeded")
+        self.assertEqual(server.complete("In the", 2)["usage"]["completion_tokens"], 2)
+
+    def test_connections_that_misbehave(self):
+        server = Server(self)
+
+        def answer_to(request):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+                client.sendall(request)
+                return client.recv(65536).split(b"\r\n")[0]
+        host = b"Host: localhost\r\n"
+        self.assertIn(b"400", answer_to(b"nonsense\r\n\r\n"))
+        self.assertIn(b"421", answer_to(b"GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
+        self.assertIn(b"431", answer_to(b"GET / HTTP/1.1\r\n" + host + b"X: " + b"a" * 70_000))
+        self.assertIn(b"413", answer_to(b"POST /v1/completions HTTP/1.1\r\n" + host +
+                                        b"Content-Length: 99999999999\r\n\r\n"))
+        self.assertIn(b"400", answer_to(b"POST /v1/completions HTTP/1.1\r\n" + host +
+                                        b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"))
+        self.assertIn(b"200", answer_to(b"GET /health HTTP/1.0\r\n\r\n"))
+        self.assertEqual(server.ask("GET", "/health")[0], 200)
+        self.assertEqual(server.ask("GET", "/nothing")[0], 404)
+
+    def test_keys(self):
+        keys = self.write("keys", "# mine\nsecret-1\nsecret-2\n")
+        keys.chmod(0o600)
+        server = Server(self, "--api-key-file", keys)
+        self.assertEqual(server.ask("GET", "/health")[0], 200)
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret-1"}):
+            self.assertEqual(server.ask("GET", "/v1/models", headers=headers)[0], 401)
+        prompt = {"prompt": "And Naomi said unto her two daughters in law, Go, return", "max_tokens": 1}
+        cached = []
+        for key in ("secret-1", "secret-1", "secret-2"):
+            body = server.ask("POST", "/v1/completions", prompt,
+                              {"Authorization": f"Bearer {key}"})[2]
+            cached.append(json.loads(body)["usage"]["prompt_tokens_details"]["cached_tokens"])
+        self.assertEqual(cached, [0, len(prompt["prompt"]) - 1, 0])
+
+    def test_flags(self):
+        self.assert_fails(2, ["--api-key-file"], "serve", "--model", MODEL, "--host", "0.0.0.0")
+        open_keys = self.write("keys", "k\n")
+        open_keys.chmod(0o644)
+        self.assert_fails(3, ["chmod 600"], "serve", "--model", MODEL, "--api-key-file", open_keys)
+        self.assert_fails(2, ["positions"], "serve", "--model", MODEL, "--max-context", 100_000)
+
+
+class Life(ServeTest):
+    def test_a_client_that_leaves_frees_its_place(self):
+        server = Server(self, "--max-sequences", 1)
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": "And", "max_tokens": 8000, "stream": True, "temperature": 0}))
+        response = connection.getresponse()
+        response.read(200)
+        response.close()
+        connection.close()
+        self.assertEqual(len(server.complete("In the", 2)["choices"]), 1)
+        self.assertEqual(server.metric('fasa_requests_finished_total{reason="cancelled"}'), 1)
+
+    def test_a_signal_lets_answers_end(self):
+        server = Server(self)
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": "And", "max_tokens": 300, "stream": True, "temperature": 0}))
+        response = connection.getresponse()
+        response.read(100)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
+        self.assertEqual(server.process.wait(timeout=30), 0)
+
+    def test_a_unix_socket(self):
+        path = self.folder / "socket"
+        server = Server(self, "--host", f"unix:{path}")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: anything\r\n\r\n")
+            self.assertIn(b"200 OK", client.recv(1000))
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=30), 0)
+        self.assertFalse(path.exists())
+
+    def test_pages_and_numbers(self):
+        server = Server(self)
+        self.assertIn(b"<title>fasa</title>", server.ask("GET", "/")[2])
+        server.complete("In the beginning", 4)
+        text = server.ask("GET", "/metrics")[2].decode()
+        declared = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
+        self.assertEqual(len(declared), len({name for name, _ in declared}))
+        for line in text.splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{[^}]*\})? [-+0-9.einfa]+)$')
+        self.assertEqual(server.metric("fasa_generated_tokens_total"), 4)
+        self.assertGreater(server.metric('fasa_tier_bytes{tier="device",kind="rows"}') +
+                           server.metric('fasa_tier_bytes{tier="host",kind="rows"}'), 0)
+        sessions = json.loads(server.ask("GET", "/v1/sessions")[2])["data"]
+        self.assertEqual([one["tokens"] for one in sessions], [19])
+        self.assertEqual(server.ask("DELETE", f"/v1/sessions/{sessions[0]['id']}")[0], 200)
+        self.assertEqual(server.ask("DELETE", "/v1/sessions/77")[0], 404)
+        tokens = json.loads(server.ask("POST", "/tokenize", {"content": "héllo"})[2])["tokens"]
+        self.assertEqual(json.loads(server.ask("POST", "/detokenize", {"tokens": tokens})[2]),
+                         {"content": "héllo"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+// A request as it came, and a response as it goes: HTTP without sockets.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fasa::serve {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;  // "POST"
+  std::string path;    // "/v1/models", without the query
+  std::string query;   // behind the "?", or ""
+  HttpHeaders headers;
+  std::string body;
+
+  // The first header of that name, in any case; "" where there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  HttpHeaders headers = {};
+  std::string content_type = "application/json";
+  std::string body = {};
+};
+
+// "Not Found"; "Unknown" for a status that this server never sends.
+std::string_view reason_phrase(int status);
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+}  // namespace fasa::serve

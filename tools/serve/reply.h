@@ -1,0 +1,70 @@
+// Turns what the engine tells of a request into an HTTP response: a whole one, or a stream of events.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/serve/generation_request.h"
+#include "runtime/text/tokenizer.h"
+#include "tools/serve/api_error.h"
+#include "tools/serve/http_exchange.h"
+#include "tools/serve/openai_reply.h"
+
+namespace fasa::serve {
+
+struct ReplyOptions {
+  ReplyHead head;
+  bool stream = false;
+  bool include_usage = false;
+  int choices = 1;
+  int64_t prompt_tokens = 0;
+};
+
+// Any thread may call.
+class Reply final : public RequestObserver {
+ public:
+  // Called once, on the engine's thread, with the first choice's answer; null after an error.
+  using Done = std::function<void(const Answer*)>;
+
+  // `tokenizer` outlives the reply.
+  Reply(ReplyOptions options, const text::Tokenizer& tokenizer,
+        std::shared_ptr<HttpExchange> exchange, Done done);
+
+  void on_prefill(int64_t computed, int64_t total, int64_t cached) override;
+  void on_token(int choice, const Answer& answer) override;
+  void on_end(int choice, const Answer& answer) override;
+  void on_error(ErrorKind kind, const std::string& message) override;
+
+  // A comment where the stream has been still for so long: proxies and clients keep it open then.
+  void ping(std::chrono::milliseconds still);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void begin();
+  void write(const std::string& frame);
+  TokenText token_text(const TokenLogprobs& token) const;
+  void finish();
+
+  const ReplyOptions options_;
+  const text::Tokenizer& tokenizer_;
+  const std::shared_ptr<HttpExchange> exchange_;
+  Done done_;  // empty once it was called
+  std::mutex mutex_;
+  std::vector<ReplyPart> parts_;  // of each choice: the whole of it, or what is not sent yet
+  std::vector<size_t> told_;      // tokens of each choice whose log-probabilities are in parts
+  std::vector<AnswerEnd> ends_;
+  Usage usage_;
+  int ended_ = 0;
+  bool begun_ = false;
+  bool over_ = false;
+  Clock::time_point written_ = Clock::now();
+};
+
+// The error that a request gets for what the engine refused or died of.
+ApiError api_error_of(ErrorKind kind, const std::string& message);
+
+}  // namespace fasa::serve

@@ -1,0 +1,175 @@
+// Chat and text completions: from a request's JSON to the engine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "tools/serve/call.h"
+
+namespace fasa::serve {
+namespace {
+
+uint64_t drawn_number() {
+  thread_local std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+SamplingChoice choice_of(const SamplingFields& fields) {
+  SamplingChoice choice;
+  const auto as_float = [](const std::optional<double>& value) {
+    return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
+  };
+  choice.temperature = as_float(fields.temperature);
+  choice.top_p = as_float(fields.top_p);
+  choice.min_p = as_float(fields.min_p);
+  if (fields.top_k) choice.top_k = static_cast<int>(std::max<int64_t>(*fields.top_k, 0));
+  choice.repetition_penalty = as_float(fields.repetition_penalty);
+  choice.presence_penalty = as_float(fields.presence_penalty);
+  choice.frequency_penalty = as_float(fields.frequency_penalty);
+  return choice;
+}
+
+}  // namespace
+
+void Service::check_model(const CompletionFields& fields) const {
+  if (fields.model.empty() || fields.model == options_.model_name) return;
+  throw ApiError(404, "not_found_error",
+                 fmt::format("model: \"{}\" is not served here; allowed: \"{}\"",
+                             fields.model.substr(0, 80), options_.model_name),
+                 "model", "model_not_found");
+}
+
+void Service::check_ids(std::span<const int32_t> ids) const {
+  if (ids.empty()) throw ApiError::bad_field("prompt", "is empty; allowed: one token or more");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < options_.vocab_size) continue;
+    throw ApiError::bad_field(
+        fmt::format("prompt[{}]", i),
+        fmt::format("token {}; allowed: 0 to {}", ids[i], options_.vocab_size - 1));
+  }
+}
+
+AnswerOptions Service::answer_options(const CompletionFields& fields, size_t prompt_tokens) const {
+  const int64_t room = options_.max_context - static_cast<int64_t>(prompt_tokens);
+  if (room < 1) {
+    throw ApiError(400, "invalid_request_error",
+                   fmt::format("This model's maximum context length is {} tokens. However, you "
+                               "requested {} tokens in the prompt alone. Please shorten it.",
+                               options_.max_context, prompt_tokens),
+                   "messages", "context_length_exceeded");
+  }
+  AnswerOptions answer;
+  answer.max_tokens = std::min(room, fields.sampling.max_tokens.value_or(room));
+  answer.sampling = choice_of(fields.sampling).over(options_.defaults);
+  // As OpenAI's API has it where neither the request nor the model's own file says otherwise.
+  if (!fields.sampling.temperature && !options_.defaults.temperature) {
+    answer.sampling.temperature = 1;
+  }
+  answer.sampling.seed = fields.sampling.seed.value_or(drawn_number());
+  answer.sampling.logit_bias = fields.sampling.logit_bias;
+  for (const auto& [id, bias] : answer.sampling.logit_bias) {
+    if (id >= options_.vocab_size) {
+      throw ApiError::bad_field(
+          "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
+    }
+  }
+  answer.stop = fields.sampling.stop;
+  if (fields.logprobs) answer.logprobs = fields.top_logprobs;
+  return answer;
+}
+
+// Where the prompt goes on by a control token from a text whose ids are known, they are taken.
+std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPrompt& prompt) {
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const auto* const known = known_.find(salt, prompt.text()); known != nullptr) {
+      ids = known->ids;
+      begin = known->text.size();
+    }
+  }
+  if (begin > 0) {
+    const auto rest = tokenizer_.encode(prompt.segments(begin), false);
+    if (!rest.empty() && tokenizer_.is_special(rest[0])) {
+      ids.insert(ids.end(), rest.begin(), rest.end());
+      return ids;
+    }
+  }
+  return tokenizer_.encode(prompt.segments(), false);
+}
+
+void Service::chat(Call& call) {
+  ChatRequest request = read_chat_request(parse_body(call.request.body));
+  check_model(request.common);
+  if (templates_ == nullptr) {
+    throw ApiError(400, "invalid_request_error",
+                   "this model has no chat template; ask /v1/completions", "messages",
+                   "no_chat_template");
+  }
+  jinja::Context context = jinja::parse_context(request.context.dump(), "the request");
+  context.now = options_.now();
+  const text::ChatPrompt prompt = templates_->render(std::move(context));
+  start(call, ReplyKind::kChat, request.common, encode(call.salt, prompt), prompt.text());
+}
+
+void Service::complete(Call& call) {
+  const CompletionRequest request = read_completion_request(parse_body(call.request.body));
+  check_model(request.common);
+  std::vector<int32_t> ids;
+  if (const auto* const text = std::get_if<std::string>(&request.prompt); text != nullptr) {
+    ids = tokenizer_.encode(*text, text::EncodeOptions{.add_special = true});
+  } else {
+    ids = std::get<std::vector<int32_t>>(request.prompt);
+  }
+  start(call, ReplyKind::kText, request.common, std::move(ids), "");
+}
+
+// `text`: the prompt's, of a chat.
+void Service::start(Call& call, ReplyKind kind, const CompletionFields& fields,
+                    std::vector<int32_t> prompt, std::string text) {
+  check_ids(prompt);
+  GenerationRequest request{
+      .salt = call.salt, .prompt = std::move(prompt), .choices = fields.choices};
+  request.answer = answer_options(fields, request.prompt.size());
+  const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
+  ReplyOptions options{.head = {.kind = kind,
+                                .id = fmt::format("{}-{:016x}", prefix, drawn_number()),
+                                .created = static_cast<int64_t>(std::time(nullptr)),
+                                .model = options_.model_name,
+                                .logprobs = fields.logprobs},
+                       .stream = fields.stream,
+                       .include_usage = fields.include_usage,
+                       .choices = fields.choices,
+                       .prompt_tokens = static_cast<int64_t>(request.prompt.size())};
+  // The answer's ids belong to its text, unless a stop string cut it.
+  const auto remember = [this, salt = call.salt, text = std::move(text),
+                         ids = request.prompt](const Answer* answer) mutable {
+    if (answer == nullptr || text.empty() || answer->end() == AnswerEnd::kStopString) return;
+    ids.insert(ids.end(), answer->tokens().begin(), answer->tokens().end());
+    const std::lock_guard lock(known_mutex_);
+    known_.remember(std::move(salt), text + answer->text(), std::move(ids));
+  };
+  const auto reply =
+      std::make_shared<Reply>(std::move(options), tokenizer_, call.exchange, remember);
+  request.observer = reply;
+  const auto number = engine_.submit(std::move(request));
+  if (!number) {
+    ApiError error(429, "rate_limit_error",
+                   draining_ ? "this server is ending" : "too many requests wait for the model", "",
+                   "queue_full");
+    error.retry_after = 2;
+    throw error;
+  }
+  {
+    const std::lock_guard lock(replies_mutex_);
+    replies_.push_back(reply);
+  }
+  // At once where the client has left meanwhile.
+  call.exchange->on_gone([this, number = *number] { engine_.cancel(number); });
+}
+
+}  // namespace fasa::serve

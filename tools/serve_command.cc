@@ -1,0 +1,233 @@
+// fasa serve: a model behind OpenAI's API.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/io/machine.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/open_model_device.h"
+#include "runtime/serve/engine_loop.h"
+#include "runtime/text/chat_template.h"
+#include "runtime/text/tokenizer.h"
+#include "tools/clock.h"
+#include "tools/command.h"
+#include "tools/config_flags.h"
+#include "tools/model_dtype.h"
+#include "tools/serve/http_server.h"
+#include "tools/serve/service.h"
+#include "tools/slice_choice.h"
+
+namespace fasa {
+namespace {
+
+using serve::EngineLoop;
+using serve::HttpServer;
+using serve::Service;
+constexpr std::chrono::seconds kDrain{30};
+constexpr int kSecondSignal = 0;
+
+// SIGINT and SIGTERM as something to wait for: no thread is interrupted.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+    file_ = signalfd(-1, &set, SFD_CLOEXEC);
+  }
+  ~EndSignals() {
+    close(file_);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  EndSignals(const EndSignals&) = delete;  // closes once
+  EndSignals& operator=(const EndSignals&) = delete;
+
+  // True: one came within that time.
+  bool wait(std::chrono::milliseconds most) const {
+    pollfd poll_file{.fd = file_, .events = POLLIN, .revents = 0};
+    if (poll(&poll_file, 1, static_cast<int>(most.count())) <= 0) return false;
+    signalfd_siginfo info{};
+    return read(file_, &info, sizeof(info)) == sizeof(info);
+  }
+
+ private:
+  sigset_t before_{};
+  int file_ = -1;
+};
+
+class ServeCommand final : public Command {
+ public:
+  CLI::App* add_to(CLI::App& app) override {
+    command_ = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API");
+    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form")
+        ->type_name("DIR")
+        ->required();
+    command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
+        ->type_name("ADDRESS")
+        ->capture_default_str();
+    command_->add_option("--port", http_.port, "0 = any free one")
+        ->type_name("N")
+        ->capture_default_str();
+    command_->add_option("--api-key-file", key_file_, "File of API keys, one a line")
+        ->type_name("FILE");
+    command_
+        ->add_option("--allowed-host", http_.allowed_hosts,
+                     "A name that the Host header may have, beside addresses and localhost")
+        ->type_name("NAME");
+    command_->add_option("--model-name", name_, "What /v1/models calls it; else the folder's name")
+        ->type_name("NAME");
+    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+        ->type_name("DTYPE")
+        ->capture_default_str();
+    command_->add_option("--max-sequences", engine_.max_sequences, "Computed at once")
+        ->type_name("N")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
+    command_
+        ->add_option("--max-waiting", engine_.max_waiting, "Requests in the queue; more get 429")
+        ->type_name("N")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    command_->add_option("--max-context", max_context_, "Tokens of a prompt and its answer")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+    command_
+        ->add_option("--prefill-chunk", engine_.prefill_chunk, "Prompt tokens per step, at most")
+        ->type_name("N")
+        ->check(CLI::Range(1, 65'536))
+        ->capture_default_str();
+    command_
+        ->add_option(
+            "--max-step-ms", max_step_ms_,
+            "Time of a decode step and the chunk of prompt beside it; 0 = twice the decode "
+            "step of the moment, at most 100")
+        ->type_name("MS")
+        ->check(CLI::Range(0.0, 60'000.0))
+        ->capture_default_str();
+    command_->add_flag("--allow-long", allow_long_, "--max-context may pass the model's positions");
+    command_->add_option("--now", now_, "The date that chat templates show")->type_name("DATE");
+    flags_.add_to(*command_);
+    return command_;
+  }
+
+  int run() override;
+
+ private:
+  void check() const;
+  int64_t max_context(const ModelConfig& config) const;
+  int serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
+                         const EndSignals& signals) const;
+
+  CLI::App* command_ = nullptr;
+  ConfigFlags flags_;
+  std::string dir_, key_file_, name_, now_, dtype_ = "auto";
+  serve::HttpOptions http_;
+  serve::EngineOptions engine_;
+  double max_step_ms_ = 0;
+  int64_t max_context_ = 0;
+  bool allow_long_ = false;
+};
+
+// Nobody should serve a network by mistake.
+void ServeCommand::check() const {
+  if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
+  throw UsageError(
+      fmt::format("--host {} is reached by other machines: give --api-key-file FILE, or "
+                  "listen on 127.0.0.1",
+                  http_.host));
+}
+
+int64_t ServeCommand::max_context(const ModelConfig& config) const {
+  if (max_context_ == 0) return config.max_positions;
+  if (max_context_ > config.max_positions && !allow_long_) {
+    throw UsageError(
+        fmt::format("--max-context {} goes beyond the model's {} positions; allow it "
+                    "with --allow-long",
+                    max_context_, config.max_positions));
+  }
+  return max_context_;
+}
+
+int ServeCommand::serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
+                                     const EndSignals& signals) const {
+  constexpr std::chrono::milliseconds kLook{200};
+  while (!signals.wait(kLook)) {
+    if (const auto failure = engine.failure()) {
+      // What this process computes from here on would not be to be trusted.
+      server.drain();
+      server.wait_idle(std::chrono::seconds(2));
+      throw DeviceError(*failure);
+    }
+  }
+  fmt::print(stderr,
+             "fasa serve: ending: what is under way has {} s; a second signal ends at once\n",
+             kDrain.count());
+  service.drain();
+  engine.drain();
+  server.drain();
+  const auto deadline = std::chrono::steady_clock::now() + kDrain;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (engine.idle() && server.wait_idle(std::chrono::milliseconds(0))) break;
+    if (signals.wait(std::chrono::milliseconds(50))) break;
+  }
+  return kSecondSignal;
+}
+
+int ServeCommand::run() {
+  reject_unknown_arguments(*command_);
+  check();
+  const EndSignals signals;  // before any thread begins: all of them inherit the mask
+  const Config config = with_map(flags_.load(), dir_);
+  require_usable_target();
+  const ModelConfig model_config = ModelConfig::load(dir_);
+  config.validate_for(model_config.geometry());
+  const auto tokenizer = text::Tokenizer::load(dir_);
+  const auto templates = text::ChatTemplates::load_if_present(dir_);
+  serve::ServiceOptions options{
+      .model_name =
+          !name_.empty() ? name_ : std::filesystem::weakly_canonical(dir_).filename().string(),
+      .created = static_cast<int64_t>(std::time(nullptr)),
+      .max_context = max_context(model_config),
+      .vocab_size = model_config.vocab_size,
+      .defaults = GenerationDefaults::load(dir_),
+      .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
+      .now = [now = now_] { return shown_time(now); }};
+
+  const auto device = open_model_device(config.device_options(), model_config);
+  Model model = Model::load(dir_, *device, weights_dtype(dtype_));
+  const SliceChoice slices = choose_slices(model, config, dir_, {});
+  const DType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
+  Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
+                  options.max_context);
+  engine_.max_step_seconds = max_step_ms_ * 1e-3;
+  EngineLoop engine(model, runtime, &tokenizer, engine_);
+  Service service(options, engine, tokenizer, templates ? &*templates : nullptr);
+  HttpServer server(
+      http_,
+      [&service](serve::HttpRequest request, std::shared_ptr<serve::HttpExchange> exchange) {
+        service.handle(std::move(request), std::move(exchange));
+      },
+      [](int status, const std::string& message) {
+        return serve::error_response(status, message);
+      });
+  service.set_counters(&server.counters());
+  fmt::print(stderr, "fasa serve: {} on {}, contexts of {} tokens, at {}\n", options.model_name,
+             device->name(), options.max_context, server.address());
+  return serve_until_signal(server, service, engine, signals);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_serve_command() { return std::make_unique<ServeCommand>(); }
+
+}  // namespace fasa
