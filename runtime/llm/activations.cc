@@ -29,7 +29,7 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * attended, dtype_bytes(dtype));
   // Host code works through the heads one by one, kernels through all at once.
-  const int64_t at_once = device.model_kernels() == nullptr ? 1 : heads;
+  const int64_t at_once = device.traits().model_calls ? heads : 1;
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
   head_result_ = take(tokens * at_once * std::max(mla.latent, mla.value), kFloat);

@@ -16,7 +16,7 @@ std::optional<Rounding> rounding_of(WeightRounding to, int group) {
 }
 
 WeightLayout layout_on(const Device& device, DType dtype, const WeightOptions& options) {
-  const bool host_code = device.model_kernels() == nullptr;
+  const bool host_code = !device.traits().model_calls;
   const bool int8 = options.activations == DecodeActivations::kInt8;
   return {.dtype = dtype,
           .order = host_code ? PanelOrder::kPacked : PanelOrder::kPlain,

@@ -345,7 +345,7 @@ TEST(CudaGraphs, WhatHasNoPlaceInACaptureIsNamed) {
               HasSubstr("allocating memory while a graph is recorded"));
   EXPECT_THAT(said([](Device& d, StreamView other) { d.synchronize(other); }),
               HasSubstr("waiting for a stream while a graph is recorded"));
-  EXPECT_THAT(said([](Device& d, StreamView other) { d.kernels().gather({}, other); }),
+  EXPECT_THAT(said([](Device& d, StreamView other) { d.enqueue(GatherParams{}, other); }),
               AllOf(HasSubstr("'other'"), HasSubstr("while a graph")));
 }
 

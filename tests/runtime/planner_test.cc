@@ -157,6 +157,7 @@ TEST(Planner, AProcessorIsOneTier) {
   request.model = find_model_shape("Llama-3.2-1B");
   request.tokens = 8192;
   request.machine.rates.unified = true;
+  request.machine.traits = kHostTraits;
   request.machine.device_memory = 64 * kGiB;
   const Plan plan = make_plan(request);
   EXPECT_THROW(plan.option("fasa-m"), UsageError);

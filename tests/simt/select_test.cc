@@ -57,7 +57,7 @@ class SimtSelect {
     params_.scratch = scratch_.data();
   }
   SelectParams& params() { return params_; }
-  void run() { cuda::launch_select(params_, launch_); }
+  void run() { cuda::start(params_, launch_); }
   reference::GroupScores scores(int sequence, int kv_head) {
     const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
     reference::GroupScores own;

@@ -32,6 +32,8 @@ class Planner {
     plan_.weight_bytes = weight_bytes(request.model.device_parameters(), request.weight_bits);
     plan_.activation_bytes =
         activation_bytes(request.model, std::min<int64_t>(request.prefill_chunk, request.tokens));
+    const auto project_scratch = request.machine.traits.project_scratch;
+    if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
     plan_.prefill_seconds = prefill_seconds();
   }
 
@@ -45,9 +47,8 @@ class Planner {
 
  private:
   StepSettings settings_of(const Config& config, int64_t tokens) const {
-    const DeviceKind kind =
-        request_.machine.rates.unified ? DeviceKind::kCpu : DeviceKind::kEmulated;
-    return make_step_settings(config, request_.model.geometry, request_.row_dtype, kind, tokens);
+    return make_step_settings(config, request_.model.geometry, request_.row_dtype,
+                              request_.machine.traits, tokens);
   }
   int step_tokens(int64_t tokens) const {
     return static_cast<int>(std::min<int64_t>(request_.prefill_chunk, tokens));
