@@ -132,7 +132,7 @@ Json EvalSubject::setup(const EvalMethod& method) const {
   return {{"model", name.string()},
           {"model_hash", model_hash(model->fingerprint())},
           {"dtype", dtype_name(model->dtype())},
-          {"row_dtype", dtype_name(row_dtype)},
+          {"row_dtype", row_dtype_name(row_dtype)},
           {"method", method.name},
           {"selection", method_setup(method.config)},
           {"slice_dims", dims_hash(method.slice_dims)}};

@@ -26,7 +26,7 @@ struct EvalMethod {
 struct EvalSubject {
   Model* model = nullptr;
   std::string model_dir;
-  DType row_dtype = DType::kF32;
+  RowDType row_dtype = DType::kF32;
   std::string results;  // folder
   ResultLog::Begin begin = ResultLog::Begin::kResume;
 

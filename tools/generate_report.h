@@ -16,8 +16,8 @@ struct GenerateReport {
   std::string model;
   std::string device;
   bool virtual_clock = false;
-  DType dtype = DType::kF32;      // of weights and activations
-  DType row_dtype = DType::kF32;  // of rows
+  DType dtype = DType::kF32;         // of weights and activations
+  RowDType row_dtype = DType::kF32;  // of rows
   FetchMetrics fetch;
   MemoryUse device_memory;
   uint64_t full_kv_bytes = 0;  // keys and values of every cached token in 2 bytes

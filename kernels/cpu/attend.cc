@@ -37,7 +37,7 @@ class AttendCall {
         q_stride_(align_up(layout_.row.key_dim, kPadFloats)),
         bf16_stride_(align_up(layout_.row.key_dim, kPadBf16)),
         uses_bf16_(bodies.wants_bf16_queries && params.q.dtype == DType::kBF16 &&
-                   layout_.row.dtype == DType::kBF16) {}
+                   layout_.row.dtype == RowDType::kBF16) {}
 
   KernelWork run() {
     const int heads = params_.step.count * layout_.kv_heads;
@@ -219,7 +219,7 @@ class AttendCall {
       task.next_tokens = next < end ? tokens_of(next) : 0;
       if (task.slopes != nullptr) find_distances(head, index, tile, distances);
       place(task, tile);
-      bodies_.attend_tile[static_cast<int>(layout_.row.dtype)](task);
+      bodies_.attend_tile[layout_.row.dtype](task);
       done(tile);
       tokens += task.tokens;
       tile = next;

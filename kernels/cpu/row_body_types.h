@@ -83,11 +83,12 @@ struct PageTask {
   int64_t value_stride = 0;  // a multiple of kPadFloats
 };
 
-// Bodies that depend on the rows' element type are indexed by DType.
+// Bodies that depend on the rows' element type are indexed by RowDType.
 struct RowBodies {
-  void (*attend_tile[3])(const TileTask&);
-  void (*prefill_page[3])(const PageTask&);
-  void (*expand[3])(const void* in, int64_t count, float* out);  // to f32, exactly
+  void (*attend_tile[4])(const TileTask&);
+  void (*prefill_page[4])(const PageTask&);
+  // A whole vector to f32, exactly.
+  void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
   void (*attend_near[3])(const NearTask&);  // of 2, 4 and 8 bits
   bool wants_bf16_queries;                  // bf16 keys are scored by dot products of bf16

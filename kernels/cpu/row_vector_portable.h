@@ -53,6 +53,19 @@ inline Vec load_f16(const unsigned char* p) {
   return Vec{half_to_float(bits[0]), half_to_float(bits[1]), half_to_float(bits[2]),
              half_to_float(bits[3])};
 }
+inline Vec load_int8(const unsigned char* p) {
+  signed char codes[kLanes];
+  __builtin_memcpy(codes, p, sizeof(codes));
+  return Vec{static_cast<float>(codes[0]), static_cast<float>(codes[1]),
+             static_cast<float>(codes[2]), static_cast<float>(codes[3])};
+}
+inline unsigned parities(const unsigned char* p, int count) {
+  unsigned char all[16] = {};
+  for (int i = 0; i < count; ++i) all[i % 16] = static_cast<unsigned char>(all[i % 16] ^ p[i]);
+  unsigned bits = 0;
+  for (int b = 0; b < 16; ++b) bits |= (all[b] & 1u) << b;
+  return bits;
+}
 
 }  // namespace
 }  // namespace fasa::cpu

@@ -454,7 +454,7 @@ near_case::Select near_select(unsigned seed) {
         std::byte{0xEE});
     params.scratch = scratch.data();
     SimtInterpreter interpreter(Order::kRandom, seed);
-    cuda::launch_select(params, SimtLauncher(interpreter, 2));
+    cuda::start(params, SimtLauncher(interpreter, 2));
   };
 }
 

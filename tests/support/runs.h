@@ -30,7 +30,7 @@ struct RunSetup {
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
   SelectionOptions options = {};
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;

@@ -33,7 +33,7 @@ struct PlanRequest {
   PlanMachine machine;
   int64_t tokens = 0;
   int weight_bits = 16;  // 16, 8, 4
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
   PlanGuess guess;
 };
