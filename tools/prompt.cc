@@ -10,6 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
+#include "runtime/llm/model_tokenizer.h"
 
 namespace fasa {
 namespace {
@@ -86,7 +87,7 @@ std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
 std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
                                                 const PromptSource& source) {
   try {
-    return text::Tokenizer::load_if_present(model_dir);
+    return open_tokenizer(model_dir);
   } catch (const InputError& error) {
     if (source.text || source.file) throw;
     log_warning(fmt::format("{}; text is left out", error.what()));

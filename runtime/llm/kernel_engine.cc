@@ -71,11 +71,11 @@ void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, in
                            float* y) const {
   enqueue(ProjectParams{.dtype = parts_.dtype,
                         .rows = rows,
-                        .inputs = matrix.linear.inputs(),
+                        .inputs = matrix.inputs(),
                         .columns = columns,
-                        .y_stride = matrix.linear.outputs(),
+                        .y_stride = matrix.outputs(),
                         .x = x,
-                        .weights = matrix.data,
+                        .weights = matrix.data(),
                         .y = y,
                         .scratch = scratch()});
 }
@@ -111,7 +111,7 @@ void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) 
                       .rotary_dims = config.rotary_dims,
                       .rotary_layout = config.family->rotary_layout,
                       .x = activations.result(),
-                      .x_stride = layer.qkv.linear.outputs(),
+                      .x_stride = layer.qkv.outputs(),
                       .bias = layer.qkv_bias,
                       .query_norm = normed ? params_of(layer.query_norm) : NormParams{},
                       .key_norm = normed ? params_of(layer.key_norm) : NormParams{},
@@ -165,7 +165,7 @@ void KernelEngine::after_attention(int index) {
           config.hidden, activations.result());
   add_norm(layer.mlp_norm, config.parallel ? AddOrder::kNormThenAdd : AddOrder::kAddThenNorm,
            {activations.result(), layer.output_bias});
-  project(layer.gate_up, activations.input(), tokens, layer.gate_up.linear.outputs(),
+  project(layer.gate_up, activations.input(), tokens, layer.gate_up.outputs(),
           activations.result());
   enqueue(ActivateParams{.tokens = tokens,
                          .size = config.intermediate,

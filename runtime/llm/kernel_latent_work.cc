@@ -5,11 +5,11 @@ namespace fasa {
 void KernelLatentWork::project(const Matrix& matrix, const std::byte* x, float* y) const {
   parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
                                       .rows = tokens_,
-                                      .inputs = matrix.linear.inputs(),
-                                      .columns = matrix.linear.outputs(),
-                                      .y_stride = matrix.linear.outputs(),
+                                      .inputs = matrix.inputs(),
+                                      .columns = matrix.outputs(),
+                                      .y_stride = matrix.outputs(),
                                       .x = x,
-                                      .weights = matrix.data,
+                                      .weights = matrix.data(),
                                       .y = y,
                                       .scratch = scratch_},
                         parts_.stream, tag_);
@@ -18,9 +18,9 @@ void KernelLatentWork::project(const Matrix& matrix, const std::byte* x, float* 
 // The heads' matrices are of one shape and were placed by turns: equally far from each other.
 void KernelLatentWork::project_heads(const std::vector<Matrix>& matrices, const std::byte* x,
                                      float* y) const {
-  const Linear& linear = matrices.front().linear;
+  const Matrix& linear = matrices.front();
   const auto heads = static_cast<int64_t>(matrices.size());
-  const int64_t apart = heads == 1 ? 0 : matrices[1].data - matrices[0].data;
+  const int64_t apart = heads == 1 ? 0 : matrices[1].data() - matrices[0].data();
   parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
                                       .rows = tokens_,
                                       .inputs = linear.inputs(),
@@ -32,7 +32,7 @@ void KernelLatentWork::project_heads(const std::vector<Matrix>& matrices, const 
                                       .weights_step = apart / dtype_bytes(parts_.dtype),
                                       .y_step = linear.outputs(),
                                       .x = x,
-                                      .weights = matrices.front().data,
+                                      .weights = matrices.front().data(),
                                       .y = y,
                                       .scratch = scratch_},
                         parts_.stream, tag_);

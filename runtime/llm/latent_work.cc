@@ -17,7 +17,7 @@ void LatentWork::rotate(float* part, int64_t row) const {
 const std::byte* LatentWork::query_input(const LatentWeights& weights, uint64_t* bytes) const {
   const int64_t rank = config_.mla.query_rank;
   if (rank == 0) return activations_.input();
-  weights.query_down.apply(activations_.input(), tokens_, activations_.result());
+  weights.query_down.apply(activations_.input(), runs_, activations_.result());
   for_each_row(tokens_, rank, [&](int64_t row) {
     normalise(activations_.result() + row * rank, weights.query_norm, rank, dtype_,
               activations_.head_input() + row * rank * dtype_bytes(dtype_));
@@ -29,9 +29,9 @@ const std::byte* LatentWork::query_input(const LatentWeights& weights, uint64_t*
 uint64_t LatentWork::queries(const LatentWeights& weights, std::byte* out, int64_t stride) const {
   const LatentShape& shape = config_.mla;
   const int64_t element = dtype_bytes(dtype_);
-  const int64_t width = weights.query.linear.outputs();
+  const int64_t width = weights.query.outputs();
   uint64_t bytes = 0;
-  weights.query.apply(query_input(weights, &bytes), tokens_, activations_.result());
+  weights.query.apply(query_input(weights, &bytes), runs_, activations_.result());
   bytes += weights.query.work_bytes(tokens_);
   for (int head = 0; head < config_.query_heads; ++head) {
     const Matrix& absorb = weights.absorb[static_cast<size_t>(head)];
@@ -42,7 +42,7 @@ uint64_t LatentWork::queries(const LatentWeights& weights, std::byte* out, int64
       store_row(query(row), shape.plain, dtype_,
                 activations_.head_input() + row * shape.plain * element);
     });
-    absorb.apply(activations_.head_input(), tokens_, activations_.head_result());
+    absorb.apply(activations_.head_input(), runs_, activations_.head_result());
     bytes += absorb.work_bytes(tokens_);
     for_each_row(tokens_, config_.head_dim, [&](int64_t row) {
       float* rotated = query(row) + shape.plain;
@@ -59,7 +59,7 @@ uint64_t LatentWork::queries(const LatentWeights& weights, std::byte* out, int64
 uint64_t LatentWork::keys(const LatentWeights& weights, std::byte* out, int64_t stride) const {
   const int64_t latent = config_.mla.latent;
   const int64_t element = dtype_bytes(dtype_);
-  weights.key_down.apply(activations_.input(), tokens_, activations_.result());
+  weights.key_down.apply(activations_.input(), runs_, activations_.result());
   for_each_row(tokens_, config_.head_dim, [&](int64_t row) {
     float* key = activations_.result() + row * config_.head_dim;
     std::byte* to = out + row * stride * element;
@@ -83,7 +83,7 @@ uint64_t LatentWork::values(const LatentWeights& weights) const {
                   activations_.attended() + (row * heads + head) * latent,
                   static_cast<size_t>(latent));
     });
-    expand.apply(activations_.head_input(), tokens_, activations_.head_result());
+    expand.apply(activations_.head_input(), runs_, activations_.head_result());
     bytes += expand.work_bytes(tokens_);
     for_each_row(tokens_, shape.value, [&](int64_t row) {
       store_row(activations_.head_result() + row * shape.value, shape.value, dtype_,

@@ -11,12 +11,16 @@
 
 namespace fasa {
 
-// Of a step of `tokens` tokens. References: all outlive the work. Each returns the bytes that it
+// Of a step's tokens. References: all outlive the work. Each returns the bytes that it
 // reads and writes.
 class LatentWork {
  public:
-  LatentWork(const ModelConfig& config, const Activations& activations, DType dtype, int64_t tokens)
-      : config_(config), activations_(activations), dtype_(dtype), tokens_(tokens) {}
+  LatentWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)
+      : config_(config),
+        activations_(activations),
+        dtype_(dtype),
+        runs_(runs),
+        tokens_(rows_of(runs)) {}
 
   // The normalised input -> [tokens, query_heads, head_dim], rotated, tokens `stride` elements
   // apart.
@@ -33,6 +37,7 @@ class LatentWork {
   const ModelConfig& config_;
   const Activations& activations_;
   DType dtype_;
+  RowRuns runs_;
   int64_t tokens_;
 };
 

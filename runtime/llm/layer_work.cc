@@ -24,7 +24,7 @@ KernelWork LayerWork::begin() const {
 // One token's row of the projection: bias, norm per head, rotation, the model's dtype.
 void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const {
   const int64_t dim = config_.head_dim;
-  float* x = activations_.result() + row * layer.qkv.linear.outputs();
+  float* x = activations_.result() + row * layer.qkv.outputs();
   if (layer.qkv_bias != nullptr) {
     for (int64_t i = 0; i < wanted.width; ++i) x[i] += layer.qkv_bias[i];
   }
@@ -58,7 +58,7 @@ void LayerWork::normalise_input(const LayerWeights& layer) const {
 
 KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
   normalise_input(layer);
-  layer.qkv.apply_first(activations_.input(), step_.tokens, wanted.width, activations_.result());
+  layer.qkv.apply_first(activations_.input(), step_.runs, wanted.width, activations_.result());
   for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(layer, wanted, row); });
   return {.device_bytes = layer.qkv.work_bytes(step_.tokens, wanted.width)};
 }
@@ -72,7 +72,7 @@ KernelWork LayerWork::before_attention(int index) const {
     return {.device_bytes = latent_work().queries(layer.mla, activations_.qkv(), stride) +
                             latent_work().keys(layer.mla, keys, stride)};
   }
-  return project(layer, {.width = layer.qkv.linear.outputs(),
+  return project(layer, {.width = layer.qkv.outputs(),
                          .query_heads = config_.query_heads,
                          .key_heads = config_.kv_heads,
                          .out = activations_.qkv()});
@@ -92,14 +92,14 @@ KernelWork LayerWork::query_of(int index, std::byte* query) const {
 void LayerWork::mlp(const LayerWeights& layer) const {
   const int64_t hidden = config_.hidden;
   const int64_t intermediate = config_.intermediate;
-  layer.gate_up.apply(activations_.input(), step_.tokens, activations_.result());
+  layer.gate_up.apply(activations_.input(), step_.runs, activations_.result());
   for_each_row(step_.tokens, intermediate * 8, [&](int64_t row) {
-    const float* x = activations_.result() + row * layer.gate_up.linear.outputs();
+    const float* x = activations_.result() + row * layer.gate_up.outputs();
     std::byte* out = activations_.input() + row * intermediate * dtype_bytes(dtype_);
     const auto apply = config_.family->names.gate.empty() ? activate : activate_gate;
     apply(config_.activation, x, layer.gate_up_bias, intermediate, dtype_, out);
   });
-  layer.down.apply(activations_.input(), step_.tokens, activations_.result());
+  layer.down.apply(activations_.input(), step_.runs, activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     add_row(activations_.result() + row * hidden, layer.down_bias, hidden,
             activations_.residual() + row * hidden);
@@ -111,8 +111,8 @@ KernelWork LayerWork::after_attention(int index) const {
   const int64_t hidden = config_.hidden;
   uint64_t bytes = 0;
   if (config_.has_mla()) bytes = latent_work().values(layer.mla);
-  layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(),
-                     step_.tokens, activations_.result());
+  layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(), step_.runs,
+                     activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     float* residual = activations_.residual() + row * hidden;
     const float* attended = activations_.result() + row * hidden;
@@ -135,7 +135,7 @@ KernelWork LayerWork::logits() const {
     normalise(activations_.residual() + token * hidden, weights_.final_norm(), hidden, dtype_,
               activations_.input() + row * hidden * dtype_bytes(dtype_));
   });
-  weights_.head().apply(activations_.input(), rows, activations_.logits());
+  weights_.head().apply(activations_.input(), step_.logit_runs, activations_.logits());
   if (const float* bias = weights_.head_bias(); bias != nullptr) {
     const int64_t vocab = config_.vocab_size;
     for_each_row(rows, vocab,

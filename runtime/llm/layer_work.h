@@ -19,6 +19,8 @@ struct StepShape {
   int64_t tokens = 0;
   std::vector<int64_t> positions;   // of each token
   std::vector<int64_t> logit_rows;  // tokens whose logits are wanted, ascending
+  std::vector<RowRun> runs;         // of the tokens, by their sequences' phases
+  std::vector<RowRun> logit_runs;   // of the logits' rows
   Cause cause = Cause::kCompute;    // kPrefill where the step fills
 };
 
@@ -56,7 +58,7 @@ class LayerWork {
     std::byte* out;  // [tokens, width] in the model's dtype
   };
   void normalise_input(const LayerWeights& layer) const;
-  LatentWork latent_work() const { return {config_, activations_, dtype_, step_.tokens}; }
+  LatentWork latent_work() const { return {config_, activations_, dtype_, step_.runs}; }
   KernelWork project(const LayerWeights& layer, const Projection& wanted) const;
   void finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const;
   void mlp(const LayerWeights& layer) const;

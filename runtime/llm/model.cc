@@ -10,11 +10,11 @@
 #include "runtime/calibrate/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
+#include "runtime/llm/open_weights.h"
 #include "runtime/llm/query_estimates.h"
-#include "runtime/llm/random_weights.h"
 #include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/safetensors.h"
 #include "runtime/llm/weights.h"
+#include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
 namespace {
@@ -138,12 +138,16 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
   for (const StepSequence& sequence : step) {
     if (sequence.mode == StepMode::kPrefill) shape.cause = Cause::kPrefill;
     const int64_t start = runtime.length(sequence.sequence);
+    const auto rows_before = static_cast<int64_t>(shape.logit_rows.size());
+    shape.runs.push_back({sequence.tokens, sequence.mode});
     for (int64_t i = 0; i < sequence.tokens; ++i) {
       const bool wanted = options.all_logits || i == sequence.tokens - 1;
       if (wanted && !options.no_logits) shape.logit_rows.push_back(shape.tokens);
       shape.positions.push_back(start + i);
       ++shape.tokens;
     }
+    const auto rows = static_cast<int64_t>(shape.logit_rows.size());
+    if (rows > rows_before) shape.logit_runs.push_back({rows - rows_before, sequence.mode});
   }
   return shape;
 }
@@ -343,8 +347,7 @@ Model Model::load(const std::string& dir, Device& device, std::optional<DType> d
   ModelConfig config = ModelConfig::load(dir);
   require_runnable(device);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(std::make_unique<Impl>(std::make_unique<WeightFiles>(dir), std::move(config), chosen,
-                                      device));
+  return Model(std::make_unique<Impl>(open_weights(dir), std::move(config), chosen, device));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,

@@ -10,6 +10,9 @@
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/alibi.h"
+#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_texts.h"
+#include "runtime/llm/weights/quantization_config.h"
 
 namespace fasa {
 namespace {
@@ -138,9 +141,6 @@ void read_choices(const JsonFields& fields, ModelConfig* config) {
   config->one_norm = config->parallel && family.one_norm_when_parallel;
   config->tie_embeddings = fields.boolean_or("tie_word_embeddings", family.tied_embeddings);
   config->activation = read_activation(fields, family.keys);
-  if (fields.has("quantization_config")) {
-    fields.fail("quantization_config", "none: quantised weights are not read");
-  }
 }
 
 // After the rotary parameters.
@@ -242,6 +242,7 @@ bool ModelConfig::is_eos(int32_t id) const {
 ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   const nlohmann::json document = parse_json(json, name);
   const JsonFields fields(document, name);
+  QuantizationConfig::parse(document, name);  // refuses what no reader takes
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
   const std::string& type = config.model_type;
@@ -277,10 +278,14 @@ void ModelConfig::parse_generation(std::string_view json, const std::string& nam
 }
 
 ModelConfig ModelConfig::load(const std::string& dir) {
+  if (is_gguf(dir)) {
+    const MappedFile file(dir);
+    return parse(gguf_config_json(GgufHeader(file.bytes(), dir)), dir);
+  }
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
         fmt::format("{}: no such folder; a model is a Hugging Face folder with "
-                    "config.json and *.safetensors",
+                    "config.json and *.safetensors, or a GGUF file",
                     dir));
   }
   const std::string path = dir + "/config.json";

@@ -15,8 +15,17 @@ constexpr size_t kStagingBytes = size_t{16} << 20;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-size_t largest_panel(const Linear& linear) {
-  return std::max(linear.panel_bytes(0), linear.panel_bytes(linear.panels() - 1));
+// Panels of packed weights are one length all through, of plain ones the last may be shorter.
+size_t panel_bytes(const Linear& linear, int64_t panel) { return linear.panel_bytes(panel); }
+size_t panel_bytes(const PackedLinear& linear, int64_t) { return linear.panel_bytes(); }
+size_t panel_offset(const Linear& linear, int64_t panel) { return linear.panel_offset(panel); }
+size_t panel_offset(const PackedLinear& linear, int64_t panel) {
+  return static_cast<size_t>(panel) * linear.panel_bytes();
+}
+
+template <typename L>
+size_t largest_panel(const L& linear) {
+  return std::max(panel_bytes(linear, 0), panel_bytes(linear, linear.panels() - 1));
 }
 
 }  // namespace
@@ -55,26 +64,76 @@ WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> sh
   return files_.require(name, shape);
 }
 
-void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs) {
-  MatrixItem item{target, {}, 0, false};
+// Null for a piece that is loaded plain.
+const PackedTensor* WeightPlan::packed_of(const Piece& piece) const {
+  const PackedTensor* const packed = piece.tensor.packed;
+  return layout_.packs() && packed != nullptr && packed->packs() ? packed : nullptr;
+}
+
+// Whether two pieces are one part: both plain, or codes of one format whose inputs lie alike.
+bool WeightPlan::joins(const Piece& before, const Piece& after) const {
+  const PackedTensor* const a = packed_of(before);
+  const PackedTensor* const b = packed_of(after);
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->format() == b->format() && a->order() == b->order();
+}
+
+void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
+                        const std::optional<Rounding>& rounding) {
+  std::vector<Piece> pieces;
   int64_t outputs = 0;
   for (const Part& part : parts) {
     const int64_t shape[] = {part.of == 0 ? part.rows : part.of, inputs};
-    item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
+    WeightView view = used(part.tensor, shape);
+    if (rounding && layout_.packs() && view.packed == nullptr) {
+      rounded_.push_back(std::make_unique<RoundedTensor>(view, *rounding));
+      view.packed = rounded_.back().get();
+    }
+    pieces.push_back({view, part.first, part.rows});
     outputs += part.rows;
   }
-  target->linear = Linear(dtype_, outputs, inputs, order_);
-  item.offset = take(target->linear.bytes());
-  matrices_.push_back(std::move(item));
+  *target = Matrix(outputs, inputs);
+  int64_t first = 0;
+  std::vector<Piece> together;
+  for (const Piece& piece : pieces) {
+    if (!together.empty() && !joins(together.back(), piece)) {
+      add_part(target, std::move(together), first);
+      first += target->parts().back().outputs();
+      together.clear();
+    }
+    together.push_back(piece);
+  }
+  add_part(target, std::move(together), first);
+}
+
+void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t first) {
+  int64_t outputs = 0;
+  for (const Piece& piece : pieces) outputs += piece.rows;
+  Matrix::Part part{.first = first, .linear = {}};
+  if (const PackedTensor* packed = packed_of(pieces.front())) {
+    part.linear = PackedLinear({.format = packed->format(),
+                                .outputs = outputs,
+                                .inputs = target->inputs(),
+                                .order = packed->order(),
+                                .dtype = layout_.dtype,
+                                .y_stride = target->outputs(),
+                                .activations = layout_.activations});
+  } else {
+    part.linear =
+        Linear(layout_.dtype, outputs, target->inputs(), layout_.order, target->outputs());
+  }
+  const size_t offset = take(part.bytes());
+  target->parts().push_back(std::move(part));
+  matrices_.push_back({target, target->parts().size() - 1, std::move(pieces), offset});
 }
 
 void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
   const int64_t shape[] = {part.of == 0 ? part.rows : part.of, columns};
-  target->linear = Linear(dtype_, columns, part.rows, order_);
-  matrices_.push_back({target,
-                       {{used(part.tensor, shape), part.first, part.rows}},
-                       take(target->linear.bytes()),
-                       true});
+  *target = Matrix(columns, part.rows);
+  const Linear linear(layout_.dtype, columns, part.rows, layout_.order);
+  target->parts().push_back({.first = 0, .linear = linear});
+  matrices_.push_back(
+      {target, 0, {{used(part.tensor, shape), part.first, part.rows}}, take(linear.bytes()), true});
 }
 
 void WeightPlan::vector(const float** target, const Parts& parts) {
@@ -99,40 +158,73 @@ void WeightPlan::require_all_used(const std::string& prefix, const std::string& 
   }
 }
 
-void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
-                           std::byte* out) const {
-  const int64_t inputs = item.target->linear.inputs();
-  for (const Piece& part : item.parts) {
-    const int64_t count = std::min(rows, part.rows - first);
+namespace {
+
+void read_as(DType dtype, const WeightView& tensor, int64_t first, int64_t count, std::byte* out) {
+  if (dtype == DType::kF32) {
+    tensor.read(first, count, reinterpret_cast<float*>(out));
+  } else {
+    tensor.read_bf16(first, count, reinterpret_cast<uint16_t*>(out));
+  }
+}
+
+// Calls with (piece, first row of the piece, rows, rows done before) for rows of pieces that lie one
+// below the other.
+template <typename Pieces, typename Call>
+void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& call) {
+  int64_t done = 0;
+  for (const auto& piece : pieces) {
+    const int64_t count = std::min(rows - done, piece.rows - first);
     if (count > 0) {
-      const int64_t from = (part.first + first) * inputs;
-      if (dtype_ == DType::kF32) {
-        part.tensor.read(from, count * inputs, reinterpret_cast<float*>(out));
-      } else {
-        part.tensor.read_bf16(from, count * inputs, reinterpret_cast<uint16_t*>(out));
-      }
-      out += count * inputs * dtype_bytes(dtype_);
-      rows -= count;
+      call(piece, piece.first + first, count, done);
+      done += count;
       first += count;
     }
-    first -= part.rows;
+    first -= piece.rows;
   }
+}
+
+// Calls body(first panel, end) for runs of panels that the staging memory holds, then sends them.
+template <typename L, typename Uploader, typename Body>
+void load_panels(const L& linear, size_t offset, Uploader* uploader, const Body& body) {
+  for (int64_t first = 0; first < linear.panels();) {
+    const size_t begin = panel_offset(linear, first);
+    int64_t end = first + 1;
+    const auto room_for = [&](int64_t panel) {
+      return panel_offset(linear, panel) + panel_bytes(linear, panel) - begin <=
+             uploader->capacity();
+    };
+    while (end < linear.panels() && room_for(end)) ++end;
+    parallel_for(first, end, [&](int64_t panel) {
+      body(panel, uploader->staging() + panel_offset(linear, panel) - begin);
+    });
+    const size_t bytes = panel_offset(linear, end - 1) + panel_bytes(linear, end - 1) - begin;
+    uploader->send(offset + begin, bytes);
+    first = end;
+  }
+}
+
+}  // namespace
+
+void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
+                           std::byte* out) const {
+  const int64_t inputs = item.target->inputs();
+  for_rows(item.pieces, first, rows,
+           [&](const Piece& piece, int64_t row, int64_t count, int64_t done) {
+             read_as(layout_.dtype, piece.tensor, row * inputs, count * inputs,
+                     out + done * inputs * dtype_bytes(layout_.dtype));
+           });
 }
 
 // Of a transposed item.
 void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t columns,
                               std::byte* out) const {
-  const Piece& part = item.parts.front();
+  const Piece& part = item.pieces.front();
   const int64_t width = part.tensor.shape[1];
-  const int64_t bytes = dtype_bytes(dtype_);
+  const int64_t bytes = dtype_bytes(layout_.dtype);
   std::vector<std::byte> row(static_cast<size_t>(columns * bytes));
   for (int64_t i = 0; i < part.rows; ++i) {
-    const int64_t from = (part.first + i) * width + first;
-    if (dtype_ == DType::kF32) {
-      part.tensor.read(from, columns, reinterpret_cast<float*>(row.data()));
-    } else {
-      part.tensor.read_bf16(from, columns, reinterpret_cast<uint16_t*>(row.data()));
-    }
+    read_as(layout_.dtype, part.tensor, (part.first + i) * width + first, columns, row.data());
     for (int64_t column = 0; column < columns; ++column) {
       std::memcpy(out + (column * part.rows + i) * bytes, row.data() + column * bytes,
                   static_cast<size_t>(bytes));
@@ -140,34 +232,40 @@ void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t col
   }
 }
 
-void WeightPlan::load_matrix(const MatrixItem& item, Uploader* uploader) const {
-  const Linear& linear = item.target->linear;
-  const int64_t row_bytes = linear.inputs() * dtype_bytes(dtype_);
-  for (int64_t first = 0; first < linear.panels();) {
-    const size_t begin = linear.panel_offset(first);
-    int64_t end = first + 1;
-    while (end < linear.panels() &&
-           linear.panel_offset(end) + linear.panel_bytes(end) - begin <= uploader->capacity()) {
-      ++end;
-    }
-    parallel_for(first, end, [&](int64_t panel) {
-      const int64_t columns = linear.panel_columns(panel);
-      std::vector<std::byte> plain(static_cast<size_t>(columns * row_bytes));
-      const auto read = item.transposed ? &WeightPlan::read_columns : &WeightPlan::read_rows;
-      (this->*read)(item, linear.first_column(panel), columns, plain.data());
-      linear.pack(panel, plain.data(), uploader->staging() + linear.panel_offset(panel) - begin);
-    });
-    const size_t bytes = linear.panel_offset(end - 1) + linear.panel_bytes(end - 1) - begin;
-    uploader->send(item.offset + begin, bytes);
-    first = end;
-  }
+void WeightPlan::load_plain(const MatrixItem& item, const Linear& linear,
+                            Uploader* uploader) const {
+  const int64_t row_bytes = linear.inputs() * dtype_bytes(layout_.dtype);
+  load_panels(linear, item.offset, uploader, [&](int64_t panel, std::byte* out) {
+    const int64_t columns = linear.panel_columns(panel);
+    std::vector<std::byte> plain(static_cast<size_t>(columns * row_bytes));
+    const auto read = item.transposed ? &WeightPlan::read_columns : &WeightPlan::read_rows;
+    (this->*read)(item, linear.first_column(panel), columns, plain.data());
+    linear.pack(panel, plain.data(), out);
+  });
+}
+
+void WeightPlan::load_packed(const MatrixItem& item, const PackedLinear& linear,
+                             Uploader* uploader) const {
+  load_panels(linear, item.offset, uploader, [&](int64_t panel, std::byte* out) {
+    std::memset(out, 0, linear.panel_bytes());
+    for_rows(item.pieces, panel * kPackedColumns, kPackedColumns,
+             [&](const Piece& piece, int64_t row, int64_t count, int64_t done) {
+               CodeRows rows(linear.format(), linear.places(), count);
+               piece.tensor.packed->read(row, count, &rows);
+               for (int64_t i = 0; i < count; ++i) {
+                 pack_row(linear.format(), linear.panel(), rows.row(i), done + i, out);
+               }
+             });
+  });
 }
 
 Buffer WeightPlan::load(Device& device, StreamView stream) const {
   size_t staging = 64;
   for (const auto& item : matrices_) {
-    staging = std::max({staging, std::min(kStagingBytes, item.target->linear.bytes()),
-                        largest_panel(item.target->linear)});
+    const Matrix::Part& part = item.target->parts()[item.part];
+    const auto largest = [](const auto& linear) { return largest_panel(linear); };
+    staging = std::max(
+        {staging, std::min(kStagingBytes, part.bytes()), std::visit(largest, part.linear)});
   }
   for (const auto& item : vectors_) {
     staging = std::max(staging, static_cast<size_t>(item.size) * sizeof(float));
@@ -175,8 +273,13 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
   Buffer memory = device.allocate(MemorySpace::kDevice, bytes_, "weights");
   Uploader uploader(device, stream, memory.data(), staging);
   for (const auto& item : matrices_) {
-    load_matrix(item, &uploader);
-    item.target->data = memory.data() + item.offset;
+    Matrix::Part& part = item.target->parts()[item.part];
+    if (const auto* plain = std::get_if<Linear>(&part.linear)) {
+      load_plain(item, *plain, &uploader);
+    } else {
+      load_packed(item, std::get<PackedLinear>(part.linear), &uploader);
+    }
+    part.data = memory.data() + item.offset;
   }
   for (const auto& item : vectors_) {
     auto* out = reinterpret_cast<float*>(uploader.staging());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,13 +10,24 @@
 
 #include "offload/device.h"
 #include "runtime/llm/weights.h"
+#include "runtime/llm/weights/packed_tensor.h"
+#include "runtime/llm/weights/rounded_tensor.h"
 
 namespace fasa {
 
+// How a model's matrices are kept. Kernels of a device read plain ones alone: packed ones are
+// unpacked for them while they are loaded, panel by panel.
+struct WeightLayout {
+  DType dtype = DType::kF32;  // of activations and plain weights
+  PanelOrder order = PanelOrder::kPacked;
+  PackedActivations activations = PackedActivations::kModel;
+  bool packs() const { return order == PanelOrder::kPacked; }
+};
+
 class WeightPlan {
  public:
-  WeightPlan(const WeightSource& files, DType dtype, PanelOrder order)
-      : files_(files), dtype_(dtype), order_(order) {}
+  WeightPlan(const WeightSource& files, const WeightLayout& layout)
+      : files_(files), layout_(layout) {}
 
   // Some rows of a tensor, as a rule all.
   struct Part {
@@ -27,7 +39,9 @@ class WeightPlan {
   using Parts = std::vector<Part>;
 
   // A projection of the rows of all parts, one below the other. `target` must stay where it is.
-  void matrix(Matrix* target, const Parts& parts, int64_t inputs);
+  // `rounding`: of parts that are not packed yet; null = as they are.
+  void matrix(Matrix* target, const Parts& parts, int64_t inputs,
+              const std::optional<Rounding>& rounding = std::nullopt);
   // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
   void transposed(Matrix* target, const Part& part, int64_t columns);
   // All parts side by side.
@@ -47,9 +61,11 @@ class WeightPlan {
     WeightView tensor;
     int64_t first, rows;
   };
+  // One part of a matrix: pieces of one kind.
   struct MatrixItem {
     Matrix* target;
-    std::vector<Piece> parts;
+    size_t part;
+    std::vector<Piece> pieces;
     size_t offset;
     bool transposed = false;
   };
@@ -60,15 +76,19 @@ class WeightPlan {
     int64_t size;
   };
   class Uploader;
-  void load_matrix(const MatrixItem& item, Uploader* uploader) const;
+  const PackedTensor* packed_of(const Piece& piece) const;
+  bool joins(const Piece& before, const Piece& after) const;
+  void add_part(Matrix* target, std::vector<Piece> pieces, int64_t first);
+  void load_plain(const MatrixItem& item, const Linear& linear, Uploader* uploader) const;
+  void load_packed(const MatrixItem& item, const PackedLinear& linear, Uploader* uploader) const;
   void read_rows(const MatrixItem& item, int64_t first, int64_t rows, std::byte* out) const;
   void read_columns(const MatrixItem& item, int64_t first, int64_t columns, std::byte* out) const;
   size_t take(size_t bytes);
 
   const WeightSource& files_;
-  DType dtype_;
-  PanelOrder order_;
+  WeightLayout layout_;
   std::set<std::string> used_;
+  std::vector<std::unique_ptr<PackedTensor>> rounded_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;
   size_t bytes_ = 0;

@@ -10,11 +10,28 @@ namespace {
 // Whatever the config says of the others, as transformers has it.
 constexpr float kLatentNormEps = 1e-6f;
 
+std::optional<Rounding> rounding_of(WeightRounding to, int group) {
+  if (to == WeightRounding::kAsIs) return std::nullopt;
+  return Rounding{.bits = to == WeightRounding::kInt8 ? 8 : 4, .group = group};
+}
+
+WeightLayout layout_on(const Device& device, DType dtype, const WeightOptions& options) {
+  const bool host_code = !device.traits().model_calls;
+  const bool int8 = options.activations == DecodeActivations::kInt8;
+  return {.dtype = dtype,
+          .order = host_code ? PanelOrder::kPacked : PanelOrder::kPlain,
+          .activations = int8 ? PackedActivations::kInt8 : PackedActivations::kModel};
+}
+
 // The names of a family's tensors and the shapes of one model, put together.
 class Planner {
  public:
-  Planner(const ModelConfig& config, WeightPlan* plan)
-      : config_(config), names_(config.family->names), root_(names_.root), plan_(plan) {
+  Planner(const ModelConfig& config, const std::optional<Rounding>& rounding, WeightPlan* plan)
+      : config_(config),
+        names_(config.family->names),
+        root_(names_.root),
+        rounding_(rounding),
+        plan_(plan) {
     // Some files are of the model without its head, whose names have no root.
     const std::string bare = fmt::format("{}.weight", names_.embeddings);
     if (plan->has(bare)) root_ = "";
@@ -106,8 +123,8 @@ class Planner {
   void attention(int index, LayerWeights* layer) const {
     const int64_t hidden = config_.hidden;
     const std::string output = in_layer(index, names_.output);
-    plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden);
-    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows());
+    plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden, rounding_);
+    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), rounding_);
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
     head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
@@ -143,7 +160,8 @@ class Planner {
       plan_->matrix(&mla.expand[at], {{up, shape.value, head * rows + shape.plain, heads * rows}},
                     shape.latent);
     }
-    plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value);
+    plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value,
+                  rounding_);
   }
 
   Parts gate_up(int index, std::string_view kind) const {
@@ -157,8 +175,9 @@ class Planner {
 
   void mlp(int index, LayerWeights* layer) const {
     const std::string down = in_layer(index, names_.down);
-    plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden);
-    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate);
+    plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, rounding_);
+    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate,
+                  rounding_);
     if (config_.mlp_bias) {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
@@ -170,6 +189,7 @@ class Planner {
   const ModelConfig& config_;
   const TensorNames& names_;
   std::string root_;
+  std::optional<Rounding> rounding_;
   WeightPlan* plan_;
 };
 
@@ -185,11 +205,10 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 }  // namespace
 
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
-                 Device& device, StreamView stream)
+                 Device& device, StreamView stream, const WeightOptions& options)
     : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {
-  WeightPlan plan(*files_, dtype,
-                  device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked);
-  const Planner planner(config, &plan);
+  WeightPlan plan(*files_, layout_on(device, dtype, options));
+  const Planner planner(config, rounding_of(options.rounding, options.group), &plan);
   const TensorNames& names = config.family->names;
   const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
   const int64_t table[] = {config.vocab_size, config.hidden};
@@ -206,7 +225,8 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
   planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_);
   const std::string head =
       config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
-  plan.matrix(&head_, {{head, config.vocab_size}}, config.hidden);
+  plan.matrix(&head_, {{head, config.vocab_size}}, config.hidden,
+              rounding_of(options.head_rounding(), options.group));
   if (config.head_bias) {
     plan.vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
   }

@@ -7,27 +7,14 @@
 #include <vector>
 
 #include "kernels/cpu/model/elementwise.h"
-#include "kernels/cpu/model/linear.h"
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
+#include "runtime/llm/matrix.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/weight_source.h"
+#include "runtime/llm/weight_options.h"
+#include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
-
-// A projection and its place in device memory.
-struct Matrix {
-  Linear linear;
-  const std::byte* data = nullptr;
-  void apply(const void* x, int64_t rows, float* y) const { linear.apply(data, x, rows, y); }
-  uint64_t work_bytes(int64_t rows) const { return linear.work_bytes(rows); }
-  void apply_first(const void* x, int64_t rows, int64_t columns, float* y) const {
-    linear.apply_first(data, x, rows, columns, y);
-  }
-  uint64_t work_bytes(int64_t rows, int64_t columns) const {
-    return linear.work_bytes(rows, columns);
-  }
-};
 
 // Of a layer with MLA; the matrices of a head lie by themselves.
 struct LatentWeights {
@@ -62,7 +49,7 @@ class Weights {
   // Throws InputError naming what is missing, wrong or left over, before any memory is taken;
   // BudgetError where the device has too little.
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
-          Device& device, StreamView stream);
+          Device& device, StreamView stream, const WeightOptions& options = {});
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }

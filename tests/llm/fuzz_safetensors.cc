@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/layer_work.h"
 #include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 
@@ -27,6 +27,7 @@ class LoneLayer {
         activations_(*device_, config_, dtype, tokens, 1),
         frequencies_(rope_frequencies(config_)) {
     shape_.tokens = tokens;
+    shape_.runs = {{tokens, StepMode::kDecode}};
     for (int64_t i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
     std::mt19937 random(3);
     std::normal_distribution<float> normal;

@@ -1,5 +1,5 @@
 // Files that are right, cut off, or lie.
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

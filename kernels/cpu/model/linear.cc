@@ -7,12 +7,6 @@
 namespace fasa {
 namespace {
 
-// Columns of a panel: a constant of the matrix, so that results never depend on threads. 64 is
-// oneDNN's own block, and its panel stays in the second-level cache at 4096 inputs and more (256
-// columns read weights at two thirds of the speed there); short rows want more columns a call, for
-// a call costs a microsecond.
-int64_t panel_columns_for(int64_t inputs) { return inputs < 1024 ? 256 : 64; }
-
 constexpr int64_t kRowGroup = 128;
 // Multiplications below which another thread would cost more than it does.
 constexpr int64_t kTaskWork = 64 * 1024;
@@ -21,11 +15,21 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-Linear::Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order)
-    : dtype_(dtype), outputs_(outputs), inputs_(inputs), columns_(panel_columns_for(inputs)) {
-  if (outputs >= columns_) full_ = &PanelKernel::get({dtype, inputs, columns_, outputs, order});
+// Columns of a panel: a constant of the matrix, so that results never depend on threads. 64 is
+// oneDNN's own block, and its panel stays in the second-level cache at 4096 inputs and more (256
+// columns read weights at two thirds of the speed there); short rows want more columns a call, for
+// a call costs a microsecond.
+int64_t panel_columns_for(int64_t inputs) { return inputs < 1024 ? 256 : 64; }
+
+Linear::Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order, int64_t y_stride)
+    : dtype_(dtype),
+      outputs_(outputs),
+      inputs_(inputs),
+      y_stride_(y_stride > 0 ? y_stride : outputs),
+      columns_(panel_columns_for(inputs)) {
+  if (outputs >= columns_) full_ = &PanelKernel::get({dtype, inputs, columns_, y_stride_, order});
   if (outputs % columns_ != 0) {
-    narrow_ = &PanelKernel::get({dtype, inputs, outputs % columns_, outputs, order});
+    narrow_ = &PanelKernel::get({dtype, inputs, outputs % columns_, y_stride_, order});
   }
 }
 
@@ -61,7 +65,7 @@ void Linear::apply_first(const std::byte* weights, const void* x, int64_t rows, 
     const int64_t first = task % groups * kRowGroup;
     kernel(panel).run(std::min(kRowGroup, rows - first),
                       static_cast<const std::byte*>(x) + first * inputs_ * dtype_bytes(dtype_),
-                      weights + panel_offset(panel), y + first * outputs_ + first_column(panel));
+                      weights + panel_offset(panel), y + first * y_stride_ + first_column(panel));
   };
   const int64_t tasks = panels_of(columns) * groups;
   const int64_t work = std::min(kRowGroup, rows) * columns_ * inputs_;

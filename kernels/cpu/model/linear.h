@@ -9,12 +9,17 @@
 
 namespace fasa {
 
+// Columns of a panel of a matrix with so many inputs.
+int64_t panel_columns_for(int64_t inputs);
+
 // The weights' memory belongs to the model; apply() runs as work of a stream of its device.
 class Linear {
  public:
   Linear() = default;
   // kPlain: the packed weights are the plain ones, [outputs, inputs].
-  Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order = PanelOrder::kPacked);
+  // y_stride: from one row of y to the next one, 0 = outputs.
+  Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order = PanelOrder::kPacked,
+         int64_t y_stride = 0);
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
@@ -27,7 +32,7 @@ class Linear {
   size_t panel_offset(int64_t panel) const;
   size_t panel_bytes(int64_t panel) const;
 
-  // x [rows, inputs] -> y [rows, outputs], both dense. Bits of a row: see PanelKernel.
+  // x [rows, inputs], dense -> y [rows, outputs]. Bits of a row: see PanelKernel.
   void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const {
     apply_first(weights, x, rows, outputs_, y);
   }
@@ -44,6 +49,7 @@ class Linear {
   DType dtype_ = DType::kF32;
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
+  int64_t y_stride_ = 0;
   int64_t columns_ = 0;                  // of all panels but the last
   const PanelKernel* full_ = nullptr;    // of panels with columns_ columns
   const PanelKernel* narrow_ = nullptr;  // of the last one

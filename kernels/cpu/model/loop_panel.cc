@@ -44,6 +44,18 @@ void LoopPanel::pack(const void* plain, void* packed) const {
   std::memcpy(packed, plain, packed_bytes());
 }
 
+void LoopPanel::pack_by_input(const void* plain, int64_t stride, void* packed) const {
+  const auto element = static_cast<size_t>(dtype_bytes(shape_.dtype));
+  const auto* from = static_cast<const std::byte*>(plain);
+  auto* to = static_cast<std::byte*>(packed);
+  for (int64_t column = 0; column < shape_.columns; ++column) {
+    for (int64_t input = 0; input < shape_.inputs; ++input) {
+      std::memcpy(to, from + static_cast<size_t>(input * stride + column) * element, element);
+      to += element;
+    }
+  }
+}
+
 void LoopPanel::run(int64_t rows, const void* x, const void* packed, float* y) const {
   if (shape_.dtype == DType::kF32) {
     multiply(shape_, rows, static_cast<const float*>(x), static_cast<const float*>(packed), y);

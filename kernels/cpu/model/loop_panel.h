@@ -10,6 +10,7 @@ class LoopPanel : public PanelKernel {
   explicit LoopPanel(const PanelShape& shape) : shape_(shape) {}
   size_t packed_bytes() const override;
   void pack(const void* plain, void* packed) const override;
+  void pack_by_input(const void* plain, int64_t stride, void* packed) const override;
   void run(int64_t rows, const void* x, const void* packed, float* y) const override;
   const char* name() const override { return "loop"; }
 

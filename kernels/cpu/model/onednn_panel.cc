@@ -87,15 +87,10 @@ class OneDnnPanel : public PanelKernel {
   const char* name() const override { return fixed_rows_ ? "oneDNN, fixed rows" : "oneDNN"; }
 
   void pack(const void* plain, void* packed) const override {
-    const OneOpenMpThread one;
-    const auto layout = dnnl::memory::desc({shape_.inputs, shape_.columns},
-                                           onednn_type(shape_.dtype), dnnl::memory::format_tag::ba);
-    dnnl::memory source(layout, engine(), const_cast<void*>(plain));
-    dnnl::memory destination(weights_, engine(), packed);
-    // Blocks that reach beyond the matrix are read too.
-    std::memset(packed, 0, packed_bytes());
-    dnnl::reorder(source, destination).execute(stream(), source, destination);
-    stream().wait();
+    reorder({1, shape_.inputs}, plain, packed);
+  }
+  void pack_by_input(const void* plain, int64_t stride, void* packed) const override {
+    reorder({stride, 1}, plain, packed);
   }
 
   void run(int64_t rows, const void* x, const void* packed, float* y) const override {
@@ -115,6 +110,19 @@ class OneDnnPanel : public PanelKernel {
   }
 
  private:
+  // `strides`: of the plain weights, from input to input and from column to column.
+  void reorder(const dnnl::memory::dims& strides, const void* plain, void* packed) const {
+    const OneOpenMpThread one;
+    const auto layout =
+        dnnl::memory::desc({shape_.inputs, shape_.columns}, onednn_type(shape_.dtype), strides);
+    dnnl::memory source(layout, engine(), const_cast<void*>(plain));
+    dnnl::memory destination(weights_, engine(), packed);
+    // Blocks that reach beyond the matrix are read too.
+    std::memset(packed, 0, packed_bytes());
+    dnnl::reorder(source, destination).execute(stream(), source, destination);
+    stream().wait();
+  }
+
   struct Block {
     int64_t rows;
     dnnl::matmul matmul;

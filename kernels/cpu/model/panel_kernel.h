@@ -29,6 +29,8 @@ class PanelKernel {
   virtual size_t packed_bytes() const = 0;
   // `plain`: [columns, inputs] of the shape's dtype.
   virtual void pack(const void* plain, void* packed) const = 0;
+  // The same from [inputs, stride], columns side by side, of which the panel's are the first.
+  virtual void pack_by_input(const void* plain, int64_t stride, void* packed) const = 0;
   // y[row][column] = Σ x[row][i] · w[column][i] in f32; x [rows, inputs], dense. Any thread.
   virtual void run(int64_t rows, const void* x, const void* packed, float* y) const = 0;
   virtual const char* name() const = 0;

@@ -1,0 +1,10 @@
+// clang-format off
+#include "kernels/cpu/model/packed_vector_avx2.h"
+// clang-format on
+#include "kernels/cpu/model/packed_body_inl.h"
+
+namespace fasa::cpu {
+
+const PackedBodies kPackedBodiesAvx2 = {multiply_f32, nullptr, nullptr, unpack, kMostRows};
+
+}  // namespace fasa::cpu

@@ -1,0 +1,280 @@
+// Bodies that multiply and unpack packed weights, for one instruction set. A vector header before
+// this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
+// widen_f16(), kMostRows.
+//
+// A step's products go to four sums an output, by the place's pair in its line, which are added up
+// as (0 + 1) + (2 + 3), scaled, and added to the output: the same for any number of rows and panels.
+
+#include "kernels/cpu/model/packed_body_types.h"
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kHalves = kPanelColumns / kLanes;  // registers of a line
+
+inline Bits load_bits(const unsigned char* at) {
+  Bits bits;
+  __builtin_memcpy(&bits, at, sizeof(bits));
+  return bits;
+}
+inline Vec load_vec(const float* at) {
+  Vec values;
+  __builtin_memcpy(&values, at, sizeof(values));
+  return values;
+}
+inline void store_vec(float* at, Vec values) { __builtin_memcpy(at, &values, sizeof(values)); }
+inline Vec all(float value) { return value - Vec{}; }
+inline Bits shift_right(Bits bits, int by) { return bits >> by; }
+inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
+
+inline Vec widen_bf16(const unsigned char* at) {
+  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, at, sizeof(halves));
+  return (Vec)(__builtin_convertvector(halves, Bits) << 16);
+}
+inline Vec widen_i16(const unsigned char* at) {
+  typedef short Shorts __attribute__((vector_size(kLanes * 2)));
+  Shorts shorts;
+  __builtin_memcpy(&shorts, at, sizeof(shorts));
+  return __builtin_convertvector(shorts, Vec);
+}
+inline Vec widen_i8(const unsigned char* at) {
+  typedef signed char Chars __attribute__((vector_size(kLanes)));
+  Chars chars;
+  __builtin_memcpy(&chars, at, sizeof(chars));
+  return __builtin_convertvector(__builtin_convertvector(chars, Bits), Vec);
+}
+inline Vec widen_u8(const unsigned char* at) {
+  typedef unsigned char Chars __attribute__((vector_size(kLanes)));
+  Chars chars;
+  __builtin_memcpy(&chars, at, sizeof(chars));
+  return __builtin_convertvector(__builtin_convertvector(chars, Bits), Vec);
+}
+
+// Scales and offsets of steps, widened: [steps][16] each.
+struct Numbers {
+  float scales[kMostSteps * kPanelColumns];
+  float offsets[kMostSteps * kPanelColumns];
+};
+
+inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane) {
+  const int64_t at = group * kPanelColumns + lane;
+  const unsigned char* const scales = panel + shape.scales;
+  if (shape.scale_kind == 0) return load_vec((const float*)(scales + at * 4));
+  if (shape.scale_kind == 1) return widen_f16(scales + at * 2);
+  if (shape.scale_kind == 2) return widen_bf16(scales + at * 2);
+  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
+  return widen_f16(panel + shape.super_scales + super * 2) * widen_i8(scales + at);
+}
+
+inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
+                     Vec scale) {
+  const int64_t at = group * kPanelColumns + lane;
+  const unsigned char* const offsets = panel + shape.offsets;
+  if (shape.offset_kind == 0) return Vec{};
+  if (shape.offset_kind == 1) return -scale * widen_i8(offsets + at);
+  if (shape.offset_kind == 2) return -scale * widen_i16(offsets + at * 2);
+  if (shape.offset_kind == 3) return widen_f16(offsets + at * 2);
+  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
+  return -widen_f16(panel + shape.super_offsets + super * 2) * widen_u8(offsets + at);
+}
+
+inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
+                          int64_t first, int64_t count, Numbers* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t group = (first + i) * step / shape.group;
+    for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+      const Vec scale = scale_of(shape, panel, group, lane);
+      store_vec(out->scales + i * kPanelColumns + lane, scale);
+      store_vec(out->offsets + i * kPanelColumns + lane,
+                offset_of(shape, panel, group, lane, scale));
+    }
+  }
+}
+
+// How codes of some kind lie in a half block (16 places), and their values in f32. kBits 4 takes
+// the table, others count from the centre.
+template <int kBits>
+struct Codes {
+  const unsigned char* low;
+  const unsigned char* high;
+  int shift;  // of planes
+
+  // `place`: of the panel, a multiple of 16; `lane`: the first output.
+  inline void at(const PackedShape& shape, const unsigned char* panel, int64_t place, int lane) {
+    const unsigned char* const block = panel + place / kBlockPlaces * shape.block_bytes + lane * 4;
+    const int half = (int)(place / 16 % 2);
+    low = block + half * 128;
+    high = block + 256 + (kBits == 8 ? half * 128 : 0);
+    shift = half * 4;
+  }
+  // Of nibble `nibble` of line `line` of the half block.
+  inline Vec value(const PackedShape& shape, const Table& table, int line, int nibble) const {
+    const Bits word = load_bits(low + line * 64) >> (4 * nibble);
+    if constexpr (kBits == 4) {
+      return look_up(table, word);
+    } else {
+      Bits code = word & 15;
+      if constexpr (kBits == 8) {
+        code |= ((load_bits(high + line * 64) >> (4 * nibble)) & 15) << 4;
+      } else {
+        const int bit = 16 * (nibble / 4) + 8 * (nibble % 4 / 2) + 2 * line + nibble % 2 + shift;
+        code |= ((load_bits(high) >> bit) & 1) << 4;
+        if constexpr (kBits == 6) code |= ((load_bits(high + 64) >> bit) & 1) << 5;
+      }
+      return to_floats(code - shape.centre);
+    }
+  }
+};
+
+// One step of kRows rows and kPanels panels, for kLanes outputs from `lane` on.
+template <int kBits, int kRows, int kPanels>
+inline void multiply_step(const PackedTask& task, const Table& table, int64_t step, int lane,
+                          const Numbers* numbers, int64_t number, float* y) {
+  const PackedShape& shape = *task.shape;
+  const float* const x = (const float*)task.x + step * task.step;
+  const int64_t left = shape.blocks * kBlockPlaces - step * task.step;  // the last may be short
+  const int64_t places = left < task.step ? left : task.step;
+  Vec sums[kPanels][kRows][4] = {};
+  for (int64_t place = 0; place < places; place += 16) {
+#pragma GCC unroll 2
+    for (int panel = 0; panel < kPanels; ++panel) {
+      Codes<kBits> codes;
+      codes.at(shape, task.panel[panel], step * task.step + place, lane);
+#pragma GCC unroll 2
+      for (int line = 0; line < 2; ++line) {
+#pragma GCC unroll 8
+        for (int nibble = 0; nibble < 8; ++nibble) {
+          const Vec value = codes.value(shape, table, line, nibble);
+          const float* const at = x + place + 8 * line + 2 * (nibble % 4) + nibble / 4;
+#pragma GCC unroll 4
+          for (int row = 0; row < kRows; ++row) {
+            Vec& sum = sums[panel][row][nibble % 4];
+            sum = fma(value, all(at[row * task.x_stride]), sum);
+          }
+        }
+      }
+    }
+  }
+  for (int panel = 0; panel < kPanels; ++panel) {
+    const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns + lane);
+    const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns + lane);
+    for (int row = 0; row < kRows; ++row) {
+      const Vec* const s = sums[panel][row];
+      Vec dot = (s[0] + s[1]) + (s[2] + s[3]);
+      const int64_t at = row * task.step_stride + step;
+      if (task.x_scales != nullptr) dot = dot * (task.x_scales[at] * shape.table_unit);
+      float* const out = y + (row * kPanelsAtOnce + panel) * kPanelColumns + lane;
+      Vec sum = fma(scale, dot, load_vec(out));
+      if (task.sums != nullptr) sum = fma(offset, all(task.sums[at]), sum);
+      store_vec(out, sum);
+    }
+  }
+}
+
+template <int kBits, int kRows, int kPanels>
+void multiply(const PackedTask& task) {
+  const PackedShape& shape = *task.shape;
+  const int64_t steps = (shape.blocks * kBlockPlaces + task.step - 1) / task.step;
+  const int64_t at_once = kChunkPlaces / task.step;
+  Table table = {};
+  if constexpr (kBits == 4) table = load_table(shape.table);
+  Numbers numbers[kPanels];
+  for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
+  for (int64_t first = 0; first < steps; first += at_once) {
+    const int64_t count = steps - first < at_once ? steps - first : at_once;
+    for (int panel = 0; panel < kPanels; ++panel) {
+      widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
+    }
+    for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+      for (int64_t i = 0; i < count; ++i) {
+        multiply_step<kBits, kRows, kPanels>(task, table, first + i, lane, numbers, i, task.y);
+      }
+    }
+  }
+}
+
+template <int kBits>
+void multiply_rows(const PackedTask& task) {
+  if constexpr (kMostRows >= 4) {
+    if (task.rows == 4) {
+      return task.panels == 2 ? multiply<kBits, 4, 2>(task) : multiply<kBits, 4, 1>(task);
+    }
+    if (task.rows == 2) {
+      return task.panels == 2 ? multiply<kBits, 2, 2>(task) : multiply<kBits, 2, 1>(task);
+    }
+  }
+  task.panels == 2 ? multiply<kBits, 1, 2>(task) : multiply<kBits, 1, 1>(task);
+}
+
+void multiply_f32(const PackedTask& task) {
+  switch (task.shape->bits) {
+    case 4:
+      return multiply_rows<4>(task);
+    case 5:
+      return multiply_rows<5>(task);
+    case 6:
+      return multiply_rows<6>(task);
+    default:
+      return multiply_rows<8>(task);
+  }
+}
+
+inline void store_rounded(unsigned short* out, Vec values) {
+  typedef unsigned Words __attribute__((vector_size(sizeof(Vec))));
+  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
+  const Words bits = (Words)values;
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words quiet = (bits >> 16) | 0x40u;
+  const Words is_nan = (Words)((bits & 0x7fffffffu) > 0x7f800000u);
+  const Halves halves = __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), Halves);
+  __builtin_memcpy(out, &halves, sizeof(halves));
+}
+
+template <int kBits>
+void unpack_panel(const UnpackTask& task) {
+  const PackedShape& shape = *task.shape;
+  Table table = {};
+  if constexpr (kBits == 4) table = load_table(shape.table);
+  for (int64_t first = 0; first < shape.blocks * kBlockPlaces; first += 16) {
+    const int64_t group = first / shape.group;
+    for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+      const Vec scale = scale_of(shape, task.panel, group, lane);
+      const Vec offset = offset_of(shape, task.panel, group, lane, scale);
+      Codes<kBits> codes;
+      codes.at(shape, task.panel, first, lane);
+      for (int line = 0; line < 2; ++line) {
+        for (int nibble = 0; nibble < 8; ++nibble) {
+          const int64_t place = first + 8 * line + 2 * (nibble % 4) + nibble / 4;
+          const int64_t input = task.order == nullptr ? place : task.order[place];
+          if (input < 0 || input >= task.inputs) continue;
+          // Not fused: an integer times a scale, then a zero of the same, is exact to one rounding.
+          const Vec value = scale * codes.value(shape, table, line, nibble) + offset;
+          const int64_t at = input * task.stride + lane;
+          if (task.bf16) {
+            store_rounded((unsigned short*)task.out + at, value);
+          } else {
+            store_vec((float*)task.out + at, value);
+          }
+        }
+      }
+    }
+  }
+}
+
+void unpack(const UnpackTask& task) {
+  switch (task.shape->bits) {
+    case 4:
+      return unpack_panel<4>(task);
+    case 5:
+      return unpack_panel<5>(task);
+    case 6:
+      return unpack_panel<6>(task);
+    default:
+      return unpack_panel<8>(task);
+  }
+}
+
+}  // namespace
+}  // namespace fasa::cpu

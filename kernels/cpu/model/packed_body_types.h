@@ -1,0 +1,80 @@
+// What the bodies that multiply packed weights (kernels/packed_format.h) take and offer: plain
+// structs and a table of function pointers per instruction set. Included by files compiled for one
+// instruction set, hence no other header of ours and none with inline functions.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace fasa::cpu {
+
+inline constexpr int kPanelColumns = 16;
+inline constexpr int kBlockPlaces = 32;
+inline constexpr int kSuperPlaces = 256;
+inline constexpr int kPanelsAtOnce = 2;
+inline constexpr int kMostPackedRows = 4;
+// Scales are widened for so many places at a time; a step is no longer.
+inline constexpr int kChunkPlaces = 1024;
+inline constexpr int kMostSteps = kChunkPlaces / 16;
+
+// PackedFormat and PackedPanel in plain numbers.
+struct PackedShape {
+  int bits = 4;
+  bool has_table = false;
+  int centre = 0;              // value(code) = code - centre, where there is no table
+  float table[16] = {};        // of 4 bits: value(code), also where no table was given
+  int8_t byte_table[16] = {};  // the same for activations in int8, divided by table_unit
+  float table_unit = 1;
+  int scale_kind = 0;   // ScaleKind
+  int offset_kind = 0;  // OffsetKind
+  int64_t group = 0;
+  int64_t blocks = 0;
+  int64_t block_bytes = 0;
+  int64_t scales = 0;
+  int64_t offsets = 0;
+  int64_t super_scales = 0;
+  int64_t super_offsets = 0;
+};
+
+// Rows times panels: y[row][panel][column] = sum over steps of
+//   scale * x_scale * (values . x) + offset * sum
+struct PackedTask {
+  const PackedShape* shape = nullptr;
+  int64_t step = 0;  // places on one scale: a divisor of the group, 16 or a multiple of 32
+  int panels = 0;    // 1 ... kPanelsAtOnce
+  const unsigned char* panel[kPanelsAtOnce] = {};
+  int rows = 0;                     // 1, 2, 4
+  const void* x = nullptr;          // [rows][x_stride] by place: f32; bf16; int8 in byte order
+  int64_t x_stride = 0;             // elements
+  const float* sums = nullptr;      // [rows][steps] of x, with their scales; null: no offsets
+  const float* x_scales = nullptr;  // [rows][steps] of activations in int8, else null
+  int64_t step_stride = 0;          // elements from a row's numbers per step to the next one's
+  float* y = nullptr;               // [rows][kPanelsAtOnce][kPanelColumns]
+};
+
+// A panel in full: out[input of place][column], 16 elements a row.
+struct UnpackTask {
+  const PackedShape* shape = nullptr;
+  const unsigned char* panel = nullptr;
+  const int32_t* order = nullptr;  // input of a place, -1 = none; null: in order
+  int64_t inputs = 0;
+  bool bf16 = false;  // rounded to nearest even; else f32
+  void* out = nullptr;
+  int64_t stride = 0;  // elements from an input's row to the next one's
+};
+
+// Rows that a body takes at once are 1, 2 or 4, up to most_rows; a row's bits are the same in all.
+struct PackedBodies {
+  void (*multiply_f32)(const PackedTask&);
+  void (*multiply_bf16)(const PackedTask&);  // null where bf16 is widened to f32 first
+  void (*multiply_int8)(const PackedTask&);  // null where x is whole numbers in f32
+  void (*unpack)(const UnpackTask&);
+  int most_rows;
+};
+
+extern const PackedBodies kPackedBodiesPortable;
+extern const PackedBodies kPackedBodiesAvx2;
+extern const PackedBodies kPackedBodiesAvx512;
+extern const PackedBodies kPackedBodiesVnni;
+
+}  // namespace fasa::cpu

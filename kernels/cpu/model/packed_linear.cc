@@ -1,0 +1,172 @@
+#include "kernels/cpu/model/packed_linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/model/linear.h"
+#include "kernels/cpu/model/packed_input.h"
+#include "kernels/cpu/model/panel_kernel.h"
+#include "runtime/base/parallel.h"
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kPair = cpu::kPanelsAtOnce * kPackedColumns;
+// Multiplications below which another thread would cost more than it does.
+constexpr int64_t kTaskWork = 64 * 1024;
+
+// The longest divisor of a group that bodies take in one step; activations in int8 have a scale for
+// each block.
+int64_t step_of(int64_t group, PackedActivations activations) {
+  const int64_t most = activations == PackedActivations::kInt8 ? kPackedBlock : cpu::kChunkPlaces;
+  if (group <= most) return group;
+  for (int64_t step = most; step > kPackedBlock; step -= kPackedBlock) {
+    if (group % step == 0) return step;
+  }
+  return kPackedBlock;
+}
+
+cpu::PackedInputKind kind_of(DType dtype, PackedActivations activations,
+                             const cpu::PackedBodies& bodies) {
+  if (activations == PackedActivations::kInt8) {
+    return bodies.multiply_int8 != nullptr ? cpu::PackedInputKind::kInt8
+                                           : cpu::PackedInputKind::kInt8InF32;
+  }
+  const bool as_bf16 = dtype == DType::kBF16 && bodies.multiply_bf16 != nullptr;
+  return as_bf16 ? cpu::PackedInputKind::kBF16 : cpu::PackedInputKind::kF32;
+}
+
+auto body_of(cpu::PackedInputKind kind, const cpu::PackedBodies& bodies) {
+  if (kind == cpu::PackedInputKind::kInt8) return bodies.multiply_int8;
+  if (kind == cpu::PackedInputKind::kBF16) return bodies.multiply_bf16;
+  return bodies.multiply_f32;
+}
+
+}  // namespace
+
+// A step's rows on their way through all panels.
+class PackedRows {
+ public:
+  PackedRows(const cpu::PackedInputShape& shape, const void* x, int64_t count)
+      : input(shape, x, count), kind(shape.kind), rows(count) {}
+  cpu::PackedInput input;
+  cpu::PackedInputKind kind;
+  int64_t rows;
+};
+
+PackedLinear::PackedLinear(Shape shape)
+    : shape_(std::move(shape)), bodies_(&cpu::packed_bodies(shape_.target)) {
+  places_ =
+      shape_.order.empty() ? places_of(shape_.inputs) : static_cast<int64_t>(shape_.order.size());
+  panel_ = PackedPanel(shape_.format, places_);
+  step_ = step_of(shape_.format.group, shape_.activations);
+  plain_ = cpu::packed_shape(shape_.format, panel_, false);
+  decoded_ =
+      cpu::packed_shape(shape_.format, panel_, shape_.activations == PackedActivations::kInt8);
+}
+
+size_t PackedLinear::read_bytes(int64_t columns) const {
+  const int64_t read = (std::min(columns, shape_.outputs) + kPackedColumns - 1) / kPackedColumns;
+  return static_cast<size_t>(read) * panel_bytes();
+}
+
+uint64_t PackedLinear::work_bytes(int64_t rows, int64_t columns) const {
+  const int64_t row_bytes =
+      shape_.inputs * dtype_bytes(shape_.dtype) + columns * static_cast<int64_t>(sizeof(float));
+  return read_bytes(columns) + static_cast<uint64_t>(rows * row_bytes);
+}
+
+// Two panels from pair * 2 on, times all rows.
+void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, int64_t pair,
+                            int64_t columns, float* y) const {
+  float sums[cpu::kMostPackedRows * kPair];
+  const int64_t first = pair * kPair;
+  const int64_t wanted = std::min(kPair, columns - first);
+  cpu::PackedTask task;
+  task.shape = &decoded_;
+  task.step = step_;
+  task.panels = wanted > kPackedColumns ? 2 : 1;
+  for (int64_t i = 0; i < task.panels; ++i) {
+    task.panel[i] = reinterpret_cast<const unsigned char*>(
+        weights + (pair * cpu::kPanelsAtOnce + i) * panel_.bytes);
+  }
+  task.x_stride = rows.input.stride();
+  task.step_stride = rows.input.steps();
+  task.y = sums;
+  for (int64_t row = 0; row < rows.rows;) {
+    const int64_t left = rows.rows - row;
+    task.rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    task.rows = std::min(task.rows, bodies_->most_rows);
+    task.x = rows.input.row(row);
+    task.sums = rows.input.sums(row);
+    task.x_scales = rows.input.scales(row);
+    body_of(rows.kind, *bodies_)(task);
+    for (int64_t i = 0; i < task.rows; ++i) {
+      std::copy_n(sums + i * kPair, wanted, y + (row + i) * shape_.y_stride + first);
+    }
+    row += task.rows;
+  }
+}
+
+void PackedLinear::decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+                          float* y) const {
+  const PackedRows prepared({.kind = kind_of(shape_.dtype, shape_.activations, *bodies_),
+                             .dtype = shape_.dtype,
+                             .inputs = shape_.inputs,
+                             .places = places_,
+                             .order = shape_.order,
+                             .step = step_,
+                             .sums = shape_.format.offset != OffsetKind::kNone},
+                            x, rows);
+  const int64_t pairs = (columns + kPair - 1) / kPair;
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) multiply(weights, prepared, pair, columns, y);
+  };
+  const int64_t grain = std::max<int64_t>(1, kTaskWork / (kPair * places_));
+  if (pairs <= grain) {
+    run(0, pairs);
+  } else {
+    parallel_blocks(int64_t{0}, pairs, grain, run);
+  }
+}
+
+// Columns [first, first + columns) through the multiplication of plain weights.
+void PackedLinear::prefill_panel(const std::byte* weights, const void* x, int64_t rows,
+                                 int64_t first, int64_t columns, float* y) const {
+  const int64_t element = dtype_bytes(shape_.dtype);
+  const int64_t stride = (columns + kPackedColumns - 1) / kPackedColumns * kPackedColumns;
+  thread_local std::vector<std::byte> plain;
+  thread_local std::vector<std::byte> packed;
+  plain.resize(std::max(plain.size(), static_cast<size_t>(shape_.inputs * stride * element)));
+  for (int64_t column = 0; column < columns; column += kPackedColumns) {
+    bodies_->unpack({.shape = &plain_,
+                     .panel = reinterpret_cast<const unsigned char*>(
+                         weights + (first + column) / kPackedColumns * panel_.bytes),
+                     .order = shape_.order.empty() ? nullptr : shape_.order.data(),
+                     .inputs = shape_.inputs,
+                     .bf16 = shape_.dtype == DType::kBF16,
+                     .out = plain.data() + column * element,
+                     .stride = stride});
+  }
+  const PanelKernel& kernel =
+      PanelKernel::get({shape_.dtype, shape_.inputs, columns, shape_.y_stride});
+  constexpr size_t kLine = 64;
+  packed.resize(std::max(packed.size(), kernel.packed_bytes() + kLine));
+  const auto address = reinterpret_cast<uintptr_t>(packed.data());
+  std::byte* const aligned = packed.data() + (kLine - address % kLine) % kLine;
+  kernel.pack_by_input(plain.data(), stride, aligned);
+  kernel.run(rows, x, aligned, y + first);
+}
+
+void PackedLinear::prefill(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+                           float* y) const {
+  const int64_t width = panel_columns_for(shape_.inputs);
+  const int64_t panels = (columns + width - 1) / width;
+  parallel_for(int64_t{0}, panels, [&](int64_t panel) {
+    const int64_t first = panel * width;
+    prefill_panel(weights, x, rows, first, std::min(width, shape_.outputs - first), y);
+  });
+}
+
+}  // namespace fasa

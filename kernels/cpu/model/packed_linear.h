@@ -1,0 +1,76 @@
+// A projection by packed weights: as they lie for decode, unpacked panel by panel for prefill.
+//
+// Which of the two runs is the caller's choice by phase, never by the number of rows: they sum in
+// different orders. Within either, a row's bits depend on nothing but the row and the weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/model/packed_bodies.h"
+#include "kernels/packed_format.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// Of decode, what activations are multiplied in: as the model has them, or rounded to int8 by
+// blocks of 32.
+enum class PackedActivations : uint8_t { kModel, kInt8 };
+
+class PackedLinear {
+ public:
+  struct Shape {
+    PackedFormat format = {};
+    int64_t outputs = 0;
+    int64_t inputs = 0;
+    std::vector<int32_t> order = {};  // [places], see PackedTensor; empty: in order
+    DType dtype = DType::kF32;        // of activations: f32, bf16
+    int64_t y_stride = 0;             // elements from one row of y to the next
+    PackedActivations activations = PackedActivations::kModel;
+    cpu::Target target = cpu::active_target();
+  };
+  explicit PackedLinear(Shape shape);
+
+  const PackedFormat& format() const { return shape_.format; }
+  int64_t outputs() const { return shape_.outputs; }
+  int64_t inputs() const { return shape_.inputs; }
+  int64_t places() const { return places_; }
+  int64_t panels() const { return (shape_.outputs + kPackedColumns - 1) / kPackedColumns; }
+  const PackedPanel& panel() const { return panel_; }
+  size_t panel_bytes() const { return static_cast<size_t>(panel_.bytes); }
+  size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes(); }
+  // Of what decode reads for the first `columns` outputs.
+  size_t read_bytes(int64_t columns) const;
+  // Read and written for so many rows and the first `columns` outputs.
+  uint64_t work_bytes(int64_t rows, int64_t columns) const;
+  DType dtype() const { return shape_.dtype; }
+  int64_t y_stride() const { return shape_.y_stride; }
+
+  // x [rows, inputs] dense, y [rows, y_stride]: the first `columns` outputs are written.
+  void decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+              float* y) const;
+  void prefill(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
+               float* y) const;
+
+  // The places of a matrix of so many inputs in their own order.
+  static int64_t places_of(int64_t inputs) {
+    return (inputs + kPackedBlock - 1) / kPackedBlock * kPackedBlock;
+  }
+
+ private:
+  void multiply(const std::byte* weights, const class PackedRows& rows, int64_t pair,
+                int64_t columns, float* y) const;
+  void prefill_panel(const std::byte* weights, const void* x, int64_t rows, int64_t first,
+                     int64_t columns, float* y) const;
+
+  Shape shape_;
+  int64_t places_ = 0;
+  PackedPanel panel_;
+  int64_t step_ = 0;
+  cpu::PackedShape plain_;    // for prefill
+  cpu::PackedShape decoded_;  // for decode: tables of whole numbers for int8
+  const cpu::PackedBodies* bodies_;
+};
+
+}  // namespace fasa

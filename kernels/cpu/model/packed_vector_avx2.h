@@ -1,0 +1,39 @@
+// Registers of 8 floats for the packed bodies. See packed_body_inl.h for what a vector header
+// offers.
+#pragma once
+
+#include <immintrin.h>
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int kMostRows = 1;
+
+typedef float Vec __attribute__((vector_size(32)));
+typedef int Bits __attribute__((vector_size(32)));
+
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+struct Table {
+  __m256 low, high;
+};
+inline Table load_table(const float* values) {
+  return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)};
+}
+// The low 4 bits of each lane choose: three in the permutation, the fourth between its halves.
+inline Vec look_up(const Table& table, Bits code) {
+  const __m256 low = _mm256_permutevar8x32_ps(table.low, (__m256i)code);
+  const __m256 high = _mm256_permutevar8x32_ps(table.high, (__m256i)code);
+  return (Vec)_mm256_blendv_ps(low, high,
+                               _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)code, 28)));
+}
+
+inline Vec widen_f16(const unsigned char* at) {
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at)));
+}
+
+}  // namespace
+}  // namespace fasa::cpu

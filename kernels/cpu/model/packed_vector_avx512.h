@@ -1,0 +1,34 @@
+// Registers of 16 floats for the packed bodies. See packed_body_inl.h for what a vector header
+// offers.
+#pragma once
+
+#include <immintrin.h>
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kMostRows = 4;
+
+typedef float Vec __attribute__((vector_size(64)));
+typedef int Bits __attribute__((vector_size(64)));
+
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+struct Table {
+  __m512 values;
+};
+inline Table load_table(const float* values) { return {_mm512_loadu_ps(values)}; }
+// The low 4 bits of each lane choose.
+inline Vec look_up(const Table& table, Bits code) {
+  return (Vec)_mm512_permutexvar_ps((__m512i)code, table.values);
+}
+
+inline Vec widen_f16(const unsigned char* at) {
+  return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at)));
+}
+
+}  // namespace
+}  // namespace fasa::cpu

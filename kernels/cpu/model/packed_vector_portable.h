@@ -1,0 +1,43 @@
+// Vectors of 4 lanes in the compiler's own terms. See packed_body_inl.h for what a vector header
+// offers.
+#pragma once
+
+namespace fasa::cpu {
+namespace {
+
+constexpr int kLanes = 4;
+constexpr int kMostRows = 1;
+
+typedef float Vec __attribute__((vector_size(16)));
+typedef int Bits __attribute__((vector_size(16)));
+
+inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
+
+struct Table {
+  float values[16];
+};
+inline Table load_table(const float* values) {
+  Table table;
+  for (int i = 0; i < 16; ++i) table.values[i] = values[i];
+  return table;
+}
+// The low 4 bits of each lane choose.
+inline Vec look_up(const Table& table, Bits code) {
+  return Vec{table.values[code[0] & 15], table.values[code[1] & 15], table.values[code[2] & 15],
+             table.values[code[3] & 15]};
+}
+
+inline Vec widen_f16(const unsigned char* at) {
+  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, at, sizeof(halves));
+  const Bits bits = __builtin_convertvector(halves, Bits);
+  const Bits magnitude = (bits & 0x7fff) << 13;
+  const Vec finite = (Vec)magnitude * 0x1p112f;
+  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, no numbers
+  const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
+  return (Vec)(value | ((bits & 0x8000) << 16));
+}
+
+}  // namespace
+}  // namespace fasa::cpu

@@ -1,0 +1,314 @@
+// AVX-512 with dot products of bf16 and of bytes: codes of four bits look up 32 values of bf16 at
+// once (two places of 16 outputs), which one instruction multiplies and adds; bytes take four
+// places. The other bits of wider codes join the index: 32 values have 5 bits, 64 two registers,
+// and 8 bits are two look-ups, one of the high nibble's values.
+// clang-format off
+#include "kernels/cpu/model/packed_vector_avx512.h"
+// clang-format on
+#include "kernels/cpu/model/packed_body_inl.h"
+
+namespace fasa::cpu {
+namespace {
+
+inline __m512i load_line(const unsigned char* at) { return _mm512_loadu_si512(at); }
+
+inline __m512i shifted(__m512i words, int right) {
+  return right >= 0 ? _mm512_srli_epi32(words, (unsigned)right)
+                    : _mm512_slli_epi32(words, (unsigned)-right);
+}
+
+// `bits` where `mask` has them, else `otherwise`.
+inline __m512i choose(__m512i mask, __m512i bits, __m512i otherwise) {
+  return _mm512_ternarylogic_epi32(mask, bits, otherwise, 0xca);
+}
+
+// Values of codes in bf16.
+struct PairTables {
+  __m512i low;   // of indices 0 to 31; 4 and 8 bits: 16 of them, twice
+  __m512i high;  // of 32 to 63; 8 bits: of high nibbles
+};
+
+inline unsigned short bf16_of(float value) {
+  unsigned bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+template <int kBits>
+inline PairTables pair_tables(const PackedShape& shape) {
+  unsigned short low[32];
+  unsigned short high[32];
+  for (int i = 0; i < 32; ++i) {
+    if constexpr (kBits == 4) {
+      low[i] = high[i] = bf16_of(shape.table[i % 16]);
+    } else if constexpr (kBits == 8) {
+      low[i] = bf16_of((float)(i % 16));
+      high[i] = bf16_of((float)(i % 16 * 16 - shape.centre));
+    } else {
+      low[i] = bf16_of((float)(i - shape.centre));
+      high[i] = bf16_of((float)(i + 32 - shape.centre));
+    }
+  }
+  return {_mm512_loadu_si512(low), _mm512_loadu_si512(high)};
+}
+
+// Two places of a line in bf16: of pair `pair`. `planes` begin with the half block's bits.
+template <int kBits>
+inline __m512i pair_values(const PairTables& tables, __m512i low, __m512i high,
+                           const __m512i* planes, int line, int pair) {
+  const __m512i index = _mm512_srli_epi32(low, (unsigned)(4 * pair));
+  if constexpr (kBits == 4 || kBits == 8) {
+    static_cast<void>(high);
+    return _mm512_permutexvar_epi16(index, tables.low);
+  } else {
+    const int bit = 8 * (pair / 2) + 2 * line + pair % 2;
+    const __m512i fifth = choose(_mm512_set1_epi16(16), shifted(planes[0], bit - 4), index);
+    if constexpr (kBits == 5) return _mm512_permutexvar_epi16(fifth, tables.low);
+    const __m512i sixth = choose(_mm512_set1_epi16(32), shifted(planes[1], bit - 5), fifth);
+    return _mm512_permutex2var_epi16(tables.low, sixth, tables.high);
+  }
+}
+
+inline __m512bh pair_of(const unsigned short* x) {
+  int pair = 0;
+  __builtin_memcpy(&pair, x, sizeof(pair));
+  return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+inline void add_step(const PackedTask& task, const Numbers* numbers, int64_t number, int64_t step,
+                     int panel, int row, Vec dot, float* y) {
+  const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns);
+  float* const out = y + (row * kPanelsAtOnce + panel) * kPanelColumns;
+  Vec sum = fma(scale, dot, load_vec(out));
+  if (task.sums != nullptr) {
+    const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns);
+    sum = fma(offset, all(task.sums[row * task.step_stride + step]), sum);
+  }
+  store_vec(out, sum);
+}
+
+template <int kBits, int kRows, int kPanels>
+struct PairStep {
+  PairTables tables;
+
+  explicit PairStep(const PackedShape& shape) : tables(pair_tables<kBits>(shape)) {}
+
+  inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
+                  float* y) const {
+    const PackedShape& shape = *task.shape;
+    const unsigned short* const x = (const unsigned short*)task.x + step * task.step;
+    const int64_t left = shape.blocks * kBlockPlaces - step * task.step;
+    const int64_t places = left < task.step ? left : task.step;
+    __m512 sums[kPanels][kRows][4];
+    for (int panel = 0; panel < kPanels; ++panel) {
+      for (int row = 0; row < kRows; ++row) {
+        for (int pair = 0; pair < 4; ++pair) sums[panel][row][pair] = _mm512_setzero_ps();
+      }
+    }
+    for (int64_t place = 0; place < places; place += 16) {
+#pragma GCC unroll 2
+      for (int panel = 0; panel < kPanels; ++panel) {
+        Codes<kBits> codes;
+        codes.at(shape, task.panel[panel], step * task.step + place, 0);
+        __m512i planes[2] = {};
+        if constexpr (kBits == 5 || kBits == 6) {
+          const __m128i by = _mm_cvtsi32_si128(codes.shift);
+          planes[0] = _mm512_srl_epi32(load_line(codes.high), by);
+          if constexpr (kBits == 6) planes[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
+        }
+#pragma GCC unroll 2
+        for (int line = 0; line < 2; ++line) {
+          const __m512i low = load_line(codes.low + line * 64);
+          const __m512i high = kBits == 8 ? load_line(codes.high + line * 64) : low;
+#pragma GCC unroll 4
+          for (int pair = 0; pair < 4; ++pair) {
+            const __m512i values = pair_values<kBits>(tables, low, high, planes, line, pair);
+            const unsigned short* const at = x + place + 8 * line + 2 * pair;
+#pragma GCC unroll 4
+            for (int row = 0; row < kRows; ++row) {
+              __m512& sum = sums[panel][row][pair];
+              const __m512bh two = pair_of(at + row * task.x_stride);
+              sum = _mm512_dpbf16_ps(sum, (__m512bh)values, two);
+              if constexpr (kBits == 8) {
+                const __m512i upper = _mm512_permutexvar_epi16(
+                    _mm512_srli_epi32(high, (unsigned)(4 * pair)), tables.high);
+                sum = _mm512_dpbf16_ps(sum, (__m512bh)upper, two);
+              }
+            }
+          }
+        }
+      }
+    }
+    for (int panel = 0; panel < kPanels; ++panel) {
+      for (int row = 0; row < kRows; ++row) {
+        const __m512* const s = sums[panel][row];
+        const Vec dot = ((Vec)s[0] + (Vec)s[1]) + ((Vec)s[2] + (Vec)s[3]);
+        add_step(task, numbers, number, step, panel, row, dot, y);
+      }
+    }
+  }
+};
+
+// Bytes of places (0, 4, 1, 5) and (2, 6, 3, 7) of a line: codes, or a table's values plus 128.
+struct ByteLine {
+  __m512i even, odd;
+};
+
+template <int kBits>
+struct ByteCodes {
+  __m512i table;
+
+  inline ByteLine line(const Codes<kBits>& codes, const __m512i* planes, int line) const {
+    const __m512i nibbles = _mm512_set1_epi8(15);
+    const __m512i low = load_line(codes.low + line * 64);
+    const __m512i above = _mm512_srli_epi32(low, 4);
+    if constexpr (kBits == 4) {
+      return {_mm512_shuffle_epi8(table, _mm512_and_si512(low, nibbles)),
+              _mm512_shuffle_epi8(table, _mm512_and_si512(above, nibbles))};
+    } else if constexpr (kBits == 8) {
+      const __m512i high = load_line(codes.high + line * 64);
+      return {choose(nibbles, low, _mm512_slli_epi32(high, 4)), choose(nibbles, above, high)};
+    } else {
+      __m512i even = _mm512_and_si512(low, nibbles);
+      __m512i odd = _mm512_and_si512(above, nibbles);
+#pragma GCC unroll 2
+      for (int bit = 4; bit < kBits; ++bit) {
+        const __m512i mask = _mm512_set1_epi8((char)(1 << bit));
+        const __m512i plane = planes[bit - 4];
+        even = choose(mask, shifted(plane, 2 * line - bit), even);
+        odd = choose(mask, shifted(plane, 2 * line + 1 - bit), odd);
+      }
+      return {even, odd};
+    }
+  }
+};
+
+inline __m512i four_of(const signed char* x) {
+  int four = 0;
+  __builtin_memcpy(&four, x, sizeof(four));
+  return _mm512_set1_epi32(four);
+}
+
+template <int kBits, int kRows, int kPanels>
+struct ByteStep {
+  ByteCodes<kBits> bytes;
+  float centre;
+
+  explicit ByteStep(const PackedShape& shape) : centre((float)shape.centre) {
+    signed char table[16];
+    for (int i = 0; i < 16; ++i) {
+      table[i] = shape.has_table ? (signed char)(shape.byte_table[i] + 128) : (signed char)i;
+    }
+    if (shape.has_table) centre = 128;
+    bytes.table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i_u*)table));
+  }
+
+  inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
+                  float* y) const {
+    const PackedShape& shape = *task.shape;
+    const signed char* const x = (const signed char*)task.x + step * task.step;
+    const __m512i ones = _mm512_set1_epi8(1);
+    __m512i sums[kPanels][kRows][2];
+    __m512i totals[kRows];
+    for (int row = 0; row < kRows; ++row) {
+      totals[row] = _mm512_setzero_si512();
+      for (int panel = 0; panel < kPanels; ++panel) {
+        sums[panel][row][0] = sums[panel][row][1] = _mm512_setzero_si512();
+      }
+    }
+    for (int64_t place = 0; place < task.step; place += 16) {
+      for (int row = 0; row < kRows; ++row) {
+        for (int at = 0; at < 16; at += 4) {
+          totals[row] =
+              _mm512_dpbusd_epi32(totals[row], ones, four_of(x + row * task.x_stride + place + at));
+        }
+      }
+#pragma GCC unroll 2
+      for (int panel = 0; panel < kPanels; ++panel) {
+        Codes<kBits> codes;
+        codes.at(shape, task.panel[panel], step * task.step + place, 0);
+        __m512i planes[2] = {};
+        if constexpr (kBits == 5 || kBits == 6) {
+          const __m128i by = _mm_cvtsi32_si128(codes.shift);
+          planes[0] = _mm512_srl_epi32(load_line(codes.high), by);
+          if constexpr (kBits == 6) planes[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
+        }
+#pragma GCC unroll 2
+        for (int line = 0; line < 2; ++line) {
+          const ByteLine values = bytes.line(codes, planes, line);
+#pragma GCC unroll 4
+          for (int row = 0; row < kRows; ++row) {
+            const signed char* const at = x + row * task.x_stride + place + 8 * line;
+            __m512i* const s = sums[panel][row];
+            s[0] = _mm512_dpbusd_epi32(s[0], values.even, four_of(at));
+            s[1] = _mm512_dpbusd_epi32(s[1], values.odd, four_of(at + 4));
+          }
+        }
+      }
+    }
+    for (int panel = 0; panel < kPanels; ++panel) {
+      for (int row = 0; row < kRows; ++row) {
+        const __m512i sum = _mm512_add_epi32(sums[panel][row][0], sums[panel][row][1]);
+        // Whole numbers below 2^24: exact, as in f32.
+        Vec dot = to_floats((Bits)sum) - all(centre) * to_floats((Bits)totals[row]);
+        dot = dot * (task.x_scales[row * task.step_stride + step] * shape.table_unit);
+        add_step(task, numbers, number, step, panel, row, dot, y);
+      }
+    }
+  }
+};
+
+template <typename Step, int kRows, int kPanels>
+void multiply_with(const PackedTask& task) {
+  const PackedShape& shape = *task.shape;
+  const int64_t steps = (shape.blocks * kBlockPlaces + task.step - 1) / task.step;
+  const int64_t at_once = kChunkPlaces / task.step;
+  const Step body(shape);
+  Numbers numbers[kPanels];
+  for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
+  for (int64_t first = 0; first < steps; first += at_once) {
+    const int64_t count = steps - first < at_once ? steps - first : at_once;
+    for (int panel = 0; panel < kPanels; ++panel) {
+      widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
+    }
+    for (int64_t i = 0; i < count; ++i) body.run(task, first + i, numbers, i, task.y);
+  }
+}
+
+template <template <int, int, int> class Step, int kBits>
+void rows_of(const PackedTask& task) {
+  if (task.rows == 4) {
+    return task.panels == 2 ? multiply_with<Step<kBits, 4, 2>, 4, 2>(task)
+                            : multiply_with<Step<kBits, 4, 1>, 4, 1>(task);
+  }
+  if (task.rows == 2) {
+    return task.panels == 2 ? multiply_with<Step<kBits, 2, 2>, 2, 2>(task)
+                            : multiply_with<Step<kBits, 2, 1>, 2, 1>(task);
+  }
+  task.panels == 2 ? multiply_with<Step<kBits, 1, 2>, 1, 2>(task)
+                   : multiply_with<Step<kBits, 1, 1>, 1, 1>(task);
+}
+
+template <template <int, int, int> class Step>
+void bits_of(const PackedTask& task) {
+  switch (task.shape->bits) {
+    case 4:
+      return rows_of<Step, 4>(task);
+    case 5:
+      return rows_of<Step, 5>(task);
+    case 6:
+      return rows_of<Step, 6>(task);
+    default:
+      return rows_of<Step, 8>(task);
+  }
+}
+
+void multiply_bf16(const PackedTask& task) { bits_of<PairStep>(task); }
+void multiply_int8(const PackedTask& task) { bits_of<ByteStep>(task); }
+
+}  // namespace
+
+const PackedBodies kPackedBodiesVnni = {multiply_f32, multiply_bf16, multiply_int8, unpack,
+                                        kMostRows};
+
+}  // namespace fasa::cpu

@@ -1,0 +1,95 @@
+// Weights of few bits as kernels read them: codes in panels of 16 outputs, and numbers for each
+// group of inputs that make weights of codes.
+//
+//   weight = scale * value(code) + offset       of the group that the input's place lies in
+//
+// Inputs lie in places: in their own order, or in one that the tensor brings along (PackedTensor).
+// 32 places are a block, and a panel is all blocks of its 16 outputs, then scales, then offsets:
+//
+//   block    4 lines of 64 bytes (8 places x 16 outputs, low 4 bits of a code), then the planes of
+//            the other bits: 5 bits 64 bytes, 6 bits 128, 8 bits 4 lines of the high 4 bits
+//   line     a 32-bit word an output; places 2 j + h (j < 4, h < 2) are nibbles 4 h + j, so that
+//            nibble j of both halves is a pair of neighbours, what a dot product of bf16 takes
+//   plane    one bit of 4 lines: a 32-bit word an output; bit 16 h + 8 (j / 2) + 2 line + j % 2, so
+//            that one shift brings it beside nibbles of 16-bit halves as well as of bytes
+//   scales   [groups][16] f32, f16, bf16; or int8 with f16 [supers][16], a super being 256 places
+//   offsets  [groups][16] none, int8 zeros, f16; or uint8 with f16 [supers][16]
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace fasa {
+
+inline constexpr int64_t kPackedColumns = 16;
+inline constexpr int64_t kPackedBlock = 32;
+inline constexpr int64_t kPackedSuper = 256;
+
+// kSuper: int8 codes, times the super's own f16.
+enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper };
+// kZero: offset = -scale * zero (int8; kZero16: int16). kF16: as it is. kSuper: minus uint8 codes
+// times the super's own f16.
+enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper };
+
+struct PackedFormat {
+  int bits = 4;    // 4, 5, 6, 8
+  int group = 32;  // places: 16 or a multiple of 32
+  ScaleKind scale = ScaleKind::kF16;
+  OffsetKind offset = OffsetKind::kNone;
+  // Of 4 bits a table may give the values; else value(code) = code - centre.
+  bool has_table = false;
+  int centre = 0;
+  std::array<float, 16> table = {};
+
+  float value(int code) const {
+    return has_table ? table[static_cast<size_t>(code)] : static_cast<float>(code - centre);
+  }
+  bool operator==(const PackedFormat&) const = default;
+};
+
+// What a panel of a format takes, for `places` places (a multiple of kPackedBlock).
+struct PackedPanel {
+  PackedPanel() = default;
+  PackedPanel(const PackedFormat& format, int64_t places);
+
+  int64_t blocks = 0;
+  int64_t groups = 0;
+  int64_t supers = 0;
+  int64_t block_bytes = 0;
+  // Byte offsets in the panel.
+  int64_t scales = 0;
+  int64_t offsets = 0;
+  int64_t super_scales = 0;
+  int64_t super_offsets = 0;
+  int64_t bytes = 0;  // a multiple of 64
+};
+
+// The parts of one output's row, in numbers that the format holds exactly.
+struct PackedRow {
+  const uint8_t* codes = nullptr;  // [places]
+  const float* scales = nullptr;   // [groups]; kSuper: the integers
+  const float* offsets = nullptr;  // [groups]; kZero: zeros beside the centre; kSuper: integers
+  const float* super_scales = nullptr;   // [supers]
+  const float* super_offsets = nullptr;  // [supers]
+};
+
+// Writes column `column` of a panel, which was zero before.
+void pack_row(const PackedFormat& format, const PackedPanel& layout, const PackedRow& row,
+              int64_t column, std::byte* panel);
+
+// The scale and offset of one group in f32, as kernels compute them.
+struct GroupNumbers {
+  float scale;
+  float offset;
+};
+GroupNumbers group_numbers(const PackedFormat& format, const PackedRow& row, int64_t group);
+
+// The code at `place` of a packed column: the reference for kernels.
+int packed_code(const PackedFormat& format, const PackedPanel& layout, const std::byte* panel,
+                int64_t column, int64_t place);
+// A packed column's scale and offset.
+GroupNumbers packed_numbers(const PackedFormat& format, const PackedPanel& layout,
+                            const std::byte* panel, int64_t column, int64_t group);
+
+}  // namespace fasa

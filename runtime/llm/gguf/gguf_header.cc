@@ -1,0 +1,374 @@
+#include "runtime/llm/gguf/gguf_header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+constexpr uint64_t kMostValues = 1 << 16;
+constexpr uint64_t kMostNameBytes = 1 << 16;
+constexpr uint32_t kMostDims = 4;
+constexpr uint64_t kMostAlignment = 1 << 20;
+
+constexpr GgmlBlock kBlocks[] = {
+    {GgmlType::kF32, "F32", 1, 4},      {GgmlType::kF16, "F16", 1, 2},
+    {GgmlType::kBF16, "BF16", 1, 2},    {GgmlType::kQ40, "Q4_0", 32, 18},
+    {GgmlType::kQ41, "Q4_1", 32, 20},   {GgmlType::kQ50, "Q5_0", 32, 22},
+    {GgmlType::kQ51, "Q5_1", 32, 24},   {GgmlType::kQ80, "Q8_0", 32, 34},
+    {GgmlType::kQ4K, "Q4_K", 256, 144}, {GgmlType::kQ5K, "Q5_K", 256, 176},
+    {GgmlType::kQ6K, "Q6_K", 256, 210}};
+
+uint64_t fixed_bytes(GgufType type) {
+  switch (type) {
+    case GgufType::kU8:
+    case GgufType::kI8:
+    case GgufType::kBool:
+      return 1;
+    case GgufType::kU16:
+    case GgufType::kI16:
+      return 2;
+    case GgufType::kU32:
+    case GgufType::kI32:
+    case GgufType::kF32:
+      return 4;
+    case GgufType::kU64:
+    case GgufType::kI64:
+    case GgufType::kF64:
+      return 8;
+    case GgufType::kString:
+    case GgufType::kArray:
+      break;
+  }
+  return 0;
+}
+
+template <typename T>
+T load(std::span<const std::byte> bytes, uint64_t index = 0) {
+  T value;
+  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+bool is_integer(GgufType type) {
+  return fixed_bytes(type) > 0 && type != GgufType::kF32 && type != GgufType::kF64 &&
+         type != GgufType::kBool;
+}
+
+// Numbers above 2^63 come out negative: out of all bounds.
+int64_t integer_at(const GgufValue& value, uint64_t index) {
+  switch (value.type) {
+    case GgufType::kU8:
+      return load<uint8_t>(value.bytes, index);
+    case GgufType::kI8:
+      return load<int8_t>(value.bytes, index);
+    case GgufType::kU16:
+      return load<uint16_t>(value.bytes, index);
+    case GgufType::kI16:
+      return load<int16_t>(value.bytes, index);
+    case GgufType::kU32:
+      return load<uint32_t>(value.bytes, index);
+    case GgufType::kI32:
+      return load<int32_t>(value.bytes, index);
+    default:
+      return load<int64_t>(value.bytes, index);
+  }
+}
+
+double number_at(const GgufValue& value, uint64_t index) {
+  if (value.type == GgufType::kF32) {
+    return static_cast<double>(load<float>(value.bytes, index));
+  }
+  if (value.type == GgufType::kF64) return load<double>(value.bytes, index);
+  return static_cast<double>(integer_at(value, index));
+}
+
+}  // namespace
+
+const GgmlBlock* find_ggml_block(uint32_t type) {
+  const auto* found = std::find_if(
+      std::begin(kBlocks), std::end(kBlocks),
+      [&](const GgmlBlock& block) { return static_cast<uint32_t>(block.type) == type; });
+  return found == std::end(kBlocks) ? nullptr : found;
+}
+
+// Bytes from the file's beginning on, up to the limit on headers.
+class GgufHeader::Cursor {
+ public:
+  Cursor(std::span<const std::byte> file, const std::string& name)
+      : bytes_(file.first(std::min<uint64_t>(file.size(), kMostGgufHeaderBytes))),
+        cut_(bytes_.size() < file.size()),
+        name_(name) {}
+
+  uint64_t at() const { return at_; }
+
+  std::span<const std::byte> take(uint64_t count, std::string_view what) {
+    if (count > bytes_.size() - at_) {
+      fail(fmt::format("{} of {} bytes {}", what, count,
+                       cut_ ? "goes beyond the 64 MiB that a header may have"
+                            : "goes beyond the file's end; is it cut off?"));
+    }
+    const auto taken = bytes_.subspan(at_, count);
+    at_ += count;
+    return taken;
+  }
+  template <typename T>
+  T read(std::string_view what) {
+    return load<T>(take(sizeof(T), what));
+  }
+  std::string_view text(std::string_view what, uint64_t most) {
+    const auto length = read<uint64_t>(what);
+    if (length > most) fail(fmt::format("{} of {} bytes; allowed: {}", what, length, most));
+    const auto bytes = take(length, what);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  GgufType type(const std::string& key) {
+    const auto type = read<uint32_t>("a type");
+    if (type > static_cast<uint32_t>(GgufType::kF64)) {
+      fail(fmt::format("key {} has type {}; allowed: 0 to 12", key, type));
+    }
+    return static_cast<GgufType>(type);
+  }
+  // Steps over the values.
+  GgufValue value(const std::string& key) {
+    GgufValue value;
+    value.type = type(key);
+    value.is_array = value.type == GgufType::kArray;
+    if (value.is_array) {
+      value.type = type(key);
+      if (value.type == GgufType::kArray) fail(fmt::format("key {} is an array of arrays", key));
+      value.count = read<uint64_t>("the length of an array");
+    }
+    const uint64_t begin = at_;
+    if (value.type == GgufType::kString) {
+      // Each has 8 bytes at least, so a length that lies runs into the end soon.
+      for (uint64_t i = 0; i < value.count; ++i) text("a string", kMostGgufHeaderBytes);
+    } else {
+      const uint64_t each = fixed_bytes(value.type);
+      if (value.count > kMostGgufHeaderBytes) {
+        fail(fmt::format("key {} has {} elements, more than a header holds", key, value.count));
+      }
+      take(value.count * each, "an array");
+    }
+    value.bytes = bytes_.subspan(begin, at_ - begin);
+    return value;
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("{}: byte {}: {}", name_, at_, what));
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  bool cut_;
+  uint64_t at_ = 0;
+  const std::string& name_;
+};
+
+GgufHeader::GgufHeader(std::span<const std::byte> file, std::string name)
+    : name_(std::move(name)), file_(file) {
+  Cursor cursor(file, name_);
+  const auto magic = cursor.take(4, "the format's mark");
+  if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
+    throw InputError(fmt::format("{}: does not begin with GGUF", name_));
+  }
+  const auto version = cursor.read<uint32_t>("the version");
+  if (version != 2 && version != 3) {
+    cursor.fail(fmt::format("version {}; allowed: 2, 3 (little endian)", version));
+  }
+  const auto tensors = cursor.read<uint64_t>("the number of tensors");
+  const auto values = cursor.read<uint64_t>("the number of keys");
+  if (tensors > kMostGgufTensors || values > kMostValues) {
+    cursor.fail(fmt::format("{} tensors and {} keys; allowed: {} and {}", tensors, values,
+                            kMostGgufTensors, kMostValues));
+  }
+  read_values(&cursor, values);
+  alignment_ =
+      static_cast<uint64_t>(integer_or("general.alignment", 1, int64_t{kMostAlignment}, 32));
+  if ((alignment_ & (alignment_ - 1)) != 0) fail("general.alignment", "a power of two");
+  read_tensors(&cursor, tensors);
+}
+
+void GgufHeader::read_values(Cursor* cursor, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string key(cursor->text("a key", kMostNameBytes));
+    if (!values_.emplace(key, cursor->value(key)).second) {
+      cursor->fail(fmt::format("key {} is there twice", key));
+    }
+  }
+}
+
+namespace {
+
+// Throws a text of what is wrong, "" for nothing.
+std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
+  uint64_t elements = 1;
+  for (const int64_t length : tensor.shape) {
+    if (length < 1 || __builtin_mul_overflow(elements, static_cast<uint64_t>(length), &elements)) {
+      return "lengths are from 1 on, and their product is below 2^64";
+    }
+  }
+  const int64_t width = tensor.shape.back();
+  if (width % tensor.block->elements != 0) {
+    return fmt::format("rows of {} elements are no multiple of {}'s blocks of {}", width,
+                       tensor.block->name, tensor.block->elements);
+  }
+  const uint64_t blocks = elements / static_cast<uint64_t>(tensor.block->elements);
+  if (__builtin_mul_overflow(blocks, static_cast<uint64_t>(tensor.block->bytes), bytes)) {
+    return "the product of its lengths is too large";
+  }
+  return "";
+}
+
+}  // namespace
+
+void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
+  std::vector<const GgufTensor*> in_order;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string key(cursor->text("a tensor's name", kMostNameBytes));
+    GgufTensor tensor;
+    const auto dims = cursor->read<uint32_t>("a number of dimensions");
+    if (dims < 1 || dims > kMostDims) {
+      cursor->fail(
+          fmt::format("tensor {} has {} dimensions; allowed: 1 to {}", key, dims, kMostDims));
+    }
+    for (uint32_t dim = 0; dim < dims; ++dim) {
+      tensor.shape.push_back(static_cast<int64_t>(cursor->read<uint64_t>("a length")));
+    }
+    std::reverse(tensor.shape.begin(), tensor.shape.end());
+    const auto type = cursor->read<uint32_t>("a type");
+    tensor.block = find_ggml_block(type);
+    if (tensor.block == nullptr) {
+      std::string names;
+      for (const GgmlBlock& block : kBlocks) names += fmt::format(" {}", block.name);
+      cursor->fail(fmt::format("tensor {} is of type {}; allowed:{}", key, type, names));
+    }
+    const std::string error = shape_error(tensor, &tensor.bytes);
+    if (!error.empty()) cursor->fail(fmt::format("tensor {}: {}", key, error));
+    tensor.begin = cursor->read<uint64_t>("an offset");
+    const auto [place, is_new] = tensors_.emplace(key, std::move(tensor));
+    if (!is_new) cursor->fail(fmt::format("tensor {} is there twice", key));
+    in_order.push_back(&place->second);
+  }
+  const uint64_t end = (cursor->at() + alignment_ - 1) / alignment_ * alignment_;
+  if (end > file_.size() && count > 0) cursor->fail("the file ends before its tensors' data");
+  data_begin_ = std::min<uint64_t>(end, file_.size());
+  check_layout(std::move(in_order));
+}
+
+void GgufHeader::check_layout(std::vector<const GgufTensor*> in_order) const {
+  std::sort(in_order.begin(), in_order.end(),
+            [](const GgufTensor* a, const GgufTensor* b) { return a->begin < b->begin; });
+  const auto name_of = [&](const GgufTensor* wanted) {
+    for (const auto& [key, tensor] : tensors_) {
+      if (&tensor == wanted) return key;
+    }
+    return std::string();
+  };
+  const uint64_t size = file_.size() - data_begin_;
+  uint64_t expected = 0;
+  for (const GgufTensor* tensor : in_order) {
+    if (tensor->begin != expected) {
+      throw InputError(
+          fmt::format("{}: tensor {} begins at byte {} of the data, not at {}: tensors "
+                      "overlap or leave a hole",
+                      name_, name_of(tensor), tensor->begin, expected));
+    }
+    if (tensor->bytes > size || tensor->begin > size - tensor->bytes) {
+      throw InputError(
+          fmt::format("{}: tensor {} ends beyond the file's {} bytes of data; is the "
+                      "file cut off?",
+                      name_, name_of(tensor), size));
+    }
+    expected = (tensor->begin + tensor->bytes + alignment_ - 1) / alignment_ * alignment_;
+  }
+}
+
+void GgufHeader::fail(const std::string& key, std::string_view allowed) const {
+  throw InputError(fmt::format("{}: key {} {}; allowed: {}", name_, key,
+                               values_.contains(key) ? "has another value" : "is missing",
+                               allowed));
+}
+
+const GgufValue* GgufHeader::find(const std::string& key, bool is_array) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return nullptr;
+  if (found->second.is_array != is_array) fail(key, is_array ? "an array" : "one value, no array");
+  return &found->second;
+}
+
+int64_t GgufHeader::integer(const std::string& key, int64_t low, int64_t high) const {
+  const GgufValue* value = find(key, false);
+  const std::string allowed = fmt::format("an integer from {} to {}", low, high);
+  if (value == nullptr || !is_integer(value->type)) fail(key, allowed);
+  const int64_t result = integer_at(*value, 0);
+  if (result < low || result > high) fail(key, allowed);
+  return result;
+}
+
+int64_t GgufHeader::integer_or(const std::string& key, int64_t low, int64_t high,
+                               int64_t otherwise) const {
+  return has(key) ? integer(key, low, high) : otherwise;
+}
+
+double GgufHeader::number(const std::string& key) const {
+  const GgufValue* value = find(key, false);
+  if (value == nullptr || fixed_bytes(value->type) == 0 || value->type == GgufType::kBool) {
+    fail(key, "a number");
+  }
+  const double result = number_at(*value, 0);
+  if (!std::isfinite(result)) fail(key, "a finite number");
+  return result;
+}
+
+double GgufHeader::number_or(const std::string& key, double otherwise) const {
+  return has(key) ? number(key) : otherwise;
+}
+
+bool GgufHeader::boolean_or(const std::string& key, bool otherwise) const {
+  const GgufValue* value = find(key, false);
+  if (value == nullptr) return otherwise;
+  if (value->type != GgufType::kBool) fail(key, "true or false");
+  return load<uint8_t>(value->bytes) != 0;
+}
+
+std::optional<std::string_view> GgufHeader::text(const std::string& key) const {
+  const GgufValue* value = find(key, false);
+  if (value == nullptr) return std::nullopt;
+  if (value->type != GgufType::kString) fail(key, "a text");
+  const auto bytes = value->bytes.subspan(sizeof(uint64_t));
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::vector<std::string_view> GgufHeader::texts(const std::string& key) const {
+  const GgufValue* value = find(key, true);
+  if (value == nullptr) return {};
+  if (value->type != GgufType::kString) fail(key, "an array of texts");
+  std::vector<std::string_view> all;
+  all.reserve(value->count);
+  auto rest = value->bytes;
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const auto length = load<uint64_t>(rest);
+    rest = rest.subspan(sizeof(uint64_t));
+    all.emplace_back(reinterpret_cast<const char*>(rest.data()), length);
+    rest = rest.subspan(length);
+  }
+  return all;
+}
+
+std::vector<double> GgufHeader::numbers(const std::string& key) const {
+  const GgufValue* value = find(key, true);
+  if (value == nullptr) return {};
+  if (fixed_bytes(value->type) == 0 || value->type == GgufType::kBool) {
+    fail(key, "an array of numbers");
+  }
+  std::vector<double> all(value->count);
+  for (uint64_t i = 0; i < value->count; ++i) all[i] = number_at(*value, i);
+  return all;
+}
+
+}  // namespace fasa

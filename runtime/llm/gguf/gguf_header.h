@@ -1,0 +1,115 @@
+// The header of a GGUF file: metadata and where tensors lie. Read once from beginning to end, every
+// count checked before it is used; strings and arrays stay in the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fasa {
+
+inline constexpr uint64_t kMostGgufHeaderBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMostGgufTensors = 100'000;
+
+// Types of metadata, as numbered in the format.
+enum class GgufType : uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+};
+
+// A value in the file's bytes. Of an array: its elements, one after another.
+struct GgufValue {
+  GgufType type = GgufType::kU8;  // of the elements
+  bool is_array = false;
+  uint64_t count = 1;
+  std::span<const std::byte> bytes;
+};
+
+// How elements are stored: as numbered in the format.
+enum class GgmlType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ40 = 2,
+  kQ41 = 3,
+  kQ50 = 6,
+  kQ51 = 7,
+  kQ80 = 8,
+  kQ4K = 12,
+  kQ5K = 13,
+  kQ6K = 14,
+  kBF16 = 30,
+};
+
+struct GgmlBlock {
+  GgmlType type;
+  std::string_view name;
+  int64_t elements;
+  int64_t bytes;
+};
+// Null for a type that is not read.
+const GgmlBlock* find_ggml_block(uint32_t type);
+
+struct GgufTensor {
+  const GgmlBlock* block = nullptr;
+  std::vector<int64_t> shape;  // outputs first: the reverse of the file's
+  uint64_t begin = 0;          // of the data, bytes
+  uint64_t bytes = 0;
+};
+
+// Views into `file`, which outlives it.
+class GgufHeader {
+ public:
+  // Throws InputError, naming `name` and the byte, for what is no GGUF of version 2 or 3, passes a
+  // limit, lies about a length, or whose tensors overlap, leave holes or end beyond the file.
+  GgufHeader(std::span<const std::byte> file, std::string name);
+
+  const std::string& name() const { return name_; }
+  const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
+  std::span<const std::byte> data() const { return file_.subspan(data_begin_); }
+
+  bool has(const std::string& key) const { return values_.contains(key); }
+  // Of another type, or out of the bounds: InputError naming the key. Without a default: also where
+  // it is missing.
+  int64_t integer(const std::string& key, int64_t low, int64_t high) const;
+  int64_t integer_or(const std::string& key, int64_t low, int64_t high, int64_t otherwise) const;
+  double number(const std::string& key) const;  // finite
+  double number_or(const std::string& key, double otherwise) const;
+  bool boolean_or(const std::string& key, bool otherwise) const;
+  std::optional<std::string_view> text(const std::string& key) const;
+  // Arrays; empty where the key is missing.
+  std::vector<std::string_view> texts(const std::string& key) const;
+  std::vector<double> numbers(const std::string& key) const;
+  [[noreturn]] void fail(const std::string& key, std::string_view allowed) const;
+
+ private:
+  class Cursor;
+  void read_values(Cursor* cursor, uint64_t count);
+  void read_tensors(Cursor* cursor, uint64_t count);
+  void check_layout(std::vector<const GgufTensor*> in_order) const;
+  const GgufValue* find(const std::string& key, bool is_array) const;
+
+  std::string name_;
+  std::span<const std::byte> file_;
+  uint64_t data_begin_ = 0;
+  uint64_t alignment_ = 32;
+  std::map<std::string, GgufValue> values_;
+  std::map<std::string, GgufTensor> tensors_;
+};
+
+}  // namespace fasa

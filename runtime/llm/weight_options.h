@@ -1,0 +1,27 @@
+// How a model's matrices are kept beside what its files hold.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace fasa {
+
+// What matrices of 16 or 32 bits are rounded to while they are loaded.
+enum class WeightRounding : uint8_t { kAsIs, kInt8, kInt4 };
+// What decode multiplies packed weights by.
+enum class DecodeActivations : uint8_t { kModel, kInt8 };
+
+struct WeightOptions {
+  WeightRounding rounding = WeightRounding::kAsIs;
+  int group = 64;  // inputs on one scale: 32, 64, 128
+  // Of the projection to logits, kAsIs or kInt8; none: int8 where other matrices are rounded.
+  std::optional<WeightRounding> head;
+  DecodeActivations activations = DecodeActivations::kModel;
+
+  WeightRounding head_rounding() const {
+    const bool rounded = rounding != WeightRounding::kAsIs;
+    return head.value_or(rounded ? WeightRounding::kInt8 : WeightRounding::kAsIs);
+  }
+};
+
+}  // namespace fasa

@@ -1,0 +1,123 @@
+#include "runtime/llm/weights/quantized_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/weights/tensor_parts.h"
+
+namespace fasa {
+namespace {
+
+// What ends the name of a matrix's first tensor, and of its others.
+struct LayoutNames {
+  std::string_view first;
+  std::vector<std::string_view> others;
+};
+
+LayoutNames names_of(QuantLayout layout) {
+  switch (layout) {
+    case QuantLayout::kAwq:
+    case QuantLayout::kGptqV1:
+    case QuantLayout::kGptqV2:
+      return {".qweight", {".qzeros", ".scales", ".g_idx"}};
+    case QuantLayout::kPackQuantized:
+    case QuantLayout::kPackedMxfp4:
+      return {".weight_packed",
+              {".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"}};
+    case QuantLayout::kBitsAndBytes:
+      return {".weight.quant_map",
+              {".weight", ".weight.absmax", ".weight.nested_absmax", ".weight.nested_quant_map",
+               ".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4"}};
+    case QuantLayout::kMxfp4:
+      return {"_blocks", {"_scales"}};
+  }
+  return {};
+}
+
+std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
+                                          const QuantizationConfig& config) {
+  switch (config.layout) {
+    case QuantLayout::kAwq:
+      return read_awq(parts, config.group_size);
+    case QuantLayout::kGptqV1:
+      return read_gptq(parts, GptqVersion::kV1, config.group_size);
+    case QuantLayout::kGptqV2:
+      return read_gptq(parts, GptqVersion::kV2, config.group_size);
+    case QuantLayout::kPackQuantized: {
+      const QuantizationConfig::Group* group = config.group_of(parts.stem());
+      if (group == nullptr) parts.fail(".weight_packed", "belongs to no config_groups' targets");
+      return read_pack_quantized(
+          parts, {.bits = group->bits, .symmetric = group->symmetric, .group = group->group});
+    }
+    case QuantLayout::kPackedMxfp4:
+      return read_mxfp4(parts, {.blocks = ".weight_packed", .scales = ".weight_scale"});
+    case QuantLayout::kBitsAndBytes:
+      return read_bitsandbytes(parts);
+    case QuantLayout::kMxfp4:
+      return read_mxfp4(parts, {.blocks = "_blocks", .scales = "_scales"});
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const QuantizationConfig& config)
+    : files_(std::move(files)) {
+  const LayoutNames layout = names_of(config.layout);
+  for (const std::string& name : files_->names()) {
+    if (name.ends_with(layout.first)) {
+      add(name.substr(0, name.size() - layout.first.size()), config);
+    }
+  }
+  if (matrices_.empty()) {
+    throw InputError(fmt::format("{}: no tensor ends in {}, which quantization_config promises",
+                                 source(), layout.first));
+  }
+}
+
+void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& config) {
+  const TensorParts parts(*files_, stem);
+  const LayoutNames layout = names_of(config.layout);
+  if (config.ignores(stem)) {
+    parts.fail(layout.first, "is quantised, but quantization_config leaves the module out");
+  }
+  // The names of experts' matrices lack the ".weight" that others have.
+  const bool whole = stem.ends_with(".weight");
+  matrices_[whole ? stem : stem + ".weight"] = read_matrix(parts, config);
+  parts_.insert(stem + std::string(layout.first));
+  for (const std::string_view other : layout.others) parts_.insert(stem + std::string(other));
+}
+
+bool QuantizedFiles::has(const std::string& name) const {
+  return matrices_.contains(name) || (files_->has(name) && !parts_.contains(name));
+}
+
+std::vector<std::string> QuantizedFiles::names() const {
+  std::vector<std::string> all;
+  for (std::string& name : files_->names()) {
+    if (!parts_.contains(name)) all.push_back(std::move(name));
+  }
+  for (const auto& [name, matrix] : matrices_) all.push_back(name);
+  return all;
+}
+
+WeightView QuantizedFiles::require(const std::string& name, std::span<const int64_t> shape) const {
+  const auto found = matrices_.find(name);
+  if (found == matrices_.end()) return files_->require(name, shape);
+  const PackedTensor& matrix = *found->second;
+  if (!std::equal(shape.begin(), shape.end(), matrix.shape().begin(), matrix.shape().end())) {
+    throw InputError(
+        fmt::format("{}: matrix {} has shape [{}] once unpacked, but config.json says [{}]",
+                    source(), name, fmt::join(matrix.shape(), ", "), fmt::join(shape, ", ")));
+  }
+  WeightView view;
+  view.dtype = DType::kF32;
+  view.shape = matrix.shape();
+  view.packed = &matrix;
+  return view;
+}
+
+}  // namespace fasa

@@ -1,0 +1,35 @@
+// Weights without files, for measuring: a model of some shape whose numbers mean nothing.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/llm/weights/weight_source.h"
+
+namespace fasa {
+
+// Every tensor that is asked for is there: matrices uniform with a standard deviation of 0.02, as
+// models are initialised; norms one, biases zero. Functions of seed, name and place, so that a
+// model is the same on every device.
+class RandomWeights final : public WeightSource {
+ public:
+  explicit RandomWeights(uint64_t seed) : seed_(seed) {}
+
+  bool has(const std::string& name) const override;
+  std::vector<std::string> names() const override { return {}; }
+  WeightView require(const std::string& name, std::span<const int64_t> shape) const override;
+  const std::string& source() const override { return source_; }
+
+ private:
+  uint64_t seed_;
+  std::string source_ = "random weights";
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<int64_t>> shapes_;  // that views point to
+};
+
+// Elements [first, first + count) of a view without data.
+void read_random(const WeightView& view, int64_t first, int64_t count, float* out);
+
+}  // namespace fasa

@@ -1,0 +1,62 @@
+// The tensors that make up one quantised matrix, by the name they share.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/llm/weights/raw_tensor.h"
+#include "runtime/llm/weights/safetensors.h"
+#include "runtime/llm/weights/weight_source.h"
+
+namespace fasa {
+
+// Reads `stem` + suffix of a model's files. A wildcard length of a shape is -1. Errors are
+// InputErrors that name file and tensor.
+class TensorParts {
+ public:
+  TensorParts(const WeightFiles& files, std::string stem) : files_(files), stem_(std::move(stem)) {}
+
+  const std::string& stem() const { return stem_; }
+  bool has(std::string_view suffix) const { return files_.has(stem_ + std::string(suffix)); }
+  // `dtypes`: "I32" or several, "F16 BF16 F32".
+  RawTensor raw(std::string_view suffix, std::string_view dtypes,
+                std::initializer_list<int64_t> shape) const;
+  RawTensor any(std::string_view suffix, std::string_view dtypes) const;  // of any shape
+  // Of F32, F16 or BF16.
+  WeightView numbers(std::string_view suffix, std::initializer_list<int64_t> shape) const;
+  // Throws where `groups` groups of `group` inputs are not what so many inputs take.
+  void check_groups(std::string_view suffix, int64_t inputs, int64_t groups, int64_t group) const;
+  [[noreturn]] void fail(std::string_view suffix, std::string_view what) const;
+
+ private:
+  const WeightFiles& files_;
+  std::string stem_;
+};
+
+// How the layouts that the product reads become matrices. `outputs` x `inputs` follow from the
+// tensors. All point into the files.
+// `group`: inputs on one scale, 0 = all of a row.
+std::unique_ptr<PackedTensor> read_awq(const TensorParts& parts, int64_t group);
+enum class GptqVersion : uint8_t { kV1, kV2 };
+std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion version,
+                                        int64_t group);
+struct PackQuantized {
+  int bits = 4;
+  bool symmetric = true;
+  int64_t group = 0;
+};
+std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
+                                                  const PackQuantized& scheme);
+std::unique_ptr<PackedTensor> read_bitsandbytes(const TensorParts& parts);
+// blocks u8 [.., N, K/32, 16] or [N, K/2], scales u8 [.., N, K/32]; `experts` are rows one after
+// another.
+struct Mxfp4Names {
+  std::string_view blocks;
+  std::string_view scales;
+};
+std::unique_ptr<PackedTensor> read_mxfp4(const TensorParts& parts, const Mxfp4Names& names);
+
+}  // namespace fasa

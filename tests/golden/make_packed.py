@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Makes the golden folders packed-*: small random models whose matrices are packed in each layout
+that is read, with the logits that Hugging Face transformers gives for the same weights unpacked.
+
+Needs torch, transformers 5, numpy, safetensors and gguf; run once, the results are committed:
+    python3 tests/golden/make_packed.py [NAME...]
+What lies where was written down from the layouts' descriptions, apart from the product's readers;
+GGUF's blocks are packed and unpacked by the gguf package.
+"""
+
+import json
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+from make_golden import COMMON, HERE, TOKENS, VOCAB, logits_of, randomise, write_logits
+
+SHAPE = {**COMMON, "hidden_size": 64, "intermediate_size": 96}
+NF4 = np.array([-1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004,
+                0.0, 0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684,
+                1.0], np.float32)
+FP4 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def words(codes, bits=4):
+    """[..., 32 / bits] codes, the first lowest -> [...] int32."""
+    shifts = bits * np.arange(32 // bits, dtype=np.uint32)
+    return (codes.astype(np.uint32) << shifts).sum(-1, dtype=np.uint32).view(np.int32)
+
+
+def padded(array, axis, multiple):
+    pads = [(0, 0)] * array.ndim
+    pads[axis] = (0, -array.shape[axis] % multiple)
+    return np.pad(array, pads)
+
+
+def by_group(weights, group_of, groups, bits, symmetric):
+    """Rounded to nearest: codes [N, K], zeros and scales [N, groups]."""
+    most = 2**bits - 1
+    scales = np.zeros((weights.shape[0], groups), np.float32)
+    zeros = np.zeros(scales.shape, np.int64)
+    for group in range(groups):
+        part = weights[:, group_of == group]
+        if symmetric:
+            scales[:, group] = np.abs(part).max(1) / (most / 2)
+            zeros[:, group] = (most + 1) // 2
+        else:
+            low, high = np.minimum(part.min(1), 0), np.maximum(part.max(1), 0)
+            scales[:, group] = (high - low) / most
+    scales = scales.astype(np.float16)
+    if not symmetric:
+        for group in range(groups):
+            low = np.minimum(weights[:, group_of == group].min(1), 0)
+            zeros[:, group] = np.clip(np.rint(-low / scales[:, group].astype(np.float32)), 1, most)
+    scale = scales.astype(np.float32)[:, group_of]
+    codes = np.clip(np.rint(weights / scale) + zeros[:, group_of], 0, most).astype(np.int64)
+    return codes, zeros, scales, (codes - zeros[:, group_of]).astype(np.float32) * scale
+
+
+def in_order(inputs, group):
+    return np.arange(inputs) // group, -(-inputs // group)
+
+
+def awq(weights, _, group=32):
+    of, groups = in_order(weights.shape[1], group)
+    codes, zeros, scales, plain = by_group(weights, of, groups, 4, False)
+    pack = lambda a: words(a.T.reshape(a.shape[1], -1, 8)[..., AWQ_ORDER])
+    return {".qweight": pack(codes), ".qzeros": pack(zeros), ".scales": scales.T.copy()}, plain
+
+
+def gptq(weights, random, group=32, bits=4, version=1, shuffled=False):
+    of, groups = in_order(weights.shape[1], group)
+    if shuffled:
+        of = random.permutation(of)
+    codes, zeros, scales, plain = by_group(weights, of, groups, bits, False)
+    per_word = 32 // bits
+    rows = codes.T.reshape(-1, per_word, codes.shape[0]).transpose(0, 2, 1)
+    stored = (zeros - (1 if version == 1 else 0)).T.reshape(groups, -1, per_word)
+    return {".qweight": words(rows, bits), ".qzeros": words(stored, bits),
+            ".scales": scales.T.copy(), ".g_idx": of.astype(np.int32)}, plain
+
+
+def compressed(weights, random, group=32, bits=4, symmetric=True, shuffled=False):
+    of, groups = in_order(weights.shape[1], group)
+    if shuffled:
+        of = random.permutation(of)
+    codes, zeros, scales, plain = by_group(weights, of, groups, bits, symmetric)
+    per_word = 32 // bits
+    rows = padded(codes, 1, per_word)
+    parts = {".weight_packed": words(rows.reshape(rows.shape[0], -1, per_word), bits),
+             ".weight_scale": scales, ".weight_shape": np.array(weights.shape, np.int64)}
+    if not symmetric:
+        columns = padded(zeros, 0, per_word).reshape(-1, per_word, groups).transpose(0, 2, 1)
+        parts[".weight_zero_point"] = words(columns, bits)
+    if shuffled:
+        parts[".weight_g_idx"] = of.astype(np.int32)
+    return parts, plain
+
+
+def four_bits(weights, _, table=NF4, kind="nf4", nested=False, block=64):
+    flat = padded(weights.reshape(-1), 0, block).reshape(-1, block)
+    absmax = np.abs(flat).max(1).astype(np.float32)
+    state = {"quant_type": kind, "blocksize": block, "dtype": "bfloat16",
+             "shape": list(weights.shape)}
+    parts = {".weight.quant_map": table}
+    if nested:
+        size, offset = 256, float(absmax.mean())
+        map_ = np.linspace(-1, 1, 256, dtype=np.float32)
+        outer = np.abs(padded(absmax - offset, 0, size).reshape(-1, size)).max(1)
+        outer = outer.astype(np.float32)
+        spread = np.repeat(outer, size)[:absmax.size]
+        codes = np.abs(((absmax - offset) / spread)[:, None] - map_).argmin(1).astype(np.uint8)
+        parts |= {".weight.absmax": codes, ".weight.nested_absmax": outer,
+                  ".weight.nested_quant_map": map_}
+        state |= {"nested_blocksize": size, "nested_offset": offset, "nested_dtype": "float32"}
+        absmax = map_[codes] * spread + np.float32(offset)
+    else:
+        parts[".weight.absmax"] = absmax
+    codes = np.abs((flat / absmax[:, None])[..., None] - table).argmin(-1)
+    plain = (table[codes] * absmax[:, None]).reshape(-1)[:weights.size].reshape(weights.shape)
+    pairs = codes.reshape(-1)[:weights.size].reshape(-1, 2).astype(np.uint8)
+    parts[".weight"] = ((pairs[:, 0] << 4) | pairs[:, 1])[:, None]
+    text = np.frombuffer(json.dumps(state).encode(), np.uint8)
+    parts[f".weight.quant_state.bitsandbytes__{kind}"] = text
+    return parts, plain
+
+
+def mxfp4(weights, _):
+    blocks = weights.reshape(weights.shape[0], -1, 32)
+    exponents = np.clip(np.floor(np.log2(np.abs(blocks).max(-1))) - 2, -127, 127)
+    codes = np.abs((blocks / np.exp2(exponents)[..., None])[..., None] - FP4).argmin(-1)
+    plain = (FP4[codes] * np.exp2(exponents)[..., None]).reshape(weights.shape)
+    pairs = codes.reshape(weights.shape[0], -1, 2).astype(np.uint8)
+    return {".weight_packed": pairs[..., 0] | (pairs[..., 1] << 4),
+            ".weight_scale": (exponents + 127).astype(np.uint8)}, plain.astype(np.float32)
+
+
+def scheme(bits=4, symmetric=True, group=32, actorder=None, kind="int"):
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized",
+            "quantization_status": "compressed", "ignore": ["lm_head", "re:.*layers.1.mlp.down.*"],
+            "config_groups": {"group_0": {
+                "targets": ["Linear"], "input_activations": None, "output_activations": None,
+                "weights": {"num_bits": bits, "type": kind, "symmetric": symmetric,
+                            "strategy": "group", "group_size": group, "actorder": actorder}}}}
+
+
+BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+       "llm_int8_skip_modules": ["lm_head"]}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False}
+# Name -> packer, quantization_config, matrices that stay in 16 bits.
+LAST = "layers.1.mlp.down_proj"
+CASES = {
+    "awq": (awq, {"quant_method": "awq", "version": "gemm", "bits": 4, "group_size": 32,
+                  "zero_point": True, "modules_to_not_convert": ["q_proj"]}, "q_proj"),
+    "gptq": (gptq, {**GPTQ, "checkpoint_format": "gptq"}, "none"),
+    "gptq-act": (lambda w, r: gptq(w, r, shuffled=True), {**GPTQ, "desc_act": True}, "none"),
+    "gptq-v2-8bit": (lambda w, r: gptq(w, r, bits=8, version=2),
+                     {**GPTQ, "bits": 8, "checkpoint_format": "gptq_v2"}, "none"),
+    "ct": (compressed, scheme(), LAST),
+    "ct-ragged": (lambda w, r: compressed(w, r, group=40, symmetric=False),
+                  scheme(symmetric=False, group=40), LAST),
+    "ct-act": (lambda w, r: compressed(w, r, group=48, symmetric=False, shuffled=True),
+               scheme(symmetric=False, group=48, actorder="group"), LAST),
+    "ct-8bit": (lambda w, r: compressed(w, r, group=96, bits=8), scheme(bits=8, group=96), LAST),
+    "ct-mxfp4": (mxfp4, {**scheme(kind="float"), "format": "mxfp4-pack-quantized"}, LAST),
+    "nf4": (four_bits, BNB, "none"),
+    "nf4-nested": (lambda w, r: four_bits(w, r, nested=True),
+                   {**BNB, "bnb_4bit_use_double_quant": True}, "none"),
+    "fp4": (lambda w, r: four_bits(w, r, table=FP4 / 6, kind="fp4"),
+            {**BNB, "bnb_4bit_quant_type": "fp4"}, "none"),
+}
+
+
+def base_model(shape, index):
+    config = transformers.LlamaConfig(**shape)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    generator = torch.Generator().manual_seed(3000 + index)
+    randomise(model, generator)
+    for parameter in model.parameters():  # as files of 16 bits hold them
+        parameter.data = parameter.data.to(torch.float16).to(torch.float32)
+    return model, torch.randint(0, VOCAB, (TOKENS,), generator=generator).tolist()
+
+
+def save_shards(folder, tensors):
+    """By turns, so that the parts of a matrix lie in different files."""
+    names = list(tensors)
+    index = {}
+    for shard in range(2):
+        file = f"model-0000{shard + 1}-of-00002.safetensors"
+        own = names[shard::2]
+        save_file({name: tensors[name] for name in own}, folder / file)
+        index |= {name: file for name in own}
+    text = json.dumps({"metadata": {}, "weight_map": index}, indent=1)
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def write_golden(folder, model, tokens):
+    write_logits(folder, "logits", tokens, list(range(2, TOKENS, 3)), logits_of(model, tokens))
+    print(folder.name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
+
+
+def make_folder(name, index):
+    pack, quantised, plain_part = CASES[name]
+    folder = HERE / f"packed-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    model, tokens = base_model(SHAPE, index)
+    model.config.save_pretrained(folder)
+    random = np.random.default_rng(index)
+    tensors = {}
+    for key, parameter in model.named_parameters():
+        values = parameter.data.numpy()
+        stem = key.removesuffix(".weight")
+        if key.endswith("_proj.weight") and plain_part not in key:
+            parts, plain = pack(values, random)
+            tensors |= {stem + suffix: np.ascontiguousarray(a) for suffix, a in parts.items()}
+            parameter.data = torch.tensor(plain)
+        else:
+            tensors[key] = values.astype(np.float16)
+    if name == "ct":
+        save_shards(folder, tensors)
+    else:
+        save_file(tensors, folder / "model.safetensors")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = quantised
+    path.write_text(json.dumps(config, indent=1) + "\n")
+    write_golden(folder, model, tokens)
+
+
+Q = gguf.GGMLQuantizationType
+# The types of a layer's matrices by turns; of the last one rows are no multiple of K's blocks.
+TYPES = [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.BF16, Q.F16, Q.F32,
+         Q.Q4_K, Q.Q6_K, Q.Q8_0]
+NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down"}
+TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def random_blocks(kind, shape, random):
+    """K's blocks, which the package only unpacks: any codes, scales of a sane size."""
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = random.integers(0, 256, (shape[0] * shape[1] // elements, size), dtype=np.uint8)
+    scale = lambda low, high: random.uniform(low, high, len(blocks)).astype(np.float16)[:, None]
+    if kind == Q.Q6_K:
+        blocks[:, 208:210] = scale(2e-5, 4e-5).view(np.uint8)
+    else:
+        blocks[:, 0:2] = scale(1e-4, 2e-4).view(np.uint8)
+        blocks[:, 2:4] = scale(1e-3, 2e-3).view(np.uint8)
+    return blocks.reshape(shape[0], -1)
+
+
+def packed_by_gguf(kind, values, random):
+    if kind in (Q.Q4_K, Q.Q5_K, Q.Q6_K):
+        data = random_blocks(kind, values.shape, random)
+    else:
+        data = gguf.quantize(values, kind)
+    return data, gguf.dequantize(data, kind).astype(np.float32).reshape(values.shape)
+
+
+def paired(values, heads):
+    """Rows of a head as rotary pairs, as the llama architecture keeps them."""
+    shape = values.shape
+    return values.reshape(heads, 2, -1, shape[-1]).swapaxes(1, 2).reshape(shape)
+
+
+def from_pairs(values, heads):
+    shape = values.shape
+    return values.reshape(heads, -1, 2, shape[-1]).swapaxes(1, 2).reshape(shape)
+
+
+def make_gguf(arch, config_class, index):
+    folder = HERE / f"packed-gguf-{arch}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shape = {**COMMON, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64,
+             "tie_word_embeddings": arch == "qwen3"}
+    config = config_class(**shape)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    generator = torch.Generator().manual_seed(4000 + index)
+    randomise(model, generator)
+    model.tie_weights()
+    random = np.random.default_rng(index)
+    writer = gguf.GGUFWriter(str(folder / "model.gguf"), arch)
+    writer.add_context_length(256)
+    writer.add_embedding_length(256)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(256)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(64)
+    writer.add_value_length(64)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    pieces = [chr(0x100 + i) for i in range(VOCAB)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(pieces)
+    writer.add_token_types([1] * VOCAB)
+    writer.add_token_merges([])
+    turn = 0
+    for key, parameter in model.named_parameters():
+        stem, _, kind = key.rpartition(".")
+        values = parameter.data.numpy()
+        if stem in TOP:
+            name = TOP[stem]
+        else:
+            _, _, layer, part = stem.split(".", 3)
+            name = f"blk.{layer}.{NAMES[part]}"
+        name = f"{name}.{kind}"
+        if values.ndim == 1:
+            writer.add_tensor(name, values)
+            continue
+        quant = TYPES[turn % len(TYPES)]
+        turn += 1
+        heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch == "llama" else None
+        stored = paired(values, heads) if heads else values
+        data, plain = packed_by_gguf(quant, np.ascontiguousarray(stored), random)
+        parameter.data = torch.tensor(from_pairs(plain, heads) if heads else plain)
+        writer.add_tensor(name, data, raw_dtype=quant)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tokens = torch.randint(0, VOCAB, (TOKENS,), generator=generator).tolist()
+    write_golden(folder, model, tokens)
+
+
+GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config}
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]
+    for case_index, case in enumerate(CASES):
+        if case in wanted:
+            make_folder(case, case_index)
+    for case_index, (case, case_class) in enumerate(GGUF_CASES.items()):
+        if case in wanted:
+            make_gguf(case, case_class, case_index)

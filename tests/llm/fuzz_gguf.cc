@@ -1,0 +1,45 @@
+// A libFuzzer target of the reader of GGUF files: header, config, tokenizer and matrices. With
+// clang, -fsanitize=fuzzer and this file; gguf_fuzz_test.cc runs it over the seed corpus and over
+// changes of it.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/gguf/gguf_header.h"
+#include "runtime/llm/gguf/gguf_matrix.h"
+#include "runtime/llm/gguf/gguf_texts.h"
+#include "runtime/llm/model_config.h"
+
+namespace {
+
+// Whatever was let through can be read to its last element.
+void read_all(const fasa::GgufHeader& header) {
+  for (const auto& [name, tensor] : header.tensors()) {
+    if (tensor.begin > header.data().size() || tensor.bytes > header.data().size() - tensor.begin) {
+      std::abort();
+    }
+    if (tensor.shape.size() != 2) continue;
+    const auto matrix =
+        fasa::make_gguf_matrix(tensor, header.data().data() + tensor.begin, {.head_dim = 0});
+    std::vector<float> row(static_cast<size_t>(matrix->inputs()));
+    matrix->dequantise(matrix->outputs() - 1, 1, row.data());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const fasa::GgufHeader header({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf");
+    read_all(header);
+    try {
+      fasa::ModelConfig::parse(fasa::gguf_config_json(header), "fuzz.gguf");
+    } catch (const fasa::InputError&) {
+      // The only error that a file may give.
+    }
+    fasa::gguf_tokenizer_texts(header);
+  } catch (const fasa::InputError&) {
+  }
+  return 0;
+}

@@ -1,0 +1,89 @@
+// Models whose matrices are packed, in every layout that is read, against transformers' logits for
+// the same weights unpacked: prefill, which unpacks panels, and decode, which multiplies them as
+// they lie.
+#include <gtest/gtest.h>
+
+#include "kernels/target.h"
+#include "tests/llm/llm_fixture.h"
+
+namespace fasa {
+namespace {
+
+using llm_test::Golden;
+
+struct Case {
+  Case(const char* folder, const char* in_folder = "") : name(folder), file(in_folder) {}
+  const char* name;
+  const char* file;  // a GGUF file's name in the folder
+};
+
+std::string path_of(const Case& test) {
+  return llm_test::golden_dir(test.name) + (*test.file == '\0' ? "" : "/" + std::string(test.file));
+}
+
+// Logits of all tokens, one decode step each.
+std::vector<float> decode_logits(Model& model, std::span<const int32_t> tokens) {
+  const auto runtime = llm_test::full_runtime(model);
+  const SequenceId sequence = runtime->create();
+  std::vector<float> all;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
+    const auto logits = model.step(*runtime, tokens.subspan(i, 1), step);
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+class PackedGolden : public testing::TestWithParam<Case> {
+ protected:
+  Golden golden_ = Golden::load(llm_test::golden_dir(GetParam().name));
+  std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
+
+  double difference(const std::vector<float>& logits) const {
+    return llm_test::relative_difference(logits, golden_, 64);
+  }
+};
+
+TEST_P(PackedGolden, PrefillHasTheLogitsOfUnpackedWeights) {
+  Model model = Model::load(path_of(GetParam()), *device_, DType::kF32);
+  EXPECT_LT(difference(llm_test::prefill_logits(model, golden_.tokens, 17)), llm_test::kF32Bound);
+}
+
+TEST_P(PackedGolden, DecodeHasTheLogitsOfUnpackedWeights) {
+  Model model = Model::load(path_of(GetParam()), *device_, DType::kF32);
+  EXPECT_LT(difference(decode_logits(model, golden_.tokens)), llm_test::kF32Bound);
+}
+
+TEST_P(PackedGolden, SoHasDecodeWithActivationsInBf16) {
+  Model model = Model::load(path_of(GetParam()), *device_, DType::kBF16);
+  EXPECT_LT(difference(decode_logits(model, golden_.tokens)), llm_test::kBf16Bound);
+}
+
+// A chunk of one token is still a prefill: the same bits as in a longer one.
+TEST_P(PackedGolden, PrefillsBitsDontDependOnTheChunk) {
+  Model model = Model::load(path_of(GetParam()), *device_, DType::kF32);
+  const std::span<const int32_t> tokens(golden_.tokens.data(), 24);
+  const std::vector<float> whole = llm_test::prefill_logits(model, tokens, 24);
+  for (const size_t chunk : {1, 5}) {
+    const std::vector<float> parts = llm_test::prefill_logits(model, tokens, chunk);
+    EXPECT_EQ(std::memcmp(parts.data(), whole.data(), whole.size() * sizeof(float)), 0) << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PackedGolden,
+                         testing::Values(Case{"packed-awq"}, Case{"packed-gptq"},
+                                         Case{"packed-gptq-act"}, Case{"packed-gptq-v2-8bit"},
+                                         Case{"packed-ct"}, Case{"packed-ct-ragged"},
+                                         Case{"packed-ct-act"}, Case{"packed-ct-8bit"},
+                                         Case{"packed-ct-mxfp4"}, Case{"packed-nf4"},
+                                         Case{"packed-nf4-nested"}, Case{"packed-fp4"},
+                                         Case{"packed-gguf-llama", "model.gguf"},
+                                         Case{"packed-gguf-qwen3", "model.gguf"}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace fasa
