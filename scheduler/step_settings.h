@@ -65,9 +65,6 @@ struct StepSettings {
     if (layer(index).dense || !layout.has_values()) return 0;
     return std::min(layer(index).near.of(visible, 0), visible - set_tokens(index, visible));
   }
-  bool any_dense() const {
-    return std::any_of(layers.begin(), layers.end(), [](const auto& l) { return l.dense; });
-  }
 };
 
 }  // namespace fasa
