@@ -18,8 +18,8 @@ constexpr uint16_t row_scale(uint32_t largest_bits) {
   if (largest_bits == 0) return 0;
   if (largest_bits >= kInfiniteBits) return kNotAScale;
   const float exact = std::bit_cast<float>(largest_bits) / static_cast<float>(kLargestCode);
-  const uint32_t bits = (std::bit_cast<uint32_t>(exact) + 0xffffu) >> 16;  // rounded up
-  constexpr uint32_t kSmallest = 0x0080u;                                  // 2^-126
+  const uint32_t bits = bf16_from_f32(exact);
+  constexpr uint32_t kSmallest = 0x0080u;  // 2^-126
   constexpr uint32_t kLargest =
       std::bit_cast<uint32_t>(0x1.fffffep127f / static_cast<float>(kLargestCode)) >> 16;
   if (bits < kSmallest) return kSmallest;
@@ -45,7 +45,12 @@ constexpr RowCode row_code(float value, float inverse) {
   code = code > -kTop ? code : -kTop;
   return {code, place - code};
 }
-constexpr float row_code_distance(const RowCode& of) { return of.rest < 0 ? -of.rest : of.rest; }
+// How good a code is to move.
+constexpr float row_code_distance(const RowCode& of) {
+  constexpr auto kTop = static_cast<float>(kLargestCode);
+  if (of.code >= kTop || of.code <= -kTop) return -0.5f;
+  return of.rest < 0 ? -of.rest : of.rest;
+}
 
 // What is added to a code for its other neighbour: away from what it was rounded by, or towards
 // zero where it is exact; never out of the codes.

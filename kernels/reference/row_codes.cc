@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -9,15 +10,12 @@
 namespace fasa::reference {
 namespace {
 
-// largest / 127 rounded up to a bf16, not below 2^-126; down where 127 of them would be infinite.
+// largest / 127 as bf16, not below 2^-126, the next smaller one where 127 of them would be infinite.
 float scale_for(float largest) {
   if (!std::isfinite(largest)) return std::numeric_limits<float>::quiet_NaN();
   if (largest == 0) return 0;
   const float exact = std::fmax(largest / 127.0f, std::numeric_limits<float>::min());
   float scale = f32_from_bf16(bf16_from_f32(exact));
-  if (scale < exact) {
-    scale = f32_from_bf16(static_cast<uint16_t>(bf16_from_f32(scale) + 1));
-  }
   if (std::isinf(127 * scale)) {
     scale = f32_from_bf16(static_cast<uint16_t>(bf16_from_f32(scale) - 1));
   }
@@ -31,15 +29,18 @@ int parity(const int8_t* codes, int dim, int bit) {
 }
 
 // Moves the code of this bit that lies farthest from its place, the first of several, to its other
-// neighbour.
+// neighbour; one of +-127 where all of them are.
 void flip(const std::vector<float>& places, int bit, int8_t* codes) {
   const int dim = static_cast<int>(places.size());
   int worst = bit;
   const auto rest = [&](int d) {
     return places[static_cast<size_t>(d)] - static_cast<float>(codes[d]);
   };
+  const auto distance = [&](int d) {
+    return std::abs(codes[d]) == kLargestCode ? -1.0f : std::fabs(rest(d));
+  };
   for (int d = bit; d < dim; d += kScaleBits) {
-    if (std::fabs(rest(d)) > std::fabs(rest(worst))) worst = d;
+    if (distance(d) > distance(worst)) worst = d;
   }
   int step = rest(worst) > 0 ? 1 : -1;
   if (rest(worst) == 0) step = codes[worst] > 0 ? -1 : 1;

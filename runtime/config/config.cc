@@ -297,7 +297,7 @@ void Config::check_for(const Geometry& geometry) const {
           "placement.row_dtype", fmt::format("\"{}\"", row_dtype_name(row_dtype)),
           fmt::format("int8 for keys and values of at least {} dimensions, these have {} and {}; "
                       "else f32, f16, bf16",
-                      kScaleBits, geometry.key_dim, geometry.value_dim));
+                      kFewestCoded, geometry.key_dim, geometry.value_dim));
   require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
           fmt::to_string(prefetch.depth.value_or(0)),
           fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));

@@ -405,7 +405,7 @@ const std::array<ConfigOption, 36> kOptions{{
      .allowed = "f32, f16, bf16, int8",
      .help = "How keys and values are stored in rows. int8: codes of 8 bits with a scale for each "
              "token's key and value, half the memory and half the link of bf16; heads of at least "
-             "16 dimensions. A key or value that holds a NaN or an infinity is NaN throughout "
+             "32 dimensions. A key or value that holds a NaN or an infinity is NaN throughout "
              "then.",
      .default_text = "the model folder's",
      .text = true,

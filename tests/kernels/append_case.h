@@ -36,7 +36,7 @@ inline std::vector<RowShape> append_shapes() {
     s.row = RowDType::kInt8, s.key_dim = 81, s.value_dim = 33, s.values = SliceDType::kInt2;
   });
   add([](RowShape& s) {
-    s.row = RowDType::kInt8, s.key_dim = s.value_dim = 20, s.slice = SliceDType::kF32;
+    s.row = RowDType::kInt8, s.key_dim = s.value_dim = 34, s.slice = SliceDType::kF32;
   });
   return all;
 }

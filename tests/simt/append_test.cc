@@ -57,7 +57,7 @@ TEST_P(AppendBody, SameBytesAsReference) {
 TEST_P(AppendBody, StoredRowsAreCopied) {
   for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
     RowShape shape;
-    shape.row = row, shape.key_dim = 32, shape.value_dim = 16;
+    shape.row = row, shape.key_dim = 32, shape.value_dim = 34;
     RowCase first(shape, {5}, 64);
     first.advance({{0, 50}}, true);
     RowCase second(shape, {5}, 64);

@@ -40,7 +40,7 @@ TEST_P(ReadRowsBody, SameAsTheProcessors) {
   for (const RowDType row : kRowDTypes) {
     RowShape shape;
     shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 34;
-    shape.value_dim = row.is_coded() ? 18 : 10;
+    shape.value_dim = row.is_coded() ? 34 : 10;
     shape.row = row;
     RowCase cache(shape, {1}, 200);
     cache.advance({{0, 150}});

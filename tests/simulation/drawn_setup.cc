@@ -31,10 +31,14 @@ Geometry drawn_geometry(Draw& draw) {
   return geometry;
 }
 
-// To what coded rows take.
+// To what coded rows take: of one KV head, for kMostWidth.
 void widen(Geometry& geometry) {
-  geometry.key_dim = geometry.rotary_dims = kScaleBits;
-  geometry.value_dim = std::max(geometry.value_dim, kScaleBits);
+  geometry.query_heads = geometry.group();
+  geometry.kv_heads = 1;
+  geometry.key_dim = geometry.value_dim = geometry.rotary_dims = kFewestCoded;
+  if (!geometry.alibi_slopes.empty()) {
+    geometry.alibi_slopes.resize(static_cast<size_t>(geometry.query_heads));
+  }
 }
 
 void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& selection) {

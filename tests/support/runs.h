@@ -43,14 +43,14 @@ struct RunSetup {
   int32_t most_steps = kMostSteps;
 };
 
-// For rows of a given kind: codes want values of 16 dimensions at least.
+// For rows of a given kind: codes want vectors of 32 dimensions at least.
 inline Geometry small_geometry(RowDType rows = RowDType()) {
   return {.layers = 3,
           .kv_heads = 2,
           .query_heads = 6,
-          .key_dim = 20,
-          .value_dim = rows.is_coded() ? 19 : 12,
-          .rotary_dims = 20,
+          .key_dim = rows.is_coded() ? 34 : 20,
+          .value_dim = rows.is_coded() ? 33 : 12,
+          .rotary_dims = rows.is_coded() ? 34 : 20,
           .rotary_layout = RotaryLayout::kHalf,
           .scale = 0.25f,
           .windows = {}};
