@@ -1,5 +1,6 @@
 #include "runtime/llm/open_weights.h"
 
+#include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/weights/quantization_config.h"
@@ -11,7 +12,7 @@ namespace fasa {
 std::unique_ptr<WeightSource> open_weights(const std::string& path) {
   if (is_gguf(path)) return std::make_unique<GgufFile>(path);
   const std::string config_path = path + "/config.json";
-  const nlohmann::json config = parse_json(read_text_file(config_path), config_path);
+  const nlohmann::json config = parse_json(read_file(config_path), config_path);
   const auto quantised = QuantizationConfig::parse(config, config_path);
   auto files = std::make_unique<WeightFiles>(path);
   if (!quantised) return files;
