@@ -19,12 +19,14 @@ inline uint64_t rows_bytes(const CacheLayout& layout, int64_t rows) {
 // New tokens of one KV head: key and value read, the row written, its slice into the tail.
 inline uint64_t append_bytes(const CacheLayout& layout, int64_t tokens) {
   const int64_t tail = layout.slice.dims > 0 ? layout.slice.tail().page_bytes() / kPageTokens : 0;
-  return static_cast<uint64_t>(tokens * (2 * layout.row.bytes() + tail));
+  const int64_t values = layout.values.tail().page_bytes() / kPageTokens;
+  return static_cast<uint64_t>(tokens * (2 * layout.row.bytes() + tail + values));
 }
 // A full page of one KV head: the tail read, its codes written. Every kPageTokens-th token.
 inline uint64_t seal_bytes(const CacheLayout& layout) {
   if (layout.slice.dims == 0) return 0;
-  return static_cast<uint64_t>(layout.slice.tail().page_bytes() + layout.slice.page_bytes());
+  return static_cast<uint64_t>(layout.slice.tail().page_bytes() + layout.slice.page_bytes() +
+                               layout.values.tail().page_bytes() + layout.values.page_bytes());
 }
 
 // One page of slices of one KV head; `format` is the tail's for the newest page, and one of fewer
@@ -46,6 +48,15 @@ inline uint64_t resolve_bytes(const CacheLayout& layout, int64_t heads, int64_t 
   const int64_t entry = sizeof(int32_t) + sizeof(void*);
   const int64_t table = 2 * layout.hot_rows * int64_t{sizeof(int32_t)};
   return static_cast<uint64_t>(heads * (wave * entry + table));
+}
+
+// Tokens of a near set, one KV head: position and scores written by the selection, read by
+// attention with the codes and, as if each token lay in a page of its own, their parameters.
+inline uint64_t near_bytes(const CacheLayout& layout, int64_t tokens) {
+  const int64_t entry = int64_t{sizeof(int32_t)} + layout.group * int64_t{sizeof(float)};
+  const int64_t codes = layout.values.groups() * int64_t{4};
+  const int64_t parameters = layout.values.padded_dims() * int64_t{2} + int64_t{sizeof(float)};
+  return static_cast<uint64_t>(tokens * (2 * entry + codes + parameters));
 }
 
 // What attention writes for so many query vectors.

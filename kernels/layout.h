@@ -4,9 +4,12 @@
 //   row         whole key, then value, of one token and KV head, padded to 64 bytes
 //   row block   one page of rows for all layers:    [layer][kv_head][kPageTokens][row_bytes]
 //   slice page  dominant dimensions of one page:    codes (+ parameters), see slice_format.h
+//   value page  values of one page in codes:        a slice page of token order, slice_format.h
 //   slice block one page of slices for all layers:  header f32 [layer][kv_head] padded to 64 bytes,
-//                                                   then [layer][kv_head][page_bytes]
-//   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes]
+//                                                   then [layer][kv_head][page_bytes],
+//                                                   then the same for value pages, if any
+//   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes],
+//               then its values likewise, if any
 //   residents   rows of the first `sinks` and the newest `recent` tokens of a sequence:
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
@@ -47,6 +50,7 @@ struct CacheLayout {
   int group = 1;  // query heads per KV head
   RowFormat row;
   SliceFormat slice;
+  SliceFormat values;  // codes of whole values, for a near set; dims 0 = none
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always resident
   int hot_rows = 0;
@@ -73,14 +77,32 @@ struct CacheLayout {
   constexpr int64_t slice_offset(int layer, int kv_head) const {
     return slice_header_bytes() + head_index(layer, kv_head) * slice.page_bytes();
   }
+  constexpr bool has_values() const { return values.dims > 0; }
+  constexpr int64_t value_base_offset(int layer, int kv_head) const {
+    return slice_offset(layers, 0) + head_index(layer, kv_head) * int64_t{sizeof(float)};
+  }
+  constexpr int64_t value_offset(int layer, int kv_head) const {
+    return slice_offset(layers, 0) + slice_header_bytes() +
+           head_index(layer, kv_head) * values.page_bytes();
+  }
   constexpr int64_t slice_block_bytes() const {
-    return slice_header_bytes() + heads() * slice.page_bytes();
+    return has_values() ? value_offset(layers, 0) : slice_offset(layers, 0);
   }
 
   constexpr int64_t tail_offset(int layer, int kv_head) const {
     return head_index(layer, kv_head) * slice.tail().page_bytes();
   }
-  constexpr int64_t tail_bytes() const { return heads() * slice.tail().page_bytes(); }
+  constexpr int64_t value_tail_offset(int layer, int kv_head) const {
+    return tail_offset(layers, 0) + head_index(layer, kv_head) * values.tail().page_bytes();
+  }
+  constexpr int64_t tail_bytes() const { return value_tail_offset(layers, 0); }
+  // Rows alone: nothing is coded.
+  constexpr CacheLayout without_slices() const {
+    CacheLayout rows = *this;
+    rows.slice.dims = 0;
+    rows.values.dims = 0;
+    return rows;
+  }
 
   constexpr int residents() const { return sinks + recent; }
   // The slot of a resident position; the caller knows that it is a sink or recent.

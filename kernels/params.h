@@ -76,6 +76,7 @@ struct StepParams {
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
 // 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
 // first, to the tail's dtype after.
+// Value slices, where the layout has them, are made of the row's value in the same way.
 struct AppendParams {
   StepParams step;
   ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
@@ -114,6 +115,17 @@ struct TokenBudget {
     if (count < floor) count = floor;
     return count < visible ? static_cast<int32_t>(count) : visible;
   }
+};
+
+// The near set of each decode sequence and KV head: tokens beside the set, which are attended to by
+// codes (slice_format.h). All in device memory; capacity 0: there is none.
+struct NearSet {
+  int32_t capacity = 0;          // >= every size
+  int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
+  int32_t* sizes = nullptr;      // [count, kv_heads]
+  // [count, query_heads, capacity], by index in `positions`: q·k over the slice, as selection
+  // compares it.
+  float* scores = nullptr;
 };
 
 // Counters of one layer in device memory, added to atomically.
@@ -160,8 +172,10 @@ struct StepCounters {
 // key, which is the mean of their scores, visible ones alone: they are taken together, one such
 // page after the other, the last one cut where the budget ends.
 //
-// A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone. With
-// `score_dims` it reads a part of every page.
+// The near set is the next best by the same order, as many as `near_budget` says and there are.
+//
+// A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone, and
+// has no near set. With `score_dims` it reads a part of every page.
 struct SelectParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
@@ -175,6 +189,8 @@ struct SelectParams {
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
+  TokenBudget near_budget = {};
+  NearSet near = {};
 };
 
 // A step's number, rising, at most kMostSteps; by value, or where kernels find it when they run, so
@@ -281,6 +297,10 @@ enum class AttendPhase : uint8_t {
 // is read from its device copy where there is one, outside of `pages` from its row block. Without
 // partials one thread does all tiles of a (sequence, kv_head) in order; with them, few heads are
 // split over all threads.
+//
+// The near set, where there is one, comes with the last wave: tiles of kTileTokens of it, with the
+// scores as they are and the values by their codes, each a partial like the set's, folded after
+// those in tile order. They wait for no row: kReadyTiles computes them all.
 struct AttendParams {
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]
@@ -304,6 +324,9 @@ struct AttendParams {
   float* state = nullptr;
   TensorView out;        // [tokens, query_heads, value_dim]
   float* lse = nullptr;  // [tokens, query_heads], natural log, or null
+  NearSet near = {};
+  // [count, query_heads, tiles of near.capacity, value_dim + 2]; null where `partials` is.
+  float* near_partials = nullptr;
 };
 
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position

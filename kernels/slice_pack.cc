@@ -62,10 +62,13 @@ void encode_dim(const int32_t* bits, const DimCode& code, float top, int shift, 
 
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page) {
+  const auto element = [slice_dims](int dim) {
+    return slice_dims == nullptr ? dim : slice_dims[dim];
+  };
   if (format.dtype == SliceDType::kF32) {
     float* out = reinterpret_cast<float*>(tail_page) + slot;
     for (int dim = 0; dim < format.padded_dims(); ++dim, out += kPageTokens) {
-      *out = dim < format.dims ? load_element(key_dtype, key, slice_dims[dim]) : 0.0f;
+      *out = dim < format.dims ? load_element(key_dtype, key, element(dim)) : 0.0f;
     }
     return;
   }
@@ -75,9 +78,9 @@ void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DTyp
     if (dim >= format.dims) {
       *to = 0;
     } else if (key_dtype == DType::kBF16) {
-      *to = static_cast<const uint16_t*>(key)[slice_dims[dim]];
+      *to = static_cast<const uint16_t*>(key)[element(dim)];
     } else {
-      *to = bf16_from_f32(load_element(key_dtype, key, slice_dims[dim]));
+      *to = bf16_from_f32(load_element(key_dtype, key, element(dim)));
     }
   }
 }
@@ -122,8 +125,13 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
       load_dim(tail_page, dim, bits);
       encode_dim(bits, code, top, dim % 4 * 8 + dim % unit / 4 * code_bits, lanes);
     }
-    std::memcpy(slice_page, lanes, sizeof(lanes));
-    slice_page += sizeof(lanes);
+    const int group = first / unit;
+    auto* words = reinterpret_cast<uint32_t*>(slice_page);
+    if (format.order == SliceOrder::kByGroup) {
+      std::memcpy(words + format.word_at(group, 0), lanes, sizeof(lanes));
+    } else {
+      for (int t = 0; t < kPageTokens; ++t) words[format.word_at(group, t)] = lanes[t];
+    }
   }
 }
 

@@ -12,8 +12,9 @@
 namespace fasa {
 
 // One token's slice into a tail page of `format` (SliceFormat::tail() of the slice's). `key`: the
-// whole key of one token and KV head, in the row's dtype; `slice_dims`: [format.dims] dimensions of
-// it; `slot`: position % kPageTokens. Padded dimensions are zeroed.
+// whole key (or value) of one token and KV head, in the row's dtype; `slice_dims`: [format.dims]
+// dimensions of it, null = the first ones; `slot`: position % kPageTokens. Padded dimensions are
+// zeroed.
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page);
 

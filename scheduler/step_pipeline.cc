@@ -92,7 +92,7 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
                       .k = k,
                       .v = v,
                       .rows_on_device = settings_.rows_on_device};
-  if (step.rows_only) params.step.layout.slice.dims = 0;
+  if (step.rows_only) params.step.layout = params.step.layout.without_slices();
   kernels_.append(params, compute);
   if (!on_host) return;
   device_.record(appended_.view(), compute);
@@ -211,6 +211,10 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                         .state = scratch.state,
                         .out = out,
                         .lse = lse};
+    if (params.last_wave) {
+      params.near = scratch.near;
+      params.near_partials = scratch.near_partials;
+    }
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
       params.phase = AttendPhase::kReadyTiles;
@@ -234,7 +238,9 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .sets = scratch.sets,
           .set_sizes = scratch.set_sizes,
           .counters = call.step.counters + call.layer,
-          .scratch = scratch.select};
+          .scratch = scratch.select,
+          .near_budget = layer.near,
+          .near = scratch.near};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

@@ -42,8 +42,22 @@ void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carve
   scratch->guess_counts = carver.take<int32_t>(lanes);
 }
 
+void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+                DecodeScratch* scratch) {
+  if (shape.near_capacity == 0) return;
+  const CacheLayout& layout = settings.layout;
+  const int64_t heads = int64_t{shape.count} * layout.kv_heads;
+  const int64_t query_heads = heads * layout.group;
+  const int64_t tiles = round_up(shape.near_capacity, kTileTokens) / kTileTokens;
+  scratch->near.capacity = shape.near_capacity;
+  scratch->near.positions = carver.take<int32_t>(heads * shape.near_capacity);
+  scratch->near.sizes = carver.take<int32_t>(heads);
+  scratch->near.scores = carver.take<float>(query_heads * shape.near_capacity);
+  scratch->near_partials = carver.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
+}
+
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
-  const int capacity = std::max(shape.set_capacity, shape.guess_capacity);
+  const int capacity = std::max(shape.set_capacity + shape.near_capacity, shape.guess_capacity);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
@@ -71,6 +85,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
       scratch.fetch_counts = carver.take<int32_t>(heads);
     }
     if (staged) scratch.staging = carver.take<std::byte>(heads * scratch.wave * layout.row.bytes());
+    carve_near(settings, shape, carver, &scratch);
   }
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
   scratch.partials = carver.take<float>(query_heads * tiles * state_width);
@@ -108,13 +123,15 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && set_capacity >= other.set_capacity &&
-         dense_tokens >= other.dense_tokens && guess_rows >= other.guess_rows &&
-         guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
+         near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
+         guess_rows >= other.guess_rows && guess_capacity >= other.guess_capacity &&
+         guess_buffers >= other.guess_buffers;
 }
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
           std::max(set_capacity, other.set_capacity),
+          std::max(near_capacity, other.near_capacity),
           std::max(dense_tokens, other.dense_tokens),
           std::max(guess_rows, other.guess_rows),
           std::max(guess_capacity, other.guess_capacity),
@@ -185,8 +202,8 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size : {shape.count, shape.set_capacity, shape.dense_tokens, shape.guess_rows,
-                         shape.guess_capacity, shape.guess_buffers}) {
+  for (const int size : {shape.count, shape.set_capacity, shape.near_capacity, shape.dense_tokens,
+                         shape.guess_rows, shape.guess_capacity, shape.guess_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

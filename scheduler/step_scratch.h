@@ -13,9 +13,10 @@ namespace fasa {
 
 // What a decode step needs room for. Shapes grow, and a grown shape covers every smaller one.
 struct DecodeShape {
-  int count = 0;         // sequences
-  int set_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
-  int dense_tokens = 0;  // at a time, of contexts that a layer attends to whole; 0 = none does
+  int count = 0;          // sequences
+  int set_capacity = 0;   // tokens of the largest set; 0 where every layer attends to all
+  int near_capacity = 0;  // of the largest near set
+  int dense_tokens = 0;   // at a time, of contexts that a layer attends to whole; 0 = none does
   // Guesses: rows of a head that a layer may fetch ahead, tokens of the largest guessed set and how
   // many of those sets are under way at a time (0 where the guesses are no sets).
   int guess_rows = 0;
@@ -45,12 +46,14 @@ struct DecodeScratch {
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
   int32_t* set_sizes = nullptr;
+  NearSet near;
   std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;
   int32_t* fetch_counts = nullptr;
   float* partials = nullptr;
+  float* near_partials = nullptr;
   float* state = nullptr;
   std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.

@@ -17,7 +17,8 @@ class TokenSelection;  // scheduler/selection/token_selection.h
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
-  int window = 0;  // tokens, 0 = none
+  TokenBudget near = {};  // of tokens beside the set that are attended to by codes
+  int window = 0;         // tokens, 0 = none
 
   // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
   // and one that is missing costs time.
@@ -56,6 +57,14 @@ struct StepSettings {
   int guess_lanes() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }
+  // Of a layer's set and near set, of so many visible tokens.
+  int32_t set_tokens(int index, int32_t visible) const {
+    return layer(index).budget.of(visible, budget_floor());
+  }
+  int32_t near_tokens(int index, int32_t visible) const {
+    if (layer(index).dense || !layout.has_values()) return 0;
+    return std::min(layer(index).near.of(visible, 0), visible - set_tokens(index, visible));
+  }
   bool any_dense() const {
     return std::any_of(layers.begin(), layers.end(), [](const auto& l) { return l.dense; });
   }

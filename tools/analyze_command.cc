@@ -102,7 +102,7 @@ void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
   int64_t done = 0;
   for (const std::string& name : names) {
     for (const int64_t budget : budgets_) {
-      const Config config = with_selection(report.config, name, budget);
+      const Config config = with_selection(report.config, name, {.tokens = budget});
       const auto slices = choose_slices(model, config, model_dir_, text.data.ids);
       SelectionMass mass = measure_selection(model, watch, config, slices.dims, text, steps_);
       mass.method = name;
@@ -146,7 +146,7 @@ int AnalyzeCommand::run() {
   }
   validate(model_config);
   for (const std::string& name : selection_list(selections_)) {
-    with_selection(config, name, budgets_.front());
+    with_selection(config, name, {.tokens = budgets_.front()});
   }
   if (!html_.empty()) check_writable(html_);
   const auto tokenizer = text::Tokenizer::load_if_present(model_dir_);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "runtime/base/error.h"
 #include "runtime/config/config_options.h"
 
@@ -28,14 +30,37 @@ std::vector<std::string> selection_list(std::string_view text) {
   return names;
 }
 
-Config with_selection(const Config& base, const std::string& selection, int64_t budget) {
+ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
+  const auto refuse = [&] {
+    return UsageError(fmt::format(
+        "{} = {}: allowed: 1 or more, or two counts as 128+512, the second of near tokens", flag,
+        text));
+  };
+  const auto count = [&](std::string_view digits) {
+    int64_t value = 0;
+    const char* end = digits.data() + digits.size();
+    const auto read = std::from_chars(digits.data(), end, value);
+    if (read.ec != std::errc() || read.ptr != end) throw refuse();
+    return value;
+  };
+  const size_t plus = text.find('+');
+  ComparedBudget budget{.tokens = count(std::string_view(text).substr(0, plus))};
+  if (plus != std::string::npos) budget.near = count(std::string_view(text).substr(plus + 1));
+  if (budget.tokens < 1 || budget.near.value_or(0) < 0) throw refuse();
+  return budget;
+}
+
+Config with_selection(const Config& base, const std::string& selection,
+                      const ComparedBudget& budget) {
   Config config = base;
   const ConfigOption* kind = find_option("selection", "kind");
   if (!kind->set(config, selection)) {
     throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
                                  kind->allowed));
   }
-  if (budget > 0) config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
+  if (budget.tokens > 0) config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
+  if (budget.near) config.selection.near_tokens = {.tokens = *budget.near, .share = 0};
+  if (config.selection.kind != SelectionKind::kFasa) config.selection.near_tokens = {};
   config.validate();
   return config;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,18 @@ namespace fasa {
 // names between commas.
 std::vector<std::string> selection_list(std::string_view text);
 
-// `base` with that selection; a budget of 0 leaves what it has. Throws UsageError for an unknown
-// name and ConfigError for what does not go together.
-Config with_selection(const Config& base, const std::string& selection, int64_t budget);
+// Tokens of a set, 0 = as configured, and of the near set beside it.
+struct ComparedBudget {
+  int64_t tokens = 0;
+  std::optional<int64_t> near = {};  // none: as configured
+};
+
+// "128", or "128+512" with near tokens. Throws UsageError naming the flag.
+ComparedBudget parse_budget(const std::string& text, std::string_view flag);
+
+// `base` with that selection and budget; other selections than fasa have no near set. Throws
+// UsageError for an unknown name and ConfigError for what does not go together.
+Config with_selection(const Config& base, const std::string& selection,
+                      const ComparedBudget& budget);
 
 }  // namespace fasa

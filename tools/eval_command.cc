@@ -50,7 +50,7 @@ class EvalCommand final : public Command {
   ConfigFlags config_flags_;
   EvalFlags flags_;
   std::string selections_;
-  std::vector<int64_t> budgets_;
+  std::vector<std::string> budgets_;
   std::string results_ = "eval-results";
   bool fresh_ = false;
   std::string metrics_python_;
@@ -65,6 +65,9 @@ void EvalCommand::add_task_flags() {
   add_flag("--examples", "N", flags_.examples, "How many; default: the task's own");
   add_flag("--stride", "N", flags_.stride,
            "ppl: tokens of a window that are decoded and scored; default: a quarter");
+  command_->add_flag("--one-pass", flags_.one_pass,
+                     "ppl: decode a page of tokens at once, layer by layer: the same results, "
+                     "sooner (cpu device; selections that evict go token by token)");
   add_shown_flag("--facts", "N", flags_.facts, "needle: facts of an example");
   add_flag("--depths", "SHARE", flags_.depths,
            "needle: where facts lie, shares of the text; default: eight from 0 to 0.875");
@@ -86,8 +89,9 @@ void EvalCommand::add_data_flags() {
 void EvalCommand::add_method_flags() {
   add_flag("--selections", "NAMES", selections_,
            "Several to compare, between commas, or all; ppl and needle prefill a text once for "
-           "them all");
-  add_flag("--budgets", "N", budgets_, "fac_tokens that each of them is run with, one or more");
+           "them all; with full among them, ppl compares the others' predictions with its own");
+  add_flag("--budgets", "N", budgets_,
+           "fac_tokens that each of them is run with, one or more; 128+512: with near_tokens too");
 }
 
 void EvalCommand::add_output_flags() {
@@ -114,16 +118,14 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
 std::vector<Config> EvalCommand::configs(const Config& base) const {
   std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
   if (names.empty()) names.emplace_back(selection_name(base.selection.kind));
-  std::vector<int64_t> budgets = budgets_.empty() ? std::vector<int64_t>{0} : budgets_;
-  for (const int64_t budget : budgets) {
-    if (budget >= (budgets_.empty() ? 0 : 1)) continue;
-    throw UsageError(fmt::format("--budgets = {}: allowed: 1 or more", budget));
-  }
+  std::vector<ComparedBudget> budgets;
+  for (const std::string& text : budgets_) budgets.push_back(parse_budget(text, "--budgets"));
+  if (budgets.empty()) budgets.emplace_back();
   std::vector<Config> all;
   for (const std::string& name : names) {
-    for (const int64_t budget : budgets) {
-      if (name == "full" && budget != budgets.front()) continue;
-      all.push_back(with_selection(base, name, budget));
+    for (size_t i = 0; i < budgets.size(); ++i) {
+      if (name == "full" && i > 0) continue;
+      all.push_back(with_selection(base, name, budgets[i]));
     }
   }
   return all;
@@ -170,6 +172,7 @@ EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
   for (const EvalMethod& one : compared) report.methods.push_back({one.name, one.config, {}});
   for (const PlannedTask& one : planned) {
     auto results = run_task(*one.task, one.examples, subject, compared);
+    if (!results.front().note.empty()) report.notes.push_back(results.front().note);
     for (size_t m = 0; m < results.size(); ++m) {
       TaskResult& result = results[m];
       if (metrics) {

@@ -96,7 +96,13 @@ std::string results_section(const MethodReport& report) {
         summary.metric == Metric::kAccuracy ? " %" : "", summary.interval.low * scale,
         summary.interval.high * scale, summary.examples);
   }
-  return text + "</table>\n";
+  text += "</table>\n";
+  for (const TaskResult& task : report.tasks) {
+    if (!task.against_full) continue;
+    text += fmt::format("<p>{}: {}</p>\n", html_escaped(task.task),
+                        html_escaped(against_full_text(*task.against_full)));
+  }
+  return text;
 }
 
 std::string method_section(const MethodReport& report, const std::string& task) {

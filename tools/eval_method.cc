@@ -9,11 +9,19 @@
 namespace fasa {
 namespace {
 
+std::string count_text(const TokenCount& count) {
+  return count.tokens > 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
+}
+
 std::string tokens_text(const Config& config) {
   std::string text;
   for (const TokenCount& count : config.selection.fac_tokens) {
     text += text.empty() ? "" : "+";
-    text += count.tokens > 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
+    text += count_text(count);
+  }
+  if (config.has_near_set()) {
+    text += fmt::format(" and {} near {}", count_text(config.selection.near_tokens),
+                        slice_dtype_name(config.selection.value_slice));
   }
   return text;
 }

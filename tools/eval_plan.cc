@@ -39,7 +39,9 @@ std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts&
   std::vector<PlannedTask> planned;
   for (const int64_t context : contexts) {
     const PerplexityOptions options{
-        .context = context, .stride = flags.stride.value_or(std::max<int64_t>(1, context / 4))};
+        .context = context,
+        .stride = flags.stride.value_or(std::max<int64_t>(1, context / 4)),
+        .one_pass = flags.one_pass};
     options.validate(model.max_positions);
     auto task = std::make_unique<PerplexityTask>(texts_of(flags, tokenizer), options);
     const auto examples = static_cast<size_t>(examples_of(flags, kPerplexityExamples));

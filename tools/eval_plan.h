@@ -21,6 +21,7 @@ struct EvalFlags {
   std::vector<int64_t> contexts;    // none: 4096, or the model's positions where they are fewer
   std::optional<int> examples;      // none: the task's own
   std::optional<int64_t> stride;    // ppl; none: a quarter of the context
+  bool one_pass = false;            // ppl
   int facts = 4;                    // needle
   std::vector<double> depths = {};  // needle; none: the task's own
   uint64_t seed = 1;

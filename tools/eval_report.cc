@@ -26,6 +26,20 @@ std::string value_text(const Summary& summary) {
                      summary.interval.low * scale, digits, summary.interval.high * scale, digits);
 }
 
+Json paired_json(const PairedMean& mean) {
+  return {{"mean", mean.value},
+          {"interval", {mean.interval.low, mean.interval.high}},
+          {"range", {mean.low, mean.high}}};
+}
+
+Json against_json(const AgainstFull& against) {
+  return {{"examples", against.examples},
+          {"tokens", against.tokens},
+          {"kl", paired_json(against.kl)},
+          {"same_best", paired_json(against.same_best)},
+          {"perplexity_change", paired_json(against.perplexity)}};
+}
+
 std::string counted_text(const Summary& summary) {
   std::string text = fmt::format("{} examples", summary.examples);
   if (summary.metric == Metric::kPerplexity) text += fmt::format(", {} tokens", summary.counted);
@@ -34,6 +48,18 @@ std::string counted_text(const Summary& summary) {
 }
 
 }  // namespace
+
+std::string against_full_text(const AgainstFull& against) {
+  const PairedMean& kl = against.kl;
+  const PairedMean& same = against.same_best;
+  const PairedMean& change = against.perplexity;
+  return fmt::format(
+      "against full: KL {:.4f} nats (95 %: {:.4f} to {:.4f}; examples {:.4f} to {:.4f}); "
+      "best token the same {:.1f} % ({:.1f} to {:.1f}); perplexity {:+.2f} % ({:+.2f} to {:+.2f})",
+      kl.value, kl.interval.low, kl.interval.high, kl.low, kl.high, 100 * same.value,
+      100 * same.interval.low, 100 * same.interval.high, 100 * change.value,
+      100 * change.interval.low, 100 * change.interval.high);
+}
 
 Summary MethodReport::total() const {
   const Metric metric = tasks.front().summary.metric;
@@ -64,6 +90,7 @@ Json method_json(const MethodReport& report) {
     one["resumed"] = task.resumed;
     one["seconds"] = task.seconds;
     one["results"] = task.path;
+    if (task.against_full) one["against_full"] = against_json(*task.against_full);
     tasks.push_back(std::move(one));
   }
   json["tasks"] = tasks;
@@ -76,6 +103,7 @@ std::string method_text(const MethodReport& report) {
     text += fmt::format("{}: {} {}; {}{}\n", task.task, metric_name(task.summary.metric),
                         value_text(task.summary), counted_text(task.summary),
                         task.resumed > 0 ? fmt::format(", {} from before", task.resumed) : "");
+    if (task.against_full) text += "  " + against_full_text(*task.against_full) + '\n';
   }
   if (report.tasks.size() > 1) text += fmt::format("all: {}\n", value_text(report.total()));
   return text;

@@ -27,6 +27,9 @@ struct EvalReport {
   int64_t skipped = 0;             // such lines
 };
 
+// One line: KL, same best token, perplexity, with intervals.
+std::string against_full_text(const AgainstFull& against);
+
 // Of one method its members at the top; of several an array "methods" of such objects.
 nlohmann::json to_json(const EvalReport& report);
 std::string to_table(const EvalReport& report);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "runtime/calibrate/model_hash.h"
 #include "runtime/io/hash.h"
 #include "runtime/lab/eval/shared_prompt.h"
+#include "runtime/lab/eval/step_logits.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
 
@@ -46,25 +48,39 @@ std::string results_path(const std::string& folder, const Json& setup) {
 // The examples of a task with one method.
 class MethodRun {
  public:
-  MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method)
+  // `compared`: with full attention, by the logits of every step.
+  MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method, bool compared)
       : task_(task),
         model_(*subject.model),
-        result_(begin(task, subject, method)),
+        full_(is_full(method)),
+        compared_(compared),
+        result_(begin(task, subject, method, compared && !full_)),
         log_(result_.path, result_.setup, subject.begin),
         runtime_(model_.device(), method.config, model_.config().geometry(), subject.row_dtype,
                  method.slice_dims, task.longest()),
         learns_from_prompts_(learns_from_prompts(method.config)) {}
 
-  // Runs it where it has no result yet.
-  void take(size_t example, SharedPrompt* prompt) {
+  static bool is_full(const EvalMethod& method) {
+    return method.config.selection.kind == SelectionKind::kFull;
+  }
+  bool full() const { return full_; }
+  bool has(size_t example) const { return log_.find(task_.id(example)) != nullptr; }
+
+  // Runs it where it has no result yet. `full`: logits of full attention, which leaves them there
+  // and is run again where others are yet to be compared (`wanted`).
+  void take(size_t example, SharedPrompt* prompt, StepLogits* full, bool wanted) {
     const std::string id = task_.id(example);
+    EvalTarget target{model_, runtime_, learns_from_prompts_ ? nullptr : prompt};
+    if (compared_ && full_) target.keep = full;
+    if (compared_ && !full_) target.against = full;
     if (const Json* record = log_.find(id)) {
       result_.records.push_back(*record);
       ++result_.resumed;
+      if (full_ && wanted) task_.run(example, target);
       return;
     }
     const auto start = std::chrono::steady_clock::now();
-    Json record = task_.run(example, {model_, runtime_, learns_from_prompts_ ? nullptr : prompt});
+    Json record = task_.run(example, target);
     record["id"] = id;
     log_.add(record);
     result_.records.push_back(std::move(record));
@@ -72,26 +88,35 @@ class MethodRun {
     result_.seconds += std::chrono::duration<double>(spent).count();
   }
 
-  TaskResult result() const {
+  // `full`: records of full attention, or null.
+  TaskResult result(const std::vector<Json>* full) const {
     TaskResult result = result_;
     result.summary = summarize(task_.metric(), result.records);
+    if (compared_ && !full_ && full != nullptr) {
+      result.against_full = against_full(result.records, *full);
+    }
     return result;
   }
+  const std::vector<Json>& records() const { return result_.records; }
 
  private:
-  static TaskResult begin(EvalTask& task, const EvalSubject& subject, const EvalMethod& method) {
+  static TaskResult begin(EvalTask& task, const EvalSubject& subject, const EvalMethod& method,
+                          bool against_full) {
     TaskResult result;
     result.task = task.name();
     result.setup = subject.setup(method);
     result.setup["task"] = task.name();
     result.setup["metric"] = metric_name(task.metric());
     result.setup["task_setup"] = task.setup();
+    if (against_full) result.setup["against"] = "full";
     result.path = results_path(subject.results, result.setup);
     return result;
   }
 
   EvalTask& task_;
   Model& model_;
+  const bool full_;
+  const bool compared_;
   TaskResult result_;
   ResultLog log_;
   Runtime runtime_;
@@ -121,24 +146,67 @@ void make_results_folder(const std::string& path) {
                                path, error ? error.message() : "no folder"));
 }
 
+namespace {
+
+// Whether methods are compared with full attention step by step; where they can't be for their
+// logits' size alone, `note` says so.
+bool compares_steps(const EvalTask& task, const EvalSubject& subject,
+                    std::span<const EvalMethod> methods, std::string* note) {
+  if (methods.size() < 2 || task.compared_steps() == 0) return false;
+  if (std::none_of(methods.begin(), methods.end(), MethodRun::is_full)) return false;
+  const int64_t vocabulary = subject.model->config().vocab_size;
+  const int64_t bytes = task.compared_steps() * vocabulary * int64_t{sizeof(float)};
+  if (bytes <= StepLogits::kMostBytes) return true;
+  *note = fmt::format(
+      "{}: not compared with full attention step by step: the logits of {} steps take {:.1f} GiB, "
+      "more than {} GiB; lower --stride",
+      task.name(), task.compared_steps(), static_cast<double>(bytes) / (1 << 30),
+      StepLogits::kMostBytes >> 30);
+  return false;
+}
+
+using Runs = std::vector<std::unique_ptr<MethodRun>>;
+
+void take_example(Runs& runs, size_t example, SharedPrompt* prompt, Progress& progress,
+                  size_t examples) {
+  const bool wanted = std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
+    return !run->full() && !run->has(example);
+  });
+  StepLogits full;
+  size_t done = 0;
+  for (const bool turn : {true, false}) {
+    for (const auto& run : runs) {
+      if (run->full() != turn) continue;
+      progress.update(static_cast<int64_t>(example * runs.size() + done++),
+                      static_cast<int64_t>(examples * runs.size()));
+      run->take(example, prompt, &full, wanted);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods) {
-  std::vector<std::unique_ptr<MethodRun>> runs;
+  std::string note;
+  const bool compared = compares_steps(task, subject, methods, &note);
+  Runs runs;
   for (const EvalMethod& method : methods) {
-    runs.push_back(std::make_unique<MethodRun>(task, subject, method));
+    runs.push_back(std::make_unique<MethodRun>(task, subject, method, compared));
   }
   SharedPrompt prompt;
   Progress progress(task.name());
   for (size_t i = 0; i < examples; ++i) {
-    for (size_t m = 0; m < runs.size(); ++m) {
-      progress.update(static_cast<int64_t>(i * runs.size() + m),
-                      static_cast<int64_t>(examples * runs.size()));
-      runs[m]->take(i, runs.size() > 1 ? &prompt : nullptr);
-    }
+    take_example(runs, i, runs.size() > 1 ? &prompt : nullptr, progress, examples);
     prompt.forget();
   }
+  const auto full =
+      std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->full(); });
   std::vector<TaskResult> results;
-  for (const auto& run : runs) results.push_back(run->result());
+  for (const auto& run : runs) {
+    results.push_back(run->result(full == runs.end() ? nullptr : &(*full)->records()));
+  }
+  results.front().note = note;
   return results;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/config/config.h"
+#include "runtime/lab/eval/against_full.h"
 #include "runtime/lab/eval/eval_task.h"
 #include "runtime/lab/eval/result_log.h"
 
@@ -41,14 +42,17 @@ struct TaskResult {
   int64_t resumed = 0;                  // of those, there before
   double seconds = 0;                   // spent on the others
   Summary summary = summarize(Metric::kAccuracy, {});
+  std::optional<AgainstFull> against_full;  // where full attention is among the methods
+  std::string note;                         // of what was left out; mostly ""
 };
 
 // Makes the results' folder. Throws UsageError.
 void make_results_folder(const std::string& path);
 
 // Runs the first `examples` examples of the task that have no result yet, each with all methods,
-// one after the other: a text is prefilled once for them all. One result a method. Throws what they
-// throw; what was done until then is kept.
+// one after the other: a text is prefilled once for them all. Full attention, where it is one of
+// them, goes first, and the others' predictions are compared with it. One result a method. Throws
+// what they throw; what was done until then is kept.
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods);
 

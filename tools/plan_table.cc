@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <vector>
 
@@ -47,7 +48,9 @@ std::string head(const PlanRequest& request, const Plan& plan) {
 
 std::string slice_of(const PlanOption& option) {
   if (option.chunks == 0) return "-";
-  return fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
+  std::string text = fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
+  if (option.value_dtype) text += fmt::format(", near {}", slice_dtype_name(*option.value_dtype));
+  return text;
 }
 
 std::string milliseconds(double seconds) {
@@ -55,12 +58,19 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
 }
 
-std::string option_row(const PlanOption& option, bool recommended) {
+// Of the slices' column.
+size_t slice_width(const Plan& plan) {
+  size_t width = 12;
+  for (const PlanOption& option : plan.options) width = std::max(width, slice_of(option).size());
+  return width;
+}
+
+std::string option_row(const PlanOption& option, size_t width, bool recommended) {
   std::string longest =
       option.longest_context ? fmt::to_string(*option.longest_context) : "no limit";
   if (option.longest_context == 0) longest = "none";
-  return fmt::format("{} {:<7} {:<12} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
-                     recommended ? '*' : ' ', option.config.preset, slice_of(option),
+  return fmt::format("{} {:<7} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
+                     recommended ? '*' : ' ', option.config.preset, slice_of(option), width,
                      format_bytes(option.kv.device_total()), format_bytes(option.device_bytes),
                      format_bytes(option.host_bytes), option.fits ? "yes" : "no", longest,
                      milliseconds(option.step.attention.total()),
@@ -69,13 +79,14 @@ std::string option_row(const PlanOption& option, bool recommended) {
 }
 
 std::string options_table(const Plan& plan) {
-  std::string text = fmt::format("{:<22} {:>21} {:>10} {:>4} {:>10} {:>26}\n", "", "device memory",
-                                 "host", "", "longest", "ms a token, predicted");
-  text +=
-      fmt::format("  {:<7} {:<12} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n", "preset",
-                  "slice", "KV", "all", "rows", "fits", "context", "attn", "weights", "prefetch");
+  const size_t width = slice_width(plan);
+  std::string text = fmt::format("{:<{}} {:>21} {:>10} {:>4} {:>10} {:>26}\n", "", width + 10,
+                                 "device memory", "host", "", "longest", "ms a token, predicted");
+  text += fmt::format("  {:<7} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
+                      "preset", "slice", width, "KV", "all", "rows", "fits", "context", "attn",
+                      "weights", "prefetch");
   for (size_t i = 0; i < plan.options.size(); ++i) {
-    text += option_row(plan.options[i], plan.recommended == i);
+    text += option_row(plan.options[i], width, plan.recommended == i);
   }
   return text;
 }

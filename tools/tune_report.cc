@@ -53,6 +53,7 @@ Json trial_json(const TuneTrial& trial) {
                {"predictor", config["prefetch"]["predictor"]},
                {"streams", config["prefetch"]["streams"]},
                {"fac_tokens", config["selection"]["fac_tokens"]},
+               {"near_tokens", config["selection"]["near_tokens"]},
                {"fits", trial.measured.has_value()}};
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;

@@ -17,7 +17,10 @@ namespace {
 class AppendCall {
  public:
   explicit AppendCall(const AppendParams& params)
-      : params_(params), layout_(params.step.layout), tail_(layout_.slice.tail()) {}
+      : params_(params),
+        layout_(params.step.layout),
+        tail_(layout_.slice.tail()),
+        value_tail_(layout_.values.tail()) {}
 
   KernelWork run() {
     int pages = 0;  // of the longest sequence
@@ -46,17 +49,27 @@ class AppendCall {
     if (page >= pages || (page > 0 && page == pages - 1)) return;
     const int first = sequence.start / kPageTokens;
     if (page > 0) {
-      fill_page(sequence, head, first + page, thread_scratch(tail_.page_bytes()));
+      std::byte* scratch = thread_scratch(tail_.page_bytes() + value_tail_.page_bytes());
+      fill_page(sequence, head, first + page, {scratch, scratch + tail_.page_bytes()});
       return;
     }
-    std::byte* tail = sequence.tail;
-    if (tail != nullptr) tail += layout_.tail_offset(params_.step.layer, head);
+    Tail tail;
+    if (sequence.tail != nullptr) {
+      tail.keys = sequence.tail + layout_.tail_offset(params_.step.layer, head);
+      tail.values = sequence.tail + layout_.value_tail_offset(params_.step.layer, head);
+    }
     fill_page(sequence, head, first, tail);
     if (pages > 1) fill_page(sequence, head, first + pages - 1, tail);
   }
 
+  // Where a page's slices are put together, those of values only where the layout has them.
+  struct Tail {
+    std::byte* keys = nullptr;
+    std::byte* values = nullptr;
+  };
+
   // The step's tokens of one page: rows, slices into `tail`, and the seal if the page is full.
-  void fill_page(const SequenceDesc& sequence, int head, int page, std::byte* tail) {
+  void fill_page(const SequenceDesc& sequence, int head, int page, const Tail& tail) {
     const int begin = std::max(sequence.start, page * kPageTokens);
     const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
     if (layout_.slice.dims == 0) {
@@ -65,21 +78,34 @@ class AppendCall {
       return;
     }
     // Slots not yet written are zero, so that the tail is a function of the tokens in it.
-    if (begin % kPageTokens == 0) std::memset(tail, 0, static_cast<size_t>(tail_.page_bytes()));
+    if (begin % kPageTokens == 0) {
+      std::memset(tail.keys, 0, static_cast<size_t>(tail_.page_bytes()));
+      std::memset(tail.values, 0, static_cast<size_t>(value_tail_.page_bytes()));
+    }
     const int16_t* dims = params_.step.slice_dims + int64_t{head} * layout_.slice.dims;
     for (int position = begin; position < end; ++position) {
       const std::byte* row = write_row(sequence, head, position);
-      write_tail_token(tail_, dims, layout_.row.dtype, row, position % kPageTokens, tail);
+      const int slot = position % kPageTokens;
+      write_tail_token(tail_, dims, layout_.row.dtype, row, slot, tail.keys);
+      write_tail_token(value_tail_, nullptr, layout_.row.dtype, row + layout_.row.key_bytes(), slot,
+                       tail.values);
     }
     uint64_t bytes = append_bytes(layout_, end - begin);
     if (end % kPageTokens == 0) {
-      std::byte* block = sequence.slice_blocks[page];
-      float* bases = reinterpret_cast<float*>(block);
-      seal_page(layout_.slice, tail, block + layout_.slice_offset(params_.step.layer, head),
-                bases + layout_.head_index(params_.step.layer, head));
+      seal(head, tail, sequence.slice_blocks[page]);
       bytes += seal_bytes(layout_);
     }
     device_bytes_ += bytes;
+  }
+
+  void seal(int head, const Tail& tail, std::byte* block) const {
+    const int layer = params_.step.layer;
+    float* bases = reinterpret_cast<float*>(block);
+    seal_page(layout_.slice, tail.keys, block + layout_.slice_offset(layer, head),
+              bases + layout_.head_index(layer, head));
+    if (!layout_.has_values()) return;
+    seal_page(layout_.values, tail.values, block + layout_.value_offset(layer, head),
+              reinterpret_cast<float*>(block + layout_.value_base_offset(layer, head)));
   }
 
   const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {
@@ -119,6 +145,7 @@ class AppendCall {
   const AppendParams& params_;
   const CacheLayout& layout_;
   const SliceFormat tail_;
+  const SliceFormat value_tail_;
   std::atomic<uint64_t> device_bytes_{0};
 };
 

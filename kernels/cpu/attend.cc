@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "kernels/cpu/attend_near.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
@@ -29,6 +30,7 @@ class AttendCall {
       : bodies_(bodies),
         params_(params),
         layout_(params.step.layout),
+        near_(bodies, params),
         wave_(params.end - params.begin),
         tiles_((wave_ + kTileTokens - 1) / kTileTokens),
         width_(kSoftmaxHeader + layout_.row.value_dim),
@@ -46,8 +48,17 @@ class AttendCall {
       parallel_for(0, heads, [this](int head) { attend_at_once(head); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
-      parallel_for(0, heads * chunks, [this, chunks](int task) {
-        compute_partials(task / chunks, task % chunks * kTaskTiles);
+      const int of_near = params_.phase == AttendPhase::kRemainingTiles
+                              ? 0
+                              : (near_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
+      const int all = chunks + of_near;
+      parallel_for(0, heads * all, [this, chunks, all](int task) {
+        const int chunk = task % all;
+        if (chunk < chunks) {
+          compute_partials(task / all, chunk * kTaskTiles);
+        } else {
+          compute_near_partials(task / all, (chunk - chunks) * kTaskTiles);
+        }
       });
       if (params_.phase != AttendPhase::kReadyTiles) {
         parallel_for(0, heads, [this](int head) { fold_partials(head); });
@@ -241,6 +252,24 @@ class AttendCall {
         [](int) {});
   }
 
+  float* near_partial_at(int index, int query_in_group, int tile) const {
+    const int64_t query = int64_t{index} * layout_.group + query_in_group;
+    return params_.near_partials + (query * near_.most_tiles() + tile) * width_;
+  }
+
+  void compute_near(int index, int tile, float* partials, int64_t stride) {
+    device_bytes_ += near_bytes(layout_, near_.compute(index, tile, partials, stride));
+  }
+
+  void compute_near_partials(int index, int first_tile) {
+    if (skipped(index)) return;
+    const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
+    for (int tile = first_tile; tile < end; ++tile) {
+      compute_near(index, tile, near_partial_at(index, 0, tile),
+                   int64_t{near_.most_tiles()} * width_);
+    }
+  }
+
   // The carried state, or `scratch` where there is but one wave and no place for it.
   float* open_state(const Head& head, float* scratch) const {
     const int64_t query =
@@ -264,6 +293,9 @@ class AttendCall {
       for (int tile = 0; tile < tiles_of(head); ++tile) {
         bodies_.merge(state + i * width_, partial_at(head, i, tile), layout_.row.value_dim);
       }
+      for (int tile = 0; tile < near_.tiles(index); ++tile) {
+        bodies_.merge(state + i * width_, near_partial_at(index, i, tile), layout_.row.value_dim);
+      }
     }
     if (params_.last_wave) write_out(head, state);
   }
@@ -283,12 +315,18 @@ class AttendCall {
           task.partials = partials;
           task.partial_stride = width_;
         },
-        [&](int) {
-          for (int i = 0; i < layout_.group; ++i) {
-            bodies_.merge(state + i * width_, partials + i * width_, layout_.row.value_dim);
-          }
-        });
+        [&](int) { merge_group(state, partials); });
+    for (int tile = 0; tile < near_.tiles(index); ++tile) {
+      compute_near(index, tile, partials, width_);
+      merge_group(state, partials);
+    }
     if (params_.last_wave) write_out(head, state);
+  }
+
+  void merge_group(float* state, const float* partials) const {
+    for (int i = 0; i < layout_.group; ++i) {
+      bodies_.merge(state + i * width_, partials + i * width_, layout_.row.value_dim);
+    }
   }
 
   void write_out(const Head& head, const float* state) {
@@ -310,6 +348,7 @@ class AttendCall {
   const RowBodies& bodies_;
   const AttendParams& params_;
   const CacheLayout& layout_;
+  const NearTiles near_;
   const int wave_;
   const int tiles_;
   const int width_;  // floats of a partial or state

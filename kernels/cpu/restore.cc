@@ -25,13 +25,18 @@ int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer
   if (layout.slice.dims == 0) return 0;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = sequence.tail + layout.tail_offset(layer, head);
+  const SliceFormat value_format = layout.values.tail();
+  std::byte* values = sequence.tail + layout.value_tail_offset(layer, head);
   std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  std::memset(values, 0, static_cast<size_t>(value_format.page_bytes()));
   if (sequence.start == 0) return 0;
   const int16_t* dims = step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
   const int begin = (sequence.start - 1) / kPageTokens * kPageTokens;
   for (int position = begin; position < sequence.start; ++position) {
-    write_tail_token(format, dims, layout.row.dtype,
-                     row_of(layout, sequence, layer, head, position), position - begin, tail);
+    const std::byte* row = row_of(layout, sequence, layer, head, position);
+    write_tail_token(format, dims, layout.row.dtype, row, position - begin, tail);
+    write_tail_token(value_format, nullptr, layout.row.dtype, row + layout.row.key_bytes(),
+                     position - begin, values);
   }
   return sequence.start - begin;
 }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/row_vector_avx512.h"
 // clang-format on
 #include "kernels/cpu/row_attend_inl.h"
+#include "kernels/cpu/row_near_inl.h"
 #include "kernels/cpu/row_prefill_inl.h"
 
 namespace fasa::cpu {
@@ -11,6 +12,7 @@ const RowBodies kRowBodiesAvx512 = {
     {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>},
     {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>},
     merge,
+    {attend_near<2>, attend_near<4>, attend_near<8>},
     false,
 };
 

@@ -37,6 +37,23 @@ struct TileTask {
   int64_t partial_stride = 0;
 };
 
+// A tile of a near set for the query heads of one KV head. Of each token: the words of its codes,
+// its page's parameters and their base (slice_format.h), or its values in f32 [padded value_dim].
+struct NearTask {
+  int group = 0;
+  int value_dim = 0;
+  int tokens = 0;  // 1 ... kMaxTileTokens
+  const unsigned char* codes[kMaxTileTokens] = {};
+  const unsigned char* parameters[kMaxTileTokens] = {};
+  float bases[kMaxTileTokens] = {};
+  const float* values[kMaxTileTokens] = {};  // null: codes
+  const float* scores = nullptr;             // [group][tokens], before the scale
+  int64_t score_stride = 0;
+  float scale = 1;
+  float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h
+  int64_t partial_stride = 0;
+};
+
 // One page of keys for a block of query rows (token by token, the group's heads side by side).
 struct PageTask {
   const unsigned char* const* rows = nullptr;  // [kMaxPageTokens]; only slots < slots are read
@@ -72,7 +89,8 @@ struct RowBodies {
   void (*prefill_page[3])(const PageTask&);
   void (*expand[3])(const void* in, int64_t count, float* out);  // to f32, exactly
   void (*merge)(float* state, const float* partial, int value_dim);
-  bool wants_bf16_queries;  // bf16 keys are scored by dot products of bf16
+  void (*attend_near[3])(const NearTask&);  // of 2, 4 and 8 bits
+  bool wants_bf16_queries;                  // bf16 keys are scored by dot products of bf16
 };
 
 extern const RowBodies kRowBodiesPortable;

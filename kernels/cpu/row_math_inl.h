@@ -1,7 +1,8 @@
 // Width-agnostic pieces of the row bodies, over a vector header that gives kLanes, Vec, Bits,
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
-// add_if_less (to each lane's count or sum), lanes_within (a bit a lane), load_bf16, load_f16 and
-// the block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has internal linkage: one copy per
+// add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
+// floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16 and the
+// block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has internal linkage: one copy per
 // instruction set.
 #pragma once
 

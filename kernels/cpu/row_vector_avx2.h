@@ -51,6 +51,10 @@ inline unsigned lanes_within(Bits a, Bits low, Bits high) {
   return static_cast<unsigned>(_mm256_movemask_ps((__m256)within));
 }
 
+inline Vec lookup8(const float* table, Bits i) {
+  return (Vec)_mm256_permutevar8x32_ps(_mm256_load_ps(table), (__m256i)i);
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
   return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);

@@ -47,6 +47,10 @@ inline unsigned lanes_within(Bits a, Bits low, Bits high) {
   return _mm512_mask_cmplt_epi32_mask(not_below, (__m512i)a, (__m512i)high);
 }
 
+inline Vec lookup8(const float* table, Bits i) {
+  return (Vec)_mm512_permutexvar_ps((__m512i)i, _mm512_load_ps(table));
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);

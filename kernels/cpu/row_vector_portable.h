@@ -38,6 +38,10 @@ inline unsigned lanes_within(Bits a, Bits low, Bits high) {
   return static_cast<unsigned>(within[0] | within[1] | within[2] | within[3]);
 }
 
+inline Vec lookup8(const float* table, Bits i) {
+  return Vec{table[i[0]], table[i[1]], table[i[2]], table[i[3]]};
+}
+
 inline Vec load_bf16(const unsigned char* p) {
   unsigned short bits[kLanes];
   __builtin_memcpy(bits, p, sizeof(bits));

@@ -119,7 +119,8 @@ void SelectCall::run_tasks() {
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
-      params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity);
+      params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity,
+                                             NearOut::of(params_, sequence, kv_head));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
@@ -139,7 +140,10 @@ KernelWork SelectCall::run() {
   tasks_.clear();
   tbb::this_task_arena::isolate([&] {
     for (int s = 0; s < params_.step.count; ++s) {
-      for (int h = 0; h < kv_heads_; ++h) params_.set_sizes[index_of(s, h)] = 0;
+      for (int h = 0; h < kv_heads_; ++h) {
+        params_.set_sizes[index_of(s, h)] = 0;
+        if (params_.near.capacity > 0) params_.near.sizes[index_of(s, h)] = 0;
+      }
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;
       const SelectPlan plan = plan_selection(params_, sequence);

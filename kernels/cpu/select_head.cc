@@ -18,7 +18,7 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 // Every which page is ranked. Denser in short contexts, where the rank would be a guess.
 int sample_stride(const SelectPlan& plan) {
   const int pages = (plan.end - 1) / kPageTokens - plan.first / kPageTokens + 1;
-  if (plan.visible() <= kKeepAllTokens || plan.need * 4 >= plan.visible()) return 0;
+  if (plan.visible() <= kKeepAllTokens || plan.ranked() * 4 >= plan.visible()) return 0;
   return std::max(std::clamp(pages / 16, 2, 16), pages / kSampledPages);
 }
 
@@ -30,8 +30,8 @@ int sample_stride(const SelectPlan& plan) {
 int32_t sample_rank(double share, const SelectPlan& plan) {
   constexpr double kSurvivors = 0.08;  // of all that compete: beyond that they are no few
   const double competing = plan.recent_begin - plan.sinks_end;
-  const double factor = std::clamp(kSurvivors * competing / plan.need, 4.0, 12.0);
-  const double expected = share * plan.need;
+  const double factor = std::clamp(kSurvivors * competing / plan.ranked(), 4.0, 12.0);
+  const double expected = share * plan.ranked();
   return static_cast<int32_t>(std::ceil(factor * expected + 3 * std::sqrt(expected) + 4));
 }
 
@@ -60,6 +60,15 @@ int32_t key_of_rank(int32_t rank, int32_t enough, const CountAtLeast& count_at_l
   return static_cast<int32_t>(reached);
 }
 
+// The best so many by (key, lower position), asked in rising order of positions: keys above `last`,
+// and the first `ties` equal to it.
+struct RankCut {
+  int32_t last = 0;
+  int32_t ties = 0;
+
+  bool takes(int32_t key) { return key > last || (key == last && ties-- > 0); }
+};
+
 // The candidates of a rescan: pruned exactly whenever the room is used up. Positions rise, so a
 // later token that equals the last one kept loses.
 class PrunedCandidates {
@@ -76,6 +85,18 @@ class PrunedCandidates {
   const std::vector<int32_t>& finish() {
     if (static_cast<int32_t>(keys_.size()) > need_) prune();
     return positions_;
+  }
+  // After finish(): which of them are the best `count`.
+  std::vector<bool> best(int32_t count) const {
+    std::vector<bool> taken(keys_.size());
+    const auto all = static_cast<int32_t>(keys_.size());
+    const auto at_least = [&](int32_t key) {
+      return bodies_.count_at_least(keys_.data(), all, key);
+    };
+    RankCut cut = {key_of_rank(count, count, at_least), 0};
+    cut.ties = count - at_least(cut.last + 1);
+    for (size_t i = 0; i < keys_.size(); ++i) taken[i] = cut.takes(keys_[i]);
+    return taken;
   }
 
  private:
@@ -125,7 +146,7 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
   bounds_.assign(heads, kLowest);
   maxima_.assign(heads, kLowest);
   const int32_t room =
-      std::min(std::max(kRoom, 16 * plan_.need), (end_page - begin_page) * kPageTokens) +
+      std::min(std::max(kRoom, 16 * plan_.ranked()), (end_page - begin_page) * kPageTokens) +
       kPageTokens;
   const size_t stored = static_cast<size_t>(room) + kSurvivorSlack;
   survivors_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0, scorer_.heads()};
@@ -269,7 +290,7 @@ int32_t HeadSelection::greatest_lost_key() const {
   return greatest;
 }
 
-int32_t HeadSelection::finish(int32_t* set) {
+int32_t HeadSelection::finish(int32_t* set, const NearOut& near) {
   const SelectPlan& plan = front().plan_;
   std::vector<float>& maxima = gather_maxima();
   for (HeadPart* part : parts_) {
@@ -288,33 +309,53 @@ int32_t HeadSelection::finish(int32_t* set) {
     part->bodies_->relative_keys(survivors.raw, survivors.capacity, survivors.heads,
                                  survivors.count, maxima.data(), part->keys_.data());
   }
-  if (count_at_least(INT_MIN) < plan.need) return rescan(INT_MIN, set);
-  const int32_t last =
-      key_of_rank(plan.need, plan.need, [&](int32_t key) { return count_at_least(key); });
+  if (count_at_least(INT_MIN) < plan.ranked()) return rescan(INT_MIN, set, near);
+  const int32_t last = survivor_of_rank(plan.ranked());
   const int32_t lost = greatest_lost_key();
-  const bool certain = lost == INT_MIN || (lost < INT_MAX && count_at_least(lost + 1) >= plan.need);
-  return certain ? write(last, set) : rescan(last, set);
+  const bool certain =
+      lost == INT_MIN || (lost < INT_MAX && count_at_least(lost + 1) >= plan.ranked());
+  return certain ? write(last, set, near) : rescan(last, set, near);
 }
 
-int32_t HeadSelection::write(int32_t last, int32_t* set) {
+int32_t HeadSelection::survivor_of_rank(int32_t rank) const {
+  return key_of_rank(rank, rank, [&](int32_t key) { return count_at_least(key); });
+}
+
+int32_t HeadSelection::write(int32_t last, int32_t* set, const NearOut& near) {
   const SelectPlan& plan = front().plan_;
+  RankCut in_both = {last, plan.ranked() - count_at_least(last + 1)};
+  RankCut in_set = in_both;
+  if (plan.near > 0) {
+    in_set.last = survivor_of_rank(plan.need);
+    in_set.ties = plan.need - count_at_least(in_set.last + 1);
+  }
   int32_t* out = set;
+  int32_t* next = near.positions;
   for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
-  int32_t ties = plan.need - count_at_least(last + 1);
   for (HeadPart* part : parts_) {
+    const Survivors& survivors = part->survivors_;
     for (int32_t i = part->first_competing_; i < part->end_competing_; ++i) {
       const int32_t key = part->keys_.data()[i];
-      if (key < last || (key == last && ties-- <= 0)) continue;
-      *out++ = part->survivors_.positions[i];
+      if (!in_both.takes(key)) continue;
+      if (in_set.takes(key)) {
+        *out++ = survivors.positions[i];
+        continue;
+      }
+      for (int h = 0; h < survivors.heads; ++h) {
+        near.scores[h * near.stride + (next - near.positions)] =
+            survivors.raw[int64_t{h} * survivors.capacity + i];
+      }
+      *next++ = survivors.positions[i];
     }
   }
+  if (near.size != nullptr) *near.size = static_cast<int32_t>(next - near.positions);
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
 }
 
-int32_t HeadSelection::rescan(int32_t floor, int32_t* set) {
+int32_t HeadSelection::rescan(int32_t floor, int32_t* set, const NearOut& near) {
   const SelectPlan& plan = front().plan_;
-  PrunedCandidates candidates(*front().bodies_, plan.need, floor);
+  PrunedCandidates candidates(*front().bodies_, plan.ranked(), floor);
   const std::vector<float>& maxima = front().head_maxima_;
   int32_t keys[kPageTokens];
   thread_local PageScratch scratch;  // grows only
@@ -334,12 +375,46 @@ int32_t HeadSelection::rescan(int32_t floor, int32_t* set) {
       }
     }
   }
+  const std::vector<int32_t>& both = candidates.finish();
   int32_t* out = set;
   for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
-  const std::vector<int32_t>& taken = candidates.finish();
-  out = std::copy(taken.begin(), taken.end(), out);
+  if (plan.near == 0) {
+    out = std::copy(both.begin(), both.end(), out);
+  } else {
+    const std::vector<bool> chosen = candidates.best(plan.need);
+    int32_t* next = near.positions;
+    for (size_t i = 0; i < both.size(); ++i) *(chosen[i] ? out++ : next++) = both[i];
+    *near.size = static_cast<int32_t>(next - near.positions);
+    score_near(&scratch, near);
+  }
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
+}
+
+// Pages are scored once more: a rescan is rare, and its scores are not kept.
+void HeadSelection::score_near(PageScratch* scratch, const NearOut& near) const {
+  int32_t i = 0;
+  for (HeadPart* part : parts_) {
+    while (i < *near.size && near.positions[i] < part->end_page_ * kPageTokens) {
+      const int page = near.positions[i] / kPageTokens;
+      part->scorer_.score(page, nullptr, scratch, scratch->scores());
+      for (; i < *near.size && near.positions[i] / kPageTokens == page; ++i) {
+        for (int h = 0; h < part->scorer_.heads(); ++h) {
+          near.scores[h * near.stride + i] =
+              scratch->scores()[h * kPageTokens + near.positions[i] % kPageTokens];
+        }
+      }
+    }
+  }
+}
+
+NearOut NearOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
+  const NearSet& near = params.near;
+  if (near.capacity == 0) return {};
+  const CacheLayout& layout = params.step.layout;
+  const int64_t head = sequence * layout.kv_heads + kv_head;
+  return {near.positions + head * near.capacity, near.sizes + head,
+          near.scores + head * layout.group * near.capacity, near.capacity};
 }
 
 int32_t write_all(const SelectPlan& plan, int32_t* set) {

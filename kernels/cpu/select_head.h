@@ -13,6 +13,9 @@
 //           pass with the true maxima, from the best bound known, into a buffer that is pruned
 //           exactly when full
 //
+// The near set is what comes next in the same order, so all of this is done for both together: the
+// set and the near set are the best need + near, of which the set is the best `need`.
+//
 // One head is one part, or several over page ranges that other threads scan meanwhile;
 // select_range.h drives them.
 #pragma once
@@ -25,6 +28,16 @@
 #include "kernels/select_plan.h"
 
 namespace fasa::cpu {
+
+// Where one head's near set goes; null where there is none.
+struct NearOut {
+  int32_t* positions = nullptr;
+  int32_t* size = nullptr;
+  float* scores = nullptr;  // of query head h from h * stride on
+  int64_t stride = 0;
+
+  static NearOut of(const SelectParams& params, int64_t sequence, int kv_head);
+};
 
 class HeadPart {
  public:
@@ -90,16 +103,18 @@ class HeadSelection {
 
   // After every part's sample.
   void set_bounds();
-  // After every part's scan: the set, ascending; returns its size.
-  int32_t finish(int32_t* set);
+  // After every part's scan: the set, ascending, and the near set; returns the set's size.
+  int32_t finish(int32_t* set, const NearOut& near);
 
  private:
   HeadPart& front() const { return *parts_.front(); }
   std::vector<float>& gather_maxima();
   int32_t count_at_least(int32_t key) const;
   int32_t greatest_lost_key() const;
-  int32_t write(int32_t last, int32_t* set);
-  int32_t rescan(int32_t floor, int32_t* set);
+  int32_t survivor_of_rank(int32_t rank) const;
+  void score_near(PageScratch* scratch, const NearOut& near) const;
+  int32_t write(int32_t last, int32_t* set, const NearOut& near);
+  int32_t rescan(int32_t floor, int32_t* set, const NearOut& near);
 
   std::span<HeadPart* const> parts_;
 };

@@ -16,8 +16,8 @@ namespace fasa::cuda {
 struct SealSource {
   SliceFormat tail;
   const std::byte* page;  // of the tail, or null
-  const std::byte* rows;  // of the page, one after the other
-  const int16_t* dims;
+  const std::byte* rows;  // of the page, one after the other; from the part of a row that is coded
+  const int16_t* dims;    // null: the first ones
   RowFormat row;
 
   FASA_DEVICE float value(int dim, int token) const {
@@ -31,10 +31,38 @@ struct SealSource {
     return simt::float_of(uint32_t{bits} << 16);
   }
   FASA_DEVICE float from_row(int dim, int token) const {
-    return load(row.dtype, rows + token * row.bytes(), dims[dim]);
+    return load(row.dtype, rows + token * row.bytes(), dims == nullptr ? dim : dims[dim]);
   }
   FASA_DEVICE static int pair_at(int dim, int token) {
     return (dim / 2 * kPageTokens + token) * 2 + dim % 2;
+  }
+};
+
+// What of a row is coded, and where that goes: its key, or its value.
+struct SlicePart {
+  SliceFormat format;
+  const int16_t* dims;  // as SealSource's
+  int64_t in_row;       // bytes
+  int64_t tail_at;      // in a tail
+  int64_t page_at;      // in a slice block
+  int64_t base_at;
+
+  FASA_DEVICE static SlicePart keys(const CacheLayout& layout, int layer, int head,
+                                    const int16_t* dims) {
+    return {layout.slice,
+            dims,
+            0,
+            layout.tail_offset(layer, head),
+            layout.slice_offset(layer, head),
+            layout.head_index(layer, head) * int64_t{sizeof(float)}};
+  }
+  FASA_DEVICE static SlicePart values(const CacheLayout& layout, int layer, int head) {
+    return {layout.values,
+            nullptr,
+            layout.row.key_bytes(),
+            layout.value_tail_offset(layer, head),
+            layout.value_offset(layer, head),
+            layout.value_base_offset(layer, head)};
   }
 };
 
@@ -56,7 +84,9 @@ struct AppendKernel {
 
   // The largest step over the dimensions, then SealDim [padded dims].
   static constexpr int64_t shared_bytes(const CacheLayout& layout) {
-    return 64 + layout.slice.padded_dims() * int64_t{sizeof(SealDim)};
+    const int keys = layout.slice.padded_dims();
+    const int values = layout.values.padded_dims();
+    return 64 + (keys > values ? keys : values) * int64_t{sizeof(SealDim)};
   }
 
   FASA_DEVICE void operator()() const {
@@ -91,27 +121,34 @@ struct AppendKernel {
       write_row(sequence, position);
     }
     if (layout().slice.dims == 0) return;
-    SealSource source = {layout().slice.tail(), nullptr, nullptr, slice_dims(), layout().row};
+    const int16_t* dims = params.step.slice_dims + int64_t{simt::block_y()} * layout().slice.dims;
+    const int layer = params.step.layer;
+    slice_page(sequence, begin, end, in_tail,
+               SlicePart::keys(layout(), layer, simt::block_y(), dims));
+    if (!layout().has_values()) return;
+    slice_page(sequence, begin, end, in_tail, SlicePart::values(layout(), layer, simt::block_y()));
+  }
+
+  // Tokens [begin, end) of a page, whose rows are written, but for a barrier.
+  FASA_DEVICE void slice_page(const SequenceDesc& sequence, int begin, int end, bool in_tail,
+                              const SlicePart& part) const {
+    SealSource source = {part.format.tail(), nullptr, nullptr, part.dims, layout().row};
     if (in_tail) {
-      std::byte* tail = sequence.tail + layout().tail_offset(params.step.layer, simt::block_y());
+      std::byte* tail = sequence.tail + part.tail_at;
       source.page = tail;
-      if (begin == page_start) clear(tail, source.tail.page_bytes());
+      if (begin % kPageTokens == 0) clear(tail, source.tail.page_bytes());
       simt::sync_block();
       for (int i = simt::thread_index(); i < (end - begin) * source.tail.padded_dims();
            i += kThreads) {
-        write_tail(sequence, begin + i % (end - begin), i / (end - begin), tail);
+        write_tail(sequence, part, begin + i % (end - begin), i / (end - begin), tail);
       }
     } else {
-      source.rows = row_of(sequence, begin);
+      source.rows = row_of(sequence, begin) + part.in_row;
     }
     simt::sync_block();
-    if (end != page_end) return;
-    seal(source, sequence.slice_blocks[page]);
+    if (end % kPageTokens != 0) return;
+    seal(source, part, sequence.slice_blocks[(end - 1) / kPageTokens]);
     simt::sync_block();
-  }
-
-  FASA_DEVICE const int16_t* slice_dims() const {
-    return params.step.slice_dims + int64_t{simt::block_y()} * layout().slice.dims;
   }
 
   FASA_DEVICE static void clear(std::byte* memory, int64_t bytes) {
@@ -174,33 +211,37 @@ struct AppendKernel {
     return element_bits(format.dtype, load(from.dtype, from.data, index));
   }
 
-  FASA_DEVICE void write_tail(const SequenceDesc& sequence, int position, int dim,
-                              std::byte* tail) const {
+  FASA_DEVICE void write_tail(const SequenceDesc& sequence, const SlicePart& part, int position,
+                              int dim, std::byte* tail) const {
     const int slot = position % kPageTokens;
     float value = 0;
-    if (dim < layout().slice.dims) {
-      value = load(layout().row.dtype, row_of(sequence, position), slice_dims()[dim]);
+    if (dim < part.format.dims) {
+      value = load(layout().row.dtype, row_of(sequence, position) + part.in_row,
+                   part.dims == nullptr ? dim : part.dims[dim]);
     }
-    if (layout().slice.dtype == SliceDType::kF32) {
+    if (part.format.dtype == SliceDType::kF32) {
       reinterpret_cast<float*>(tail)[dim * kPageTokens + slot] = value;
     } else {
       reinterpret_cast<uint16_t*>(tail)[SealSource::pair_at(dim, slot)] = bf16_from_f32(value);
     }
   }
 
-  FASA_DEVICE void seal(const SealSource& source, std::byte* block) const {
-    const SliceFormat& format = layout().slice;
-    std::byte* page = block + layout().slice_offset(params.step.layer, simt::block_y());
+  FASA_DEVICE void seal(const SealSource& source, const SlicePart& part, std::byte* block) const {
+    const SliceFormat& format = part.format;
+    std::byte* page = block + part.page_at;
     if (!is_coded(format.dtype)) return copy_values(source, page);
-    float* base =
-        reinterpret_cast<float*>(block) + layout().head_index(params.step.layer, simt::block_y());
-    const int base_step = choose_steps(source);
-    if (simt::thread_index() == 0) *base = codec::scale_of_step(base_step);
-    choose_codes(base_step, page);
+    const int base_step = choose_steps(source, format);
+    if (simt::thread_index() == 0) {
+      *reinterpret_cast<float*>(block + part.base_at) = codec::scale_of_step(base_step);
+    }
+    choose_codes(format, base_step, page);
     simt::sync_block();
-    const int words = format.padded_dims() * slice_bits(format.dtype) / 32 * kPageTokens;
+    const int words = format.groups() * kPageTokens;
     for (int i = simt::thread_index(); i < words; i += kThreads) {
-      reinterpret_cast<uint32_t*>(page)[i] = coded_word(source, i / kPageTokens, i % kPageTokens);
+      const bool by_group = format.order == SliceOrder::kByGroup;
+      const int group = by_group ? i / kPageTokens : i % format.groups();
+      const int token = by_group ? i % kPageTokens : i / format.groups();
+      reinterpret_cast<uint32_t*>(page)[i] = coded_word(source, format, group, token);
     }
   }
 
@@ -240,8 +281,7 @@ struct AppendKernel {
   }
 
   // Ranges and steps of all dimensions; returns the page's base step.
-  FASA_DEVICE int choose_steps(const SealSource& source) const {
-    const SliceFormat& format = layout().slice;
+  FASA_DEVICE int choose_steps(const SealSource& source, const SliceFormat& format) const {
     auto* largest = &simt::shared<uint32_t>();  // above kMinScaleStep
     if (simt::thread_index() == 0) *largest = 0;
     for (int dim = simt::warp(); dim < format.dims; dim += simt::block_warps()) {
@@ -258,8 +298,7 @@ struct AppendKernel {
   }
 
   // And the parameters into the page, zeros behind them.
-  FASA_DEVICE void choose_codes(int base_step, std::byte* page) const {
-    const SliceFormat& format = layout().slice;
+  FASA_DEVICE void choose_codes(const SliceFormat& format, int base_step, std::byte* page) const {
     auto* parameters = reinterpret_cast<uint16_t*>(page + format.code_bytes());
     const auto room = static_cast<int>((format.page_bytes() - format.code_bytes()) / 2);
     for (int dim = simt::thread_index(); dim < room; dim += kThreads) {
@@ -275,8 +314,8 @@ struct AppendKernel {
     }
   }
 
-  FASA_DEVICE uint32_t coded_word(const SealSource& source, int group, int token) const {
-    const SliceFormat& format = layout().slice;
+  FASA_DEVICE uint32_t coded_word(const SealSource& source, const SliceFormat& format, int group,
+                                  int token) const {
     const int bits = slice_bits(format.dtype);
     const int unit = 32 / bits;
     const float top = static_cast<float>((1 << bits) - 1);

@@ -2,16 +2,15 @@
 // A warp scores eight rows at a time, products summed over the lanes by halving, so that lane l
 // ends with one row's score for one head, to which ALiBi's part comes; the softmax of a head's tile
 // is one warp's; then every thread sums two dimensions of the values for two heads. A tile's
-// partial depends on its rows and queries alone. A second kernel folds the partials in tile order,
-// a block for each query head.
+// partial depends on its rows and queries alone. Tiles of the near set are blocks of the same launch.
+// A second kernel folds the partials in tile order, a block for each query head.
 #pragma once
 
+#include "kernels/cuda/near_tile_inl.h"
 #include "kernels/cuda/rows_inl.h"
-#include "kernels/cuda/softmax_inl.h"
+#include "kernels/cuda/weigh_inl.h"
 
 namespace fasa::cuda {
-
-static_assert(kTileTokens == simt::kWarpThreads, "a tile's softmax is one warp's");
 
 // One tile of one KV head, for up to kMostHeads of its query heads.
 template <DType kRow>
@@ -69,7 +68,7 @@ class AttendTile {
     const int tokens = left < kTileTokens ? left : kTileTokens;
     for (int first = 0; first < heads_; first += kScored) score(tile, tokens, first);
     simt::sync_block();
-    weigh(tokens, partial, stride);
+    weigh_scores<kThreads>(scores_, heads_, tokens, partial, stride);
     simt::sync_block();
     sum_values(tile, tokens, partial, stride);
   }
@@ -157,25 +156,6 @@ class AttendTile {
     return sums[0];
   }
 
-  // Scores to weights, a warp a head. A NaN among them is the head's maximum, so that it is lost in
-  // no merge.
-  FASA_DEVICE void weigh(int tokens, float* partial, int64_t stride) const {
-    for (int h = simt::warp(); h < heads_; h += kThreads / simt::kWarpThreads) {
-      float* scores = scores_ + h * kTileTokens;
-      const bool valid = simt::lane() < tokens;
-      const float score = valid ? scores[simt::lane()] : no_maximum();
-      const bool spoilt = simt::ballot(score != score) != 0;
-      const float top = spoilt ? __builtin_nanf("") : simt::warp_max(score);
-      const float weight = valid && top != no_maximum() ? exponential(score - top) : 0.0f;
-      const float sum = simt::warp_sum(weight);
-      scores[simt::lane()] = weight;
-      if (simt::lane() == 0) {
-        partial[h * stride] = top;
-        partial[h * stride + 1] = sum;
-      }
-    }
-  }
-
   FASA_DEVICE void sum_values(int tile, int tokens, float* partial, int64_t stride) const {
     const int pairs = values_.pairs();
     const int blocks = (heads_ + kSummed - 1) / kSummed;
@@ -233,7 +213,13 @@ FASA_DEVICE int wave_tiles(const AttendParams& params) {
   return (params.end - params.begin + kTileTokens - 1) / kTileTokens;
 }
 
-// Partials of the wanted tiles. Blocks: tiles x parts of the group, KV heads, sequences.
+// As many as the near set may have, where this call computes them.
+FASA_DEVICE int near_tiles(const AttendParams& params) {
+  return (params.near.capacity + kTileTokens - 1) / kTileTokens;
+}
+
+// Partials of the wanted tiles. Blocks: (tiles, then the near set's) x parts of the group, KV
+// heads, sequences.
 template <DType kRow>
 struct AttendPartialsKernel {
   using Tile = AttendTile<kRow>;
@@ -246,20 +232,31 @@ struct AttendPartialsKernel {
     const CacheLayout& layout = params.step.layout;
     if (params.step.sequences[simt::block_z()].mode != StepMode::kDecode) return;
     const int tiles = wave_tiles(params);
-    const int tile = simt::block_x() % tiles;
+    const int all = tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : near_tiles(params));
+    const int tile = simt::block_x() % all;
     const int head = simt::block_z() * layout.kv_heads + simt::block_y();
+    const int first = simt::block_x() / all * Tile::kMostHeads;
+    const int left = layout.group - first;
+    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
+    const int64_t width = kStateHeader + layout.row.value_dim;
+    const int64_t query = int64_t{head} * layout.group + first;
+    float* const shared = reinterpret_cast<float*>(simt::shared_memory());
+    if (tile >= tiles) {
+      const int of_near = near_tiles(params);
+      const int near_tile = tile - tiles;
+      if (near_tile >= NearTile::tiles(params, head)) return;
+      const NearTile body(params, head, first, heads, shared);
+      body.compute(near_tile, params.near_partials + (query * of_near + near_tile) * width,
+                   of_near * width);
+      return;
+    }
     if (params.phase != AttendPhase::kAllTiles) {
       const bool ready = params.tile_ready[int64_t{head} * tiles + tile] != 0;
       if (ready != (params.phase == AttendPhase::kReadyTiles)) return;
     }
-    const int first = simt::block_x() / tiles * Tile::kMostHeads;
-    const int left = layout.group - first;
-    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
-    const Tile body(params, head, first, heads, reinterpret_cast<float*>(simt::shared_memory()));
+    const Tile body(params, head, first, heads, shared);
     if (tile >= body.tiles()) return;
     simt::sync_block();
-    const int64_t width = kStateHeader + layout.row.value_dim;
-    const int64_t query = int64_t{head} * layout.group + first;
     body.compute(tile, params.partials + (query * tiles + tile) * width, tiles * width);
   }
 };
@@ -283,7 +280,10 @@ struct AttendFoldKernel {
     const int64_t at = int64_t{sequence} * layout.query_heads() + query;
     const float* partials = params.partials + at * tiles * width;
     float* state = params.state == nullptr ? nullptr : params.state + at * width;
-    const int filled = filled_tiles(desc, sequence * layout.kv_heads + query / layout.group);
+    const int head = sequence * layout.kv_heads + query / layout.group;
+    const int filled = filled_tiles(desc, head);
+    const int near_filled = NearTile::tiles(params, head);
+    const float* near = params.near_partials + at * near_tiles(params) * width;
     // All have read the state before any writes it.
     const float first_top = params.first_wave ? no_maximum() : state[0];
     const float first_sum = params.first_wave ? 0.0f : state[1];
@@ -292,8 +292,9 @@ struct AttendFoldKernel {
       float top = first_top;
       float sum = first_sum;
       float value = params.first_wave ? 0.0f : state[kStateHeader + d];
-      for (int tile = 0; tile < filled; ++tile) {
-        const float* partial = partials + tile * width;
+      for (int tile = 0; tile < filled + near_filled; ++tile) {
+        const float* partial =
+            tile < filled ? partials + tile * width : near + (tile - filled) * width;
         const SoftmaxMerge merge = SoftmaxMerge::of(top, partial[0]);
         top = merge.top;
         sum = merge(sum, partial[1]);
@@ -321,6 +322,14 @@ struct AttendFoldKernel {
   }
 };
 
+// Floats of shared memory that a tile of either kind works in.
+template <typename Tile>
+constexpr int64_t tile_floats(const AttendParams& params, int heads) {
+  const int64_t rows = Tile::shared_floats(params.step.layout, heads);
+  const int64_t near = params.near.capacity > 0 ? NearTile::shared_floats(heads) : 0;
+  return rows > near ? rows : near;
+}
+
 // Where there is no room for partials: a block goes through all tiles of a KV head, state and
 // partial in shared memory. The same bits.
 template <DType kRow>
@@ -341,7 +350,7 @@ struct AttendAtOnceKernel {
     const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
     const int width = kStateHeader + layout.row.value_dim;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
-    float* const states = shared + Tile::shared_floats(layout, heads);
+    float* const states = shared + tile_floats<Tile>(params, heads);
     float* const partials = states + heads * width;
     const int64_t query =
         int64_t{simt::block_z()} * layout.query_heads() + simt::block_y() * layout.group + first;
@@ -355,6 +364,13 @@ struct AttendAtOnceKernel {
     simt::sync_block();
     for (int tile = 0; tile < body.tiles(); ++tile) {
       body.compute(tile, partials, width);
+      simt::sync_block();
+      fold(states, partials, heads, width);
+    }
+    const int head_tiles = NearTile::tiles(params, head);
+    const NearTile near(params, head, first, heads, shared);
+    for (int tile = 0; tile < head_tiles; ++tile) {
+      near.compute(tile, partials, width);
       simt::sync_block();
       fold(states, partials, heads, width);
     }
@@ -393,7 +409,7 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
   const int tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
   const int parts = (layout.group + Tile::kMostHeads - 1) / Tile::kMostHeads;
   const int heads = layout.group < Tile::kMostHeads ? layout.group : Tile::kMostHeads;
-  const int64_t floats = Tile::shared_floats(layout, heads);
+  const int64_t floats = tile_floats<Tile>(params, heads);
   if (params.partials == nullptr) {
     const int64_t kept = 2 * int64_t{heads} * (kStateHeader + layout.row.value_dim);
     launch(AttendAtOnceKernel<kRow>{params},
@@ -403,8 +419,10 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
             .shared_bytes = (floats + kept) * static_cast<int64_t>(sizeof(float))});
     return;
   }
+  const bool near = params.phase != AttendPhase::kRemainingTiles;
+  const int near_tiles = (params.near.capacity + kTileTokens - 1) / kTileTokens;
   launch(AttendPartialsKernel<kRow>{params},
-         {.x = tiles * parts,
+         {.x = (tiles + (near ? near_tiles : 0)) * parts,
           .y = layout.kv_heads,
           .z = params.step.count,
           .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});

@@ -18,7 +18,7 @@ struct RestoreKernel {
     const int layer = simt::block_x() / layout.kv_heads;
     const int head = simt::block_x() % layout.kv_heads;
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
-    if (layout.slice.dims > 0) restore_tail(desc, layer, head);
+    if (layout.slice.dims > 0) restore_tails(desc, layer, head);
     if (desc.residents != nullptr) restore_residents(desc, layer, head);
     if (desc.hot_table != nullptr) forget_hot_rows(desc, layer, head);
   }
@@ -30,15 +30,24 @@ struct RestoreKernel {
            params.step.layout.row_offset(layer, head, position % kPageTokens);
   }
 
+  FASA_DEVICE void restore_tails(const SequenceDesc& desc, int layer, int head) const {
+    const CacheLayout& layout = params.step.layout;
+    restore_tail(desc, layer, head, layout.slice.tail(),
+                 params.step.slice_dims + layout.head_index(layer, head) * layout.slice.dims, 0,
+                 desc.tail + layout.tail_offset(layer, head));
+    if (!layout.has_values()) return;
+    restore_tail(desc, layer, head, layout.values.tail(), nullptr, layout.row.key_bytes(),
+                 desc.tail + layout.value_tail_offset(layer, head));
+  }
+
+  // Of the part of a row from byte `in_row` on; `dims` null: its first elements.
   // The tail's order: pairs of dimensions of one token side by side, f32 one dimension (see
   // slice_format.h). Slots without a token are zero. A thread writes what lies together, so that
   // nothing has to be cleared first.
-  FASA_DEVICE void restore_tail(const SequenceDesc& desc, int layer, int head) const {
+  FASA_DEVICE void restore_tail(const SequenceDesc& desc, int layer, int head,
+                                const SliceFormat& format, const int16_t* dims, int64_t in_row,
+                                std::byte* tail) const {
     const CacheLayout& layout = params.step.layout;
-    const SliceFormat format = layout.slice.tail();
-    std::byte* tail = desc.tail + layout.tail_offset(layer, head);
-    const int16_t* dims =
-        params.step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
     const int first = desc.start == 0 ? 0 : (desc.start - 1) / kPageTokens * kPageTokens;
     const int side = format.dtype == SliceDType::kF32 ? 1 : 2;
     const DType dtype = side == 1 ? DType::kF32 : DType::kBF16;
@@ -47,8 +56,9 @@ struct RestoreKernel {
       const int token = static_cast<int>(i / side % kPageTokens);
       const int dim = static_cast<int>(i / side / kPageTokens) * side + static_cast<int>(i % side);
       float value = 0;
-      if (first + token < desc.start && dim < layout.slice.dims) {
-        value = load(layout.row.dtype, row_of(desc, layer, head, first + token), dims[dim]);
+      if (first + token < desc.start && dim < format.dims) {
+        value = load(layout.row.dtype, row_of(desc, layer, head, first + token) + in_row,
+                     dims == nullptr ? dim : dims[dim]);
       }
       store(dtype, tail, i, value);
     }

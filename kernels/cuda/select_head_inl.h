@@ -34,6 +34,7 @@ struct SelectLists {
   int32_t* positions;
   uint32_t* keys;
   float* raw;
+  int32_t* both;
   int capacity;
 
   FASA_DEVICE static SelectLists of(const SelectScratch& scratch, std::byte* memory, int64_t head) {
@@ -47,6 +48,7 @@ struct SelectLists {
     found.positions = reinterpret_cast<int32_t*>(lists + scratch.positions_at());
     found.keys = reinterpret_cast<uint32_t*>(lists + scratch.keys_at());
     found.raw = reinterpret_cast<float*>(lists + scratch.raw_at());
+    found.both = reinterpret_cast<int32_t*>(lists + scratch.both_at());
     found.capacity = scratch.capacity;
     return found;
   }
@@ -76,6 +78,17 @@ class SelectHead {
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.set_capacity; }
   FASA_DEVICE int32_t& set_size() const { return params_.set_sizes[index_]; }
 
+  // Of the near set.
+  FASA_DEVICE int32_t* near_positions() const {
+    return params_.near.positions + index_ * params_.near.capacity;
+  }
+  FASA_DEVICE void set_near_size(int32_t size) const {
+    if (params_.near.capacity > 0) params_.near.sizes[index_] = size;
+  }
+  FASA_DEVICE float& near_score(int head, int32_t i) const {
+    return params_.near.scores[(index_ * group() + head) * params_.near.capacity + i];
+  }
+
   FASA_DEVICE PageScorer scorer() const {
     return PageScorer(params_, sequence_, kv_head_, scorers_, simt::shared_memory());
   }
@@ -93,7 +106,7 @@ class SelectHead {
 
   // Every which page is in the sample; 0: there is none, every token survives.
   FASA_DEVICE int stride() const {
-    if (plan_.visible() <= kKeepAllTokens || plan_.need >= (plan_.visible() + 3) / 4) return 0;
+    if (plan_.visible() <= kKeepAllTokens || plan_.ranked() >= (plan_.visible() + 3) / 4) return 0;
     const int shortest = pages() / 16 < 2 ? 2 : pages() / 16 > 16 ? 16 : pages() / 16;
     const int longest = (pages() + kSamplePages - 1) / kSamplePages;
     return shortest > longest ? shortest : longest;

@@ -16,7 +16,7 @@
 // launch serves any length. Nothing is dropped: what finds no room is counted, and read again.
 #pragma once
 
-#include "kernels/cuda/select_head_inl.h"
+#include "kernels/cuda/near_select_inl.h"
 
 namespace fasa::cuda {
 
@@ -99,7 +99,7 @@ struct SampleKernel : SelectKernel {
   // of the room would not do.
   FASA_DEVICE static int32_t sample_rank(const SelectHead& head, int32_t counted) {
     const float competing = static_cast<float>(head.competing());
-    const float need = static_cast<float>(head.plan().need);
+    const float need = static_cast<float>(head.plan().ranked());
     const float share = static_cast<float>(counted) / competing;
     float factor = 0.08f * competing / need;
     factor = factor < 4 ? 4 : factor > 12 ? 12 : factor;
@@ -167,7 +167,10 @@ struct ScanKernel : SelectKernel {
          i += simt::grid_x() * kThreads) {
       head.set()[i] = head.plan().first + i;
     }
-    if (simt::block_x() == 0 && simt::thread_index() == 0) head.set_size() = count;
+    if (simt::block_x() == 0 && simt::thread_index() == 0) {
+      head.set_size() = count;
+      head.set_near_size(0);
+    }
   }
 
   FASA_DEVICE void scan(const SelectHead& head) const {
@@ -230,8 +233,9 @@ struct ScanKernel : SelectKernel {
     raise_maxima(head, count);
     const int32_t competing = make_keys(head, count);
     RankedKey last = {0, 0};
-    if (competing >= head.plan().need) {
-      last = key_of_rank(rank(), static_cast<uint32_t>(head.plan().need), each_of(lists, count));
+    const int32_t wanted = head.plan().ranked();
+    if (competing >= wanted) {
+      last = key_of_rank(rank(), static_cast<uint32_t>(wanted), each_of(lists, count));
     }
     if (overflown || last.key <= greatest_lost_key(head)) {
       if (simt::thread_index() == 0) {
@@ -240,7 +244,8 @@ struct ScanKernel : SelectKernel {
       }
       return;
     }
-    write_set(head, last, each_of(lists, count));
+    write_sets(head, last, each_of(lists, count));
+    if (head.plan().near > 0) copy_near_scores(head, count, last.key);
   }
 
   FASA_DEVICE static void raise_maxima(const SelectHead& head, int32_t count) {
@@ -310,6 +315,30 @@ struct ScanKernel : SelectKernel {
     return {lists, count};
   }
 
+  // Set and near set, but for its scores; `last` is the last key of both.
+  template <typename Each>
+  FASA_DEVICE void write_sets(const SelectHead& head, RankedKey last, const Each& each) const {
+    const SelectPlan& plan = head.plan();
+    if (plan.near == 0) {
+      if (simt::thread_index() == 0) head.set_near_size(0);
+      return write_set(head, last, each);
+    }
+    write_set(head, key_of_rank(rank(), static_cast<uint32_t>(plan.need), each), each);
+    int32_t* both = head.lists().both;
+    emit(head, last, plan.ranked(), each, both);
+    simt::sync_block();
+    write_near_positions(head, both);
+  }
+
+  // The best `count` of those that compete, ascending.
+  template <typename Each>
+  FASA_DEVICE void emit(const SelectHead& head, RankedKey last, int32_t count, const Each& each,
+                        int32_t* out) const {
+    if (count > BlockRank::kSorted || !emit_sorted(rank(), last, count, each, out)) {
+      emit_ranked(rank(), last, head.plan().sinks_end, head.plan().recent_begin, each, out);
+    }
+  }
+
   template <typename Each>
   FASA_DEVICE void write_set(const SelectHead& head, RankedKey last, const Each& each) const {
     const SelectPlan& plan = head.plan();
@@ -320,10 +349,7 @@ struct ScanKernel : SelectKernel {
     for (int i = simt::thread_index(); i < recent; i += kThreads) {
       out[sinks + plan.need + i] = plan.recent_begin + i;
     }
-    if (plan.need > BlockRank::kSorted ||
-        !emit_sorted(rank(), last, plan.need, each, out + sinks)) {
-      emit_ranked(rank(), last, plan.sinks_end, plan.recent_begin, each, out + sinks);
-    }
+    emit(head, last, plan.need, each, out + sinks);
     if (simt::thread_index() == 0) head.set_size() = plan.budget;
   }
 };
@@ -340,14 +366,15 @@ struct RescanKernel : ScanKernel {
     if (!head.last_block(&head.lists().state->rescanned, &rank().found_bin)) return;
     const SelectLists& lists = head.lists();
     const int32_t asked = simt::load_fresh(&lists.state->candidates);
-    const auto need = static_cast<uint32_t>(head.plan().need);
+    const auto wanted = static_cast<uint32_t>(head.plan().ranked());
     if (asked >= 0 && asked <= lists.capacity) {
       const EachFresh each = {lists, asked};
-      write_set(head, key_of_rank(rank(), need, each), each);
+      write_sets(head, key_of_rank(rank(), wanted, each), each);
     } else {
       const EachOfPages each = {head, scorer};
-      write_set(head, key_of_rank(rank(), need, each), each);
+      write_sets(head, key_of_rank(rank(), wanted, each), each);
     }
+    score_near(head, scorer);
   }
 
  private:
@@ -434,8 +461,8 @@ void launch_select(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.layout.kv_heads;
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
-  const SelectScratch scratch =
-      SelectScratch::of(params.step.layout, params.step.count, params.set_capacity);
+  const SelectScratch scratch = SelectScratch::of(params.step.layout, params.step.count,
+                                                  params.set_capacity + params.near.capacity);
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
   const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);

@@ -27,13 +27,16 @@ struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int group = 1;
   int capacity = 0;  // survivors of a head
+  int both = 0;      // room for set and near set together, where there is a near set
 
+  // `set_capacity`: of the set and the near set together.
   static constexpr SelectScratch of(const CacheLayout& layout, int count, int set_capacity) {
     // Several times the set, so that the sample's threshold may be wrong by as much; all of a
     // context that a set is a quarter of.
     const int64_t most = int64_t{4} * set_capacity + kSamplePages * kPageTokens;
     return {count * layout.kv_heads, layout.group,
-            static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2)};
+            static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),
+            layout.has_values() ? set_capacity : 0};
   }
   constexpr int64_t state_bytes() const {
     return align_up(int64_t{sizeof(SelectState)} + int64_t{8} * group);
@@ -46,9 +49,10 @@ struct SelectScratch {
   constexpr int64_t raw_at() const {  // f32 [group][capacity]
     return keys_at() + align_up(int64_t{4} * capacity);
   }
-  constexpr int64_t list_bytes() const {
+  constexpr int64_t both_at() const {  // int32 [both]
     return raw_at() + align_up(int64_t{4} * capacity * group);
   }
+  constexpr int64_t list_bytes() const { return both_at() + align_up(int64_t{4} * both); }
   constexpr int64_t states_bytes() const { return heads * state_bytes(); }
   constexpr int64_t bytes() const { return states_bytes() + heads * list_bytes(); }
 };

@@ -63,13 +63,23 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   if (layout.slice.dims == 0) return;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = desc.tail + layout.tail_offset(layer, head);
-  if (slot == 0) std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  const SliceFormat value_format = layout.values.tail();
+  std::byte* values = desc.tail + layout.value_tail_offset(layer, head);
+  if (slot == 0) {
+    std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+    std::memset(values, 0, static_cast<size_t>(value_format.page_bytes()));
+  }
   reference::write_tail_token(format, params.step.slice_dims + head * layout.slice.dims,
                               layout.row.dtype, homes.row, slot, tail);
+  reference::write_tail_token(value_format, nullptr, layout.row.dtype,
+                              homes.row + layout.row.key_bytes(), slot, values);
   if (slot != kPageTokens - 1) return;
   std::byte* block = desc.slice_blocks[position / kPageTokens];
   reference::seal_page(layout.slice, tail, block + layout.slice_offset(layer, head),
                        reinterpret_cast<float*>(block) + layout.head_index(layer, head));
+  if (!layout.has_values()) return;
+  reference::seal_page(layout.values, values, block + layout.value_offset(layer, head),
+                       reinterpret_cast<float*>(block + layout.value_base_offset(layer, head)));
 }
 
 }  // namespace

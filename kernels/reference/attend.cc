@@ -1,10 +1,39 @@
 #include <algorithm>
 
+#include <cstring>
+
 #include "kernels/reference/kernels.h"
 #include "kernels/reference/rows.h"
+#include "kernels/reference/slices.h"
 
 namespace fasa::reference {
 namespace {
+
+void add_near(const AttendParams& params, int sequence, int query, RunningSoftmax* softmax) {
+  const CacheLayout& layout = params.step.layout;
+  const SequenceDesc& desc = params.step.sequences[sequence];
+  const NearSet& near = params.near;
+  const int layer = params.step.layer;
+  const int kv_head = query / layout.group;
+  const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
+  const int64_t of_query = int64_t{sequence} * layout.query_heads() + query;
+  for (int i = 0; i < near.sizes[head]; ++i) {
+    const int position = near.positions[head * near.capacity + i];
+    const int page = position / kPageTokens;
+    const bool sealed = page < desc.sealed_pages();
+    const std::byte* data = desc.tail + layout.value_tail_offset(layer, kv_head);
+    float base = 1;
+    if (sealed) {
+      data = desc.slice_blocks[page] + layout.value_offset(layer, kv_head);
+      std::memcpy(&base, desc.slice_blocks[page] + layout.value_base_offset(layer, kv_head), 4);
+    }
+    const SliceFormat format = sealed ? layout.values : layout.values.tail();
+    const double score = static_cast<double>(near.scores[of_query * near.capacity + i]);
+    softmax->add_value(score * static_cast<double>(params.scale), [&](int d) {
+      return static_cast<double>(slice_value(format, data, base, d, position % kPageTokens));
+    });
+  }
+}
 
 void attend_query(const AttendParams& params, int sequence, int query) {
   const CacheLayout& layout = params.step.layout;
@@ -33,6 +62,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
                 bias);
   }
   if (!params.last_wave) return softmax.store(state);
+  if (params.near.capacity > 0) add_near(params, sequence, query, &softmax);
   const int64_t out = int64_t{desc.first_token} * layout.query_heads() + query;
   softmax.write(params.out, desc.first_token, query,
                 params.lse != nullptr ? params.lse + out : nullptr);

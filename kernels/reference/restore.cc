@@ -12,14 +12,19 @@ void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, i
   if (layout.slice.dims == 0) return;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = desc.tail + layout.tail_offset(layer, head);
+  const SliceFormat value_format = layout.values.tail();
+  std::byte* values = desc.tail + layout.value_tail_offset(layer, head);
   std::memset(tail, 0, static_cast<size_t>(format.page_bytes()));
+  std::memset(values, 0, static_cast<size_t>(value_format.page_bytes()));
   const int16_t* dims = step.slice_dims + layout.head_index(layer, head) * layout.slice.dims;
   for (int position = 0; position < desc.start; ++position) {
     if (position / kPageTokens != (desc.start - 1) / kPageTokens) continue;
-    reference::write_tail_token(format, dims, layout.row.dtype,
-                                desc.row_blocks[position / kPageTokens] +
-                                    layout.row_offset(layer, head, position % kPageTokens),
-                                position % kPageTokens, tail);
+    const int slot = position % kPageTokens;
+    const std::byte* row =
+        desc.row_blocks[position / kPageTokens] + layout.row_offset(layer, head, slot);
+    reference::write_tail_token(format, dims, layout.row.dtype, row, slot, tail);
+    reference::write_tail_token(value_format, nullptr, layout.row.dtype,
+                                row + layout.row.key_bytes(), slot, values);
   }
 }
 

@@ -54,20 +54,20 @@ void RunningSoftmax::add(const std::byte* row, double bias) {
   for (int d = 0; d < format_.key_dim; ++d) {
     score += query_[static_cast<size_t>(d)] * load_element(format_.dtype, row, d);
   }
-  score *= scale_;
-  if (score == -std::numeric_limits<double>::infinity()) return;
+  add_value(score * scale_, [&](int d) {
+    return static_cast<double>(load_element(format_.dtype, row, format_.key_dim + d));
+  });
+}
+
+bool RunningSoftmax::raise_max(double score) {
+  if (score == -std::numeric_limits<double>::infinity()) return false;
   if (score > max_) {
     const double factor = std::exp(max_ - score);
     sum_ *= factor;
     for (double& value : values_) value *= factor;
     max_ = score;
   }
-  const double weight = std::exp(score - max_);
-  sum_ += weight;
-  for (int d = 0; d < format_.value_dim; ++d) {
-    values_[static_cast<size_t>(d)] +=
-        weight * load_element(format_.dtype, row, format_.key_dim + d);
-  }
+  return true;
 }
 
 void RunningSoftmax::write(const TensorView& out, int token, int query_head, float* lse) const {

@@ -2,6 +2,7 @@
 // tested against.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,9 +25,21 @@ class RunningSoftmax {
   void store(float* state) const;
   // `bias` is added to q·k before the scale.
   void add(const std::byte* row, double bias);
+  // A token of this score, scaled already, whose value is value_of(d).
+  template <typename ValueOf>
+  void add_value(double score, const ValueOf& value_of) {
+    if (!raise_max(score)) return;
+    const double weight = std::exp(score - max_);
+    sum_ += weight;
+    for (size_t d = 0; d < values_.size(); ++d) {
+      values_[d] += weight * value_of(static_cast<int>(d));
+    }
+  }
   void write(const TensorView& out, int token, int query_head, float* lse) const;
 
  private:
+  bool raise_max(double score);  // false: of no weight
+
   RowFormat format_;
   std::vector<double> query_;
   double scale_;

@@ -19,8 +19,7 @@ struct CodePlace {
 CodePlace place_of(const SliceFormat& format, int dim, int token) {
   const int bits = slice_bits(format.dtype);
   const int unit = 32 / bits;
-  const size_t group = static_cast<size_t>(dim / unit);
-  return {(group * kPageTokens + static_cast<size_t>(token)) * 4 + static_cast<size_t>(dim % 4),
+  return {static_cast<size_t>(format.word_at(dim / unit, token) * 4 + dim % 4),
           dim % unit / 4 * bits};
 }
 
@@ -60,7 +59,8 @@ uint32_t encode(float value, const DimCode& code, int bits) {
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page) {
   for (int dim = 0; dim < format.padded_dims(); ++dim) {
-    const float value = dim < format.dims ? load_element(key_dtype, key, slice_dims[dim]) : 0.0f;
+    const int from = slice_dims == nullptr || dim >= format.dims ? dim : slice_dims[dim];
+    const float value = dim < format.dims ? load_element(key_dtype, key, from) : 0.0f;
     store_element(format.dtype == SliceDType::kF32 ? DType::kF32 : DType::kBF16, tail_page,
                   static_cast<int64_t>(element_of(format, dim, slot)), value);
   }

@@ -98,6 +98,29 @@ void validate_selection_options(const Config::Selection& selection) {
           "uniform where selection.fac_tokens has a value per layer");
 }
 
+// Weights of near tokens are scores over the whole key, of each head by itself.
+void validate_near(const Config::Selection& selection) {
+  const TokenCount& near = selection.near_tokens;
+  constexpr std::string_view kKey = "selection.near_tokens";
+  require(near.tokens >= 0 && near.share >= 0 && near.share <= 1, kKey,
+          near.tokens != 0 ? fmt::to_string(near.tokens) : fmt::to_string(near.share),
+          "a count of tokens from 0, or a share with a point in [0, 1]");
+  require(is_coded(selection.value_slice), "selection.value_slice",
+          fmt::format("\"{}\"", slice_dtype_name(selection.value_slice)), "int8, int4, int2");
+  if (!near.any() || selection.kind == SelectionKind::kFull) return;
+  const SelectionOptions& options = selection.options;
+  const auto none_with = [&](bool ok, std::string_view what) {
+    require(ok, kKey, near.tokens > 0 ? fmt::to_string(near.tokens) : fmt::to_string(near.share),
+            fmt::format("0 with {}", what));
+  };
+  none_with(selection.kind == SelectionKind::kFasa,
+            fmt::format("selection.kind = {}", selection_name(selection.kind)));
+  none_with(options.page_tokens == 1, fmt::format("page_tokens = {}", options.page_tokens));
+  none_with(options.scope == SelectionScope::kKvHead, "scope = query_head");
+  none_with(options.rule == GroupRule::kMaxNormalised, "a group_rule other than max");
+  none_with(options.rescore == 1, fmt::format("rescore = {}", options.rescore));
+}
+
 void validate_gpu(const std::string& name) {
   try {
     if (!name.empty()) find_gpu(name);
@@ -153,6 +176,10 @@ std::shared_ptr<const TokenSelection> Config::make_selection() const {
   return fasa::make_selection(selection.kind, selection.options);
 }
 
+bool Config::has_near_set() const {
+  return selection.kind == SelectionKind::kFasa && selection.near_tokens.any();
+}
+
 bool Config::reads_slices() const {
   const std::shared_ptr<const TokenSelection> made = make_selection();
   return made ? made->reads_slices() : selection.kind == SelectionKind::kFasa;
@@ -203,6 +230,7 @@ void Config::validate() const {
     require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
   }
   validate_selection_options(selection);
+  validate_near(selection);
   require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
   require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
@@ -277,6 +305,13 @@ void Config::check_for(const Geometry& geometry) const {
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
+  require(!has_near_set() || effective_tip_chunks(geometry.chunks()) == geometry.chunks(),
+          "selection.near_tokens",
+          selection.near_tokens.tokens > 0 ? fmt::to_string(selection.near_tokens.tokens)
+                                           : fmt::to_string(selection.near_tokens.share),
+          fmt::format("0 with slices of {} of {} frequency chunks, whose scores are no weights; or "
+                      "slices of all",
+                      effective_tip_chunks(geometry.chunks()), geometry.chunks()));
 }
 
 }  // namespace fasa

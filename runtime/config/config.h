@@ -36,6 +36,7 @@ class ConfigError : public UsageError {
 struct TokenCount {
   int64_t tokens = 0;  // 0: `share` counts
   double share = 0;
+  bool any() const { return tokens > 0 || share > 0; }
   bool operator==(const TokenCount&) const = default;
 };
 
@@ -69,6 +70,8 @@ struct Config {
     std::optional<SliceDType> slice_dtype;  // over the preset's
     std::optional<int> tip_chunks;          // over the preset's; FCs per head
     std::vector<TokenCount> fac_tokens{{.tokens = 256, .share = 0}};  // one, or one per layer
+    TokenCount near_tokens;  // attended to by codes beside the set; none by default
+    SliceDType value_slice = SliceDType::kInt2;
     int sinks = 4;
     int recent = 16;
     std::vector<int> dense_layers;
@@ -112,6 +115,8 @@ struct Config {
   Config only_layer(int layer) const;
   // Null: what the device's own kernels do.
   std::shared_ptr<const TokenSelection> make_selection() const;
+  // Whether tokens beside the set are attended to by codes.
+  bool has_near_set() const;
   // Whether a set is chosen by reading slices.
   bool reads_slices() const;
   DeviceOptions device_options() const;

@@ -72,18 +72,21 @@ Json or_null(const std::optional<T>& value) {
 
 Json or_auto(const std::optional<int>& value) { return value ? Json(*value) : Json("auto"); }
 
+// 0 is a count.
+Json count_json(const TokenCount& count) {
+  return count.share > 0 && count.tokens == 0 ? Json(count.share) : Json(count.tokens);
+}
+
 Json get_counts(const Config& config) {
   Json array = Json::array();
-  for (const TokenCount& count : config.selection.fac_tokens) {
-    array.push_back(count.tokens > 0 ? Json(count.tokens) : Json(count.share));
-  }
+  for (const TokenCount& count : config.selection.fac_tokens) array.push_back(count_json(count));
   return array.size() == 1 ? array[0] : array;
 }
 
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 34> kOptions{{
+const std::array<ConfigOption, 36> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -246,6 +249,34 @@ const std::array<ConfigOption, 34> kOptions{{
              "0.25 and 1.0 are shares of the tokens of that step. More than there are means all.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
+    {.table = "selection",
+     .key = "near_tokens",
+     .flag = "",
+     .type = "N|SHARE",
+     .allowed = "a count of tokens from 0, or a share with a point in [0, 1]",
+     .help = "The next best tokens beside fac_tokens, attended to by codes of their keys and "
+             "values, which lie on the device: no row of theirs is fetched. 0 = none, and no codes "
+             "of values are kept.",
+     .set = [](Config& c, const Json& v) { return take_count_or_none(v, c.selection.near_tokens); },
+     .get = [](const Config& c) { return count_json(c.selection.near_tokens); }},
+    {.table = "selection",
+     .key = "value_slice",
+     .flag = "",
+     .type = "DTYPE",
+     .allowed = "int8, int4, int2",
+     .help = "Precision of the values' codes, which near_tokens are attended to by.",
+     .text = true,
+     .set =
+         [](Config& c, const Json& v) {
+           const auto dtype =
+               v.is_string() ? parse_slice_dtype(v.get<std::string>()) : std::nullopt;
+           if (!dtype || !is_coded(*dtype)) return false;
+           c.selection.value_slice = *dtype;
+           return true;
+         },
+     .get = [](const Config& c) -> Json {
+       return std::string(slice_dtype_name(c.selection.value_slice));
+     }},
     {.table = "selection",
      .key = "sinks",
      .flag = "",

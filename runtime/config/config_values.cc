@@ -84,6 +84,14 @@ bool take_counts(const Json& value, std::vector<TokenCount>& out) {
   return true;
 }
 
+bool take_count_or_none(const Json& value, TokenCount& out) {
+  TokenCount count;
+  const bool none = value.is_number() && value.get<double>() == 0;
+  if (!none && !take_count(value, count)) return false;
+  out = count;
+  return true;
+}
+
 bool take_layers(const Json& value, std::vector<int>& out) {
   const Json array = value.is_array() ? value : Json::array({value});
   std::vector<int> layers(array.size());

@@ -8,12 +8,6 @@ namespace {
 
 constexpr int kPyramidShrink = 20;  // the paper's beta
 
-TokenBudget budget_of(const TokenCount& count) {
-  constexpr int64_t kMost = INT32_MAX;
-  return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMost)),
-          .share = static_cast<float>(count.share)};
-}
-
 // Step `i` of `steps` on the line from 2 mean - last to last.
 double on_line(double mean, double last, int i, int steps) {
   if (steps == 1) return mean;
@@ -48,6 +42,12 @@ std::vector<TokenBudget> share_pyramid(double mean, int steps) {
 }
 
 }  // namespace
+
+TokenBudget budget_of(const TokenCount& count) {
+  constexpr int64_t kMost = INT32_MAX;
+  return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMost)),
+          .share = static_cast<float>(count.share)};
+}
 
 std::vector<TokenBudget> layer_budgets(const Config& config, const Geometry& geometry) {
   std::vector<TokenBudget> budgets;

@@ -9,6 +9,9 @@
 
 namespace fasa {
 
+// As kernels take it.
+TokenBudget budget_of(const TokenCount& count);
+
 // One per layer. Of a pyramid (PyramidKV, arXiv 2406.02069) the layers that are not dense share
 // what they would have had: the last of them gets a twentieth of fac_tokens, but never less than
 // sinks + recent + 1, the first as much more, in between on a straight line.

@@ -30,15 +30,18 @@ void add_guesses(const StepSettings& settings, int64_t context, GuessScratch gue
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
                          GuessScratch guesses) {
   DecodeShape shape{.count = count, .set_capacity = 0, .dense_tokens = 0};
-  for (const LayerSettings& layer : settings.layers) {
+  for (int i = 0; i < settings.layer_count(); ++i) {
+    const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
-    const int32_t budget = layer.budget.of(visible, settings.budget_floor());
+    const int32_t budget = settings.set_tokens(i, visible);
     const bool all = layer.dense || (settings.rows_on_device && budget == visible);
     if (all) {
       shape.dense_tokens =
           std::max(shape.dense_tokens, StepScratch::dense_tokens(settings, context));
     }
-    if (!layer.dense) shape.set_capacity = std::max(shape.set_capacity, budget);
+    if (layer.dense) continue;
+    shape.set_capacity = std::max(shape.set_capacity, budget);
+    shape.near_capacity = std::max(shape.near_capacity, settings.near_tokens(i, visible));
   }
   if (guesses.most_ahead > 0) add_guesses(settings, context, guesses, shape);
   return shape;

@@ -25,6 +25,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       prefetch_(device.kernels(), settings_),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
+      decodes_several_(device.kind() == DeviceKind::kCpu && !settings_.selection_remembers),
       graphs_wanted_(config.device.graphs),
       slots_{StepSlot(device), StepSlot(device)},
       probes_{StepProbe(device), StepProbe(device)},
@@ -185,6 +186,7 @@ int64_t Runtime::length(SequenceId sequence) const { return impl_->length(sequen
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 int Runtime::query_ahead() const { return impl_->query_ahead(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
+int Runtime::most_decoded(SequenceId id) const { return impl_->most_decoded(id); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   impl_->append(layer, k, v, stream);

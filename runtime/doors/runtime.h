@@ -32,7 +32,7 @@ class QuerySource;  // scheduler/prefetch/query_source.h
 
 struct StepSequence {
   SequenceId sequence;
-  int tokens = 1;  // new tokens; 1 for kDecode
+  int tokens = 1;  // new tokens; of kDecode 1, or up to Runtime::most_decoded()
   StepMode mode = StepMode::kDecode;
 };
 
@@ -77,8 +77,12 @@ class Runtime {
   // Its guesses may be anything: they change times, never results. As above.
   void set_predictor(Predictor* predictor);
 
+  // Tokens that a sequence may decode in one step, each attending as if it had come in a step of its
+  // own: 1; on the cpu device, with a selection that evicts nothing, as many as its newest page has
+  // room for. Throws UsageError (unknown sequence).
+  int most_decoded(SequenceId id) const;
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
-  // a step already open, a decode of more than one token, next-query without a query source) or
+  // a step already open, a decode of more tokens than may be, next-query without a query source) or
   // BudgetError; nothing changes then.
   void begin_step(std::span<const StepSequence> sequences);
   // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only.

@@ -44,6 +44,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void set_query_source(QuerySource* source);
   int query_ahead() const;
   void set_predictor(Predictor* predictor);
+  int most_decoded(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
@@ -62,6 +63,9 @@ class Runtime::Impl : private MemoryReclaimer {
   struct OpenStep {
     std::vector<StepSequence> sequences;
     StepTables tables;
+    // What attends, where a sequence decodes several tokens: each of them as one of its own.
+    std::vector<SequenceDesc> each;
+    std::optional<StepTables> each_tables;
     StepSlot* slot = nullptr;
     size_t slot_index = 0;
     int64_t tokens = 0;
@@ -102,6 +106,8 @@ class Runtime::Impl : private MemoryReclaimer {
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
   class MemoryGuard;
+  // A page that others share is copied before it is written.
+  void own_last_page(SequenceId id);
   void prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard);
   KvMemory predict_least(int64_t tokens, int step_tokens) const;
   class ReclaimPause;
@@ -123,6 +129,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void plan_prefetch(const OpenStep& step);
   void read_probe(size_t slot);
   void describe(OpenStep& step);
+  void describe_each(OpenStep& step) const;
   void enqueue_tables(OpenStep& step);
   void sample_hit_rate(EventView step_done);
   std::optional<StepKey> graph_key(StreamView stream, std::span<const uint64_t> shape) const;
@@ -145,6 +152,7 @@ class Runtime::Impl : private MemoryReclaimer {
   Event tables_ready_;
   Event rows_read_;  // the last read() has passed
   std::unique_ptr<StepPipeline> pipeline_;
+  const bool decodes_several_;  // tokens of a sequence in one step
   const bool graphs_wanted_;
   bool graphs_refused_ = false;
   StepGraphs graphs_;  // of the pipeline's streams

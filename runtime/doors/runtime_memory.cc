@@ -62,6 +62,10 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   ensure_scratch(decode, prefill);
   for (StepSlot& slot : slots_) slot.ensure(1);
   find_usable(id);  // of what was waited for on the way, something may have failed
+  if (tokens > sequence.length()) {
+    own_last_page(id);
+    require_streams();
+  }
   sequence.reserve(tokens);
   guard.keep();
 }
@@ -124,6 +128,14 @@ void Runtime::Impl::ensure_scratch(const DecodeShape& decode, const PrefillShape
   scratch_.ensure(decode, prefill);
 }
 
+void Runtime::Impl::own_last_page(SequenceId id) {
+  KvSequence& sequence = find(id);
+  if (!sequence.needs_private_page()) return;
+  drain();  // the shared page's last rows may be on their way to the host
+  note_control_work(id);
+  sequence.make_last_page_private(control_.view());
+}
+
 void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   int64_t tokens = 0;
   int new_tokens = 1;
@@ -132,14 +144,16 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
     new_tokens = std::max(new_tokens, part.tokens);
   }
   fit_hot_rows(tokens, new_tokens, static_cast<int>(sequences.size()), true);
-  int decodes = 0;
+  int decodes = 0;  // tokens
+  int places = 0;   // each token that is decoded has one, each prompt too
   DecodeShape decode;
   PrefillShape prefill;
   for (const StepSequence& part : sequences) {
     const int64_t length = find(part.sequence).length();
+    places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
-      ++decodes;
-      decode = decode.joined(decode_shape(settings_, length + 1, 0, prefetch_.scratch()));
+      decodes += part.tokens;
+      decode = decode.joined(decode_shape(settings_, length + part.tokens, 0, prefetch_.scratch()));
     } else {
       const PrefillShape one = prefill_shape(settings_, length, part.tokens);
       prefill.pages += one.pages;
@@ -147,8 +161,8 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the sequence's place in the step, a prefill's state by the token's.
-  if (decodes > 0) decode.count = static_cast<int>(sequences.size());
+  // Scratch is indexed by the place in the step, a prefill's state by the token's.
+  if (decodes > 0) decode.count = places;
   if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 
@@ -160,11 +174,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = find(part.sequence);
     guard.watch(sequence);
-    if (sequence.needs_private_page()) {
-      drain();  // the shared page's last rows may be on their way to the host
-      note_control_work(part.sequence);
-      sequence.make_last_page_private(control_.view());
-    }
+    own_last_page(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
   }
   copy_new_pages(sequences);

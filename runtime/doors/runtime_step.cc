@@ -13,6 +13,11 @@
 #include "runtime/doors/tensor_check.h"
 
 namespace fasa {
+int Runtime::Impl::most_decoded(SequenceId id) const {
+  if (!decodes_several_) return 1;
+  return kPageTokens - static_cast<int>(find(id).length() % kPageTokens);
+}
+
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
   require_no_step("begin_step");
   const bool decodes = std::any_of(sequences.begin(), sequences.end(),
@@ -26,11 +31,13 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
       throw UsageError(
           fmt::format("begin_step: sequence {} is named twice", index_of(part.sequence)));
     }
-    if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens != 1)) {
-      throw UsageError(
-          fmt::format("begin_step: {} new tokens; allowed: 1 to decode, 1 or more to "
-                      "prefill",
-                      part.tokens));
+    const int most = most_decoded(part.sequence);
+    if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
+      throw UsageError(fmt::format(
+          "begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on the cpu "
+          "device, "
+          "with a selection that evicts nothing, as many as the newest page of {} has room for)",
+          part.tokens, kPageTokens));
     }
     if (sequence.length() + part.tokens > INT32_MAX) {
       throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
@@ -77,6 +84,33 @@ void Runtime::Impl::describe(OpenStep& step) {
   step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
   step.tables.on_device[1] = step.slot->device(StepSlot::kOdd);
   step.tables.on_host = even;
+}
+
+// On the cpu device kernels read the host's memory, so nothing has to be uploaded. What a token
+// attends to lies in sealed pages and in the tail, which holds the page of all these tokens.
+void Runtime::Impl::describe_each(OpenStep& step) const {
+  if (std::none_of(step.sequences.begin(), step.sequences.end(), [](const StepSequence& part) {
+        return part.mode == StepMode::kDecode && part.tokens > 1;
+      })) {
+    return;
+  }
+  StepTables& tables = step.each_tables.emplace(step.tables);
+  tables.row_blocks.clear();
+  tables.device_row_blocks.clear();
+  tables.histories.clear();
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    const SequenceDesc& whole = step.tables.on_host[i];
+    const bool apart = whole.mode == StepMode::kDecode;
+    for (int token = 0; token < (apart ? whole.tokens : 1); ++token) {
+      SequenceDesc& one = step.each.emplace_back(whole);
+      if (apart) one.first_token += token, one.start += token, one.tokens = 1;
+      tables.row_blocks.push_back(step.tables.row_blocks[i]);
+      tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
+      tables.histories.push_back(step.tables.histories[i]);
+    }
+  }
+  tables.on_device[0] = tables.on_device[1] = step.each.data();
+  tables.on_host = step.each;
 }
 
 void Runtime::Impl::enqueue_tables(OpenStep& step) {
@@ -161,6 +195,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   plan_prefetch(step);
   StepProbe& probe = probes_[step.slot_index];
   step.tables.probe = probe.layer() >= 0 ? &probe : nullptr;
+  describe_each(step);
   AtWork& work = at_work_[step.slot_index];
   for (const StepSequence& part : sequences) work.in_step.push_back(index_of(part.sequence));
   work.before_it = std::exchange(beside_steps_, {});
@@ -204,7 +239,8 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   check_tensor("q", q, geometry_.query_heads, geometry_.key_dim);
   check_tensor("out", out, geometry_.query_heads, geometry_.value_dim);
   step_->attended = layer + 1;
-  pipeline_->attend(step_->tables, scratch_, layer, q, out, lse, stream);
+  const StepTables& tables = step_->each_tables ? *step_->each_tables : step_->tables;
+  pipeline_->attend(tables, scratch_, layer, q, out, lse, stream);
 }
 
 // Rows of a step lie in the residents or on a stream's way until they are written back; what was

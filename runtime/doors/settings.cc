@@ -60,6 +60,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
     settings.layers.push_back(
         {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
          .budget = budgets[static_cast<size_t>(layer)],
+         .near = config.has_near_set() ? budget_of(config.selection.near_tokens) : TokenBudget{},
          .window = geometry.window(layer)});
   }
   if (!settings.rows_on_device) {
@@ -73,6 +74,9 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
                                      [](const LayerSettings& layer) { return layer.dense; });
   if (all_dense) layout.hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (layout.slice.dims > 0 && config.has_near_set()) {
+    layout.values = {config.selection.value_slice, geometry.value_dim, SliceOrder::kByToken};
+  }
   if (device == DeviceKind::kCuda && !cuda_holds_queries(layout.group, layout.slice.dims)) {
     throw UsageError(
         fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "

@@ -9,9 +9,9 @@
 #include "kernels/cpu/model/elementwise.h"
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
-#include "runtime/llm/weight_options.h"
 #include "runtime/llm/matrix.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/llm/weight_options.h"
 #include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {

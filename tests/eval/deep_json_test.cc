@@ -15,7 +15,7 @@
 #include "runtime/lab/eval/needle_template.h"
 #include "runtime/lab/eval/result_log.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/llm/temp_model.h"
 

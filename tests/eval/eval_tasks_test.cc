@@ -9,6 +9,7 @@
 #include "runtime/lab/eval/needle_task.h"
 #include "runtime/lab/eval/perplexity.h"
 #include "runtime/lab/eval/shared_prompt.h"
+#include "runtime/lab/eval/step_logits.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -88,6 +89,67 @@ TEST_F(EvalTasksTest, TheSelectionIsOnWhilePerplexityIsMeasured) {
   const double full = loss(llm_test::full_runtime(model_));
   EXPECT_NE(loss(fasa(24)), full);
   EXPECT_EQ(loss(fasa(512)), loss(fasa(1024))) << "as many as there are";
+}
+
+TEST_F(EvalTasksTest, PredictionsAreComparedStepByStep) {
+  PerplexityTask task(text(600), {.context = 500, .stride = 60});
+  StepLogits full, few;
+  const auto of_full = task.run(0, {.model = model_,
+                                    .runtime = *llm_test::full_runtime(model_),
+                                    .prompt = nullptr,
+                                    .keep = &full});
+  EXPECT_FALSE(of_full.contains("kl"));
+  ASSERT_EQ(full.steps(), static_cast<size_t>(task.compared_steps()));
+  const auto record = [&](int64_t tokens) {
+    few.clear();
+    const auto runtime = fasa(tokens);
+    return task.run(
+        0,
+        {.model = model_, .runtime = *runtime, .prompt = nullptr, .keep = &few, .against = &full});
+  };
+  const auto whole = record(512);
+  EXPECT_EQ(whole.at("kl"), 0);
+  EXPECT_EQ(whole.at("same_best"), 60);
+  const auto pruned = record(24);
+  double kl = 0;
+  int same = 0;
+  for (size_t step = 0; step < full.steps(); ++step) {
+    kl += kl_divergence(full.at(step), few.at(step));
+    same += best_token(full.at(step)) == best_token(few.at(step)) ? 1 : 0;
+  }
+  EXPECT_EQ(pruned.at("kl"), kl);
+  EXPECT_GT(kl, 0);
+  EXPECT_EQ(pruned.at("same_best"), same);
+}
+
+// A window that begins inside a page, a stride of several pages: bit for bit, near sets included.
+TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
+  const auto texts = text(600);
+  PerplexityTask stepping(texts, {.context = 430, .stride = 90});
+  PerplexityTask at_once(texts, {.context = 430, .stride = 90, .one_pass = true});
+  const auto run = [&](PerplexityTask& task, const Config& config, StepLogits* logits) {
+    const Geometry geometry = model_.config().geometry();
+    Runtime runtime(*device_, config, geometry, DType::kF32, all_slice_dims(geometry));
+    return task.run(1, {.model = model_, .runtime = runtime, .prompt = nullptr, .keep = logits});
+  };
+  struct Case {
+    const char* kind;
+    int64_t near;
+  };
+  for (const Case& of : {Case{"fasa", 0}, {"fasa", 100}, {"oracle", 0}, {"snapkv", 0}}) {
+    SCOPED_TRACE(of.kind);
+    Config config;
+    config.selection.kind = find_selection(of.kind).value();
+    config.selection.fac_tokens = {{.tokens = 40, .share = 0}};
+    config.selection.near_tokens = {.tokens = of.near, .share = 0};
+    StepLogits one_by_one, together;
+    EXPECT_EQ(run(stepping, config, &one_by_one), run(at_once, config, &together));
+    ASSERT_EQ(one_by_one.steps(), together.steps());
+    for (size_t step = 0; step < together.steps(); ++step) {
+      const auto a = one_by_one.at(step), b = together.at(step);
+      ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << "step " << step;
+    }
+  }
 }
 
 // Records of runtimes that take turns on one prompt are those of runtimes by themselves.

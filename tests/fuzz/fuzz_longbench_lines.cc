@@ -1,12 +1,13 @@
 // Examples of LongBench, a JSON object a line, with prompts as their authors publish them.
 #include "runtime/lab/eval/longbench_task.h"
+#include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(longbench_lines) {
   static const FuzzFolder folder;
   static const auto tokenizer =
-      fasa::Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+      fasa::text::Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
   static const bool made = [] {
     folder.write("dataset2prompt.json", R"({"qasper": "Read: {context}\nAsked: {input}\nSaid:"})");
     folder.write("dataset2maxlen.json", R"({"qasper": 12})");
@@ -14,7 +15,7 @@ FASA_FUZZ_TARGET(longbench_lines) {
   }();
   if (!made) return;
   folder.write("qasper.jsonl", data, size);
-  const fasa::LongBenchTask task(folder.path(), "qasper", *tokenizer, 200);
+  const fasa::LongBenchTask task(folder.path(), "qasper", tokenizer, 200);
   for (size_t i = 0; i < task.examples(); ++i) {
     task.id(i);
     if (task.prompt(i).size() > 200) std::abort();

@@ -1,13 +1,14 @@
 // Problems of MATH500's or AIME's form, a JSON object a line.
 #include "runtime/lab/eval/math_task.h"
+#include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(math_lines) {
   static const FuzzFolder folder;
   static const auto tokenizer =
-      fasa::Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
-  const fasa::MathTask task(folder.write("math.jsonl", data, size), *tokenizer, {});
+      fasa::text::Tokenizer::load(std::string(FASA_SOURCE_DIR) + "/models/needle-3m");
+  const fasa::MathTask task(folder.write("math.jsonl", data, size), tokenizer, {});
   for (size_t i = 0; i < task.examples(); ++i) {
     task.id(i);
     task.prompt(i);

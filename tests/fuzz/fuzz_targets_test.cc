@@ -33,7 +33,7 @@ TEST(FuzzTargets, SeedsBeginningsAndChanges) {
 
 // A target without a folder of seeds, or a folder without a target, is a slip.
 TEST(FuzzTargets, EachHasItsSeeds) {
-  const std::filesystem::path corpus = std::string(FASA_SOURCE_DIR) + "/tests/fuzz/corpus";
+  const auto corpus = std::filesystem::path(FASA_SOURCE_DIR) / "tests" / "fuzz" / "corpus";
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
     if (!entry.is_directory()) continue;  // dictionaries
     EXPECT_TRUE(targets().contains(entry.path().filename())) << entry;

@@ -1,5 +1,5 @@
 // model.safetensors.index.json beside two shards that are as they should be.
-#include "runtime/llm/safetensors.h"
+#include "runtime/llm/weights/safetensors.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -26,6 +26,10 @@ inline std::vector<RowShape> append_shapes() {
   add([](RowShape& s) { s.input = DType::kBF16, s.row = DType::kF32, s.recent = 70; });
   add([](RowShape& s) { s.input = DType::kF16, s.row = DType::kF16, s.sinks = 100; });
   add([](RowShape& s) { s.slices = false; });
+  add([](RowShape& s) { s.layers = 2, s.values = SliceDType::kInt2; });
+  add([](RowShape& s) { s.value_dim = 33, s.values = SliceDType::kInt2; });
+  add([](RowShape& s) { s.value_dim = 130, s.row = DType::kF16, s.values = SliceDType::kInt4; });
+  add([](RowShape& s) { s.value_dim = 6, s.row = DType::kF32, s.values = SliceDType::kInt8; });
   return all;
 }
 

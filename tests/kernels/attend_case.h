@@ -32,6 +32,11 @@ struct Cut {
   bool phases = false;
   bool partials = false;
   bool staged = false;  // pages or rows copied to a place of their own
+  // Of every KV head, with scores of (query head, index); matters too. Empty: no near set.
+  std::vector<int> near = {};
+  std::function<float(int, int)> near_score = [](int head, int i) {
+    return 8 * noise(InputKind::kQuery, 77, 0, i, head, 1);
+  };
 };
 
 class Attention {
@@ -51,6 +56,7 @@ class Attention {
         sets_.insert(sets_.end(), cut.set->begin(), cut.set->end());
       }
     }
+    make_near(count);
   }
 
   Result run() {
@@ -69,6 +75,30 @@ class Attention {
   const std::byte* row_of(int sequence, int head, int position) const {
     return step_.descs[static_cast<size_t>(sequence)].row_blocks[position / kPageTokens] +
            layout_.row_offset(0, head, position % kPageTokens);
+  }
+
+  void make_near(int64_t count) {
+    const auto heads = static_cast<size_t>(count * layout_.kv_heads);
+    near_sizes_.assign(heads, static_cast<int32_t>(cut_.near.size()));
+    const size_t capacity = cut_.near.size() + 5;  // rows of it are not packed
+    for (size_t head = 0; head < heads; ++head) {
+      near_.insert(near_.end(), cut_.near.begin(), cut_.near.end());
+      near_.resize((head + 1) * capacity, -1);
+    }
+    for (int head = 0; head < static_cast<int>(heads) * layout_.group; ++head) {
+      for (int i = 0; i < static_cast<int>(capacity); ++i) {
+        near_scores_.push_back(i < near_sizes_[0] ? cut_.near_score(head, i) : NAN);
+      }
+    }
+    const size_t tiles = (capacity + kTileTokens - 1) / kTileTokens;
+    near_partials_.assign(heads * static_cast<size_t>(layout_.group * width_) * tiles, NAN);
+  }
+  NearSet near_set() {
+    if (cut_.near.empty()) return {};
+    return {.capacity = static_cast<int32_t>(cut_.near.size() + 5),
+            .positions = near_.data(),
+            .sizes = near_sizes_.data(),
+            .scores = near_scores_.data()};
   }
 
   void run_wave(int begin, int wave, bool first, bool last) {
@@ -90,6 +120,8 @@ class Attention {
     std::vector<float> partials(static_cast<size_t>(heads * layout_.group * (wave / 32) * width_),
                                 NAN);
     if (cut_.partials || cut_.phases) params.partials = partials.data();
+    if (last) params.near = near_set();
+    if (params.partials != nullptr) params.near_partials = near_partials_.data();
 
     std::vector<const std::byte*> rows(static_cast<size_t>(heads * wave), nullptr);
     std::vector<std::byte> copies;
@@ -157,8 +189,8 @@ class Attention {
   const Cut& cut_;
   const CacheLayout& layout_;
   int64_t width_ = 0;
-  std::vector<int32_t> sizes_, sets_;
-  std::vector<float> state_;
+  std::vector<int32_t> sizes_, sets_, near_sizes_, near_;
+  std::vector<float> state_, near_scores_, near_partials_;
   Result result_;
 };
 

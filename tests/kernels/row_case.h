@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
@@ -26,7 +27,8 @@ struct RowShape {
   DType row = DType::kBF16;
   DType input = DType::kF32;
   SliceDType slice = SliceDType::kInt2;
-  bool slices = true;  // of all key dimensions
+  bool slices = true;                // of all key dimensions
+  std::optional<SliceDType> values;  // of whole values
   int sinks = 4;
   int recent = 16;
   int hot_rows = 0;
@@ -106,6 +108,7 @@ class RowCase {
     layout_.group = shape.group;
     layout_.row = {shape.row, shape.key_dim, shape.value_dim};
     layout_.slice = {shape.slice, shape.slices ? shape.key_dim : 0};
+    if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
     layout_.hot_rows = shape.hot_rows;

@@ -31,6 +31,7 @@ struct SelectShape {
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   int page_tokens = 1;
+  int value_dim = 0;  // of value slices, whose contents no selection reads; 0 = none
 };
 
 class SelectCase {
@@ -46,6 +47,7 @@ class SelectCase {
     layout_.kv_heads = shape.kv_heads;
     layout_.group = shape.group;
     layout_.slice = {shape.dtype, shape.dims};
+    layout_.values = {SliceDType::kInt2, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
     for (int h = 0; h < shape.kv_heads; ++h) {

@@ -83,7 +83,7 @@ std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int 
     for (int page = begin_of(i); page < begin_of(i + 1); ++page)
       all[i].scan_page(page, nullptr, &scratch);
   }
-  set.resize(static_cast<size_t>(selection.finish(set.data())));
+  set.resize(static_cast<size_t>(selection.finish(set.data(), {})));
   return set;
 }
 

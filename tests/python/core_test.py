@@ -265,6 +265,11 @@ def test_config_is_the_table_of_options():
                     if isinstance(value, dict) else {key: value})
     attributes = [name for name in dir(fasa.Config) if isinstance(getattr(fasa.Config, name), property)]
     assert len(attributes) == len(flat)
+    near = fasa.Config(near_tokens=512, value_slice="int4")
+    assert (near.near_tokens, near.value_slice) == (512, "int4")
+    assert fasa.Config.from_toml(near.to_toml()) == near
+    with expect(fasa.UsageError, "selection.near_tokens = 512: allowed: 0 with page_tokens = 16"):
+        near.page_tokens = 16
     with expect(fasa.UsageError, "selection.fac_tokens = 3: allowed: at least"):
         config.fac_tokens = 3
     assert config.fac_tokens == 0.5

@@ -115,11 +115,43 @@ TEST(Config, RangesAreChecked) {
   rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens = {{0, 1.5}}; });
   rejects("selection.tip_chunks", [](Config& c) { c.selection.tip_chunks = 0; });
   rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
+  rejects("selection.near_tokens", [](Config& c) { c.selection.near_tokens = {-1, 0}; });
+  rejects("selection.near_tokens", [](Config& c) { c.selection.near_tokens = {0, 1.5}; });
+  rejects("selection.value_slice", [](Config& c) { c.selection.value_slice = SliceDType::kBF16; });
   rejects("placement.hot_rows", [](Config& c) { c.placement.hot_rows = -1; });
   rejects("prefetch.depth", [](Config& c) { c.prefetch.depth = -1; });
   rejects("prefetch.streams", [](Config& c) { c.prefetch.streams = 0; });
   rejects("link.bandwidth", [](Config& c) { c.link.bandwidth = 0; });
   rejects("link.latency", [](Config& c) { c.link.latency = -1; });
+}
+
+TEST(Config, NearTokensNeedScoresOfWholeKeysHeadByHead) {
+  const auto message = [](const std::function<void(Config&)>& change) {
+    Config config;
+    config.selection.near_tokens = {.tokens = 512, .share = 0};
+    config.validate();
+    change(config);
+    return message_of([&] {
+      config.validate();
+      config.validate_for(geometry_of(3, 64));
+    });
+  };
+  EXPECT_EQ(message([](Config&) {}), "");
+  EXPECT_EQ(message([](Config& c) { c.selection.kind = SelectionKind::kFull; }), "") << "ignored";
+  EXPECT_EQ(message([](Config& c) { c.selection.slice_dtype = SliceDType::kInt4; }), "");
+  EXPECT_EQ(message([](Config& c) { c.selection.kind = *find_selection("quest"); }),
+            "selection.near_tokens = 512: allowed: 0 with selection.kind = quest");
+  EXPECT_EQ(message([](Config& c) { c.selection.options.page_tokens = 16; }),
+            "selection.near_tokens = 512: allowed: 0 with page_tokens = 16");
+  EXPECT_EQ(message([](Config& c) { c.selection.options.scope = SelectionScope::kQueryHead; }),
+            "selection.near_tokens = 512: allowed: 0 with scope = query_head");
+  EXPECT_EQ(message([](Config& c) { c.selection.options.rule = GroupRule::kRawMax; }),
+            "selection.near_tokens = 512: allowed: 0 with a group_rule other than max");
+  EXPECT_EQ(message([](Config& c) { c.selection.options.rescore = 2; }),
+            "selection.near_tokens = 512: allowed: 0 with rescore = 2");
+  EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
+            "selection.near_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
+            "whose scores are no weights; or slices of all");
 }
 
 TEST(Config, WhatTheModelDoesNotHaveIsAnError) {

@@ -116,6 +116,7 @@ struct Case {
   std::optional<int> hot_rows;
   RowPlacement rows;
   double link_bandwidth;
+  int64_t near_tokens = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -127,6 +128,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     config.device.name = "emulated";
     config.placement.hot_rows = GetParam().hot_rows;
     config.placement.rows = GetParam().rows;
+    config.selection.near_tokens = {.tokens = GetParam().near_tokens, .share = 0};
     config.link.bandwidth = GetParam().link_bandwidth;
     return config;
   }
@@ -203,6 +205,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"full", "full", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_c", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_m", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9},
+                      Case{"fasa_c_near", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
+                      Case{"fasa_m_near", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
                       Case{"fasa_m_slow_link", "fasa-m", 8192, {}, RowPlacement::kHost, 6e9},
                       Case{"fasa_m_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9},
                       Case{"fasa_m_no_hot_rows", "fasa-m", 8192, 0, RowPlacement::kHost, 25e9},

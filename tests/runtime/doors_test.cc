@@ -257,7 +257,9 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
     for (const bool tokens_first : {false, true}) {
       const auto device = open(name);
       DeviceTensors tensors(*device);
-      const Config config = small_config(RowPlacement::kHost);
+      Config config = small_config(RowPlacement::kHost);
+      const int64_t near = tokens_first ? 60 : 0;
+      config.selection.near_tokens = {.tokens = near, .share = 0};
       const int layer = 1;
       Batch k =
           batch_of(seeds, layer, kPrompt, TapeKind::kKey, g.kv_heads, g.key_dim, tokens_first);
@@ -283,11 +285,13 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
       call.lengths = lengths;
       call.out = out;
       call.lse = static_cast<float*>(lse.data);
-      sparse_decode(*device, config, g, DType::kBF16, all_slice_dims(g), call, tensors.stream());
+      const RunSetup setup{.device = name, .fac_tokens = 24, .near_tokens = near, .tip_chunks = 10};
+      sparse_decode(*device, config, g, DType::kBF16, RuntimeRun::dims(setup, g), call,
+                    tensors.stream());
       const auto got = tensors.values(out);
       const auto got_lse = tensors.values(lse);
       for (size_t b = 0; b < seeds.size(); ++b) {
-        RuntimeRun sequence(RunSetup{.device = name, .fac_tokens = 24, .tip_chunks = 10});
+        RuntimeRun sequence(setup);
         const SequenceId id = sequence.runtime().create();
         if (lengths[b] > 1) sequence.prefill(id, seeds[b], lengths[b] - 1, 64);
         std::vector<float> sums;

@@ -264,6 +264,7 @@ TEST(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
+        RunSetup{.device = "emulated", .hot_rows = 60, .near_tokens = 60},
         RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
         RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kPoorQueries},
         RunSetup{.device = "emulated",

@@ -11,6 +11,7 @@ struct Format {
   SliceDType dtype;
   int chunks;
   double at_least;  // times smaller than full KV in bf16
+  int near = 0;     // tokens, by values in as many bits
 };
 
 DeviceOptions emulated() {
@@ -25,6 +26,8 @@ Config config_of(const Format& format, int k) {
   config.selection.slice_dtype = format.dtype;
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = k, .share = 0}};
+  config.selection.near_tokens = {.tokens = format.near, .share = 0};
+  if (format.near > 0) config.selection.value_slice = format.dtype;
   return config;
 }
 
@@ -45,7 +48,8 @@ void expect_smaller(const Geometry& geometry, int64_t tokens, int k, const Forma
 TEST(Memory, Llama8bAt128k) {
   for (const Format& format :
        {Format{SliceDType::kBF16, 16, 7.5}, Format{SliceDType::kInt8, 16, 14},
-        Format{SliceDType::kInt2, 64, 13}, Format{SliceDType::kInt2, 32, 24}}) {
+        Format{SliceDType::kInt2, 64, 13}, Format{SliceDType::kInt2, 32, 24},
+        Format{SliceDType::kInt2, 64, 6.5, 512}}) {
     expect_smaller(llama_8b(32), 131072, 256, format);
   }
 }
@@ -65,20 +69,22 @@ TEST(Memory, SmallModelAt8k) {
 TEST(Memory, PredictionHolds) {
   constexpr int64_t kTokens = 16384;
   const Geometry geometry = llama_8b(4);
-  const Format format{SliceDType::kInt2, 64, 0};
-  FilledRuntime filled(emulated(), config_of(format, 256), geometry, first_chunk_dims(geometry, 64),
-                       kTokens);
-  const KvMemory held = filled.runtime().memory();
-  // By the device's own counters.
-  EXPECT_EQ(held.device_total(), filled.device().memory(MemorySpace::kDevice).used_bytes);
-  // The fill's own chunks are prefill: their scratch is the only other thing on the device.
-  const KvMemory predicted = filled.runtime().predict(kTokens + FilledRuntime::kRoom, 2048);
-  EXPECT_EQ(held.device_slices, predicted.device_slices);
-  EXPECT_EQ(held.device_hot_rows, predicted.device_hot_rows);
-  EXPECT_EQ(held.host_rows, predicted.host_rows);
-  EXPECT_NEAR(static_cast<double>(held.device_total()),
-              static_cast<double>(predicted.device_total()),
-              0.02 * static_cast<double>(predicted.device_total()));
+  for (const int near : {0, 512}) {
+    const Format format{SliceDType::kInt2, 64, 0, near};
+    FilledRuntime filled(emulated(), config_of(format, 256), geometry,
+                         first_chunk_dims(geometry, 64), kTokens);
+    const KvMemory held = filled.runtime().memory();
+    // By the device's own counters.
+    EXPECT_EQ(held.device_total(), filled.device().memory(MemorySpace::kDevice).used_bytes);
+    // The fill's own chunks are prefill: their scratch is the only other thing on the device.
+    const KvMemory predicted = filled.runtime().predict(kTokens + FilledRuntime::kRoom, 2048);
+    EXPECT_EQ(held.device_slices, predicted.device_slices);
+    EXPECT_EQ(held.device_hot_rows, predicted.device_hot_rows);
+    EXPECT_EQ(held.host_rows, predicted.host_rows);
+    EXPECT_NEAR(static_cast<double>(held.device_total()),
+                static_cast<double>(predicted.device_total()),
+                0.02 * static_cast<double>(predicted.device_total()));
+  }
 }
 
 }  // namespace

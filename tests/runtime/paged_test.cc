@@ -143,6 +143,9 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
        .dense_layers = {0},
        .max_sequences = 2},
       {.device = "emulated", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
+      {.near_tokens = 60},
+      {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .near_tokens = 60},
+      {.device = "emulated", .page_size = 16, .pages = 90, .near_tokens = 60},
   };
   for (const PagedSetup& setup : setups) {
     for (const unsigned seed : {1u, 2u}) {

@@ -95,7 +95,7 @@ TEST(CalibrationData, WithoutProbesTheTextIsTaken) {
   EXPECT_FALSE(data.probes);
   EXPECT_NE(data.hash(),
             make_calibration_data(rising(500), {.tokens = 301, .probes = false}).hash());
-  EXPECT_THAT(data.hash(), testing::MatchesRegex("fnv1a:[0-9a-f]+"));
+  EXPECT_THAT(data.hash(), testing::StartsWith("fnv1a:"));
 }
 
 TEST(CalibrationData, OneTokenIsEnoughAndNoneIsAnError) {

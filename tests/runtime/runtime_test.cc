@@ -22,7 +22,7 @@ std::string message_of(F&& call) {
 }
 
 TEST(Runtime, MisuseIsNamed) {
-  RuntimeRun run(RunSetup{});
+  RuntimeRun run(RunSetup{.device = "emulated"});
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
   const auto begin = [&](SequenceId sequence, int tokens, StepMode mode) {

@@ -76,6 +76,25 @@ TEST_P(AttendBodyInOrders, WindowsAndDeviceCopies) {
   }
 }
 
+// Codes of every width, the tail's values, groups of several blocks, odd dimensions.
+TEST_F(AttendBody, NearSets) {
+  int turn = 0;
+  for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}}) {
+    const SliceDType values[] = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8};
+    SCOPED_TRACE(testing::Message() << of.group << " " << of.value_dim);
+    RowShape shape;
+    shape.kv_heads = 2, shape.values = values[turn++ % 3];
+    shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
+    Cut near = cut();
+    near.set.emplace();
+    for (int position = 0; position < 150; position += 4) near.set->push_back(position);
+    for (int position = 1; position < 150; position += 1 + position % 4) {
+      if (position % 4 != 0) near.near.push_back(position);
+    }
+    expect_all_cuts_equal(Decode(shape, {150, 190}), near, {0, 32});
+  }
+}
+
 TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
   RowShape shape;
   shape.key_dim = 16, shape.value_dim = 10;

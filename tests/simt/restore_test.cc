@@ -24,6 +24,7 @@ TEST_P(RestoreBody, SameAsTheReference) {
         shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
         shape.slice = slice, shape.row = row, shape.recent = recent;
         shape.hot_rows = 37, shape.on_device = false;
+        if (recent == 16) shape.values = SliceDType::kInt4;
         RowCase fast(shape, {1, 2}, 200), slow(shape, {1, 2}, 200);
         for (RowCase* cache : {&fast, &slow}) cache->advance({{0, 200}, {1, 90}});
         for (const int length : {200, 130, 64, 63, 3, 0}) {

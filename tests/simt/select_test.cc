@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/select_inl.h"
 #include "kernels/reference/kernels.h"
+#include "tests/kernels/near_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/simt_case.h"
 
@@ -440,6 +441,45 @@ TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
     select.params().q = queries.view();
     select.run();
     EXPECT_EQ(cache.set_of(0, 0), expected);
+  }
+}
+
+near_case::Select near_select(unsigned seed) {
+  return [seed](const SelectParams& given) {
+    SelectParams params = given;
+    const int ranked = params.set_capacity + params.near.capacity;
+    std::vector<std::byte> scratch(
+        static_cast<size_t>(
+            cuda::SelectScratch::of(params.step.layout, params.step.count, ranked).bytes()),
+        std::byte{0xEE});
+    params.scratch = scratch.data();
+    SimtInterpreter interpreter(Order::kRandom, seed);
+    cuda::launch_select(params, SimtLauncher(interpreter, 2));
+  };
+}
+
+TEST(NearSelectBody, IsTheNextBest) {
+  for (near_case::NearShape shape : near_case::select_shapes()) {
+    if (shape.lengths[0] > 6000) shape.lengths = {9000};  // an interpreter is slow
+    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " near "
+                                    << shape.near.tokens << " of " << shape.lengths[0]);
+    near_case::expect_next_best(shape, gaussian_keys(3), near_select(5));
+  }
+}
+
+// What a rescan finds, and a rank by reading the pages again.
+TEST(NearSelectBody, TiesAndRescans) {
+  std::vector<SelectCase::KeyOf> keys = misleading_keys();
+  keys.push_back([](int, int, int, int) { return 1.0f; });
+  keys.push_back([](int, int, int t, int) { return static_cast<float>(t / 700); });
+  for (const SelectCase::KeyOf& key : keys) {
+    for (const int near : {1, 40, 3000}) {
+      near_case::NearShape shape;
+      shape.select.dims = 4, shape.select.group = 2;
+      shape.lengths = {5000, 1300};
+      shape.near.tokens = near;
+      near_case::expect_next_best(shape, key, near_select(6));
+    }
   }
 }
 

@@ -327,6 +327,7 @@ World::Outcome World::failed(const Before& was, std::string_view what, const Err
   if (lasting) forget_promises();
   if (injected) return Outcome::kFailed;
   ++tally_.refused;
+  last_refusal_ = error.what();
   return Outcome::kRefused;
 }
 

@@ -161,6 +161,7 @@ class World {
   Tally tally_;
   Digest digest_;
   std::string last_;
+  std::string last_refusal_;
 };
 
 }  // namespace fasa::testing

@@ -73,10 +73,15 @@ void World::reserve(Draw& draw) {
   const int64_t tokens = std::min<int64_t>(kMostTokens, length + draw.between(0, 150));
   const int step_tokens = static_cast<int>(draw.between(1, 80));
   last_ = fmt::format("reserve {} tokens for {}", tokens, index_of(sequence->id));
+  copies_pages_ = writes_shared_page(*sequence);
   const Outcome outcome =
       attempt(draw, last_, [&] { runtime_->reserve(sequence->id, tokens, step_tokens); });
+  sequence->busy |= std::exchange(copies_pages_, false);
   if (outcome != Outcome::kDone) return;
   forget_promises();
+  if (tokens > length && writes_shared_page(*sequence)) {
+    sequence->pages[sequence->history.size() / kPageTokens] = next_page_++;
+  }
   sequence->promised = tokens;
 }
 

@@ -124,7 +124,7 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   const Outcome begun = attempt(draw, "begin_step", [&] { runtime_->begin_step(sequences); });
   copies_pages_ = false;
   if (begun == Outcome::kRefused && promised) {
-    mismatch("begin_step was refused memory that reserve() had promised");
+    mismatch("begin_step was refused memory that reserve() had promised: " + last_refusal_);
   }
   for (const Part& part : step->parts) find(part.id).busy = true;
   if (begun != Outcome::kDone) return;

@@ -78,19 +78,24 @@ class FaultSeam {
     return true;
   }
 
-  // While it lives nothing fails and nothing counts but points of one kind: a test's own work.
+  // While it lives nothing fails and nothing counts but points of one kind: a test's own work. One of
+  // no seam pauses nothing.
   class Pause {
    public:
-    Pause(FaultSeam& seam, FaultPoint but) : seam_(seam) {
-      ++seam_.paused_;
-      seam_.but_ = but;
+    Pause(FaultSeam& seam, FaultPoint but) : Pause(&seam, but) {}
+    Pause(FaultSeam* seam, FaultPoint but) : seam_(seam) {
+      if (seam_ == nullptr) return;
+      ++seam_->paused_;
+      seam_->but_ = but;
     }
     Pause(const Pause&) = delete;  // counts once
     Pause& operator=(const Pause&) = delete;
-    ~Pause() { --seam_.paused_; }
+    ~Pause() {
+      if (seam_ != nullptr) --seam_->paused_;
+    }
 
    private:
-    FaultSeam& seam_;
+    FaultSeam* seam_;
   };
 
  private:

@@ -26,6 +26,7 @@ struct PagedSetup {
   std::optional<int> hot_rows = 64;
   SliceDType slice = SliceDType::kInt2;
   SelectionKind kind = SelectionKind::kFasa;
+  int64_t near_tokens = 0;
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
@@ -37,6 +38,7 @@ inline Config config_of(const PagedSetup& setup) {
   config.selection.kind = setup.kind;
   config.selection.slice_dtype = setup.slice;
   config.selection.fac_tokens = {{.tokens = 48, .share = 0}};
+  config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
   config.selection.sinks = 3;
   config.selection.recent = 5;
   config.selection.dense_layers = setup.dense_layers;

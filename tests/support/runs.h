@@ -24,6 +24,8 @@ struct RunSetup {
   std::optional<int> hot_rows = 64;  // none = auto
   int streams = 2;
   int64_t fac_tokens = 48;
+  int64_t near_tokens = 0;
+  SliceDType value_slice = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
@@ -74,6 +76,20 @@ class RuntimeRun {
       runtime_.set_query_source(queries_.get());
       tape_.on_begin = [this](std::span<const Part> parts) { queries_->expect(parts); };
     }
+  }
+
+  // Of the slices, in another order for every head.
+  static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
+    const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
+    std::vector<int16_t> dims;
+    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      for (int i = 0; i < chunks; ++i) {
+        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
+        dims.push_back(static_cast<int16_t>(pair.first));
+        dims.push_back(static_cast<int16_t>(pair.second));
+      }
+    }
+    return dims;
   }
 
   Runtime& runtime() { return runtime_; }
@@ -137,6 +153,8 @@ class RuntimeRun {
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
+    config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
+    config.selection.value_slice = setup.value_slice;
     config.selection.sinks = 3;
     config.selection.recent = 5;
     config.selection.dense_layers = setup.dense_layers;
@@ -149,19 +167,6 @@ class RuntimeRun {
     config.device.graphs = setup.graphs;
     return config;
   }
-  static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
-    const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
-    std::vector<int16_t> dims;
-    for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
-      for (int i = 0; i < chunks; ++i) {
-        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
-        dims.push_back(static_cast<int16_t>(pair.first));
-        dims.push_back(static_cast<int16_t>(pair.second));
-      }
-    }
-    return dims;
-  }
-
   std::unique_ptr<Device> inner_;
   std::unique_ptr<FaultyDevice> device_;  // fails when told to
   std::unique_ptr<TapeQuerySource> queries_;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -78,12 +77,12 @@ class SeamDevice final : public WrappedDevice {
   // While it lives nothing fails in a test's device. What runs on it asks for itself.
   class Quiet {
    public:
-    explicit Quiet(SeamDevice& device) {
-      if (device.whose_ == Inner::kTests) pause_.emplace(device.seam_, FaultPoint::kOperation);
+    explicit Quiet(SeamDevice& device)
+        : pause_(device.whose_ == Inner::kTests ? &device.seam_ : nullptr, FaultPoint::kOperation) {
     }
 
    private:
-    std::optional<FaultSeam::Pause> pause_;
+    FaultSeam::Pause pause_;
   };
 
   static void fail(const char* what) {

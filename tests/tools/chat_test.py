@@ -125,7 +125,7 @@ class Template(ChatCase):
                           "--context", context)
         self.assert_fails(3, ["no valid JSON"], "template", "--model", self.model, "--context",
                           self.write("bad.json", "{"))
-        self.assert_fails(3, ["can't be opened"], "template", "--model", self.model, "--context",
+        self.assert_fails(3, ["none.json: the file cannot be read"], "template", "--model", self.model, "--context",
                           self.folder / "none.json")
 
 

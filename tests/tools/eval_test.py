@@ -121,6 +121,33 @@ class Eval(CommandTest):
         for method in alone:
             self.assertIn(method, check.text)
 
+    def test_predictions_are_compared_with_full_attention(self):
+        arguments = (*PPL, "--selections", "fasa,full", "--budgets", 24, 400)
+        result = self.evaluate(*arguments, "--examples", 2)
+        against = {m["method"].split(",")[0]: m["tasks"][0].get("against_full")
+                   for m in result["methods"]}
+        self.assertIsNone(against["full"])
+        self.assertEqual(against["fasa 400"]["kl"]["mean"], 0)
+        self.assertEqual(against["fasa 400"]["same_best"]["mean"], 1)
+        self.assertEqual(against["fasa 400"]["perplexity_change"]["mean"], 0)
+        few = against["fasa 24"]
+        self.assertEqual((few["examples"], few["tokens"]), (2, 100))
+        self.assertGreater(few["kl"]["mean"], 0)
+        low, high = few["kl"]["range"]
+        self.assertLessEqual(low, few["kl"]["mean"])
+        self.assertLessEqual(few["kl"]["mean"], high)
+        # What is kept of full attention is taken up, its logits are made again for new budgets.
+        more = self.evaluate(*PPL, "--selections", "fasa,full", "--budgets", 24, 30, "--examples", 3)
+        again = {m["method"].split(",")[0]: m["tasks"][0] for m in more["methods"]}
+        self.assertEqual(again["fasa 24"]["resumed"], 2)
+        self.assertEqual(again["fasa 24"]["against_full"]["examples"], 3)
+        self.assertEqual(again["fasa 30"]["against_full"]["examples"], 3)
+        page = self.folder / "kl.html"
+        done = self.assert_done(*arguments, "--examples", 2, "--results", self.results, "--html",
+                                page)
+        self.assertIn("against full: KL 0.0000 nats", done.stdout.decode())
+        self.assertIn("against full: KL", page.read_text())
+
     def test_selections_that_cannot_be_compared(self):
         self.assert_fails(2, ["--selections", "quset"], *PPL, "--selections", "fasa,quset")
         self.assert_fails(2, ["--budgets"], *PPL, "--selections", "fasa", "--budgets", 0)

@@ -58,6 +58,8 @@ class Evaluation:
         tokens = selection["fac_tokens"]
         name = f"{kind} {'+'.join(map(str, tokens)) if isinstance(tokens, list) else tokens}"
         if kind == "fasa":
+            if selection["near_tokens"]:
+                name += f" and {selection['near_tokens']} near {selection['value_slice']}"
             shape = fingerprint(self.model)
             chunks = self.config.chunks_of(Geometry(
                 layers=shape.layers, kv_heads=shape.kv_heads, query_heads=shape.query_heads,

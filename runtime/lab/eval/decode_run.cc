@@ -40,4 +40,10 @@ std::span<const float> DecodeRun::step(int32_t id) {
   return model_.step(sequence_.runtime(), {&id, 1}, step);
 }
 
+std::span<const float> DecodeRun::steps(std::span<const int32_t> ids) {
+  const std::array step{
+      StepSequence{sequence_.id(), static_cast<int>(ids.size()), StepMode::kDecode}};
+  return model_.step(sequence_.runtime(), ids, step, {.all_logits = true});
+}
+
 }  // namespace fasa

@@ -20,12 +20,15 @@ enum class Metric : uint8_t { kPerplexity, kAccuracy, kScore };
 std::string_view metric_name(Metric metric);  // "perplexity", "accuracy", "score"
 
 class SharedPrompt;  // runtime/lab/eval/shared_prompt.h
+class StepLogits;    // runtime/lab/eval/step_logits.h
 
 // What an example runs on.
 struct EvalTarget {
   Model& model;
   Runtime& runtime;                // holds the selection
   SharedPrompt* prompt = nullptr;  // of runtimes that take the same example one after the other
+  StepLogits* keep = nullptr;      // gets the logits of the scored steps
+  const StepLogits* against = nullptr;  // those of the same example to compare with
 };
 
 class EvalTask {
@@ -37,6 +40,8 @@ class EvalTask {
   virtual size_t examples() const = 0;
   virtual std::string id(size_t example) const = 0;  // differs for each
   virtual int64_t longest() const = 0;               // tokens of a sequence, for the runtime
+  // Steps of an example that can be compared with another method's; 0 = none.
+  virtual int64_t compared_steps() const { return 0; }
   // The record without its id. All sequences of the runtime are freed again, but for what the
   // shared prompt keeps.
   virtual nlohmann::json run(size_t example, const EvalTarget& target) = 0;

@@ -8,8 +8,28 @@
 
 #include "runtime/base/error.h"
 #include "runtime/lab/eval/decode_run.h"
+#include "runtime/lab/eval/step_logits.h"
 
 namespace fasa {
+namespace {
+
+// Sums over the scored steps of a window.
+struct Scores {
+  double loss = 0;
+  double kl = 0;
+  int64_t same_best = 0;
+
+  void add(std::span<const float> logits, int32_t next, size_t step, const EvalTarget& target) {
+    loss += negative_log_likelihood(logits, next);
+    if (target.keep != nullptr) target.keep->add(logits);
+    if (target.against == nullptr) return;
+    const std::span<const float> reference = target.against->at(step);
+    kl += kl_divergence(reference, logits);
+    same_best += best_token(reference) == best_token(logits) ? 1 : 0;
+  }
+};
+
+}  // namespace
 
 void PerplexityOptions::validate(int64_t max_positions) const {
   if (context < 2 || context > max_positions) {
@@ -67,14 +87,25 @@ nlohmann::json PerplexityTask::run(size_t example, const EvalTarget& target) {
   const auto prefilled = static_cast<size_t>(options_.context - options_.stride);
   DecodeRun decode(target.model, target.runtime, options_.context);
   decode.prefill(ids.first(prefilled), target.prompt);
-  double loss = 0;
-  for (size_t at = prefilled; at + 1 < ids.size(); ++at) {
-    loss += negative_log_likelihood(decode.step(ids[at]), ids[at + 1]);
+  Scores scores;
+  for (size_t at = prefilled; at + 1 < ids.size();) {
+    const size_t count =
+        options_.one_pass ? std::min(static_cast<size_t>(decode.most()), ids.size() - 1 - at) : 1;
+    const std::span<const float> logits = decode.steps(ids.subspan(at, count));
+    const size_t width = logits.size() / count;
+    for (size_t i = 0; i < count; ++i, ++at) {
+      scores.add(logits.subspan(i * width, width), ids[at + 1], at - prefilled, target);
+    }
   }
-  return {{"text", texts_[window.text].describe().at("file")},
-          {"first", window.first},
-          {"tokens", options_.stride},
-          {"nll", loss}};
+  nlohmann::json record{{"text", texts_[window.text].describe().at("file")},
+                        {"first", window.first},
+                        {"tokens", options_.stride},
+                        {"nll", scores.loss}};
+  if (target.against != nullptr) {
+    record["kl"] = scores.kl;
+    record["same_best"] = scores.same_best;
+  }
+  return record;
 }
 
 double negative_log_likelihood(std::span<const float> logits, int32_t id) {

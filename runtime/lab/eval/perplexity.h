@@ -1,5 +1,6 @@
 // Perplexity by a sliding window: of each window the beginning is prefilled, the rest goes token by
-// token through decode, and each step's logits are scored on the token that follows.
+// token through decode, and each step's logits are scored on the token that follows. Where there
+// are logits to compare with, a record has "kl" and "same_best" too, see against_full.h.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@ namespace fasa {
 struct PerplexityOptions {
   int64_t context = 4096;  // tokens of a window
   int64_t stride = 1024;   // of which the last so many are decoded; windows lie so far apart
+  // As many tokens at once as the runtime decodes, in place of one by one: the same bits.
+  bool one_pass = false;
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(int64_t max_positions) const;
 };
@@ -30,6 +33,7 @@ class PerplexityTask final : public EvalTask {
   size_t examples() const override { return windows_.size(); }
   std::string id(size_t example) const override;
   int64_t longest() const override { return options_.context; }
+  int64_t compared_steps() const override { return options_.stride; }
   nlohmann::json run(size_t example, const EvalTarget& target) override;
 
  private:

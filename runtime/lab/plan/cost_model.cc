@@ -167,7 +167,9 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   terms.resolve += waves * device(resolve_bytes(layout, layout.kv_heads, wave_));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
-  terms.attention += rows + device(output_bytes(layout, layout.query_heads(), load.out));
+  const int64_t near_tokens = settings_.near_tokens(layer, static_cast<int32_t>(seen));
+  const double near = device(near_bytes(layout, near_tokens * layout.kv_heads));
+  terms.attention += rows + near + device(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launch * waves;
   if (settings_.rows_on_device) return;
 
@@ -177,7 +179,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const double demand = waves * launch + link(fetch.demanded * row_bytes) +
                         fetch.any_demand * waves * machine_.link_latency;
   // What compute does between asking for the rows and needing them.
-  double meanwhile = waves * launch + fetch.ready * rows;
+  double meanwhile = waves * launch + fetch.ready * rows + near;
   if (prefetch) {
     terms.prediction += device(prefetch->predict_bytes);
     terms.launches += launch * prefetch->predict_launches;

@@ -37,21 +37,24 @@ Json kv_json(const KvMemory& kv) {
 
 Json option_json(const PlanOption& option) {
   const bool slices = option.chunks > 0;
-  return {{"preset", option.config.preset},
-          {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},
-          {"slice_dtype",
-           slices ? Json(std::string(slice_dtype_name(option.slice_dtype))) : Json(nullptr)},
-          {"configured", option.configured},
-          {"hot_rows", option.hot_rows},
-          {"hit_rate", option.hit_rate},
-          {"kv", kv_json(option.kv)},
-          {"device_bytes", option.device_bytes},
-          {"host_bytes", option.host_bytes},
-          {"fits", option.fits},
-          {"longest_context", or_null(option.longest_context)},
-          {"predicted", step_json(option.step)},
-          {"predicted_with_prefetch",
-           option.prefetched ? step_json(*option.prefetched) : Json(nullptr)}};
+  return {
+      {"preset", option.config.preset},
+      {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},
+      {"slice_dtype",
+       slices ? Json(std::string(slice_dtype_name(option.slice_dtype))) : Json(nullptr)},
+      {"value_slice", option.value_dtype ? Json(std::string(slice_dtype_name(*option.value_dtype)))
+                                         : Json(nullptr)},
+      {"configured", option.configured},
+      {"hot_rows", option.hot_rows},
+      {"hit_rate", option.hit_rate},
+      {"kv", kv_json(option.kv)},
+      {"device_bytes", option.device_bytes},
+      {"host_bytes", option.host_bytes},
+      {"fits", option.fits},
+      {"longest_context", or_null(option.longest_context)},
+      {"predicted", step_json(option.step)},
+      {"predicted_with_prefetch",
+       option.prefetched ? step_json(*option.prefetched) : Json(nullptr)}};
 }
 
 Json machine_json(const PlanMachine& machine) {

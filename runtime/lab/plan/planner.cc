@@ -38,6 +38,7 @@ class Planner {
   Plan run() {
     for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
     for (const SliceVariant& variant : kVariants) add_variant(variant);
+    add_without_near_set();
     plan_.recommended = recommend();
     return std::move(plan_);
   }
@@ -102,11 +103,19 @@ class Planner {
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
     const int chunks = request_.model.geometry.chunks();
+    if (config.effective_tip_chunks(chunks) < chunks) config.selection.near_tokens = {};
     const Config& given = request_.config;
     if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
         config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
       return;
     }
+    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+  }
+
+  void add_without_near_set() {
+    if (!request_.config.has_near_set()) return;
+    Config config = request_.config;
+    config.selection.near_tokens = {};
     for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
   }
 
@@ -122,6 +131,7 @@ class Planner {
     const StepSettings settings = settings_of(config, request_.tokens);
     option.chunks = settings.layout.slice.dims / 2;
     option.slice_dtype = settings.layout.slice.dtype;
+    if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
     option.configured = configured;
     option.hot_rows = settings.layout.hot_rows;
     option.kv = memory_of(settings, request_.tokens);

@@ -48,6 +48,7 @@ struct PlanOption {
   Config config;  // the request's under this preset and slice
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
+  std::optional<SliceDType> value_dtype = {};  // of the near set's; none: there is no near set
   bool configured = true;     // the slice is the one that the request's config asks for
   int hot_rows = 0;           // per layer and KV head
   double hit_rate = 1;        // supposed

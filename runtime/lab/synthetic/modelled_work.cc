@@ -99,6 +99,9 @@ KernelWork modelled_work(const AttendParams& params) {
       const int64_t entries =
           std::max<int64_t>(0, std::min<int64_t>(params.end, total) - params.begin);
       bytes += rows_bytes(layout, entries_of_phase(params, index, entries));
+      if (params.near.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
+        bytes += near_bytes(layout, params.near.sizes[index]);
+      }
     }
     if (last) bytes += output_bytes(layout, layout.query_heads(), params.out.dtype);
   });

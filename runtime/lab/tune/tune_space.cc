@@ -43,7 +43,7 @@ TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, boo
   add_prefetch(geometry.layers);
   add_replacement();
   add_streams();
-  if (allow_fac_tokens) add_fac_tokens();
+  if (allow_fac_tokens) add_fac_tokens(geometry);
 }
 
 std::vector<size_t> TuneSpace::sizes() const {
@@ -106,7 +106,9 @@ void TuneSpace::add_streams() {
   axes_.push_back(std::move(axis));
 }
 
-void TuneSpace::add_fac_tokens() {
+// Fewer tokens, and fewer with a near set of twice what was given: by codes that lie on the device
+// these cost no transfer.
+void TuneSpace::add_fac_tokens(const Geometry& geometry) {
   std::vector<Turn> axis{keep};
   for (const int divisor : {2, 4}) {
     std::vector<TokenCount> fewer = given_.selection.fac_tokens;
@@ -117,6 +119,14 @@ void TuneSpace::add_fac_tokens() {
     }
     if (fewer == given_.selection.fac_tokens) continue;
     axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
+    const TokenCount& given = given_.selection.fac_tokens.front();
+    const bool whole = given_.effective_tip_chunks(geometry.chunks()) == geometry.chunks();
+    if (given_.has_near_set() || !whole) continue;
+    const TokenCount near = {.tokens = 2 * given.tokens, .share = std::min(1.0, 2 * given.share)};
+    axis.emplace_back([fewer, near](Config& c) {
+      c.selection.fac_tokens = fewer;
+      c.selection.near_tokens = near;
+    });
   }
   axes_.push_back(std::move(axis));
 }
@@ -131,9 +141,12 @@ std::string tuned_words(const Config& config) {
       off ? "no prefetch"
           : fmt::format("predictor {} depth {}", value("prefetch", "predictor"),
                         value("prefetch", "depth"));
-  return fmt::format("hot_rows {} {}, {}, streams {}, fac_tokens {}",
+  const std::string near = config.has_near_set()
+                               ? fmt::format(", near_tokens {}", value("selection", "near_tokens"))
+                               : "";
+  return fmt::format("hot_rows {} {}, {}, streams {}, fac_tokens {}{}",
                      value("placement", "hot_rows"), value("placement", "replacement"), prefetch,
-                     config.prefetch.streams, value("selection", "fac_tokens"));
+                     config.prefetch.streams, value("selection", "fac_tokens"), near);
 }
 
 }  // namespace fasa

@@ -30,7 +30,7 @@ class TuneSpace {
   void add_prefetch(int layers);
   void add_replacement();
   void add_streams();
-  void add_fac_tokens();
+  void add_fac_tokens(const Geometry& geometry);
 
   Config given_;
   std::vector<std::vector<Turn>> axes_;  // the first of each leaves what was given

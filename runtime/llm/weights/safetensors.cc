@@ -23,6 +23,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
 }
 
 RawTensor SafetensorsFile::raw(const std::string& name) const {
+  file_.require_whole();
   const SafetensorsEntry& entry = entries_.at(name);
   file_.require_whole();
   return {entry.dtype, entry.shape, file_.bytes().data() + data_begin_ + entry.begin};

@@ -219,7 +219,9 @@ static void sequences(const char* device) {
   part.mode = (fasa_step_mode)5;
   USAGE(fasa_begin_step(runtime, &part, 1), "mode = 5");
   part.mode = FASA_DECODE;
-  USAGE(fasa_begin_step(runtime, &part, 1), "3 new tokens");
+  part.tokens = 0;
+  USAGE(fasa_begin_step(runtime, &part, 1), "0 new tokens");
+  part.tokens = 3;
   part.sequence = foreign;
   USAGE(fasa_begin_step(runtime, &part, 1), "another runtime");
   USAGE(fasa_end_step(runtime), "outside a step");

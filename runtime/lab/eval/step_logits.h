@@ -1,0 +1,39 @@
+// Logits of one example's scored steps, kept so that other methods can be compared with them, and
+// how far apart two steps' predictions are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fasa {
+
+class StepLogits {
+ public:
+  // More than this is not kept by anybody: 2 GiB.
+  static constexpr int64_t kMostBytes = int64_t{2} << 30;
+
+  void clear() { logits_.clear(); }
+  void add(std::span<const float> logits) {
+    width_ = logits.size();
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+  }
+  size_t steps() const { return width_ == 0 ? 0 : logits_.size() / width_; }
+  std::span<const float> at(size_t step) const {
+    return std::span(logits_).subspan(step * width_, width_);
+  }
+
+ private:
+  std::vector<float> logits_;  // [steps][width]
+  size_t width_ = 0;
+};
+
+// KL(reference || other) of the distributions that two vectors of logits stand for, in nats: not
+// negative; infinite where either holds NaN or nothing finite, or where `other` excludes what the
+// reference does not.
+double kl_divergence(std::span<const float> reference, std::span<const float> other);
+
+// The token with the greatest logit, of equal ones the first.
+int32_t best_token(std::span<const float> logits);
+
+}  // namespace fasa
