@@ -53,6 +53,7 @@ class Server {
                       .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
                       .observer = recorder});
     EXPECT_TRUE(id.has_value());
+    if (!id) recorder->on_error(ErrorKind::kUsage, "refused");  // ends whoever waits
     last_id_ = id.value_or(0);
     return recorder;
   }
