@@ -42,9 +42,15 @@ std::byte* PinnedArena::allocate(size_t bytes, std::string_view purpose) {
   if (length > kMostInSlab) return pin(length, bytes, purpose);
   std::byte* data = take_run(length);
   if (data == nullptr) {
+    slabs_.reserve(slabs_.size() + 1);  // what can fail comes before, or is undone
     std::byte* slab = pin(kSlabBytes, bytes, purpose);
+    try {
+      runs_.emplace(slab, kSlabBytes);
+    } catch (...) {
+      unpin(slab, kSlabBytes);
+      throw;
+    }
     slabs_.push_back(slab);
-    runs_.emplace(slab, kSlabBytes);
     data = take_run(length);
   }
   return data;

@@ -226,10 +226,15 @@ void EmulatedDevice::sample_memory() {
 std::byte* EmulatedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
   if (space == MemorySpace::kDevice) {
-    const std::lock_guard lock(blocks_mutex_);
-    device_blocks_.emplace(data, bytes);
+    try {
+      const std::lock_guard lock(blocks_mutex_);
+      device_blocks_.emplace(data, bytes);
+    } catch (...) {
+      memory_.free(space, data, bytes);
+      throw;
+    }
+    sample_memory();
   }
-  if (space == MemorySpace::kDevice) sample_memory();
   return data;
 }
 

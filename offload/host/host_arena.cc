@@ -74,7 +74,7 @@ std::byte* HostArena::map(size_t bytes) {
   if (bytes >= kHugePageBytes) {
     const size_t length = round_up(bytes, kHugePageBytes);
     if (std::byte* data = map_anonymous(length, MAP_HUGETLB | MAP_HUGE_2MB); data != nullptr) {
-      mappings_.emplace(data, length);
+      keep(data, length);
       return data;
     }
   }
@@ -83,8 +83,18 @@ std::byte* HostArena::map(size_t bytes) {
   if (data == nullptr) return nullptr;
   data = keep_aligned(data, length + kHugePageBytes, length);
   madvise(data, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
-  mappings_.emplace(data, length);
+  keep(data, length);
   return data;
+}
+
+// To be called for each mapping at once: what can't be noted is unmapped.
+void HostArena::keep(std::byte* data, size_t length) {
+  try {
+    mappings_.emplace(data, length);
+  } catch (...) {
+    munmap(data, length);
+    throw;
+  }
 }
 
 void HostArena::place(void* data, size_t bytes) {
@@ -130,7 +140,7 @@ std::byte* HostArena::allocate_aliased(size_t bytes) {
       return nullptr;
     }
   }
-  mappings_.emplace(data, length);
+  keep(data, length);
   return data;
 }
 

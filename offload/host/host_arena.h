@@ -43,6 +43,7 @@ class HostArena {
 
  private:
   std::byte* map(size_t bytes);
+  void keep(std::byte* data, size_t length);
   void place(void* data, size_t bytes);
 
   enum class Mode : uint8_t { kFirstTouch, kNode, kInterleave } mode_ = Mode::kFirstTouch;

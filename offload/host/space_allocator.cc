@@ -39,9 +39,14 @@ void SpaceAllocator::give(MemorySpace space, size_t bytes) noexcept {
 
 std::byte* SpaceAllocator::allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   take(space, bytes, purpose);
-  std::byte* data = space == MemorySpace::kHost
-                        ? arena_.allocate_aliased(bytes)
-                        : arena_.allocate(bytes, static_cast<size_t>(kAlignment));
+  std::byte* data = nullptr;
+  try {
+    data = space == MemorySpace::kHost ? arena_.allocate_aliased(bytes)
+                                       : arena_.allocate(bytes, static_cast<size_t>(kAlignment));
+  } catch (...) {
+    give(space, bytes);
+    throw;
+  }
   if (data != nullptr) return data;
   // No limit of ours, but the system's: report it against what the machine has.
   give(space, bytes);

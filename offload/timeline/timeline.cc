@@ -1,6 +1,7 @@
 #include "offload/timeline/timeline.h"
 
 #include <algorithm>
+#include <new>
 
 namespace fasa {
 
@@ -40,9 +41,14 @@ void Timeline::store_sample(const TimelineSample& sample) {
   samples_.push_back(sample);
 }
 
-void Timeline::sample(const char* name, double seconds, double value) {
+// Those who allocate and free memory call it: without memory for the sample, their work counts.
+void Timeline::sample(const char* name, double seconds, double value) noexcept {
   const std::lock_guard lock(mutex_);
-  store_sample({name, seconds, value});
+  try {
+    store_sample({name, seconds, value});
+  } catch (const std::bad_alloc&) {
+    ++dropped_;
+  }
 }
 
 void Timeline::sample_operation(const char* name, double value) {

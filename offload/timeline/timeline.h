@@ -73,7 +73,7 @@ class Timeline {
   void name_stream(TimelineStream stream, std::string_view name);
   void add(const TimelineEntry& entry);
   // A counter's value at a known time.
-  void sample(const char* name, double seconds, double value);
+  void sample(const char* name, double seconds, double value) noexcept;
   // For work on streams: the value that the operation called `name`, under way now, has found. It
   // holds from the end of that operation, which is not known yet. Not more than one stream may have
   // operations of that name.

@@ -149,6 +149,7 @@ void EngineLoop::run() {
     take_commands();
     try {
       admit_waiting();
+      count_requests();
       step();
     } catch (const DeviceError& error) {
       // What a lost device computed is not to be trusted, and it can't be had back.
@@ -514,7 +515,6 @@ void EngineLoop::publish() {
     numbers_.fetches = runtime_.metrics();
     fetches_read_ = Clock::now();
   }
-  numbers_.running = static_cast<int>(active_.size());
   numbers_.memory = runtime_.memory();
   numbers_.device_memory = model_.device().memory(MemorySpace::kDevice);
   numbers_.host_memory = model_.device().memory(MemorySpace::kHost);
@@ -525,9 +525,17 @@ void EngineLoop::publish() {
                                  .tokens = kept.log.size(),
                                  .resident = kept.sequence.has_value()});
   }
+  numbers_.running = static_cast<int>(active_.size());
   const std::lock_guard lock(mutex_);
   waiting_count_ = static_cast<int>(waiting_.size() + submitted_.size());
   published_ = numbers_;
+}
+
+// Before a step too: who has a seat no longer takes a place in the queue.
+void EngineLoop::count_requests() {
+  const std::lock_guard lock(mutex_);
+  waiting_count_ = static_cast<int>(waiting_.size() + submitted_.size());
+  published_.running = static_cast<int>(active_.size());
 }
 
 }  // namespace fasa::serve

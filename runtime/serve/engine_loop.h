@@ -101,6 +101,7 @@ class EngineLoop {
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();
+  void count_requests();
 
   Model& model_;
   Runtime& runtime_;
