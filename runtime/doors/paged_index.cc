@@ -97,8 +97,9 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
         .count = static_cast<int>(end - begin),
         .layer = layer,
         .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};
-    device_.enqueue(AppendParams{.step = step, .rows_on_device = false, .stored = stored}, stream,
-                    tag);
+    device_.enqueue(
+        AppendParams{.step = step, .k = {}, .v = {}, .rows_on_device = false, .stored = stored},
+        stream, tag);
     begin = end;
   }
   if (begin > 0) slot.mark_done(stream);

@@ -347,7 +347,7 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, DoorsOfRows,
                          ::testing::Values(RowDType::kBF16, RowDType::kInt8, RowDType::kF16),
-                         [](const auto& info) { return std::string(row_dtype_name(info.param)); });
+                         [](const auto& of) { return std::string(row_dtype_name(of.param)); });
 
 TEST(Doors, ADecodeWithoutACacheChecksItsTensors) {
   const Geometry g = small_geometry();

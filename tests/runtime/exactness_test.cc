@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Guessers, PrefetchExactness,
                                             ::testing::ValuesIn(kRows)),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Rows, Exactness, ::testing::ValuesIn(kRows),
-                         [](const auto& info) { return std::string(row_dtype_name(info.param)); });
+                         [](const auto& of) { return std::string(row_dtype_name(of.param)); });
 
 TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
   Geometry geometry = five_layers(GetParam());
