@@ -10,7 +10,8 @@ namespace fasa::cpu {
 
 // Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
 inline constexpr int kPadFloats = 16;
-inline constexpr int kPadBf16 = 32;  // of queries in bf16
+inline constexpr int kPadBf16 = 32;   // of queries in bf16
+inline constexpr int kPadCodes = 32;  // of queries in 16 bits
 inline constexpr int kMaxTileTokens = 32;
 inline constexpr int kMaxPageTokens = 64;
 
@@ -20,6 +21,9 @@ struct TileTask {
   int64_t q_stride = 0;
   // The same queries in bf16 where that is what they are and the bodies want it, else null.
   const uint16_t* q_bf16 = nullptr;
+  // The same queries as codes of 16 bits times a scale a head, where rows are coded, else null.
+  const int16_t* q_codes = nullptr;  // [group][key_dim padded to kPadCodes]
+  const float* q_scales = nullptr;   // [group]
   int group = 0;
   int key_dim = 0;
   int value_dim = 0;

@@ -2,7 +2,8 @@
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
 // add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
 // floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16,
-// load_int8, parities (bit b: whether an odd number of the bytes b, b + 16, b + 32, ... is odd) and
+// load_int8, Codes of kCodeLanes codes in 16 bits with load_codes, load_int16 and dot_codes (sums of
+// products of neighbours, onto 32 bits), floats_of, parities (bit b: whether an odd number of the bytes b, b + 16, b + 32, ... is odd) and
 // the block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has internal linkage: one copy per
 // instruction set.
 #pragma once
@@ -49,6 +50,13 @@ inline Vec load_row(const unsigned char* p) {
   if constexpr (kType == kRowF16) return load_f16(p);
   if constexpr (kType == kRowBF16) return load_bf16(p);
   if constexpr (kType == kRowInt8) return load_int8(p);
+}
+
+// The first `count` < kCodeLanes codes, then zeros.
+inline Codes load_codes_part(const unsigned char* p, int count) {
+  alignas(64) unsigned char padded[kCodeLanes] = {};
+  for (int i = 0; i < count; ++i) padded[i] = p[i];
+  return load_codes(padded);
 }
 
 // Of a whole coded vector.

@@ -62,6 +62,21 @@ inline Vec load_int8(const unsigned char* p) {
   const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
   return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
 }
+typedef __m512i Codes;
+constexpr int kCodeLanes = 32;
+inline Codes load_codes(const unsigned char* p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p)));
+}
+inline Codes load_int16(const int16_t* p) { return _mm512_loadu_si512(p); }
+inline Bits dot_codes(Bits sum, Codes a, Codes b) {
+#ifdef __AVX512VNNI__
+  return (Bits)_mm512_dpwssd_epi32((__m512i)sum, a, b);
+#else
+  return sum + (Bits)_mm512_madd_epi16(a, b);
+#endif
+}
+inline Vec floats_of(Bits values) { return (Vec)_mm512_cvtepi32_ps((__m512i)values); }
+
 inline unsigned parities(const unsigned char* p, int count) {
   __m512i all = {};
   int i = 0;

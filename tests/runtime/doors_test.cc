@@ -287,7 +287,7 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
     for (const bool tokens_first : {false, true}) {
       const auto device = open(name);
       DeviceTensors tensors(*device);
-      Config config = small_config(RowPlacement::kHost);
+      Config config = small_config(RowPlacement::kHost, g.chunks());
       const int64_t near = tokens_first ? 60 : 0;
       config.selection.near_tokens = {.tokens = near, .share = 0};
       const int layer = 1;
@@ -319,7 +319,7 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
       const RunSetup setup{.device = name,
                            .fac_tokens = 24,
                            .near_tokens = near,
-                           .tip_chunks = 10,
+                           .tip_chunks = g.chunks(),
                            .row_dtype = GetParam()};
       sparse_decode(*device, config, g, GetParam(), RuntimeRun::dims(setup, g), call,
                     tensors.stream());
