@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -102,9 +103,13 @@ size_t best(std::span<const float> logits) {
 }
 
 float margin(std::span<const float> logits) {
-  std::vector<float> two(2);
-  std::partial_sort_copy(logits.begin(), logits.end(), two.begin(), two.end(), std::greater<>());
-  return two[0] - two[1];
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float first = kNone, second = kNone;
+  for (const float logit : logits) {
+    second = std::max(second, std::min(first, logit));
+    first = std::max(first, logit);
+  }
+  return first - second;
 }
 
 struct Sums {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "offload/device.h"
 #include "runtime/config/config.h"
 #include "runtime/llm/model_config.h"
 

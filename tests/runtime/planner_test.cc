@@ -32,6 +32,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
+  request.machine.traits = kEmulatedTraits;  // a GPU's selection works in memory of its own
   const Plan plan = make_plan(request);
   for (const PlanOption& option : plan.options) {
     SCOPED_TRACE(option.config.preset);
