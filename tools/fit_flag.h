@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "offload/device.h"
 #include "runtime/config/config.h"
+#include "runtime/fasa.hpp"
 #include "runtime/llm/model_config.h"
 
 namespace fasa {
