@@ -69,10 +69,11 @@ void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt,
                   "plan --list)")
       ->type_name("NAME");
   command
-      .add_option("--random-context", random_context,
-                  "With --geometry: N tokens of keys and values that mean nothing before the "
-                  "prompt, appended without a prefill; the prompt is one token then, or "
-                  "--random-prompt's")
+      .add_option(
+          "--random-context", random_context,
+          "N tokens of keys and values that mean nothing before the prompt, appended without "
+          "a prefill, for measuring; the prompt is decoded then, by default one random "
+          "token")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command
@@ -233,10 +234,9 @@ void GenerateCommand::print(const GenerateReport& report) const {
   if (stats_) fmt::print("\n{}", to_table(report));
 }
 
-// A context of noise has positions that nobody was trained at; its prompt is one token by default.
+// A context of noise may have any length; its prompt is one token by default.
 void GenerateCommand::prepare_random_context() {
   if (options_.random_context == 0) return;
-  if (model_.geometry.empty()) throw UsageError("--random-context goes with --geometry");
   options_.allow_long = true;
   const bool given = prompt_.text || prompt_.file || prompt_.ids_file || prompt_.random_tokens;
   if (!given) prompt_.random_tokens = 1;
