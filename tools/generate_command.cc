@@ -15,6 +15,7 @@
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/llm/random_context.h"
 #include "runtime/trace/trace_file.h"
 #include "tools/clock.h"
 #include "tools/command.h"
@@ -211,13 +212,17 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
 
 void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
                              std::optional<DType> dtype, int64_t prompt_tokens, Config* config) {
-  const int64_t before = options_.random_context + prompt_tokens;
+  const int64_t noise = options_.random_context;
+  const int64_t before = noise + prompt_tokens;
+  const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, prompt_tokens));
   FitFlag::Subject subject{.path = model_.dir,
                            .model = model,
                            .dtype = dtype,
                            .tokens = before + options_.max_tokens,
                            .least_tokens = before + 1,
-                           .step_tokens = options_.prefill_chunk};
+                           .step_tokens = noise > 0 ? kRandomChunk : chunk,
+                           .model_tokens = noise > 0 ? 1 : chunk,
+                           .other_bytes = noise > 0 ? random_context_bytes(model, dtype) : 0};
   fit_.apply(device, config, &subject);
   options_.max_tokens = subject.tokens - before;
 }
