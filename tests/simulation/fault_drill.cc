@@ -117,7 +117,7 @@ class TotalOfFaults final : public ::testing::Environment {
     }
   }
 };
-[[maybe_unused]] const auto* const total_of_faults =
+[[maybe_unused]] const auto* const kTotalOfFaults =
     ::testing::AddGlobalTestEnvironment(new TotalOfFaults);
 
 DrillPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual) {

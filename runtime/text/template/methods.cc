@@ -123,7 +123,7 @@ Value format(const MarkedText& text, const Arguments& arguments, Work& work) {
 }
 
 const std::map<std::string_view, TextMethod>& text_methods() {
-  static const std::map<std::string_view, TextMethod> kMethods = {
+  static const std::map<std::string_view, TextMethod> methods = {
       {"capitalize", changed<capitalize>},
       {"count", count},
       {"endswith", ends_with},
@@ -139,7 +139,7 @@ const std::map<std::string_view, TextMethod>& text_methods() {
       {"strip", strip_both},
       {"title", changed<title>},
       {"upper", changed<upper>}};
-  return kMethods;
+  return methods;
 }
 
 Value get(const Dict& dict, const Arguments& arguments, Work& work) {
@@ -171,9 +171,9 @@ Value values(const Dict& dict, const Arguments& arguments, Work& work) {
 }
 
 const std::map<std::string_view, DictMethod>& dict_methods() {
-  static const std::map<std::string_view, DictMethod> kMethods = {
+  static const std::map<std::string_view, DictMethod> methods = {
       {"get", get}, {"items", items}, {"keys", keys}, {"values", values}};
-  return kMethods;
+  return methods;
 }
 
 template <class Methods>

@@ -16,7 +16,8 @@ namespace {
 // A text as Python's int() and float() take it: white space around it, a sign, single underscores
 // between digits. Nothing where underscores stand elsewhere.
 std::optional<std::string> numeral(const std::string& text) {
-  const auto [begin, end] = strip(text, nullptr, {});
+  const auto kept = strip(text, nullptr, {});
+  const size_t begin = kept.first, end = kept.second;
   std::string digits;
   for (size_t at = begin; at < end; ++at) {
     const auto is_digit = [&](size_t place) {

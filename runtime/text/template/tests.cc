@@ -62,7 +62,7 @@ bool is_odd(const Value& value, const Arguments& arguments, Work& work) {
 }
 
 const std::map<std::string_view, Test>& tests() {
-  static const std::map<std::string_view, Test> kTests = {
+  static const std::map<std::string_view, Test> known = {
       {"defined", plain<is_defined>},
       {"undefined", plain<is_undefined>},
       {"none", plain<is_none>},
@@ -95,7 +95,7 @@ const std::map<std::string_view, Test>& tests() {
       {">=", compared<Comparison::kAtLeast>},
       {"ge", compared<Comparison::kAtLeast>},
       {"in", compared<Comparison::kIn>}};
-  return kTests;
+  return known;
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ std::string_view Value::type_name() const {
 }
 
 const std::string& Value::why_undefined() const {
-  static const std::string kNothing = "the value is undefined";
+  static const std::string nothing = "the value is undefined";
   const auto* undefined = std::get_if<Undefined>(&store_);
-  return undefined == nullptr || undefined->why == nullptr ? kNothing : *undefined->why;
+  return undefined == nullptr || undefined->why == nullptr ? nothing : *undefined->why;
 }
 
 int Value::depth() const {
