@@ -13,7 +13,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -103,13 +102,12 @@ size_t best(std::span<const float> logits) {
 }
 
 float margin(std::span<const float> logits) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  float first = kNone, second = kNone;
-  for (const float logit : logits) {
-    second = std::max(second, std::min(first, logit));
-    first = std::max(first, logit);
+  const size_t first = best(logits);
+  float second = -INFINITY;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (i != first) second = std::max(second, logits[i]);
   }
-  return first - second;
+  return logits[first] - second;
 }
 
 struct Sums {

@@ -78,8 +78,10 @@ class SeamDevice final : public WrappedDevice {
                OperationTag tag) override {
     size_t done = 0;
     while (done < ranges.size() && !seam_.fails(FaultPoint::kCopy)) ++done;
-    const Quiet quiet(*this);
-    if (done > 0) WrappedDevice::do_copy(ranges.first(done), kind, stream, tag);
+    if (done > 0) {
+      const Quiet quiet(*this);
+      WrappedDevice::do_copy(ranges.first(done), kind, stream, tag);
+    }
     if (done < ranges.size()) fail("copy");
   }
   void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
