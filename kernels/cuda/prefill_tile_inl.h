@@ -157,7 +157,6 @@ struct PrefillTileKernel {
   // A row is its key, then its value: a warp a row, 16 bytes a lane. What is beyond is zero, and so
   // are values that are not finite, which must not meet the weights of queries that don't see them.
   FASA_DEVICE void stage(int page, int slots) const {
-    constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
     if (simt::thread_index() == 0) spoilt_flag() = 0;
     simt::sync_block();
     for (int slot = simt::warp(); slot < kPageTokens; slot += simt::block_warps()) {
@@ -167,17 +166,21 @@ struct PrefillTileKernel {
                        : nullptr;
       if constexpr (kCoded) {
         stage_codes(slot, from);
-        continue;
-      }
-      for (int i = simt::lane(); i < 2 * kWords; i += simt::kWarpThreads) {
-        simt::Word16 word = {};
-        if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
-        uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
-        if (i >= kWords) make_finite(word);
-        *reinterpret_cast<simt::Word16*>(to) = word;
+      } else {
+        stage_elements(slot, from);
       }
     }
     simt::sync_block();
+  }
+  FASA_DEVICE static void stage_elements(int slot, const std::byte* from) {
+    constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
+    for (int i = simt::lane(); i < 2 * kWords; i += simt::kWarpThreads) {
+      simt::Word16 word = {};
+      if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
+      uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
+      if (i >= kWords) make_finite(word);
+      *reinterpret_cast<simt::Word16*>(to) = word;
+    }
   }
   // Two codes a word, in bf16. Values that are not numbers weigh nothing here.
   FASA_DEVICE static void stage_codes(int slot, const std::byte* from) {
