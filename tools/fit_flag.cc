@@ -23,7 +23,7 @@ void FitFlag::add_to(CLI::App& command) {
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
   if (!given_) return;
-  const bool host_code = device.model_kernels() == nullptr;
+  const bool host_code = !device.traits().model_calls;
   if (host_code && !config->weights.head) config->weights.head = WeightRounding::kInt8;
   const ModelMemory model =
       model_memory(subject->path, subject->model, subject->dtype, config->weights,
@@ -33,7 +33,7 @@ void FitFlag::apply(const Device& device, Config* config, Subject* subject) cons
       fit({.geometry = subject->model.geometry(),
            .config = *config,
            .row_dtype = config->placement.row_dtype.value_or(subject->model.row_dtype()),
-           .unified = device.unified(),
+           .traits = device.traits(),
            .model_bytes = model.total() + subject->other_bytes + kSmallThings,
            .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
            .host_memory = device.memory(MemorySpace::kHost).limit_bytes,

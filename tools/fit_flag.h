@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/config/config.h"
+#include "runtime/fasa.hpp"
 #include "runtime/llm/model_config.h"
 
 namespace fasa {
