@@ -63,10 +63,7 @@ float random_offset(OffsetKind kind, std::mt19937& random) {
 class Packed {
  public:
   Packed(const PackedFormat& format, int64_t outputs, int64_t inputs)
-      : outputs_(outputs),
-        inputs_(inputs),
-        places_(PackedLinear::places_of(inputs)),
-        panel_(format, places_) {
+      : inputs_(inputs), places_(PackedLinear::places_of(inputs)), panel_(format, places_) {
     const int64_t panels = (outputs + kPackedColumns - 1) / kPackedColumns;
     memory_.resize(static_cast<size_t>(panels * panel_.bytes) + 64);
     std::mt19937 random(static_cast<unsigned>(outputs * 31 + inputs));
@@ -111,7 +108,6 @@ class Packed {
     }
   }
 
-  int64_t outputs_;
   int64_t inputs_;
   int64_t places_;
   PackedPanel panel_;
