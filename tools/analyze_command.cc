@@ -9,6 +9,7 @@
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/lab/eval/eval_text.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/analyze_report.h"
 #include "tools/command.h"
@@ -45,7 +46,8 @@ class AnalyzeCommand final : public Command {
 
 CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("analyze", "How heads use frequency chunks, what selections keep");
-  command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+  command_
+      ->add_option("--model", model_dir_, "Folder of a model in Hugging Face form, or a GGUF file")
       ->type_name("DIR")
       ->required();
   command_->add_option("--text", texts_, "Files to run over")->type_name("FILE")->required();
@@ -118,7 +120,7 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
   const auto start = std::chrono::steady_clock::now();
   const auto device = open_host_device(config.device_options());
   SetWatch watch(*device);
-  Model model = Model::load(model_dir_, watch, std::nullopt);
+  Model model = Model::load(model_dir_, watch, std::nullopt, config.weights);
   AnalyzeReport report{.model = model_dir_,
                        .options = options_,
                        .text_steps = steps_,
@@ -149,7 +151,7 @@ int AnalyzeCommand::run() {
     with_selection(config, name, {.tokens = budgets_.front()});
   }
   if (!html_.empty()) check_writable(html_);
-  const auto tokenizer = text::Tokenizer::load_if_present(model_dir_);
+  const auto tokenizer = open_tokenizer(model_dir_);
   std::vector<AnalysisInput> inputs;
   for (EvalText& text : read_eval_texts(texts_, tokenizer.get())) {
     inputs.push_back({std::filesystem::path(text.path).filename().string(), std::move(text.ids)});

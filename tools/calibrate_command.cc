@@ -8,6 +8,7 @@
 #include "runtime/io/output_file.h"
 #include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/text/tokenizer.h"
 #include "tools/command.h"
@@ -51,7 +52,9 @@ class CalibrateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("calibrate", "Make the FC map of a model from a text");
-    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+    command_
+        ->add_option("--model", model_dir_,
+                     "Folder of a model in Hugging Face form, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_->add_option("--text", texts_, "Files to run over; default: those of the project")
@@ -95,12 +98,12 @@ class CalibrateCommand final : public Command {
     const ModelConfig model_config = ModelConfig::load(model_dir_);
     set_options(config, model_config);
     check_writable(output_);
-    const auto tokenizer = text::Tokenizer::load_if_present(model_dir_);
+    const auto tokenizer = open_tokenizer(model_dir_);
     const auto paths = texts_.empty() ? default_calibration_texts(model_dir_) : texts_;
     const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
 
     const auto device = open_model_device(config.device_options(), model_config);
-    Model model = Model::load(model_dir_, *device, std::nullopt);
+    Model model = Model::load(model_dir_, *device, std::nullopt, config.weights);
     const auto start = std::chrono::steady_clock::now();
     const FcMap map = calibrate_with_progress(model, text);
     map.save(output_);

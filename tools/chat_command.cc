@@ -7,11 +7,14 @@
 #include "runtime/base/error.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/chat_session.h"
+#include "runtime/llm/model_templates.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/chat_loop.h"
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
 #include "tools/progress.h"
 #include "tools/sampling_flags.h"
@@ -21,11 +24,13 @@
 namespace fasa {
 namespace {
 
+constexpr int64_t kLeastContext = 512;  // tokens that --fit leaves a conversation
+
 class ChatCommand final : public Command, private ChatHost {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("chat", "Talk to a model");
-    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form")
+    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_
@@ -42,6 +47,7 @@ class ChatCommand final : public Command, private ChatHost {
         ->type_name("N")
         ->capture_default_str();
     sampling_.add_to(*command_);
+    fit_.add_to(*command_);
     flags_.add_to(*command_);
     return command_;
   }
@@ -56,13 +62,18 @@ class ChatCommand final : public Command, private ChatHost {
     options_.now = shown_time(now_);
     const ModelConfig model_config = ModelConfig::load(dir_);
     config_.validate_for(model_config.geometry());
-    tokenizer_ = text::Tokenizer::load_if_present(dir_);
-    if (tokenizer_ == nullptr) {
-      throw InputError(fmt::format("{}: a conversation needs a tokenizer.json", dir_));
-    }
-    templates_ = text::ChatTemplates::load(dir_);
+    tokenizer_.emplace(require_tokenizer(dir_));
+    templates_ = require_templates(dir_);
     device_ = open_model_device(config_.device_options(), model_config);
-    model_.emplace(Model::load(dir_, *device_, dtype));
+    FitFlag::Subject subject{.path = dir_,
+                             .model = model_config,
+                             .dtype = dtype,
+                             .tokens = model_config.max_positions,
+                             .least_tokens = std::min(kLeastContext, model_config.max_positions),
+                             .step_tokens = options_.prefill_chunk};
+    fit_.apply(*device_, &config_, &subject);
+    context_ = subject.tokens;
+    model_.emplace(Model::load(dir_, *device_, dtype, config_.weights));
 
     const Interrupts interrupts;
     LineReader input;
@@ -81,7 +92,7 @@ class ChatCommand final : public Command, private ChatHost {
     const SliceChoice slices = choose_slices(*model_, config_, dir_, prompt);
     runtime_.emplace(*device_, config_, model.geometry(),
                      config_.placement.row_dtype.value_or(model.row_dtype()), slices.dims,
-                     model.max_positions);
+                     context_);
     options_.on_prefill = [this](int64_t done, int64_t total) { progress_.update(done, total); };
     options_.on_text = [this](std::string_view text) {
       progress_.clear();
@@ -96,15 +107,17 @@ class ChatCommand final : public Command, private ChatHost {
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
+  FitFlag fit_;
   SamplingFlags sampling_{1024};
   std::string dir_;
   std::string dtype_ = "auto";
   std::string now_;
   ChatOptions options_;
+  int64_t context_ = 0;
   Config config_;
   Progress progress_{"prefill"};
   // In the order in which they need each other.
-  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplates> templates_;
   std::unique_ptr<Device> device_;
   std::optional<Model> model_;

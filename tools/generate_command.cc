@@ -13,11 +13,13 @@
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/llm/model_templates.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/trace/trace_file.h"
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/fit_flag.h"
 #include "tools/generate_report.h"
 #include "tools/model_dtype.h"
 #include "tools/progress.h"
@@ -27,6 +29,9 @@
 
 namespace fasa {
 namespace {
+
+// Physical memory that host rows share where the machine cannot hold them.
+constexpr uint64_t kSharedRowBytes = uint64_t{1} << 30;
 
 // A folder, or the name of a shape whose weights are random.
 struct ModelFlags {
@@ -45,21 +50,31 @@ struct ModelFlags {
   std::unique_ptr<text::Tokenizer> tokenizer(const PromptSource& prompt) const {
     return dir.empty() ? nullptr : load_tokenizer(dir, prompt);
   }
-  Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype) const {
+  Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype,
+             const WeightOptions& weights) const {
     constexpr uint64_t kSeed = 1;
-    return dir.empty() ? Model::random(config, device, dtype, kSeed)
-                       : Model::load(dir, device, dtype);
+    return dir.empty() ? Model::random(config, device, dtype, kSeed, weights)
+                       : Model::load(dir, device, dtype, weights);
   }
 };
 
-void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt) {
-  command.add_option("--model", model.dir, "Folder of a model in Hugging Face form")
+void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt,
+                     int64_t& random_context) {
+  command
+      .add_option("--model", model.dir, "Folder of a model in Hugging Face form, or a GGUF file")
       ->type_name("DIR");
   command
       .add_option("--geometry", model.geometry,
                   "A llama of this shape with random weights instead, for measuring (names: fasa "
                   "plan --list)")
       ->type_name("NAME");
+  command
+      .add_option("--random-context", random_context,
+                  "With --geometry: N tokens of keys and values that mean nothing before the "
+                  "prompt, appended without a prefill; the prompt is one token then, or "
+                  "--random-prompt's")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command
       .add_option("--random-prompt", prompt.random_tokens,
                   "A prompt of N token ids that mean nothing, for measuring")
@@ -77,7 +92,7 @@ class GenerateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("generate", "Continue a prompt with a model");
-    add_model_flags(*command_, model_, prompt_);
+    add_model_flags(*command_, model_, prompt_, options_.random_context);
     add_chat_flags();
     sampling_.add_to(*command_);
     command_->add_option("--prefill-chunk", options_.prefill_chunk, "Prompt tokens per step")
@@ -90,6 +105,7 @@ class GenerateCommand final : public Command {
         ->capture_default_str();
     command_->add_flag("--stats", stats_, "Print a table of times, memory and fetches");
     command_->add_flag("--json", json_, "Print one JSON object instead of the text");
+    fit_.add_to(*command_);
     flags_.add_to(*command_);
     return command_;
   }
@@ -101,11 +117,16 @@ class GenerateCommand final : public Command {
                                  const std::vector<int32_t>& prompt, const Config& config);
   void print(const GenerateReport& report) const;
   void add_chat_flags();
+  void prepare_random_context();
+  DeviceOptions device_options(const Config& config, const ModelConfig& model) const;
+  void fit_to(const Device& device, const ModelConfig& model, std::optional<DType> dtype,
+              int64_t prompt_tokens, Config* config);
   // The prompt's ids, through the chat template with --chat.
   std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, int vocab_size) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
+  FitFlag fit_;
   ModelFlags model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
@@ -137,11 +158,11 @@ std::vector<int32_t> GenerateCommand::prompt_ids(const text::Tokenizer* tokenize
   if (prompt_.ids_file || prompt_.random_tokens || !(prompt_.text || prompt_.file)) {
     throw UsageError("--chat takes a text: --prompt TEXT or --prompt-file FILE");
   }
-  if (tokenizer == nullptr) throw UsageError("--chat needs a model with a tokenizer.json");
+  if (tokenizer == nullptr) throw UsageError("--chat needs a model with a tokenizer");
   std::vector<text::ChatMessage> messages;
   if (!system_.empty()) messages.push_back({"system", system_});
   messages.push_back({"user", read_prompt_text(prompt_)});
-  return ChatSession::prompt_ids(*tokenizer, text::ChatTemplates::load(model_.dir), messages,
+  return ChatSession::prompt_ids(*tokenizer, require_templates(model_.dir), messages,
                                  shown_time(now_));
 }
 
@@ -153,7 +174,8 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
   const SliceChoice slices = choose_slices(model, config, model_.dir, prompt);
   GenerateReport report;
   report.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype());
-  const int64_t context = static_cast<int64_t>(prompt.size()) + options_.max_tokens;
+  const int64_t context =
+      options_.random_context + static_cast<int64_t>(prompt.size()) + options_.max_tokens;
   Runtime runtime(device, config, geometry, report.row_dtype, slices.dims, context);
 
   Progress progress("prefill");
@@ -174,6 +196,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
   report.device = device.name();
   report.virtual_clock = device.virtual_clock();
   report.dtype = model.dtype();
+  report.weight_bytes = model.weight_bytes().total;
   report.fetch = runtime.metrics();
   report.device_memory = device.memory(MemorySpace::kDevice);
   report.full_kv_bytes =
@@ -183,6 +206,19 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
   report.sampling = options.sampling;
   report.config = config;
   return report;
+}
+
+void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
+                             std::optional<DType> dtype, int64_t prompt_tokens, Config* config) {
+  const int64_t before = options_.random_context + prompt_tokens;
+  FitFlag::Subject subject{.path = model_.dir,
+                           .model = model,
+                           .dtype = dtype,
+                           .tokens = before + options_.max_tokens,
+                           .least_tokens = before + 1,
+                           .step_tokens = options_.prefill_chunk};
+  fit_.apply(device, config, &subject);
+  options_.max_tokens = subject.tokens - before;
 }
 
 void GenerateCommand::print(const GenerateReport& report) const {
@@ -197,10 +233,38 @@ void GenerateCommand::print(const GenerateReport& report) const {
   if (stats_) fmt::print("\n{}", to_table(report));
 }
 
+// A context of noise has positions that nobody was trained at; its prompt is one token by default.
+void GenerateCommand::prepare_random_context() {
+  if (options_.random_context == 0) return;
+  if (model_.geometry.empty()) throw UsageError("--random-context goes with --geometry");
+  options_.allow_long = true;
+  const bool given = prompt_.text || prompt_.file || prompt_.ids_file || prompt_.random_tokens;
+  if (!given) prompt_.random_tokens = 1;
+}
+
+// Rows of a context of noise that the machine cannot hold share physical memory: what is measured
+// is the same.
+DeviceOptions GenerateCommand::device_options(const Config& config,
+                                              const ModelConfig& model) const {
+  DeviceOptions options = config.device_options();
+  if (options_.random_context == 0 || config.placement.rows == RowPlacement::kDevice) {
+    return options;
+  }
+  const DType rows = config.placement.row_dtype.value_or(model.row_dtype());
+  const auto needed = static_cast<double>(full_kv_bytes_per_token(model.geometry())) / 2 *
+                      static_cast<double>(dtype_bytes(rows) * options_.random_context);
+  const uint64_t device = config.memory.device_memory.value_or(0);
+  const uint64_t there = available_memory().value_or(UINT64_MAX);
+  if (needed + static_cast<double>(device) < 0.9 * static_cast<double>(there)) return options;
+  options.host_alias_bytes = kSharedRowBytes;
+  return options;
+}
+
 int GenerateCommand::run() {
   reject_unknown_arguments(*command_);
   model_.validate();
-  const Config config = with_map(flags_.load(), model_.dir);
+  prepare_random_context();
+  Config config = with_map(flags_.load(), model_.dir);
   require_usable_target();
   const auto dtype = weights_dtype(dtype_);
   const AnswerOptions answer = sampling_.options(model_.dir);
@@ -214,11 +278,14 @@ int GenerateCommand::run() {
   const auto tokenizer = model_.tokenizer(prompt_);
   const auto prompt = prompt_ids(tokenizer.get(), model_config.vocab_size);
 
-  const auto device = open_model_device(config.device_options(), model_config);
-  Model model = model_.load(model_config, *device, dtype);
+  const DeviceOptions device_options = this->device_options(config, model_config);
+  const auto device = open_model_device(device_options, model_config);
+  fit_to(*device, model_config, dtype, static_cast<int64_t>(prompt.size()), &config);
+  Model model = model_.load(model_config, *device, dtype, config.weights);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
-  const GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);
+  GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);
+  report.shared_row_bytes = device_options.host_alias_bytes.value_or(0);
   print(report);
   if (trace) trace->write(config.trace.file);
   if (!report.result.error) return 0;

@@ -46,13 +46,16 @@ Json fetch_json(const GenerateReport& report) {
 
 Json memory_json(const GenerateReport& report) {
   const KvMemory& memory = report.result.memory;
-  return {{"device_kv_bytes", memory.device_total()},
+  return {{"weight_bytes", report.weight_bytes},
+          {"device_kv_bytes", memory.device_total()},
           {"device_slice_bytes", memory.device_slices},
           {"device_row_bytes", memory.device_rows},
           {"device_hot_row_bytes", memory.device_hot_rows},
           {"device_scratch_bytes", memory.device_scratch},
           {"device_peak_bytes", report.device_memory.peak_bytes},
           {"host_kv_bytes", memory.host_rows},
+          {"host_rows_share_bytes",
+           report.shared_row_bytes > 0 ? Json(report.shared_row_bytes) : Json(nullptr)},
           {"full_kv_bytes", report.full_kv_bytes},
           {"cache_tokens", report.result.cache_tokens}};
 }
@@ -155,6 +158,7 @@ std::string to_table(const GenerateReport& report) {
   };
   row("device", fmt::format("{}, weights {}, rows {}", report.device, dtype_name(report.dtype),
                             dtype_name(report.row_dtype)));
+  row("bytes of weights", format_bytes(report.weight_bytes));
   row("prompt", fmt::format("{} tokens in {:.3f} s{}{}", result.prompt_tokens,
                             result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));
   row("decode", fmt::format("{} steps in {:.3f} s{}{}", result.decode_steps, result.decode_seconds,
@@ -169,7 +173,11 @@ std::string to_table(const GenerateReport& report) {
       fmt::format("{}, {}", format_bytes(memory.device_slices), format_bytes(memory.device_rows)));
   row("  hot rows, scratch", fmt::format("{}, {}", format_bytes(memory.device_hot_rows),
                                          format_bytes(memory.device_scratch)));
-  row("KV bytes on the host", format_bytes(memory.host_rows));
+  row("KV bytes on the host",
+      format_bytes(memory.host_rows) + (report.shared_row_bytes == 0
+                                            ? ""
+                                            : fmt::format(", which share {} of physical memory",
+                                                          format_bytes(report.shared_row_bytes))));
   row("device memory, peak", format_bytes(report.device_memory.peak_bytes));
   row("fetched per step",
       fmt::format("{:.1f} rows, {}", report.rows_per_step(),

@@ -72,7 +72,9 @@ class InfoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("info", "The machine, the devices, a model's KV cache");
-    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+    command_
+        ->add_option("--model", model_dir_,
+                     "Folder of a model in Hugging Face form, or a GGUF file")
         ->type_name("DIR");
     command_->add_flag("--json", json_, "Print one JSON object");
     return command_;

@@ -8,6 +8,7 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -25,6 +26,7 @@ class PlanCommand final : public Command {
 
  private:
   PlanRequest read_model() const;
+  PlannedWeights planned_weights(const PlanRequest& request) const;
   GivenMachine read_machine() const;
   int64_t read_tokens(const ModelShape& model) const;
   void check_values() const;
@@ -38,7 +40,7 @@ class PlanCommand final : public Command {
   std::string link_bandwidth_;
   int64_t tokens_ = 0;
   CLI::Option* tokens_option_ = nullptr;
-  int weight_bits_ = 16;
+  std::optional<int> weight_bits_;
   PlanGuess guess_;
   bool allow_long_ = false;
   bool list_ = false;
@@ -47,7 +49,9 @@ class PlanCommand final : public Command {
 
 CLI::App* PlanCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("plan", "What fits a machine and how fast it would be, unloaded");
-  command_->add_option("--model", model_dir_, "Folder with a config.json in Hugging Face form")
+  command_
+      ->add_option("--model", model_dir_,
+                   "Folder with a config.json in Hugging Face form, or a GGUF file")
       ->type_name("DIR");
   command_->add_option("--geometry", geometry_, "A model by name, as Llama-3.1-8B; see --list")
       ->type_name("NAME");
@@ -63,9 +67,12 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
       command_
           ->add_option("--tokens", tokens_, "Context length; default: the model's, at most 131072")
           ->type_name("N");
-  command_->add_option("--weight-bits", weight_bits_, "Of the weights: 16, 8, 4")
-      ->type_name("N")
-      ->capture_default_str();
+  command_
+      ->add_option(
+          "--weight-bits", weight_bits_,
+          "Suppose weights in 16, 8 or 4 bits; default: the model's own, kept as --weights "
+          "says")
+      ->type_name("N");
   command_
       ->add_option("--overlap", guess_.overlap,
                    "Supposed: share of a set that is among the hot rows from the steps before")
@@ -107,6 +114,17 @@ double rate_of(const char* flag, const std::string& text) {
   return *rate;
 }
 
+PlannedWeights PlanCommand::planned_weights(const PlanRequest& request) const {
+  const ModelConfig config =
+      geometry_.empty() ? ModelConfig::load(model_dir_) : llama_config(request.model);
+  const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+  const ModelMemory memory = model_memory(model_dir_, config, {}, request.config.weights, chunk);
+  return {.total = memory.weights.total,
+          .layers = memory.weights.layers,
+          .head = memory.weights.head,
+          .activations = memory.activations};
+}
+
 GivenMachine PlanCommand::read_machine() const {
   GivenMachine given;
   if (!vram_.empty()) {
@@ -143,8 +161,8 @@ void PlanCommand::check_values() const {
   };
   check("--overlap", guess_.overlap);
   check("--recall", guess_.recall);
-  if (weight_bits_ != 16 && weight_bits_ != 8 && weight_bits_ != 4) {
-    throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", weight_bits_));
+  if (weight_bits_ && *weight_bits_ != 16 && *weight_bits_ != 8 && *weight_bits_ != 4) {
+    throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", *weight_bits_));
   }
 }
 
@@ -161,7 +179,11 @@ int PlanCommand::run() {
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = read_tokens(request.model);
-  request.weight_bits = weight_bits_;
+  if (weight_bits_) {
+    request.weight_bits = *weight_bits_;
+  } else {
+    request.weights = planned_weights(request);
+  }
   request.guess = guess_;
   config.validate_for(request.model.geometry);
   request.machine = make_plan_machine(config, given);

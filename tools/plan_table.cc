@@ -17,6 +17,14 @@ std::string count_of(int64_t parameters) {
   return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.1f} B", count / 1e9);
 }
 
+std::string weights_of(const PlanRequest& request) {
+  if (!request.weights) return fmt::format("in {} bits", request.weight_bits);
+  const WeightOptions& weights = request.config.weights;
+  if (weights.rounding == WeightRounding::kAsIs) return "as the model has them";
+  return fmt::format("in int{}, groups of {}", weights.rounding == WeightRounding::kInt8 ? 8 : 4,
+                     weights.group);
+}
+
 std::string head(const PlanRequest& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
   std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
@@ -36,9 +44,8 @@ std::string head(const PlanRequest& request, const Plan& plan) {
                         format_seconds(machine.rates.link_latency),
                         format_seconds(machine.rates.launch_seconds));
   }
-  text +=
-      fmt::format("  weights     {} in {} bits; activations {}\n", format_bytes(plan.weight_bytes),
-                  request.weight_bits, format_bytes(plan.activation_bytes));
+  text += fmt::format("  weights     {} {}; activations {}\n", format_bytes(plan.weight_bytes),
+                      weights_of(request), format_bytes(plan.activation_bytes));
   if (plan.prefill_seconds > 0) {
     text += fmt::format("  prefill     at least {} for all tokens, by tensor throughput\n",
                         format_seconds(plan.prefill_seconds));

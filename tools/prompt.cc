@@ -125,8 +125,7 @@ std::vector<int32_t> read_prompt(const PromptSource& source, const text::Tokeniz
   } else {
     const std::string text = read_prompt_text(source);
     if (tokenizer == nullptr) {
-      throw UsageError(
-          "this model's folder has no tokenizer.json; give token ids instead (--prompt-ids FILE)");
+      throw UsageError("this model has no tokenizer; give token ids instead (--prompt-ids FILE)");
     }
     ids = tokenizer->encode(text, {.add_special = true});
     check_ids(ids, vocab_size);

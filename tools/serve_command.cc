@@ -13,13 +13,14 @@
 #include "runtime/base/error.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_templates.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/serve/engine_loop.h"
-#include "runtime/text/chat_template.h"
-#include "runtime/text/tokenizer.h"
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
 #include "tools/serve/http_server.h"
 #include "tools/serve/service.h"
@@ -33,6 +34,7 @@ using serve::HttpServer;
 using serve::Service;
 constexpr std::chrono::seconds kDrain{30};
 constexpr int kSecondSignal = 0;
+constexpr int64_t kLeastContext = 512;  // tokens that --fit leaves a sequence
 
 // SIGINT and SIGTERM as something to wait for: no thread is interrupted.
 class EndSignals {
@@ -69,7 +71,7 @@ class ServeCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API");
-    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form")
+    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
@@ -116,6 +118,7 @@ class ServeCommand final : public Command {
         ->capture_default_str();
     command_->add_flag("--allow-long", allow_long_, "--max-context may pass the model's positions");
     command_->add_option("--now", now_, "The date that chat templates show")->type_name("DATE");
+    fit_.add_to(*command_);
     flags_.add_to(*command_);
     return command_;
   }
@@ -130,6 +133,7 @@ class ServeCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
+  FitFlag fit_;
   std::string dir_, key_file_, name_, now_, dtype_ = "auto";
   serve::HttpOptions http_;
   serve::EngineOptions engine_;
@@ -187,12 +191,12 @@ int ServeCommand::run() {
   reject_unknown_arguments(*command_);
   check();
   const EndSignals signals;  // before any thread begins: all of them inherit the mask
-  const Config config = with_map(flags_.load(), dir_);
+  Config config = with_map(flags_.load(), dir_);
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(dir_);
   config.validate_for(model_config.geometry());
-  const auto tokenizer = text::Tokenizer::load(dir_);
-  const auto templates = text::ChatTemplates::load_if_present(dir_);
+  const auto tokenizer = require_tokenizer(dir_);
+  const auto templates = open_templates(dir_);
   serve::ServiceOptions options{
       .model_name =
           !name_.empty() ? name_ : std::filesystem::weakly_canonical(dir_).filename().string(),
@@ -204,7 +208,15 @@ int ServeCommand::run() {
       .now = [now = now_] { return shown_time(now); }};
 
   const auto device = open_model_device(config.device_options(), model_config);
-  Model model = Model::load(dir_, *device, weights_dtype(dtype_));
+  FitFlag::Subject subject{.path = dir_,
+                           .model = model_config,
+                           .dtype = weights_dtype(dtype_),
+                           .tokens = options.max_context,
+                           .least_tokens = std::min(kLeastContext, options.max_context),
+                           .step_tokens = engine_.prefill_chunk};
+  fit_.apply(*device, &config, &subject);
+  options.max_context = subject.tokens;
+  Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);
   const SliceChoice slices = choose_slices(model, config, dir_, {});
   const DType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,

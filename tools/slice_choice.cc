@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/calibrate/map_settings.h"
 #include "runtime/lab/capture/calibration.h"
+#include "runtime/llm/gguf/gguf_file.h"
 #include "tools/progress.h"
 
 namespace fasa {
@@ -25,11 +26,6 @@ std::vector<int16_t> first_slice_dims(const Geometry& geometry, int count) {
     }
   }
   return dims;
-}
-
-std::string usual_map(const std::string& model_dir) {
-  if (model_dir.empty()) return "";  // a model without a folder
-  return (std::filesystem::path(model_dir) / "fc_map.json").string();
 }
 
 SliceChoice from_map(const Model& model, const std::string& path, int count) {
@@ -70,6 +66,13 @@ SliceChoice from_prompt(Model& model, const Config& config, std::span<const int3
 }
 
 }  // namespace
+
+std::string usual_map(const std::string& model_dir) {
+  if (model_dir.empty()) return "";
+  std::filesystem::path path(model_dir);
+  if (!is_gguf(model_dir)) return (path / "fc_map.json").string();
+  return path.replace_extension(".fc_map.json").string();
+}
 
 Config with_map(Config config, const std::string& model_dir) {
   if (!asks_map(config)) return config;

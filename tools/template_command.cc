@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
-#include "runtime/text/chat_template.h"
+#include "runtime/llm/model_templates.h"
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -20,7 +20,8 @@ class TemplateCommand final : public Command {
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("template", "Print the prompt that a chat template makes");
     command_
-        ->add_option("--model", dir_, "Folder with chat_template.jinja or tokenizer_config.json")
+        ->add_option("--model", dir_,
+                     "Folder with chat_template.jinja or tokenizer_config.json, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_
@@ -44,7 +45,7 @@ class TemplateCommand final : public Command {
 
   int run() override {
     reject_unknown_arguments(*command_);
-    const auto templates = text::ChatTemplates::load(dir_);
+    const auto templates = require_templates(dir_);
     jinja::Context context = jinja::parse_context(read_file(context_), context_);
     context.now = shown_time(now_);
     const text::ChatPrompt prompt = templates.render(std::move(context), name_);

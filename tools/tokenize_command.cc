@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/input_file.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/prompt.h"
@@ -45,7 +45,9 @@ class TokenizeCommand final : public Command {
 
 CLI::App* TokenizeCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("tokenize", "Token ids of a text, and the way back");
-  command_->add_option("--model", model_dir_, "Folder with tokenizer.json; no weights are needed")
+  command_
+      ->add_option("--model", model_dir_,
+                   "Folder with tokenizer.json, no weights are needed, or a GGUF file")
       ->type_name("DIR")
       ->required();
   command_->add_option("--prompt", prompt_.text, "The text")->type_name("TEXT");
@@ -143,7 +145,7 @@ void TokenizeCommand::print_lines() const {
 int TokenizeCommand::run() {
   reject_unknown_arguments(*command_);
   validate();
-  tokenizer_ = text::Tokenizer::load(model_dir_);
+  tokenizer_ = require_tokenizer(model_dir_);
   if (lines_) {
     print_lines();
   } else if (decode_) {

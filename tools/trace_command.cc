@@ -22,7 +22,7 @@ constexpr int64_t kTraceTokens = 128;
 // The map's order of FCs where the model has a map.
 std::vector<int16_t> ranked_dims(const Model& model, const Config& config,
                                  const std::string& model_dir) {
-  const std::string usual = (std::filesystem::path(model_dir) / "fc_map.json").string();
+  const std::string usual = usual_map(model_dir);
   const std::string path = config.selection.map.empty() ? usual : config.selection.map;
   if (config.selection.map.empty() && !std::filesystem::exists(path)) return {};
   const FcMap map = FcMap::load(path);
@@ -39,7 +39,9 @@ class TraceCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("trace", "Record which tokens a model's selections take");
-    command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+    command_
+        ->add_option("--model", model_dir_,
+                     "Folder of a model in Hugging Face form, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_->add_option("--prompt", prompt_.text, "The prompt")->type_name("TEXT");
@@ -71,7 +73,7 @@ class TraceCommand final : public Command {
     const auto tokenizer = load_tokenizer(model_dir_, prompt_);
     const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
     const auto device = open_model_device(config.device_options(), model_config);
-    Model model = Model::load(model_dir_, *device, std::nullopt);
+    Model model = Model::load(model_dir_, *device, std::nullopt, config.weights);
     options_.ranked_dims = ranked_dims(model, config, model_dir_);
     options_.model_name = folder_name(model_dir_);
     if (prompt_.file) {

@@ -56,7 +56,8 @@ class TuneCommand final : public Command {
 
 CLI::App* TuneCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("tune", "Search the fastest hot rows, prefetch and streams");
-  command_->add_option("--model", model_dir_, "Folder of a model in Hugging Face form")
+  command_
+      ->add_option("--model", model_dir_, "Folder of a model in Hugging Face form, or a GGUF file")
       ->type_name("DIR");
   command_->add_option("--prompt-file", prompt_file_, "What the model goes on from, byte for byte")
       ->type_name("FILE");

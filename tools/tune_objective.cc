@@ -11,6 +11,7 @@
 #include "runtime/lab/plan/plan_machine.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
@@ -124,14 +125,14 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
     : dir_(dir),
       steps_(steps),
       device_(open_model_device(config.device_options(), ModelConfig::load(dir))),
-      model_(Model::load(dir, *device_, std::nullopt)) {
+      model_(Model::load(dir, *device_, std::nullopt, config.weights)) {
   if (device_->unified()) {
     throw UsageError(fmt::format(
         "tuning on the device {}: it has one memory, and nothing is fetched; allowed: emulated, "
         "cuda",
         config.device.name));
   }
-  const auto tokenizer = text::Tokenizer::load_if_present(dir);
+  const auto tokenizer = open_tokenizer(dir);
   prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
                         tokenizer.get(), model_.config().vocab_size);
   dims_ = choose_slices(model_, config, dir, prompt_).dims;

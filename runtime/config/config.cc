@@ -216,6 +216,8 @@ void Config::validate() const {
   require_range("device.threads", device.threads, 0, kMostThreads);
   require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
           "auto, interleave, or the number of a node");
+  require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",
+          fmt::to_string(weights.group), "32, 64, 128");
   require_range("selection.sinks", selection.sinks, 0, kMostResidents);
   require_range("selection.recent", selection.recent, 1, kMostResidents);
   require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",

@@ -15,6 +15,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
+#include "runtime/config/weight_options.h"
 #include "scheduler/prefetch_settings.h"
 #include "scheduler/selection/selection_table.h"
 
@@ -99,6 +100,8 @@ struct Config {
     double latency = 10e-6;        // seconds
     bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
   } link;
+
+  WeightOptions weights;  // of a model that is loaded; nobody else reads them
 
   struct Trace {
     std::string file;  // empty: none is written

@@ -46,6 +46,14 @@ constexpr std::array<Named<PredictorKind>, 4> kPredictors{
      {"previous-step", PredictorKind::kPreviousStep},
      {"next-query", PredictorKind::kNextQuery}}};
 
+constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
+                                                           {"int8", WeightRounding::kInt8},
+                                                           {"int4", WeightRounding::kInt4}}};
+constexpr std::array<Named<std::optional<WeightRounding>>, 3> kHeadRoundings{
+    {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}}};
+constexpr std::array<Named<DecodeActivations>, 2> kActivations{
+    {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}}};
+
 template <typename E, size_t N>
 bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
   if (!value.is_string()) return false;
@@ -86,7 +94,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 36> kOptions{{
+const std::array<ConfigOption, 40> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -180,6 +188,46 @@ const std::array<ConfigOption, 36> kOptions{{
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
      .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
+    {.table = "weights",
+     .key = "format",
+     .flag = "weights",
+     .type = "FORMAT",
+     .allowed = "as-is, int8, int4",
+     .help = "How a model's matrices are kept: as-is = as its files have them, packed or not; int8 "
+             "and int4 = those of 16 and 32 bits are rounded to so many while they are loaded. "
+             "Embeddings stay in the file.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kRoundings, c.weights.rounding); },
+     .get = [](const Config& c) { return name_of(c.weights.rounding, kRoundings); }},
+    {.table = "weights",
+     .key = "group",
+     .flag = "weight_group",
+     .type = "N",
+     .allowed = "32, 64, 128",
+     .help = "Inputs that share a scale where weights are rounded.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.weights.group); },
+     .get = [](const Config& c) -> Json { return c.weights.group; }},
+    {.table = "weights",
+     .key = "lm_head",
+     .flag = "",
+     .type = "FORMAT",
+     .allowed = "auto, as-is, int8",
+     .help = "The same of the projection to logits; auto = int8 where other matrices are rounded. "
+             "One that shares the embeddings' matrix is a copy of its own then.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kHeadRoundings, c.weights.head); },
+     .get = [](const Config& c) { return name_of(c.weights.head, kHeadRoundings); }},
+    {.table = "weights",
+     .key = "activations",
+     .flag = "",
+     .type = "KIND",
+     .allowed = "model, int8",
+     .help = "What decode multiplies packed weights by: model = activations as they are; int8 = "
+             "rounded in blocks of 32, which is faster.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kActivations, c.weights.activations); },
+     .get = [](const Config& c) { return name_of(c.weights.activations, kActivations); }},
     {.table = "selection",
      .key = "kind",
      .flag = "selection",
@@ -382,7 +430,9 @@ const std::array<ConfigOption, 36> kOptions{{
      .allowed = "the path of an FC map, from the working directory",
      .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
              "one, guesses read the first chunks of its order.",
-     .default_text = "fc_map.json in the model's folder; made from the prompt where there is none",
+     .default_text =
+         "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; made from "
+         "the prompt where there is none",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.selection.map); },
      .get = [](const Config& c) -> Json { return c.selection.map; }},

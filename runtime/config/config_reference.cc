@@ -14,8 +14,9 @@ Every option is a key of a TOML file (`--config FILE`), an environment variable 
 sources win: default, preset, file, environment, flag. A preset from any source counts as a preset:
 what is set explicitly anywhere wins over it.
 
-The flag of a key `a_b` is `--a-b`, its variable `FASA_A_B`. Two keys say too little alone and have
-names of their own: `[device] name` is `--device`, `[selection] kind` is `--selection`.
+The flag of a key `a_b` is `--a-b`, its variable `FASA_A_B`. Some keys say too little alone and have
+names of their own: `[device] name` is `--device`, `[selection] kind` is `--selection`, `[weights]
+format` is `--weights`.
 
 Sizes are written `"6GiB"`, rates `"16GB/s"`, times `"10us"`. In a flag or a variable, lists are
 `0,1` or `[0, 1]`. Unknown keys, wrong types and impossible values are errors. `FASA_TARGET` is no

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/target.h"
+#include "offload/host/available_memory.h"
 #include "offload/host/topology.h"
 
 namespace fasa {
@@ -33,6 +34,8 @@ constexpr std::array<DeviceEntry, 2> kDevices{
 }  // namespace
 
 void require_usable_target() { cpu::active_target(); }
+
+std::optional<uint64_t> available_memory() { return available_host_bytes(); }
 
 Json machine_to_json() {
   const Topology& machine = Topology::machine();

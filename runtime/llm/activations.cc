@@ -4,9 +4,8 @@
 
 namespace fasa {
 
-Activations::Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens,
-                         int64_t rows)
-    : tokens_(tokens), rows_(rows) {
+size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder order) {
+  const int64_t tokens = tokens_;
   const int64_t hidden = config.hidden;
   const LatentShape& mla = config.mla;
   const int64_t heads = config.query_heads;
@@ -29,15 +28,32 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * attended, dtype_bytes(dtype));
   // Host code works through the heads one by one, kernels through all at once.
-  const int64_t at_once = device.traits().model_calls ? heads : 1;
+  const int64_t at_once = order == PanelOrder::kPacked ? 1 : heads;
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
   head_result_ = take(tokens * at_once * std::max(mla.latent, mla.value), kFloat);
   cosines_ = take(tokens * config.rotary_dims / 2, kFloat);
   sines_ = take(tokens * config.rotary_dims / 2, kFloat);
-  logits_ = take(rows * config.vocab_size, kFloat);
+  logits_ = take(rows_ * config.vocab_size, kFloat);
+  return bytes;
+}
+
+uint64_t Activations::device_bytes(const ModelConfig& config, DType dtype, PanelOrder order,
+                                   int64_t tokens, int64_t rows) {
+  Activations activations;
+  activations.tokens_ = tokens;
+  activations.rows_ = rows;
+  return activations.lay_out(config, dtype, order);
+}
+
+Activations::Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens,
+                         int64_t rows)
+    : tokens_(tokens), rows_(rows) {
+  const bool kernels = device.traits().model_calls;
+  const size_t bytes = lay_out(config, dtype, kernels ? PanelOrder::kPlain : PanelOrder::kPacked);
+  constexpr int64_t kFloat = sizeof(float);
   device_ = device.allocate(MemorySpace::kDevice, bytes, "activations");
-  host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * hidden * kFloat),
+  host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * config.hidden * kFloat),
                           "embeddings of a step");
   host_logits_ = device.allocate(MemorySpace::kHost,
                                  static_cast<size_t>(rows * config.vocab_size * kFloat), "logits");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/model/panel_kernel.h"
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
@@ -17,6 +18,9 @@ class Activations {
   Activations() = default;
   // Room for `tokens` tokens, logits for `rows` of them.
   Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens, int64_t rows);
+  // The device memory of that. kPacked: where host code works, through the heads of MLA one by one.
+  static uint64_t device_bytes(const ModelConfig& config, DType dtype, PanelOrder order,
+                               int64_t tokens, int64_t rows);
 
   int64_t tokens() const { return tokens_; }
   int64_t rows() const { return rows_; }
@@ -36,6 +40,8 @@ class Activations {
   float* host_logits() const { return host_logits_.as<float>(); }
 
  private:
+  // Sets where everything lies; returns the bytes.
+  size_t lay_out(const ModelConfig& config, DType dtype, PanelOrder order);
   template <typename T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(device_.data() + offset);

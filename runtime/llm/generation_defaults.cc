@@ -4,6 +4,9 @@
 
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
+#include "runtime/io/mapped_file.h"
+#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
 namespace {
@@ -30,8 +33,12 @@ GenerationDefaults GenerationDefaults::parse(std::string_view json, const std::s
   return defaults;
 }
 
-GenerationDefaults GenerationDefaults::load(const std::string& model_dir) {
-  const std::string path = (std::filesystem::path(model_dir) / "generation_config.json").string();
+GenerationDefaults GenerationDefaults::load(const std::string& model) {
+  if (is_gguf(model)) {
+    const MappedFile file(model);
+    return parse(gguf_generation_json(GgufHeader(file.bytes(), model)), model);
+  }
+  const std::string path = (std::filesystem::path(model) / "generation_config.json").string();
   if (!std::filesystem::exists(path)) return {};
   return parse(read_file(path), path);
 }

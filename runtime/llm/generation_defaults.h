@@ -19,9 +19,9 @@ struct GenerationDefaults {
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 
-  // Of generation_config.json in a model's folder; nothing where there is none. Throws InputError
-  // naming file and key.
-  static GenerationDefaults load(const std::string& model_dir);
+  // Of generation_config.json in a model's folder, or of a GGUF file's metadata; nothing where there
+  // is none. Throws InputError naming file and key.
+  static GenerationDefaults load(const std::string& model);
   static GenerationDefaults parse(std::string_view json, const std::string& name);
 };
 

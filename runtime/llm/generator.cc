@@ -7,12 +7,13 @@
 
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/random_context.h"
 
 namespace fasa {
 namespace {
 
 void check_positions(const ModelConfig& config, int64_t prompt, const GenerateOptions& options) {
-  const int64_t needed = prompt + options.max_tokens;
+  const int64_t needed = options.random_context + prompt + options.max_tokens;
   if (needed <= config.max_positions) return;
   const std::string message =
       fmt::format("prompt ({} tokens) + max_tokens ({}) = {} go beyond the model's {} positions",
@@ -80,11 +81,15 @@ class Generation {
     const auto total = static_cast<int64_t>(prompt.size());
     const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, total));
     result_.prompt_tokens = total;
-    model_.reserve(chunk);
+    const bool behind_noise = options_.random_context > 0;
+    model_.reserve(behind_noise ? 1 : chunk);
     estimate_queries();
-    runtime_.reserve(sequence_.id(), total + options_.max_tokens, chunk);
+    runtime_.reserve(sequence_.id(), options_.random_context + total + options_.max_tokens,
+                     behind_noise ? 1 : chunk);
+    append_random_context(model_, runtime_, sequence_.id(), options_.random_context);
     const Instant start(model_);
-    const std::span<const float> logits = prefill(prompt, chunk);
+    const std::span<const float> logits = behind_noise ? prefill(prompt, 1, StepMode::kDecode)
+                                                       : prefill(prompt, chunk, StepMode::kPrefill);
     const Instant prefilled(model_);
     runtime_.reset_metrics();
     try {
@@ -109,12 +114,12 @@ class Generation {
   }
 
   // Logits behind the prompt, valid until the model's next step.
-  std::span<const float> prefill(std::span<const int32_t> prompt, int chunk) {
+  std::span<const float> prefill(std::span<const int32_t> prompt, int chunk, StepMode mode) {
     const auto total = static_cast<int64_t>(prompt.size());
     std::span<const float> logits;
     for (int64_t done = 0; done < total;) {
       const int count = static_cast<int>(std::min<int64_t>(chunk, total - done));
-      const StepSequence step[] = {{sequence_.id(), count, StepMode::kPrefill}};
+      const StepSequence step[] = {{sequence_.id(), count, mode}};
       const bool last = done + count == total;
       logits = model_.step(runtime_,
                            prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),

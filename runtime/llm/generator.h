@@ -23,6 +23,9 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // as in AnswerOptions, these two
   std::optional<int> logprobs = {};
+  // Tokens of noise that the prompt stands behind (random_context.h), for measuring: the prompt is
+  // decoded then, token by token.
+  int64_t random_context = 0;
   bool allow_long = false;  // beyond the model's positions: a warning, not an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   // `text`: what this id makes certain, whole characters; "" while one is incomplete or a stop string

@@ -45,6 +45,12 @@ void Matrix::apply_first(const void* x, RowRuns runs, int64_t columns, float* y)
   }
 }
 
+size_t Matrix::bytes() const {
+  size_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.bytes();
+  return bytes;
+}
+
 uint64_t Matrix::work_bytes(int64_t rows, int64_t columns) const {
   uint64_t bytes = 0;
   for (const Part& part : parts_) {

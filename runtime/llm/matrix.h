@@ -48,6 +48,7 @@ class Matrix {
   void apply(const void* x, RowRuns runs, float* y) const { apply_first(x, runs, outputs_, y); }
   // The first `columns` outputs only; of the others whole panels may be written or nothing.
   void apply_first(const void* x, RowRuns runs, int64_t columns, float* y) const;
+  size_t bytes() const;  // of the weights
   // Read and written by apply(), by apply_first().
   uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
   uint64_t work_bytes(int64_t rows, int64_t columns) const;

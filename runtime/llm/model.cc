@@ -34,12 +34,13 @@ ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
 
 class Model::Impl final : public QuerySource {
  public:
-  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device)
+  Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
+       const WeightOptions& weights)
       : device_(device),
         config_(std::move(config)),
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
-        weights_(std::move(source), config_, dtype, device, stream_.view()),
+        weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
         frequencies_(rope_frequencies(config_)),
         engine_(make_layer_engine(
             {device_, config_, weights_, activations_, dtype_, frequencies_, stream_.view()})) {}
@@ -328,8 +329,15 @@ DType Model::auto_dtype(const ModelConfig& config) {
 
 namespace {
 
-void require_runnable(const Device& device) {
-  if (device.host_work() != nullptr || device.traits().model_calls) return;
+void require_runnable(const Device& device, const WeightOptions& weights) {
+  if (device.host_work() != nullptr) return;
+  if (weights != WeightOptions{}) {
+    throw UsageError(
+        fmt::format("device '{}' multiplies plain weights alone; allowed there: --weights as-is, "
+                    "--lm-head auto or as-is, --activations model",
+                    device.name()));
+  }
+  if (device.traits().model_calls) return;
   throw UsageError(
       fmt::format("device '{}' does not run a model watched like this; allowed: --device cpu, "
                   "emulated",
@@ -343,25 +351,27 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 
 }  // namespace
 
-Model Model::load(const std::string& dir, Device& device, std::optional<DType> dtype) {
-  ModelConfig config = ModelConfig::load(dir);
-  require_runnable(device);
+Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
+                  const WeightOptions& weights) {
+  ModelConfig config = ModelConfig::load(path);
+  require_runnable(device, weights);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(std::make_unique<Impl>(open_weights(dir), std::move(config), chosen, device));
+  return Model(
+      std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-                    uint64_t seed) {
-  require_runnable(device);
+                    uint64_t seed, const WeightOptions& weights) {
+  require_runnable(device, weights);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
-                                      chosen_dtype(config, dtype), device));
+                                      chosen_dtype(config, dtype), device, weights));
 }
 
 const ModelConfig& Model::config() const { return impl_->config(); }
 DType Model::dtype() const { return impl_->dtype(); }
 Device& Model::device() const { return impl_->device(); }
 StreamView Model::stream() const { return impl_->stream(); }
-uint64_t Model::weight_bytes() const { return impl_->weights().device_bytes(); }
+WeightBytes Model::weight_bytes() const { return impl_->weights().bytes(); }
 
 ModelFingerprint Model::fingerprint() const {
   const ModelConfig& config = impl_->config();

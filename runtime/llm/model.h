@@ -12,8 +12,10 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/calibrate/fc_map.h"
+#include "runtime/config/weight_options.h"
 #include "runtime/doors/runtime.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/llm/weight_bytes.h"
 #include "scheduler/prefetch/query_source.h"
 
 namespace fasa {
@@ -48,13 +50,15 @@ struct ForwardOptions {
 
 class Model {
  public:
-  // Loads a Hugging Face folder into the device's memory. `device` outlives the model. `dtype` of
-  // weights and activations: none = f32 below 1 B parameters, else bf16. Throws InputError (file,
-  // tensor or key), BudgetError, UsageError (f16, a family that the device does not run).
-  static Model load(const std::string& dir, Device& device, std::optional<DType> dtype);
+  // Loads a Hugging Face folder or a GGUF file into the device's memory. `device` outlives the
+  // model. `dtype` of weights and activations: none = f32 below 1 B parameters, else bf16. Throws
+  // InputError (file, tensor or key), BudgetError, UsageError (f16, a family or weights that the
+  // device does not run).
+  static Model load(const std::string& path, Device& device, std::optional<DType> dtype,
+                    const WeightOptions& weights = {});
   // A model of this shape whose weights mean nothing, for measuring (random_weights.h).
   static Model random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-                      uint64_t seed);
+                      uint64_t seed, const WeightOptions& weights = {});
   // The dtype that load() would take for a model of this config.
   static DType auto_dtype(const ModelConfig& config);
   Model(Model&&) noexcept;
@@ -66,7 +70,7 @@ class Model {
   Device& device() const;
   StreamView stream() const;  // all work of the model is in its order
   ModelFingerprint fingerprint() const;
-  uint64_t weight_bytes() const;
+  WeightBytes weight_bytes() const;
 
   // Activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones stay.
   void reserve(int step_tokens);

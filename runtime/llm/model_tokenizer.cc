@@ -1,5 +1,10 @@
 #include "runtime/llm/model_tokenizer.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/error.h"
 #include "runtime/io/mapped_file.h"
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/gguf/gguf_texts.h"
@@ -10,10 +15,15 @@ std::unique_ptr<text::Tokenizer> open_tokenizer(const std::string& path) {
   if (!is_gguf(path)) return text::Tokenizer::load_if_present(path);
   const MappedFile file(path);
   const GgufHeader header(file.bytes(), path);
-  if (!header.has("tokenizer.ggml.model")) return nullptr;
-  const GgufTokenizerTexts texts = gguf_tokenizer_texts(header);
-  return std::make_unique<text::Tokenizer>(
-      text::Tokenizer::parse(texts.tokenizer, texts.config, path));
+  if (!has_gguf_tokenizer(header)) return nullptr;
+  return std::make_unique<text::Tokenizer>(text::Tokenizer::parse(
+      gguf_tokenizer_json(header), gguf_tokenizer_config_json(header), path));
+}
+
+text::Tokenizer require_tokenizer(const std::string& path) {
+  if (!is_gguf(path)) return text::Tokenizer::load(path);
+  if (auto tokenizer = open_tokenizer(path)) return std::move(*tokenizer);
+  throw InputError(fmt::format("{}: its metadata have no tokenizer", path));
 }
 
 }  // namespace fasa

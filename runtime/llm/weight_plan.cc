@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
+#include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
 namespace {
@@ -86,7 +87,12 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
     const int64_t shape[] = {part.of == 0 ? part.rows : part.of, inputs};
     WeightView view = used(part.tensor, shape);
     if (rounding && layout_.packs() && view.packed == nullptr) {
-      rounded_.push_back(std::make_unique<RoundedTensor>(view, *rounding));
+      auto tensor = std::make_unique<RoundedTensor>(view, *rounding);
+      if (view.data != nullptr) {
+        rounded_.push_back(std::move(tensor));
+      } else {
+        rounded_.push_back(std::make_unique<RandomCodes>(view, tensor->format()));
+      }
       view.packed = rounded_.back().get();
     }
     pieces.push_back({view, part.first, part.rows});

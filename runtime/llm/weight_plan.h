@@ -53,6 +53,8 @@ class WeightPlan {
   // describes another model.
   void require_all_used(const std::string& prefix, const std::string& config_path) const;
 
+  // What load() allocates.
+  uint64_t bytes() const { return bytes_; }
   // Allocates, packs and copies; sets all targets.
   Buffer load(Device& device, StreamView stream) const;
 

@@ -15,11 +15,10 @@ std::optional<Rounding> rounding_of(WeightRounding to, int group) {
   return Rounding{.bits = to == WeightRounding::kInt8 ? 8 : 4, .group = group};
 }
 
-WeightLayout layout_on(const Device& device, DType dtype, const WeightOptions& options) {
-  const bool host_code = !device.traits().model_calls;
+WeightLayout layout_of(PanelOrder order, DType dtype, const WeightOptions& options) {
   const bool int8 = options.activations == DecodeActivations::kInt8;
   return {.dtype = dtype,
-          .order = host_code ? PanelOrder::kPacked : PanelOrder::kPlain,
+          .order = order,
           .activations = int8 ? PackedActivations::kInt8 : PackedActivations::kModel};
 }
 
@@ -204,15 +203,46 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 
 }  // namespace
 
+Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config)
+    : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {}
+
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
                  Device& device, StreamView stream, const WeightOptions& options)
-    : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {
-  WeightPlan plan(*files_, layout_on(device, dtype, options));
-  const Planner planner(config, rounding_of(options.rounding, options.group), &plan);
+    : Weights(std::move(source), config) {
+  const PanelOrder order = device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
+  WeightPlan plan(*files_, layout_of(order, dtype, options));
+  lay_out(config, options, &plan);
+  memory_ = plan.load(device, stream);
+}
+
+WeightBytes Weights::count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
+                           DType dtype, PanelOrder order, const WeightOptions& options) {
+  Weights weights(std::move(source), config);
+  WeightPlan plan(*weights.files_, layout_of(order, dtype, options));
+  weights.lay_out(config, options, &plan);
+  return weights.bytes();
+}
+
+WeightBytes Weights::bytes() const {
+  WeightBytes bytes{.total = planned_bytes_, .layers = 0, .head = head_.bytes()};
+  for (const LayerWeights& layer : layers_) {
+    const LatentWeights& mla = layer.mla;
+    for (const Matrix* matrix : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
+                                 &mla.query_down, &mla.query, &mla.key_down}) {
+      bytes.layers += matrix->bytes();
+    }
+    for (const Matrix& matrix : mla.absorb) bytes.layers += matrix.bytes();
+    for (const Matrix& matrix : mla.expand) bytes.layers += matrix.bytes();
+  }
+  return bytes;
+}
+
+void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan) {
+  const Planner planner(config, rounding_of(options.rounding, options.group), plan);
   const TensorNames& names = config.family->names;
   const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
   const int64_t table[] = {config.vocab_size, config.hidden};
-  embeddings_ = plan.used(embeddings, table);
+  embeddings_ = plan->used(embeddings, table);
   for (int layer = 0; layer < config.layers; ++layer) {
     planner.layer(layer, &layers_[static_cast<size_t>(layer)]);
     const WeightPlan::Part key = planner.first_key(layer);
@@ -225,13 +255,13 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
   planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_);
   const std::string head =
       config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
-  plan.matrix(&head_, {{head, config.vocab_size}}, config.hidden,
-              rounding_of(options.head_rounding(), options.group));
+  plan->matrix(&head_, {{head, config.vocab_size}}, config.hidden,
+               rounding_of(options.head_rounding(), options.group));
   if (config.head_bias) {
-    plan.vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
+    plan->vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
   }
-  plan.require_all_used(planner.root(), "config.json");
-  memory_ = plan.load(device, stream);
+  plan->require_all_used(planner.root(), "config.json");
+  planned_bytes_ = plan->bytes();
 }
 
 void Weights::embed(int32_t token, float* out) const {

@@ -9,12 +9,15 @@
 #include "kernels/cpu/model/elementwise.h"
 #include "offload/device.h"
 #include "runtime/base/dtype.h"
+#include "runtime/config/weight_options.h"
 #include "runtime/llm/matrix.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/llm/weight_options.h"
+#include "runtime/llm/weight_bytes.h"
 #include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
+
+class WeightPlan;
 
 // Of a layer with MLA; the matrices of a head lie by themselves.
 struct LatentWeights {
@@ -46,6 +49,10 @@ struct LayerWeights {
 
 class Weights {
  public:
+  // What they would take: nothing is loaded. kPacked: on a device for which host code multiplies.
+  // Throws InputError, as the constructor does.
+  static WeightBytes count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
+                           DType dtype, PanelOrder order, const WeightOptions& options);
   // Throws InputError naming what is missing, wrong or left over, before any memory is taken;
   // BudgetError where the device has too little.
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
@@ -56,17 +63,22 @@ class Weights {
   const Norm& embedding_norm() const { return embedding_norm_; }  // of no weight: none
   const Norm& final_norm() const { return final_norm_; }
   const float* head_bias() const { return head_bias_; }  // null where the family has none
-  uint64_t device_bytes() const { return memory_.bytes(); }
   // Embeddings stay in the mapped file: a step reads one row a token, and the device keeps the
   // room. out [hidden].
   void embed(int32_t token, float* out) const;
   // Of each layer, the first row of the key projection: bf16 bits in hex.
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
+  WeightBytes bytes() const;
+
  private:
+  Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);
+  void lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+
   std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;
   std::vector<std::string> key_rows_;
+  uint64_t planned_bytes_ = 0;
   Buffer memory_;
   std::vector<LayerWeights> layers_;
   Matrix head_;

@@ -13,10 +13,11 @@ namespace fasa::text {
 namespace {
 
 namespace fs = std::filesystem;
-using Sources = std::map<std::string, std::pair<std::string, std::string>>;  // file, text by name
+using SourceMap = std::map<std::string, std::pair<std::string, std::string>>;  // file, text by name
+using TokenList = std::vector<std::pair<std::string, std::string>>;
 
-Sources read_files(const fs::path& dir) {
-  Sources sources;
+SourceMap read_files(const fs::path& dir) {
+  SourceMap sources;
   const fs::path whole = dir / "chat_template.jinja";
   if (fs::exists(whole)) sources["default"] = {whole.string(), read_file(whole.string())};
   const fs::path more = dir / "additional_chat_templates";
@@ -42,8 +43,8 @@ std::string member(const nlohmann::json& object, const char* key, const std::str
   return object[key].get<std::string>();
 }
 
-Sources read_config(const nlohmann::json& config, const std::string& file) {
-  Sources sources;
+SourceMap read_config(const nlohmann::json& config, const std::string& file) {
+  SourceMap sources;
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return sources;
   const std::string place = file + " (chat_template)";
@@ -61,8 +62,8 @@ Sources read_config(const nlohmann::json& config, const std::string& file) {
 }
 
 // A token is a text, or an object whose `content` is its text.
-std::vector<std::pair<std::string, std::string>> read_control_tokens(const nlohmann::json& config) {
-  std::vector<std::pair<std::string, std::string>> tokens;
+TokenList read_control_tokens(const nlohmann::json& config) {
+  TokenList tokens;
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
                            "cls_token", "mask_token"}) {
     const auto found = config.find(name);
@@ -77,13 +78,17 @@ std::vector<std::pair<std::string, std::string>> read_control_tokens(const nlohm
   return tokens;
 }
 
-nlohmann::json read_tokenizer_config(const fs::path& path) {
-  if (!fs::exists(path)) return nlohmann::json::object();
-  nlohmann::json config = parse_json(read_file(path.string()), path.string());
+nlohmann::json parse_object(std::string_view text, const std::string& name) {
+  nlohmann::json config = parse_json(text, name);
   if (!config.is_object()) {
-    throw InputError(fmt::format("{}: the file is no JSON object", path.string()));
+    throw InputError(fmt::format("{}: the file is no JSON object", name));
   }
   return config;
+}
+
+nlohmann::json read_tokenizer_config(const fs::path& path) {
+  if (!fs::exists(path)) return nlohmann::json::object();
+  return parse_object(read_file(path.string()), path.string());
 }
 
 }  // namespace
@@ -103,14 +108,24 @@ std::vector<Segment> ChatPrompt::segments(size_t begin) const {
 std::optional<ChatTemplates> ChatTemplates::load_if_present(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer_config.json";
   const nlohmann::json config = read_tokenizer_config(path);
-  Sources sources = read_files(model_dir);
+  SourceMap sources = read_files(model_dir);
   if (sources.empty()) sources = read_config(config, path.string());
+  return make(sources, read_control_tokens(config));
+}
+
+std::optional<ChatTemplates> ChatTemplates::parse(std::string_view config,
+                                                  const std::string& name) {
+  const nlohmann::json document = parse_object(config, name);
+  return make(read_config(document, name), read_control_tokens(document));
+}
+
+std::optional<ChatTemplates> ChatTemplates::make(const Sources& sources, ControlTokens tokens) {
   if (sources.empty()) return std::nullopt;
   ChatTemplates templates;
   for (const auto& [name, source] : sources) {
     templates.templates_.emplace(name, jinja::Template::parse(source.second, source.first));
   }
-  templates.control_tokens_ = read_control_tokens(config);
+  templates.control_tokens_ = std::move(tokens);
   return templates;
 }
 

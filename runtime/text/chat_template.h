@@ -42,6 +42,8 @@ class ChatTemplates {
   static ChatTemplates load(const std::filesystem::path& model_dir);
   // Nothing where the folder has no template.
   static std::optional<ChatTemplates> load_if_present(const std::filesystem::path& model_dir);
+  // The same of the text of a tokenizer_config.json; errors name `name`.
+  static std::optional<ChatTemplates> parse(std::string_view config, const std::string& name);
 
   // The one of this name; "": `tool_use` where there are tools and one of this name, else
   // `default`, else the only one. Throws UsageError naming those that there are.
@@ -56,8 +58,12 @@ class ChatTemplates {
   ChatPrompt render(std::span<const ChatMessage> messages, const std::tm& now) const;
 
  private:
+  using Sources = std::map<std::string, std::pair<std::string, std::string>>;  // file, text by name
+  using ControlTokens = std::vector<std::pair<std::string, std::string>>;
+  static std::optional<ChatTemplates> make(const Sources& sources, ControlTokens tokens);
+
   std::map<std::string, jinja::Template, std::less<>> templates_;
-  std::vector<std::pair<std::string, std::string>> control_tokens_;
+  ControlTokens control_tokens_;
 };
 
 }  // namespace fasa::text

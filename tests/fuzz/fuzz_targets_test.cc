@@ -36,7 +36,10 @@ TEST(FuzzTargets, EachHasItsSeeds) {
   const auto corpus = std::filesystem::path(FASA_SOURCE_DIR) / "tests" / "fuzz" / "corpus";
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
     if (!entry.is_directory()) continue;  // dictionaries
-    EXPECT_TRUE(targets().contains(entry.path().filename())) << entry;
+    const std::string name = entry.path().filename();
+    // A build without Boost has no server.
+    if (name.starts_with("api_") && !targets().contains("api_request")) continue;
+    EXPECT_TRUE(targets().contains(name)) << entry;
   }
 }
 

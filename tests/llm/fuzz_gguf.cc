@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/generation_defaults.h"
 #include "runtime/llm/gguf/gguf_header.h"
 #include "runtime/llm/gguf/gguf_matrix.h"
 #include "runtime/llm/gguf/gguf_texts.h"
@@ -38,7 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } catch (const fasa::InputError&) {
       // The only error that a file may give.
     }
-    fasa::gguf_tokenizer_texts(header);
+    fasa::GenerationDefaults::parse(fasa::gguf_generation_json(header), "fuzz.gguf");
+    fasa::gguf_tokenizer_config_json(header);
+    fasa::gguf_tokenizer_json(header);
   } catch (const fasa::InputError&) {
   }
   return 0;

@@ -88,7 +88,7 @@ def test_quantised_weights():
 
     loader = transformers.TorchAoConfig(Int8WeightOnlyConfig())
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        MODEL, dtype=torch.bfloat16, quantization_config=loader).eval()
+        MODEL, dtype=torch.float32, quantization_config=loader).eval()
     ids = torch.tensor([list(b"And it came to pass in the days when the judges ruled, " * 4)])
     options = dict(attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False,
                    pad_token_id=0)
@@ -97,8 +97,7 @@ def test_quantised_weights():
     own = fasa.transformers.Cache(model, fac_tokens=EVERYTHING)
     found = model.generate(ids, past_key_values=own, **options)
     assert type(model.model.layers[0].self_attn.k_proj.weight).__name__ != "Parameter"
-    # bf16 activations round where the two sum in another order: most of the text is the same.
-    assert (found == wanted).float().mean() > 0.95
+    assert torch.equal(found, wanted)
 
 
 def test_calibration_through_transformers(model, text_ids, tmp_path):

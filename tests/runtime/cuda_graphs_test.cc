@@ -412,8 +412,8 @@ TEST(CudaGraphs, FindRoomBesideDeviceCopies) {
     FakeCuda fake;
     fake.graph_node_bytes = 512;
     try {
+      Timeline timeline;  // a step that finds too little memory leaves it set
       Decode decode(open_fake(fake, limit), {.rows = RowPlacement::kAuto}, 20);
-      Timeline timeline;
       decode.run.device().set_timeline(&timeline);
       for (size_t i = 0; i < 180; ++i) ASSERT_TRUE(same_bits(decode.step(), base[i])) << i;
       decode.run.device().set_timeline(nullptr);

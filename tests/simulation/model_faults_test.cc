@@ -67,7 +67,7 @@ class LoadDrill final : public DeviceDrill {
   void call() override {
     model_.emplace(Model::load(llm_test::golden_dir("llama-mha-tied"), bench_.device, DType::kF32));
   }
-  void check_done() override { EXPECT_GT(model_->weight_bytes(), 0u); }
+  void check_done() override { EXPECT_GT(model_->weight_bytes().total, 0u); }
   void undo() override { model_.reset(); }
   int64_t blocks_left() const { return live_heap_blocks() - blocks_; }
 

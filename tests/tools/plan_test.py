@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from support import MODEL, CommandTest, main
+from support import MODEL, SOURCE, CommandTest, main
 
 GPU = ("--gpu", "rtx-4060-ti-16gb")
 
@@ -75,6 +75,25 @@ class Plan(CommandTest):
         self.assertEqual(plan["tokens"], 8192)
         plan = self.plan("--model", folder, *GPU, "--tokens", 300)
         self.assertEqual(plan["recommended"]["preset"], "full")
+
+    def test_bytes_are_those_of_a_run(self):
+        # A plan's device memory is what the device counts when the same command runs.
+        packed = SOURCE / "tests/golden/packed-gguf-llama/model.gguf"
+        for model, flags in ((MODEL, ()), (MODEL, ("--weights", "int8")),
+                             (MODEL, ("--weights", "int4", "--weight-group", 32)),
+                             (MODEL, ("--lm-head", "int8", "--weights", "int4")), (packed, ())):
+            with self.subTest(model=model.name, flags=flags):
+                machine = ("--device", "emulated", "--hot-rows", 64, "--depth", 0)
+                ids = self.write("ids", " ".join(str(i % 60) for i in range(223)))
+                done = self.assert_done("generate", "--model", model, "--prompt-ids", ids,
+                                        "--max-tokens", 1, "--json",
+                                        *machine, *flags)
+                memory = json.loads(done.stdout)["memory"]
+                plan = self.plan("--model", model, "--tokens", 224, *machine, *flags)
+                self.assertEqual(plan["weight_bytes"], memory["weight_bytes"])
+                option = self.option(plan, "fasa-m")
+                self.assertLess(abs(option["device_bytes"] / memory["device_peak_bytes"] - 1), 0.01,
+                                (option["device_bytes"], memory["device_peak_bytes"]))
 
     def test_this_machine(self):
         plan = self.plan("--model", MODEL, "--tokens", 1000)

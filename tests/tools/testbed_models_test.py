@@ -18,7 +18,7 @@ class TestbedModels(CommandTest):
             with self.subTest(model=model):
                 whole = self.needle(model, "--selection", "full")
                 self.assertGreaterEqual(whole, 0.5)
-                self.assertGreaterEqual(self.needle(model, "--fac-tokens", 64), whole - 0.1)
+                self.assertGreaterEqual(self.needle(model, "--fac-tokens", 64), whole)
                 if model.startswith("alibi"):
                     continue  # has fasa and full alone
                 # A window of as many tokens holds hardly any of the facts.

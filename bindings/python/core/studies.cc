@@ -20,7 +20,9 @@
 #include "runtime/lab/plan/plan_json.h"
 #include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/llm/model_tokenizer.h"
 
 namespace fasa::python {
 namespace {
@@ -72,11 +74,11 @@ FcMap calibrate_folder(const CalibrateArguments& given, const PyConfig* config,
   const nb::gil_scoped_release release;
   const ModelConfig model_config = ModelConfig::load(given.model);
   const CalibrationOptions options = options_of(given, settings, model_config);
-  const auto tokenizer = text::Tokenizer::load_if_present(given.model);
+  const auto tokenizer = open_tokenizer(given.model);
   const auto paths = given.texts ? *given.texts : default_calibration_texts(given.model);
   const auto text = read_calibration_texts(paths, tokenizer.get(), options.tokens);
   const auto device = open_device(settings.device_options());
-  Model model = Model::load(given.model, *device, std::nullopt);
+  Model model = Model::load(given.model, *device, std::nullopt, settings.weights);
   return calibrate(model, text, options, report);
 }
 
@@ -118,8 +120,20 @@ PlanRequest request_for(const std::optional<std::string>& model,
 struct PlanArguments {
   std::optional<std::string> model, geometry, vram, memory_bandwidth, link_bandwidth;
   std::optional<int64_t> tokens;
-  int weight_bits = 16;
+  std::optional<int> weight_bits;
 };
+
+PlannedWeights planned_weights(const PlanRequest& request,
+                               const std::optional<std::string>& folder) {
+  const ModelConfig model = folder ? ModelConfig::load(*folder) : llama_config(request.model);
+  const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+  const ModelMemory memory =
+      model_memory(folder.value_or(""), model, {}, request.config.weights, chunk);
+  return {.total = memory.weights.total,
+          .layers = memory.weights.layers,
+          .head = memory.weights.head,
+          .activations = memory.activations};
+}
 
 nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   constexpr int64_t kUsualTokens = 131072;
@@ -127,10 +141,12 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = given.tokens.value_or(std::min(request.model.max_positions, kUsualTokens));
-  if (given.weight_bits != 16 && given.weight_bits != 8 && given.weight_bits != 4) {
-    throw UsageError(fmt::format("weight_bits = {}: allowed: 16, 8, 4", given.weight_bits));
+  const int bits = given.weight_bits.value_or(16);
+  if (bits != 16 && bits != 8 && bits != 4) {
+    throw UsageError(fmt::format("weight_bits = {}: allowed: 16, 8, 4, None", bits));
   }
-  request.weight_bits = given.weight_bits;
+  request.weight_bits = bits;
+  if (!given.weight_bits) request.weights = planned_weights(request, given.model);
   config.validate_for(request.model.geometry);
   request.machine = make_plan_machine(
       config, {.vram = bytes_of(given.vram),
@@ -199,7 +215,7 @@ void add_plan(nb::module_& module) {
   module.def(
       "plan",
       [](Text model, Text geometry, const PyConfig* config, std::optional<int64_t> tokens,
-         int weight_bits, Text vram, Text memory_bandwidth, Text link_bandwidth) {
+         std::optional<int> weight_bits, Text vram, Text memory_bandwidth, Text link_bandwidth) {
         const PlanArguments given{model,          geometry, vram,       memory_bandwidth,
                                   link_bandwidth, tokens,   weight_bits};
         nlohmann::json plan;
@@ -212,7 +228,7 @@ void add_plan(nb::module_& module) {
       },
       nb::arg("model") = nb::none(), nb::kw_only(), nb::arg("geometry") = nb::none(),
       nb::arg("config").none() = nb::none(), nb::arg("tokens") = nb::none(),
-      nb::arg("weight_bits") = 16, nb::arg("vram") = nb::none(),
+      nb::arg("weight_bits") = nb::none(), nb::arg("vram") = nb::none(),
       nb::arg("memory_bandwidth") = nb::none(), nb::arg("link_bandwidth") = nb::none(),
       "What fits a machine and how fast it would be, unloaded: the object of `fasa plan --json`.");
 }

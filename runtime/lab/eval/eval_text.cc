@@ -30,7 +30,7 @@ std::string default_eval_text(const std::string& model_dir) {
 std::vector<EvalText> read_eval_texts(const std::vector<std::string>& paths,
                                       const text::TextCoder* tokenizer) {
   if (tokenizer == nullptr) {
-    throw UsageError("this model's folder has no tokenizer.json; allowed: models with one");
+    throw UsageError("this model has no tokenizer; allowed: models with one");
   }
   std::vector<EvalText> texts;
   for (const std::string& path : paths) {

@@ -101,7 +101,7 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
   return {{"model", model_json(request.model)},
           {"machine", machine_json(request.machine)},
           {"tokens", request.tokens},
-          {"weight_bits", request.weight_bits},
+          {"weight_bits", request.weights ? Json(nullptr) : Json(request.weight_bits)},
           {"row_dtype", std::string(dtype_name(request.row_dtype))},
           {"weight_bytes", plan.weight_bytes},
           {"activation_bytes", plan.activation_bytes},

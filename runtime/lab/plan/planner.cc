@@ -28,10 +28,10 @@ constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
 
 class Planner {
  public:
-  explicit Planner(const PlanRequest& request) : request_(request) {
-    plan_.weight_bytes = weight_bytes(request.model.device_parameters(), request.weight_bits);
-    plan_.activation_bytes =
-        activation_bytes(request.model, std::min<int64_t>(request.prefill_chunk, request.tokens));
+  explicit Planner(const PlanRequest& request)
+      : request_(request), weights_(request.weights.value_or(by_bits(request))) {
+    plan_.weight_bytes = weights_.total;
+    plan_.activation_bytes = weights_.activations;
     const auto project_scratch = request.machine.traits.project_scratch;
     if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
     plan_.prefill_seconds = prefill_seconds();
@@ -46,6 +46,20 @@ class Planner {
   }
 
  private:
+  static uint64_t layers_of(const ModelShape& model) {
+    return static_cast<uint64_t>(model.geometry.layers);
+  }
+  static PlannedWeights by_bits(const PlanRequest& request) {
+    const ModelShape& model = request.model;
+    const auto bytes = [&](int64_t parameters) {
+      return weight_bytes(parameters, request.weight_bits);
+    };
+    const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+    return {.total = bytes(model.device_parameters()),
+            .layers = bytes(model.layer_parameters()) * layers_of(model),
+            .head = bytes(model.head_parameters()),
+            .activations = activation_bytes(model, chunk)};
+  }
   StepSettings settings_of(const Config& config, int64_t tokens) const {
     return make_step_settings(config, request_.model.geometry, request_.row_dtype,
                               request_.machine.traits, tokens);
@@ -153,9 +167,9 @@ class Planner {
     option.step = {model.step(load), model.step(load, {}, weights)};
     const bool fetches = option.step.attention.used_bytes > 0 && settings.layout.hot_rows > 0;
     if (!fetches) return;
-    option.prefetched = PlannedStep{
-        model.step(load, prefetch_load(settings.layout, 0)),
-        model.step(load, prefetch_load(settings.layout, request_.weight_bits), weights)};
+    option.prefetched =
+        PlannedStep{model.step(load, prefetch_load(settings.layout, 0)),
+                    model.step(load, prefetch_load(settings.layout, query_bytes()), weights)};
   }
 
   // What was asked for stays. One layer ahead: deeper guesses are worse.
@@ -171,16 +185,23 @@ class Planner {
   WeightLoad weight_load() const {
     const ModelShape& model = request_.model;
     const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
-    return {.layer_bytes = weight_bytes(model.layer_parameters(), request_.weight_bits),
-            .head_bytes = weight_bytes(model.head_parameters(), request_.weight_bits),
+    return {.layer_bytes = weights_.layers / layers_of(model),
+            .head_bytes = weights_.head,
             .hidden_bytes = floats(model.hidden),
             .logit_bytes = floats(model.vocab)};
   }
 
+  // Of a layer's query projection: its share of the layer's weights.
+  uint64_t query_bytes() const {
+    const ModelShape& model = request_.model;
+    const double share = static_cast<double>(model.query_parameters()) /
+                         static_cast<double>(model.layer_parameters());
+    return static_cast<uint64_t>(share * static_cast<double>(weights_.layers) /
+                                 model.geometry.layers);
+  }
+
   // The projection's weights count where weights do.
-  PrefetchLoad prefetch_load(const CacheLayout& layout, int weight_bits) const {
-    const uint64_t projection =
-        weight_bits > 0 ? weight_bytes(request_.model.query_parameters(), weight_bits) : 0;
+  PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
     PrefetchLoad load = guess_by_query(layout, request_.tokens, projection);
     load.recall = request_.guess.recall;
     if (load.recall > 0) load.overfetch = request_.guess.fetched_ahead() / load.recall;
@@ -224,6 +245,7 @@ class Planner {
   }
 
   const PlanRequest& request_;
+  const PlannedWeights weights_;
   Plan plan_;
 };
 

@@ -27,12 +27,21 @@ struct PlanGuess {
   double fetched_ahead() const { return 2.1 - 0.7 * recall; }
 };
 
+// What a model takes on the device where that is known by the byte.
+struct PlannedWeights {
+  uint64_t total = 0;
+  uint64_t layers = 0;  // matrices of all layers, read by each token
+  uint64_t head = 0;
+  uint64_t activations = 0;  // of prefill chunks
+};
+
 struct PlanRequest {
   ModelShape model;
   Config config;
   PlanMachine machine;
   int64_t tokens = 0;
-  int weight_bits = 16;  // 16, 8, 4
+  int weight_bits = 16;                        // 16, 8, 4
+  std::optional<PlannedWeights> weights = {};  // over `weight_bits`
   DType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
   PlanGuess guess;

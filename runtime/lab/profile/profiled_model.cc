@@ -36,7 +36,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelC
       inner_(settings.open ? settings.open()
                            : open_model_device(settings.config.device_options(), model)),
       device_(*inner_),
-      model_(Model::load(settings.dir, device_, std::nullopt)),
+      model_(Model::load(settings.dir, device_, std::nullopt, settings.config.weights)),
       begun_(device_.create_event()),
       ended_(device_.create_event()) {
   Config config = settings.config;

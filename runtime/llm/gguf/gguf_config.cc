@@ -138,6 +138,29 @@ void add_heads(const Keys& keys, nlohmann::json* config) {
 
 }  // namespace
 
+// Some files say how their model is meant to be sampled. `do_sample` is what a temperature above 0
+// says; no temperature beside other settings is one of 1, as in a folder.
+std::string gguf_generation_json(const GgufHeader& header) {
+  constexpr std::pair<const char*, const char*> kKeys[] = {{"temp", "temperature"},
+                                                           {"top_p", "top_p"},
+                                                           {"min_p", "min_p"},
+                                                           {"penalty_repeat", "repetition_penalty"},
+                                                           {"top_k", "top_k"}};
+  nlohmann::json settings = nlohmann::json::object();
+  for (const auto& [key, name] : kKeys) {
+    const std::string own = fmt::format("general.sampling.{}", key);
+    if (!header.has(own)) continue;
+    if (std::string_view(key) == "top_k") {
+      settings[name] = std::max<int64_t>(0, header.integer(own, -kMost, kMost));  // -1: all
+    } else {
+      settings[name] = header.number(own);
+    }
+  }
+  const bool only_penalty = settings.size() == settings.count("repetition_penalty");
+  settings["do_sample"] = !only_penalty && settings.value("temperature", 1.0) > 0;
+  return settings.dump();
+}
+
 std::string gguf_config_json(const GgufHeader& header) {
   const std::string architecture = architecture_of(header);
   const Keys keys(header, architecture);

@@ -11,11 +11,14 @@ namespace fasa {
 // config.json. Throws InputError for an architecture, or a part of one, that is not read.
 std::string gguf_config_json(const GgufHeader& header);
 
-struct GgufTokenizerTexts {
-  std::string tokenizer;  // tokenizer.json
-  std::string config;     // tokenizer_config.json, with the chat template where there is one
-};
-// Throws InputError for a kind of vocabulary or a pre-tokenizer that is not known.
-GgufTokenizerTexts gguf_tokenizer_texts(const GgufHeader& header);
+// Whether the file has a vocabulary.
+bool has_gguf_tokenizer(const GgufHeader& header);
+// tokenizer.json. Throws InputError for a kind of vocabulary or a pre-tokenizer that is not known.
+std::string gguf_tokenizer_json(const GgufHeader& header);
+// tokenizer_config.json, with the chat templates where there are any.
+std::string gguf_tokenizer_config_json(const GgufHeader& header);
+
+// generation_config.json.
+std::string gguf_generation_json(const GgufHeader& header);
 
 }  // namespace fasa

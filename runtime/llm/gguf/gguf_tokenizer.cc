@@ -305,7 +305,37 @@ std::string sentence_piece_json(const GgufHeader& header,
   return writer.finish();
 }
 
-std::string config_json(const GgufHeader& header, const std::vector<std::string_view>& tokens) {
+std::vector<std::string_view> tokens_of(const GgufHeader& header) {
+  const std::string key = "tokenizer.ggml.tokens";
+  std::vector<std::string_view> tokens = header.texts(key);
+  if (tokens.empty() || tokens.size() > kMostTokens) {
+    header.fail(key, fmt::format("1 to {} texts", kMostTokens));
+  }
+  return tokens;
+}
+
+// A text, or a list of {name, template} where the file names several; null for none.
+Json chat_templates(const GgufHeader& header) {
+  const std::string key = "tokenizer.chat_template";
+  const auto only = header.text(key);
+  const std::vector<std::string_view> names = header.texts("tokenizer.chat_templates");
+  if (names.empty()) return only ? Json(std::string(*only)) : Json(nullptr);
+  Json list = Json::array();
+  if (only) list.push_back({{"name", "default"}, {"template", std::string(*only)}});
+  for (const std::string_view name : names) {
+    if (only && name == "default") continue;
+    const std::string own = fmt::format("{}.{}", key, name);
+    const auto text = header.text(own);
+    if (!text) header.fail(own, "a text: tokenizer.chat_templates names it");
+    list.push_back({{"name", std::string(name)}, {"template", std::string(*text)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string gguf_tokenizer_config_json(const GgufHeader& header) {
+  const std::vector<std::string_view> tokens = tokens_of(header);
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const std::pair<const char*, const char*> kinds[] = {{"bos", "bos_token"},
                                                        {"eos", "eos_token"},
@@ -316,8 +346,8 @@ std::string config_json(const GgufHeader& header, const std::vector<std::string_
       config[key] = std::string(tokens[*id]);
     }
   }
-  if (const auto chat = header.text("tokenizer.chat_template")) {
-    config["chat_template"] = std::string(*chat);
+  if (Json chat = chat_templates(header); !chat.is_null()) {
+    config["chat_template"] = std::move(chat);
   }
   try {
     return config.dump();
@@ -326,25 +356,15 @@ std::string config_json(const GgufHeader& header, const std::vector<std::string_
   }
 }
 
-}  // namespace
+bool has_gguf_tokenizer(const GgufHeader& header) { return header.has("tokenizer.ggml.model"); }
 
-GgufTokenizerTexts gguf_tokenizer_texts(const GgufHeader& header) {
+std::string gguf_tokenizer_json(const GgufHeader& header) {
   const std::string key = "tokenizer.ggml.model";
   const std::string_view model = header.text(key).value_or("");
-  const std::vector<std::string_view> tokens = header.texts("tokenizer.ggml.tokens");
-  if (tokens.empty() || tokens.size() > kMostTokens) {
-    header.fail("tokenizer.ggml.tokens", fmt::format("1 to {} texts", kMostTokens));
-  }
-  GgufTokenizerTexts texts;
-  if (model == "gpt2") {
-    texts.tokenizer = byte_level_json(header, tokens);
-  } else if (model == "llama") {
-    texts.tokenizer = sentence_piece_json(header, tokens);
-  } else {
-    header.fail(key, "gpt2, llama");
-  }
-  texts.config = config_json(header, tokens);
-  return texts;
+  const std::vector<std::string_view> tokens = tokens_of(header);
+  if (model == "gpt2") return byte_level_json(header, tokens);
+  if (model == "llama") return sentence_piece_json(header, tokens);
+  header.fail(key, "gpt2, llama");
 }
 
 }  // namespace fasa

@@ -1,5 +1,9 @@
 #include "runtime/llm/weights/random_weights.h"
 
+#include <algorithm>
+
+#include "runtime/base/dtype.h"
+
 namespace fasa {
 namespace {
 
@@ -16,6 +20,7 @@ uint64_t hash_of(const std::string& name) {  // FNV-1a: the same everywhere
   return hash;
 }
 
+constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
 constexpr float kSpread = 0.02f * 1.7320508f;  // of a standard deviation of 0.02
 
 }  // namespace
@@ -39,12 +44,34 @@ WeightView RandomWeights::require(const std::string& name, std::span<const int64
   return view;
 }
 
+RandomCodes::RandomCodes(const WeightView& view, const PackedFormat& format)
+    : PackedTensor(view.shape[0], view.shape[1]),
+      seed_(view.seed),
+      scale_(view.spread / static_cast<float>(format.centre)) {
+  set_format(format);
+}
+
+// Eight bits of a number an input.
+void RandomCodes::read(int64_t first, int64_t count, CodeRows* out) const {
+  const int shift = 8 - format().bits;
+  const int64_t groups = (inputs() + format().group - 1) / format().group;
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t* const codes = out->codes(i);
+    for (int64_t input = 0; input < inputs(); ++input) {
+      const int64_t element = (first + i) * inputs() + input;
+      const uint64_t word = mixed(seed_ + static_cast<uint64_t>(element / 8) * kStep);
+      codes[input] = static_cast<uint8_t>((word >> (8 * (element % 8)) & 0xff) >> shift);
+    }
+    std::fill_n(out->scales(i), groups, f32_from_bf16(bf16_from_f32(scale_)));
+  }
+}
+
 // Four elements a number.
 void read_random(const WeightView& view, int64_t first, int64_t count, float* out) {
   uint64_t word = 0;
   for (int64_t i = first; i < first + count; ++i) {
     if (i == first || i % 4 == 0) {
-      word = mixed(view.seed + static_cast<uint64_t>(i / 4) * 0x9e3779b97f4a7c15u);
+      word = mixed(view.seed + static_cast<uint64_t>(i / 4) * kStep);
     }
     const auto part = static_cast<int32_t>(word >> (16 * (i % 4)) & 0xffffu);
     const float unit = static_cast<float>(2 * part - 65535) * (1.0f / 65536.0f);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/llm/weights/packed_tensor.h"
 #include "runtime/llm/weights/weight_source.h"
 
 namespace fasa {
@@ -27,6 +28,18 @@ class RandomWeights final : public WeightSource {
   std::string source_ = "random weights";
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<int64_t>> shapes_;  // that views point to
+};
+
+// A random matrix in the format that a rounded one has: codes from the seed, one scale. Rounding
+// numbers that mean nothing would take minutes at 8 B of them.
+class RandomCodes final : public PackedTensor {
+ public:
+  RandomCodes(const WeightView& view, const PackedFormat& format);
+  void read(int64_t first, int64_t count, CodeRows* out) const override;
+
+ private:
+  uint64_t seed_;
+  float scale_;
 };
 
 // Elements [first, first + count) of a view without data.

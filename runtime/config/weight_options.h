@@ -18,6 +18,7 @@ struct WeightOptions {
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;
 
+  bool operator==(const WeightOptions&) const = default;
   WeightRounding head_rounding() const {
     const bool rounded = rounding != WeightRounding::kAsIs;
     return head.value_or(rounded ? WeightRounding::kInt8 : WeightRounding::kAsIs);

@@ -1,0 +1,37 @@
+#include "runtime/llm/model_memory.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "runtime/llm/activations.h"
+#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/open_weights.h"
+#include "runtime/llm/weights.h"
+#include "runtime/llm/weights/random_weights.h"
+
+namespace fasa {
+namespace {
+
+bool has_weights(const std::string& path) {
+  if (path.empty()) return false;
+  if (is_gguf(path)) return true;
+  const std::filesystem::path folder(path);
+  return std::filesystem::exists(folder / "model.safetensors") ||
+         std::filesystem::exists(folder / "model.safetensors.index.json");
+}
+
+}  // namespace
+
+ModelMemory model_memory(const std::string& path, const ModelConfig& config,
+                         std::optional<DType> dtype, const WeightOptions& weights,
+                         int64_t step_tokens, PanelOrder order) {
+  constexpr uint64_t kSeed = 1;
+  const DType chosen = dtype.value_or(Model::auto_dtype(config));
+  std::unique_ptr<WeightSource> source = std::make_unique<RandomWeights>(kSeed);
+  if (has_weights(path)) source = open_weights(path);
+  return {.weights = Weights::count(std::move(source), config, chosen, order, weights),
+          .activations = Activations::device_bytes(config, chosen, order, step_tokens, 1)};
+}
+
+}  // namespace fasa

@@ -1,0 +1,31 @@
+// What a model takes on a device, before it is loaded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels/cpu/model/panel_kernel.h"
+#include "runtime/base/dtype.h"
+#include "runtime/config/weight_options.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/weight_bytes.h"
+
+namespace fasa {
+
+struct ModelMemory {
+  WeightBytes weights;
+  uint64_t activations = 0;  // of steps of so many tokens, with logits for one
+
+  uint64_t total() const { return weights.total + activations; }
+};
+
+// Byte by byte what Model::load and Model::reserve take. `path`: "" or a folder without weights is a
+// model of `config`'s shape in 16 bits. `dtype`: as in Model::load. `order`: kPacked on devices whose
+// matrices the processor multiplies (cpu, emulated). Throws InputError for weights that are no model
+// of this config.
+ModelMemory model_memory(const std::string& path, const ModelConfig& config,
+                         std::optional<DType> dtype, const WeightOptions& weights,
+                         int64_t step_tokens, PanelOrder order = PanelOrder::kPacked);
+
+}  // namespace fasa

@@ -1,0 +1,28 @@
+#include "runtime/llm/model_templates.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/io/mapped_file.h"
+#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_texts.h"
+
+namespace fasa {
+
+std::optional<text::ChatTemplates> open_templates(const std::string& path) {
+  if (!is_gguf(path)) return text::ChatTemplates::load_if_present(path);
+  const MappedFile file(path);
+  const GgufHeader header(file.bytes(), path);
+  if (!has_gguf_tokenizer(header)) return std::nullopt;
+  return text::ChatTemplates::parse(gguf_tokenizer_config_json(header), path);
+}
+
+text::ChatTemplates require_templates(const std::string& path) {
+  if (!is_gguf(path)) return text::ChatTemplates::load(path);
+  if (auto templates = open_templates(path)) return *std::move(templates);
+  throw InputError(fmt::format("{}: its metadata have no chat template", path));
+}
+
+}  // namespace fasa

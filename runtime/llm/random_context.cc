@@ -1,0 +1,65 @@
+#include "runtime/llm/random_context.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace fasa {
+namespace {
+
+// Tensors differ by where they begin in one pool: fresh noise for each would take longer than what
+// is done with it.
+constexpr size_t kShift = 64;
+constexpr size_t kShifts = 1024;
+
+std::vector<std::byte> noise(size_t values, DType dtype) {
+  std::vector<std::byte> pool(values * static_cast<size_t>(dtype_bytes(dtype)));
+  std::mt19937 random(1);
+  for (size_t i = 0; i < values; ++i) {
+    const float value = static_cast<float>(random()) * (2.0f / 4294967296.0f) - 1;
+    if (dtype == DType::kF32) {
+      std::memcpy(pool.data() + i * sizeof(value), &value, sizeof(value));
+    } else {
+      const uint16_t bits = bf16_from_f32(value);
+      std::memcpy(pool.data() + i * sizeof(bits), &bits, sizeof(bits));
+    }
+  }
+  return pool;
+}
+
+}  // namespace
+
+void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, int64_t tokens) {
+  if (tokens == 0) return;
+  Device& device = model.device();
+  const Geometry geometry = model.config().geometry();
+  const int64_t element = dtype_bytes(model.dtype());
+  const int64_t row = geometry.kv_heads * (geometry.key_dim + geometry.value_dim);
+  const auto bytes = static_cast<size_t>(kRandomChunk * row * element);
+  const std::vector<std::byte> pool =
+      noise(static_cast<size_t>(kRandomChunk * row) + kShift * kShifts, model.dtype());
+  const Buffer memory = device.allocate(MemorySpace::kDevice, bytes, "a random context");
+  size_t round = 0;
+  for (int64_t done = 0; done < tokens; done += kRandomChunk) {
+    const auto count = static_cast<int>(std::min<int64_t>(kRandomChunk, tokens - done));
+    const StepSequence step{sequence, count, StepMode::kPrefill};
+    const auto part = [&](const std::byte* data, int dim) {
+      return ConstTensorView::dense(data, model.dtype(), count, geometry.kv_heads, dim);
+    };
+    const std::byte* const values =
+        memory.data() + int64_t{count} * geometry.kv_heads * geometry.key_dim * element;
+    runtime.begin_step({&step, 1});
+    for (int layer = 0; layer < geometry.layers; ++layer) {
+      const size_t shift = round++ % kShifts * kShift * static_cast<size_t>(element);
+      device.copy(memory.data(), pool.data() + shift, static_cast<size_t>(count * row * element),
+                  CopyKind::kHostToDevice, model.stream());
+      runtime.append(layer, part(memory.data(), geometry.key_dim), part(values, geometry.value_dim),
+                     model.stream());
+    }
+    runtime.end_step();
+    device.synchronize(model.stream());
+  }
+}
+
+}  // namespace fasa

@@ -1,0 +1,17 @@
+// A context that nobody computed, for measuring what steps behind it cost.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/doors/runtime.h"
+#include "runtime/llm/model.h"
+
+namespace fasa {
+
+inline constexpr int kRandomChunk = 512;
+
+// Appends `tokens` tokens (0: nothing happens) to the sequence: keys and values of noise, in chunks of
+// kRandomChunk. Room for them is reserved by the caller. Throws BudgetError, DeviceError.
+void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, int64_t tokens);
+
+}  // namespace fasa

@@ -1,0 +1,15 @@
+// What a model's weights take.
+#pragma once
+
+#include <cstdint>
+
+namespace fasa {
+
+// Device memory, scales and zeros included.
+struct WeightBytes {
+  uint64_t total = 0;   // what is allocated
+  uint64_t layers = 0;  // matrices of all layers
+  uint64_t head = 0;    // the projection to logits
+};
+
+}  // namespace fasa

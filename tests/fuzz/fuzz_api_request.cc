@@ -1,0 +1,29 @@
+// Bodies of POST /v1/chat/completions and /v1/completions. What is refused is the client's fault, in
+// words that can be sent.
+#include <cstdlib>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "tools/serve/api_error.h"
+#include "tools/serve/openai_request.h"
+
+namespace {
+
+using namespace fasa::serve;
+
+template <typename Read>
+void read_or_refuse(const std::string& body, Read read) {
+  try {
+    read(parse_body(body));
+  } catch (const ApiError& error) {
+    if (error.status() < 400 || error.status() >= 500) std::abort();
+    if (error_json(error).empty()) std::abort();
+  }
+}
+
+}  // namespace
+
+FASA_FUZZ_TARGET(api_request) {
+  const std::string body(fasa::testing::text_of(data, size));
+  read_or_refuse(body, read_chat_request);
+  read_or_refuse(body, read_completion_request);
+}

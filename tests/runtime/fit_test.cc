@@ -1,0 +1,107 @@
+// What is given up, in which order, so that a model fits; and that it fits then.
+#include "runtime/lab/plan/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/lab/plan/planner.h"
+
+namespace fasa {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr uint64_t kModel = uint64_t{4200} << 20;
+constexpr int64_t kTokens = 131072;
+
+FitRequest request(uint64_t device_memory) {
+  FitRequest request;
+  request.geometry = find_model_shape("Llama-3.1-8B").geometry;
+  request.model_bytes = kModel;
+  request.device_memory = device_memory;
+  request.tokens = kTokens;
+  request.least_tokens = 1000;
+  return request;
+}
+
+uint64_t bytes_as_it_is(const FitRequest& as) {
+  FitRequest unlimited = as;
+  unlimited.device_memory = UINT64_MAX;
+  const Fitted fitted = fit(unlimited);
+  EXPECT_THAT(fitted.given_up, IsEmpty());
+  return fitted.device_bytes;
+}
+
+TEST(Fit, NothingIsGivenUpWhereAllFits) {
+  const uint64_t needed = bytes_as_it_is(request(0));
+  EXPECT_GT(needed, kModel);
+  const Fitted fitted = fit(request(needed));
+  EXPECT_THAT(fitted.given_up, IsEmpty());
+  EXPECT_EQ(fitted.tokens, kTokens);
+  EXPECT_EQ(fitted.device_bytes, needed);
+  EXPECT_FALSE(fitted.config.placement.hot_rows.has_value());
+}
+
+TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
+  const uint64_t needed = bytes_as_it_is(request(0));
+  const uint64_t there = needed - (uint64_t{8} << 20);
+  const Fitted fitted = fit(request(there));
+  EXPECT_THAT(fitted.given_up, ElementsAre(StartsWith("hot rows: ")));
+  EXPECT_LE(fitted.device_bytes, there);
+  const int hot_rows = fitted.config.placement.hot_rows.value();
+  EXPECT_GT(hot_rows, 0);
+  FitRequest one_more = request(UINT64_MAX);
+  one_more.config.placement.hot_rows = hot_rows + 1;
+  EXPECT_GT(fit(one_more).device_bytes, there);
+}
+
+TEST(Fit, ThenNearTokensWhoseRoomHotRowsGetBack) {
+  FitRequest near = request(0);
+  near.config.selection.near_tokens = {.tokens = 512, .share = 0};
+  const uint64_t without = bytes_as_it_is(request(0));
+  ASSERT_GT(bytes_as_it_is(near), without + (uint64_t{200} << 20));
+  near.device_memory = without;
+  const Fitted fitted = fit(near);
+  EXPECT_THAT(fitted.given_up, ElementsAre("near tokens: none"));
+  EXPECT_FALSE(fitted.config.has_near_set());
+}
+
+TEST(Fit, ThenSlicesThenTokens) {
+  const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the usual ones
+  const uint64_t needed = bytes_as_it_is(request(0));
+  const Fitted lean = fit(request(needed - slices / 3));
+  EXPECT_THAT(lean.given_up, ElementsAre(StartsWith("slices: lean, 32 of 64")));
+  EXPECT_EQ(lean.tokens, kTokens);
+  const Fitted shorter = fit(request(needed - slices * 3 / 4));
+  EXPECT_THAT(shorter.given_up, ElementsAre(StartsWith("slices: lean"), StartsWith("hot rows: 0"),
+                                            StartsWith("tokens: ")));
+  EXPECT_LT(shorter.tokens, kTokens);
+  EXPECT_LE(shorter.device_bytes, needed - slices * 3 / 4);
+}
+
+TEST(Fit, HostRowsLimitTheTokens) {
+  FitRequest host = request(UINT64_MAX);
+  host.host_memory = uint64_t{4} << 30;
+  const Fitted fitted = fit(host);
+  EXPECT_EQ(fitted.tokens, int64_t{4} << 30 >> 17);  // 128 KiB of rows a token
+}
+
+TEST(Fit, WhatCannotFitIsRefusedWithItsNumbers) {
+  try {
+    fit(request(kModel));
+    FAIL();
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(error.limit(), "device_memory");
+    EXPECT_GT(error.asked_bytes(), kModel);
+    EXPECT_THAT(error.what(), testing::HasSubstr("4.1"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("1000 tokens"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("slices: lean"));
+  }
+}
+
+}  // namespace
+}  // namespace fasa

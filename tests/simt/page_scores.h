@@ -1,0 +1,155 @@
+// What the CUDA scorer gives but for the order of its sums, in f64: of coded pages, the weights
+// rounded to f16 as it rounds them (page_scorer_inl.h).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/params.h"
+#include "kernels/reference/slices.h"
+#include "kernels/select_plan.h"
+#include "kernels/slice_codec_inl.h"
+
+namespace fasa {
+
+struct PageScore {
+  double score = 0;
+  double bound = 0;  // of what sums in f32 are off by
+};
+
+class PageScores {
+ public:
+  PageScores(const SelectParams& params, int sequence, int kv_head)
+      : params_(params),
+        layout_(params.step.layout),
+        sequence_(params.step.sequences[sequence]),
+        plan_(plan_selection(params, sequence_)),
+        kv_head_(kv_head),
+        dims_(layout_.slice.prefix(params.score_dims).dims) {}
+
+  // [group][visible]
+  std::vector<PageScore> all() const {
+    std::vector<PageScore> scores;
+    for (int h = 0; h < layout_.group; ++h) {
+      const std::vector<float> query = query_of(h);
+      std::vector<PageScore> of_head;
+      for (int p = plan_.first; p < plan_.end; ++p) of_head.push_back(score(h, query, p));
+      if (params_.page_tokens > 1) average(of_head);
+      scores.insert(scores.end(), of_head.begin(), of_head.end());
+    }
+    return scores;
+  }
+
+ private:
+  struct Sum {
+    double value = 0, size = 0;
+    void add(double product) {
+      value += product;
+      size += std::abs(product);
+    }
+  };
+
+  std::vector<float> query_of(int head) const {
+    const int16_t* dims = params_.step.slice_dims + kv_head_ * layout_.slice.dims;
+    const int64_t at = params_.q.offset(sequence_.first_token, kv_head_ * layout_.group + head);
+    std::vector<float> query;
+    for (int d = 0; d < dims_; ++d) {
+      query.push_back(load_element(params_.q.dtype, params_.q.data, at + dims[d]));
+    }
+    return query;
+  }
+
+  PageScore score(int head, const std::vector<float>& query, int position) const {
+    Sum sum = position / kPageTokens >= sequence_.sealed_pages() || !is_coded(layout_.slice.dtype)
+                  ? of_floats(query, position)
+                  : of_codes(query, position);
+    if (params_.step.slopes != nullptr) {
+      const double slope = params_.step.slopes[kv_head_ * layout_.group + head];
+      sum.add(slope * (position - (sequence_.end() - 1)));
+    }
+    // A chain of n roundings to f32, each by 2^-24 of what is added up; at the end of f32, by one of
+    // its smallest numbers.
+    return {sum.value, (dims_ + 16) * 0x1p-24 * sum.size + 0x1p-149};
+  }
+
+  Sum of_floats(const std::vector<float>& query, int position) const {
+    const int page = position / kPageTokens;
+    const bool sealed = page < sequence_.sealed_pages();
+    const SliceFormat format = sealed ? layout_.slice : layout_.slice.tail();
+    const std::byte* data =
+        sealed ? sequence_.slice_blocks[page] + layout_.slice_offset(params_.step.layer, kv_head_)
+               : sequence_.tail + layout_.tail_offset(params_.step.layer, kv_head_);
+    Sum sum;
+    for (size_t d = 0; d < query.size(); ++d) {
+      sum.add(double{query[d]} *
+              reference::slice_value(format, data, 1, static_cast<int>(d), position % kPageTokens));
+    }
+    return sum;
+  }
+
+  Sum of_codes(const std::vector<float>& query, int position) const {
+    const SliceFormat& format = layout_.slice;
+    const std::byte* block = sequence_.slice_blocks[position / kPageTokens];
+    const std::byte* page = block + layout_.slice_offset(params_.step.layer, kv_head_);
+    float base = 0;
+    std::memcpy(&base, block + layout_.head_index(params_.step.layer, kv_head_) * 4, 4);
+    const int bits = slice_bits(format.dtype);
+    const int exponent = near_one(query);
+    Sum sum;
+    for (size_t i = 0; i < query.size(); ++i) {
+      const int d = static_cast<int>(i);
+      uint16_t parameter = 0;
+      std::memcpy(&parameter, page + format.code_bytes() + d * 2, 2);
+      const float weight =
+          std::ldexp(query[i], -exponent) * codec::scale_of_step(-(parameter & 63));
+      const float zero = parameter_zero(parameter, bits);
+      const float value = reference::slice_value(format, page, 1, d, position % kPageTokens);
+      const double code = std::nearbyint(value / parameter_scale(parameter, 1) - zero);
+      // The code's bits stay where they lie in their byte; the weight makes up for it.
+      const int place = d % (32 / bits) / 4 * bits;
+      const double rounded =
+          std::ldexp(f32_from_f16(f16_from_f32(std::ldexp(weight, -place))), place);
+      sum.add(double{weight} * zero);
+      sum.add(rounded * code);
+    }
+    const double back = std::ldexp(double{base}, exponent);
+    return {sum.value * back, sum.size * std::abs(back)};
+  }
+
+  // By which power of two a query is brought to a largest element of [1, 2); of the very small, and
+  // the very large, as near as its inverse is a normal number.
+  static int near_one(const std::vector<float>& query) {
+    float largest = 0;
+    for (const float value : query) largest = std::max(largest, std::abs(value));
+    return largest == 0 ? 0 : std::clamp(std::ilogb(largest), -126, 126);
+  }
+
+  void average(std::vector<PageScore>& scores) const {
+    for (size_t begin = 0; begin < scores.size();) {
+      const int position = plan_.first + static_cast<int>(begin);
+      const auto room = static_cast<size_t>(params_.page_tokens - position % params_.page_tokens);
+      const size_t end = std::min(scores.size(), begin + room);
+      PageScore mean;
+      for (size_t i = begin; i < end; ++i) {
+        mean.score += scores[i].score / static_cast<double>(end - begin);
+        // Its part in a sum of at most 64.
+        mean.bound += scores[i].bound + 64 * 0x1p-24 * std::abs(scores[i].score);
+      }
+      mean.bound /= static_cast<double>(end - begin);
+      std::fill(scores.begin() + static_cast<int64_t>(begin),
+                scores.begin() + static_cast<int64_t>(end), mean);
+      begin = end;
+    }
+  }
+
+  const SelectParams& params_;
+  const CacheLayout& layout_;
+  const SequenceDesc& sequence_;
+  const SelectPlan plan_;
+  const int kv_head_;
+  const int dims_;
+};
+
+}  // namespace fasa

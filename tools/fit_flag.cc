@@ -1,0 +1,45 @@
+#include "tools/fit_flag.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/units.h"
+#include "runtime/lab/plan/fit.h"
+#include "runtime/llm/model_memory.h"
+
+namespace fasa {
+
+void FitFlag::add_to(CLI::App& command) {
+  command.add_flag("--fit", given_,
+                   "Make the model fit the device's memory: lm_head in int8, then, as far as it "
+                   "takes, fewer hot rows, no near tokens, lean slices, fewer tokens");
+}
+
+void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
+  if (!given_) return;
+  const bool host_code = !device.traits().model_calls;
+  if (host_code && !config->weights.head) config->weights.head = WeightRounding::kInt8;
+  const ModelMemory model =
+      model_memory(subject->path, subject->model, subject->dtype, config->weights,
+                   std::min<int64_t>(subject->step_tokens, subject->tokens),
+                   host_code ? PanelOrder::kPacked : PanelOrder::kPlain);
+  Fitted fitted =
+      fit({.geometry = subject->model.geometry(),
+           .config = *config,
+           .row_dtype = config->placement.row_dtype.value_or(subject->model.row_dtype()),
+           .traits = device.traits(),
+           .model_bytes = model.total(),
+           .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
+           .host_memory = device.memory(MemorySpace::kHost).limit_bytes,
+           .tokens = subject->tokens,
+           .least_tokens = subject->least_tokens,
+           .step_tokens = subject->step_tokens});
+  for (const std::string& what : fitted.given_up) log_notice("--fit: " + what);
+  log_notice(fmt::format("--fit: {} of device memory for weights ({}), activations and {} tokens",
+                         format_bytes(fitted.device_bytes), format_bytes(model.weights.total),
+                         fitted.tokens));
+  *config = std::move(fitted.config);
+  subject->tokens = fitted.tokens;
+}
+
+}  // namespace fasa
