@@ -102,9 +102,12 @@ size_t best(std::span<const float> logits) {
 }
 
 float margin(std::span<const float> logits) {
-  std::vector<float> two(2);
-  std::partial_sort_copy(logits.begin(), logits.end(), two.begin(), two.end(), std::greater<>());
-  return two[0] - two[1];
+  const size_t first = best(logits);
+  float second = -INFINITY;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (i != first) second = std::max(second, logits[i]);
+  }
+  return logits[first] - second;
 }
 
 struct Sums {

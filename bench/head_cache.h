@@ -117,10 +117,11 @@ class HeadCache {
       const int now = std::min(start + count - at, kPageTokens - at % kPageTokens);
       const SequenceDesc sequence = describe(at, now, mode);
       const auto dim = static_cast<int64_t>(samples_.key_dim);
-      cpu::append({.step = step(sequence),
-                   .k = ConstTensorView::dense(keys_.data() + at * dim, DType::kF32, now, 1, dim),
-                   .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1),
-                   .rows_on_device = true});
+      cpu::run(AppendParams{
+          .step = step(sequence),
+          .k = ConstTensorView::dense(keys_.data() + at * dim, DType::kF32, now, 1, dim),
+          .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1),
+          .rows_on_device = true});
       at += now;
     }
   }

@@ -18,6 +18,7 @@ LAYERS, KV_HEADS, QUERY_HEADS, DIM = 2, 8, 32, 128
 WIDTH, VOCABULARY = 256, 64
 BLOCK = 256  # tokens, the length that counts as short
 FLASH_ATTENTION = 1
+KV_TYPES = {"f16": 1, "q8_0": 8}
 
 
 @llama_cpp.llama_log_callback
@@ -71,8 +72,9 @@ def _require(ok, what):
 class Context:
     """One context of the model, with `blocks` times the same tokens in its first sequence."""
 
-    def __init__(self, model, blocks, threads):
+    def __init__(self, model, blocks, threads, kv="f16"):
         settings = llama_cpp.llama_context_default_params()
+        settings.type_k = settings.type_v = KV_TYPES[kv]
         settings.n_ctx = (blocks + 1) * BLOCK
         settings.n_batch = settings.n_ubatch = BLOCK
         settings.n_seq_max = 2

@@ -126,7 +126,7 @@ void BM_full_attention(benchmark::State& state) {
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   params.end = tokens;
   for (auto _ : state) {
-    cpu::attend(params);
+    cpu::run(params);
     params.step.layer = (params.step.layer + 1) % layers;
   }
   report_bytes(state, static_cast<double>(tokens) * kKvHeads * layout.row.bytes());
@@ -176,7 +176,7 @@ void BM_fac(benchmark::State& state) {
   size_t turn = 0;
   for (auto _ : state) {
     params.rows = pointers.data() + turn * draw;
-    cpu::attend(params);
+    cpu::run(params);
     turn = (turn + 1) % kDraws;
   }
   report_bytes(state, static_cast<double>(draw) * static_cast<double>(layout.row.bytes()));
@@ -202,7 +202,7 @@ void BM_prefill(benchmark::State& state) {
   params.out = TensorView::dense(out.data(), DType::kF32, kChunk, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   params.end_page = rows.pages;
-  for (auto _ : state) cpu::prefill(params);
+  for (auto _ : state) cpu::run(params);
   const double keys = static_cast<double>(kChunk) * (start + (kChunk + 1) / 2.0);
   state.counters["GFLOP/s"] = benchmark::Counter(
       keys * kKvHeads * kGroup * 4 * kHeadDim * static_cast<double>(state.iterations()) * 1e-9,

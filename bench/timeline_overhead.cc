@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "bench/filled_runtime.h"
-#include "kernels/cpu/kernels.h"
+#include "kernels/run_on_host.h"
 #include "offload/host/thread_count.h"
 #include "offload/timeline/timeline.h"
 #include "offload/wrapped_device.h"
@@ -52,44 +52,32 @@ constexpr const char* kNames[kKinds] = {"none", "off", "on"};
 
 std::unique_ptr<tbb::task_arena> bare_arena;
 
-template <typename Params, KernelWork (*kKernel)(const Params&)>
-void run_bare(const Params& params, StreamView) {
-  bare_arena->execute([&] { kKernel(params); });
-}
-
-constexpr KernelTable kBareTable = {
-    run_bare<AppendParams, cpu::append>,   run_bare<WriteBackParams, cpu::write_back>,
-    run_bare<RestoreParams, cpu::restore>, run_bare<SelectParams, cpu::select>,
-    run_bare<ResolveParams, cpu::resolve>, run_bare<SpeculateParams, cpu::speculate>,
-    run_bare<GatherParams, cpu::gather>,   run_bare<AttendParams, cpu::attend>,
-    run_bare<PrefillParams, cpu::prefill>, run_bare<ReadRowsParams, cpu::read_rows>};
-
 // The cpu device, with or without its timeline code.
 class SwitchedDevice final : public WrappedDevice {
  public:
   explicit SwitchedDevice(std::unique_ptr<Device> cpu)
-      : WrappedDevice(*cpu), cpu_(std::move(cpu)), table_(cpu_->kernels()) {}
+      : WrappedDevice(*cpu), cpu_(std::move(cpu)) {}
 
   void take(Kind kind) {
     bare_ = kind == kNone;
-    table_ = bare_ ? kBareTable : cpu_->kernels();
     cpu_->set_timeline(kind == kOn ? &timeline_ : nullptr);
   }
   Timeline& recorded() { return timeline_; }
 
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override {
-    if (!bare_) return WrappedDevice::copy(destination, source, bytes, kind, stream);
-    if (bytes > 0) std::memcpy(destination, source, bytes);
+ private:
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override {
+    if (!bare_) return WrappedDevice::do_enqueue(call, stream, tag);
+    bare_arena->execute([&] { run_on_host(call); });
   }
-  const KernelTable& kernels() const override { return table_; }
-  void set_tag(OperationTag tag) override {
-    if (!bare_) WrappedDevice::set_tag(tag);
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override {
+    if (!bare_) return WrappedDevice::do_copy(ranges, kind, stream, tag);
+    for (const CopyRange& range : ranges) {
+      std::memcpy(range.destination, range.source, range.bytes);
+    }
   }
 
- private:
   std::unique_ptr<Device> cpu_;
-  KernelTable table_;  // callers hold on to it
   Timeline timeline_;
   bool bare_ = false;
 };
@@ -129,8 +117,7 @@ class Subject {
     const AppendParams empty{};  // no sequences
     const double begin = now_seconds(options_);
     for (int i = 0; i < kCount; ++i) {
-      device_.set_tag({});
-      device_.kernels().append(empty, filled_.stream());
+      device_.enqueue(empty, filled_.stream());
     }
     return (now_seconds(options_) - begin) / kCount;
   }

@@ -1,5 +1,5 @@
 // What the kernels of a model's own work take, all that lies between two attentions: plain structs,
-// pointers into the device's memory. Devices that run such work as host code have none of them.
+// pointers into the device's memory.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,14 @@ namespace fasa {
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 
+// What cuBLASLt is given to work in.
+inline constexpr uint64_t kCublasScratchBytes = uint64_t{32} << 20;
+
 // x [rows, inputs] · w [columns, inputs]ᵀ -> y [rows, columns], rows of y `y_stride` elements
 // apart. Sums are f32. `batch` of these at once, each as many elements behind the one before as the
 // steps say.
 struct ProjectParams {
+  static constexpr const char* kName = "project";
   DType dtype = DType::kBF16;  // of x and w: f32 or bf16
   int64_t rows = 0;
   int64_t inputs = 0;
@@ -30,7 +34,7 @@ struct ProjectParams {
   const void* x = nullptr;
   const void* weights = nullptr;
   float* y = nullptr;
-  // ModelKernelTable::project_scratch bytes.
+  // DeviceTraits::project_scratch bytes.
   std::byte* scratch = nullptr;
 
   constexpr int64_t row_stride() const { return x_stride == 0 ? inputs : x_stride; }
@@ -54,6 +58,7 @@ enum class AddOrder : uint8_t {
 // What a projection gave joins the residual, and the residual is normalised for the next one:
 // residual += addend + bias, out = norm(residual), in either order.
 struct AddNormParams {
+  static constexpr const char* kName = "add_norm";
   int64_t rows = 0;
   int64_t size = 0;
   float* residual = nullptr;        // [tokens, size]
@@ -68,6 +73,7 @@ struct AddNormParams {
 
 // cosines and sines [tokens, half] of position x frequency, times `factor`.
 struct AnglesParams {
+  static constexpr const char* kName = "angles";
   int64_t tokens = 0;
   int64_t half = 0;                    // rotary_dims / 2
   const int32_t* positions = nullptr;  // [tokens]
@@ -80,6 +86,7 @@ struct AnglesParams {
 // A projection to heads -> bias, a norm a head, rotation of the first dimensions of each, the
 // model's dtype. Query heads first, then key heads; values get the bias alone.
 struct HeadsParams {
+  static constexpr const char* kName = "heads";
   int64_t tokens = 0;
   int heads = 0;
   int query_heads = 0;
@@ -104,6 +111,7 @@ struct HeadsParams {
 
 // out = f(x + bias), or with a gate f(gate) * up of x = [gate, up].
 struct ActivateParams {
+  static constexpr const char* kName = "activate";
   int64_t tokens = 0;
   int64_t size = 0;  // of `out`
   Activation function = Activation::kSilu;
@@ -116,6 +124,7 @@ struct ActivateParams {
 
 // x += bias, of each row.
 struct AddBiasParams {
+  static constexpr const char* kName = "add_bias";
   int64_t rows = 0;
   int64_t size = 0;
   const float* bias = nullptr;

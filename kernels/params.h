@@ -78,6 +78,7 @@ struct StepParams {
 // first, to the tail's dtype after.
 // Value slices, where the layout has them, are made of the row's value in the same way.
 struct AppendParams {
+  static constexpr const char* kName = "append";
   StepParams step;
   ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
   ConstTensorView v;  // [tokens, kv_heads, value_dim]
@@ -86,6 +87,7 @@ struct AppendParams {
 
 // New rows, from residents or stage, to the row blocks on the host. Link traffic.
 struct WriteBackParams {
+  static constexpr const char* kName = "write_back";
   StepParams step;
 };
 
@@ -95,6 +97,7 @@ struct WriteBackParams {
 // >= `start` are forgotten, for those positions will be written anew; the others are remembered as
 // what was there (hot_slots.h).
 struct RestoreParams {
+  static constexpr const char* kName = "restore";
   StepParams step;
   bool rows_on_device = true;
 };
@@ -177,6 +180,7 @@ struct StepCounters {
 // A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone, and
 // has no near set. With `score_dims` it reads a part of every page.
 struct SelectParams {
+  static constexpr const char* kName = "select";
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
   TokenBudget budget;
@@ -188,7 +192,7 @@ struct SelectParams {
   int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
   int32_t* set_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
-  std::byte* scratch = nullptr;  // KernelTable::select_scratch bytes, where that is not null
+  std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
   TokenBudget near_budget = {};
   NearSet near = {};
 };
@@ -225,6 +229,7 @@ struct FetchItem {
 // of the whole set) or, with no slot left, into the staging buffer. A row that was guessed in this
 // step is a hit, but its tile is not ready: the caller waits for the guesses' fetches too.
 struct ResolveParams {
+  static constexpr const char* kName = "resolve";
   StepParams step;
   bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
@@ -249,6 +254,7 @@ struct ResolveParams {
 // for, every so manieth is taken: deterministic, whatever the order in which heads are worked
 // through.
 struct SpeculateParams {
+  static constexpr const char* kName = "speculate";
   StepParams step;
   StepStamp stamp;
   Replacement replacement = Replacement::kLru;
@@ -265,6 +271,7 @@ struct SpeculateParams {
 // The fetches of a wave, rows from host to device: of heads first, first + stride, ... of the
 // count x kv_heads, so that several lanes share the work evenly. Link traffic.
 struct GatherParams {
+  static constexpr const char* kName = "gather";
   CacheLayout layout;
   int count = 0;
   int32_t wave = 0;  // entries per (sequence, kv_head) in `fetches`
@@ -302,6 +309,7 @@ enum class AttendPhase : uint8_t {
 // scores as they are and the values by their codes, each a partial like the set's, folded after
 // those in tile order. They wait for no row: kReadyTiles computes them all.
 struct AttendParams {
+  static constexpr const char* kName = "attend";
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]
   float scale = 1;
@@ -335,6 +343,7 @@ struct AttendParams {
 // `stage` where staged there, else from their device copies, else from `pages`, else from the row
 // blocks.
 struct PrefillParams {
+  static constexpr const char* kName = "prefill";
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim]
   float scale = 1;
@@ -352,6 +361,7 @@ struct PrefillParams {
 // Stored rows of one sequence and layer -> keys and values, the row of position first + i to token
 // i, converted to the views' dtypes. Rows on the host are link traffic.
 struct ReadRowsParams {
+  static constexpr const char* kName = "read_rows";
   CacheLayout layout;
   int layer = 0;
   std::byte* const* row_blocks = nullptr;  // as a SequenceDesc's

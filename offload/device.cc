@@ -1,5 +1,7 @@
 #include "offload/device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -10,29 +12,15 @@ Buffer::~Buffer() {
   if (data_ != nullptr) device_->do_free(space_, data_, bytes_);
 }
 
-Stream::~Stream() {
-  if (device_ != nullptr) device_->destroy_stream(view_);
-}
-
-Event::~Event() {
-  if (device_ != nullptr) device_->destroy_event(view_);
-}
-
-Graph::~Graph() {
-  if (device_ != nullptr) device_->destroy_graph(view_);
-}
-
-Graph Device::record_graph(StreamView, std::span<const StreamView>, const char*,
-                           const std::function<void()>&) {
-  throw UsageError(name() + " records no graphs");
-}
-bool Device::launch(GraphView) { throw UsageError(name() + " launches no graphs"); }
-uint64_t Device::graph_bytes(GraphView) const { return 0; }
-
-void Device::copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) {
-  for (const CopyRange& range : ranges) {
-    copy(range.destination, range.source, range.bytes, kind, stream);
+void Device::launch(StreamView stream, const char* name, std::function<KernelWork()> work,
+                    OperationTag tag) {
+  if (host_work() == nullptr) {
+    throw UsageError(
+        fmt::format("operation '{}' is host code, which {} cannot run: its memory is not "
+                    "the host's; use --device cpu or emulated",
+                    name, this->name()));
   }
+  host_work()->run(stream, name, std::move(work), tag);
 }
 
 Buffer Device::allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
@@ -47,6 +35,26 @@ Buffer Device::allocate(MemorySpace space, size_t bytes, std::string_view purpos
       if (!reclaimed) throw;
     }
   }
+}
+
+const char* copy_name(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return "copy host to device";
+    case CopyKind::kDeviceToHost:
+      return "copy device to host";
+    case CopyKind::kDeviceToDevice:
+      return "copy device to device";
+    case CopyKind::kHostToHost:
+      return "copy host to host";
+  }
+  return "copy";
+}
+
+KernelWork copy_work(CopyKind kind, uint64_t bytes) {
+  return {.device_bytes = kind == CopyKind::kDeviceToDevice ? bytes : 0,
+          .h2d_bytes = kind == CopyKind::kHostToDevice ? bytes : 0,
+          .d2h_bytes = kind == CopyKind::kDeviceToHost ? bytes : 0};
 }
 
 }  // namespace fasa

@@ -1,7 +1,9 @@
 // The small interface that is all the rest of the code sees of a device: memory, streams, events,
-// copies and the table of kernels. One contract suite runs over every implementation.
+// copies and kernels (kernels/calls.h). Host code and graphs are optional: host_work() and graphs()
+// say whether there are any. One contract suite runs over every implementation.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,9 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/model_table.h"
-#include "kernels/params.h"
-#include "kernels/table.h"
+#include "kernels/calls.h"
+#include "offload/device_traits.h"
 #include "offload/operation_tag.h"
 #include "runtime/base/stream_view.h"
 
@@ -96,64 +97,34 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
-class Stream {
+// Streams, events and graphs.
+template <typename View>
+class Owner {
  public:
-  Stream() = default;
-  Stream(Device* device, StreamView view) : device_(device), view_(view) {}
-  Stream(Stream&& other) noexcept
-      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
-  Stream& operator=(Stream&& other) noexcept {
-    std::swap(device_, other.device_);
+  using Destroy = void (*)(View) noexcept;
+  Owner() = default;
+  Owner(View view, Destroy destroy) : view_(view), destroy_(destroy) {}
+  Owner(Owner&& other) noexcept
+      : view_(other.view_), destroy_(std::exchange(other.destroy_, nullptr)) {}
+  Owner& operator=(Owner&& other) noexcept {
     std::swap(view_, other.view_);
+    std::swap(destroy_, other.destroy_);
     return *this;
   }
-  ~Stream();  // waits for the stream's work
-  StreamView view() const { return view_; }
-
- private:
-  Device* device_ = nullptr;
-  StreamView view_;
-};
-
-class Event {
- public:
-  Event() = default;
-  Event(Device* device, EventView view) : device_(device), view_(view) {}
-  Event(Event&& other) noexcept
-      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
-  Event& operator=(Event&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(view_, other.view_);
-    return *this;
+  ~Owner() {
+    if (destroy_ != nullptr) destroy_(view_);
   }
-  ~Event();
-  EventView view() const { return view_; }
+  explicit operator bool() const { return destroy_ != nullptr; }
+  View view() const { return view_; }
 
  private:
-  Device* device_ = nullptr;
-  EventView view_;
+  View view_;
+  Destroy destroy_ = nullptr;  // null: owns nothing
 };
-
-// Work of several streams, recorded once, to be launched any number of times.
-class Graph {
- public:
-  Graph() = default;
-  Graph(Device* device, GraphView view) : device_(device), view_(view) {}
-  Graph(Graph&& other) noexcept
-      : device_(std::exchange(other.device_, nullptr)), view_(other.view_) {}
-  Graph& operator=(Graph&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(view_, other.view_);
-    return *this;
-  }
-  ~Graph();  // waits for its launches
-  explicit operator bool() const { return device_ != nullptr; }
-  GraphView view() const { return view_; }
-
- private:
-  Device* device_ = nullptr;
-  GraphView view_;
-};
+using Stream = Owner<StreamView>;  // its end waits for the stream's work
+using Event = Owner<EventView>;
+using Graph =
+    Owner<GraphView>;  // work of several streams, recorded once; its end waits for its launches
 
 // Somebody who holds device memory that can be spared.
 class MemoryReclaimer {
@@ -164,14 +135,61 @@ class MemoryReclaimer {
   virtual bool reclaim(MemorySpace space, size_t bytes) = 0;
 };
 
+// Runs host code as kernels of its streams: of devices whose memory host code can read.
+class HostWork {
+ public:
+  virtual ~HostWork() = default;
+  // `name` outlives the device.
+  virtual void run(StreamView stream, const char* name, std::function<KernelWork()> work,
+                   OperationTag tag) = 0;
+};
+
+class GraphRecorder {
+ public:
+  virtual ~GraphRecorder() = default;
+  // Nothing that `enqueue` enqueues runs; each launch runs all of it, as if it were enqueued anew
+  // on the streams that it was enqueued on: after what these did before, and before what they do
+  // next. Events from outside that it waits for are waited for at each launch, as they are recorded
+  // then; those that it records stand for the whole launch. It may enqueue on `origin` and `others`
+  // alone, neither allocate nor wait on the host, and no copy may touch host memory that is not the
+  // device's. What it throws is thrown on, and nothing is enqueued then. Events that were waited
+  // for outlive the graph's last launch. Throws UsageError where work of that kind cannot be
+  // recorded, DeviceError where the runtime refuses, BudgetError where the graph itself finds no
+  // memory. One recording of a device at a time, without a timeline.
+  virtual Graph record_graph(StreamView origin, std::span<const StreamView> others,
+                             const char* name, const std::function<void()>& enqueue) = 0;
+  // False, and nothing is done, where another stream has the place of `origin` now, which was
+  // destroyed. The others are there.
+  virtual bool launch_graph(GraphView graph) = 0;
+  virtual uint64_t graph_bytes(GraphView graph) const = 0;  // of device memory that it holds
+};
+
+// Who a device is: what never changes while it is open.
+struct DeviceIdentity {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string name;  // "cpu", "emulated", "cuda:0"
+  DeviceTraits traits;
+  // What it can do beside; null: it cannot. They are parts of the device.
+  HostWork* host_work = nullptr;
+  GraphRecorder* graphs = nullptr;
+  // Where its streams look for the timeline that records them; null: they never are recorded.
+  const std::atomic<Timeline*>* timeline = nullptr;
+};
+
+// One thread enqueues on a stream at a time.
 class Device {
  public:
+  explicit Device(DeviceIdentity identity) : identity_(std::move(identity)) {}
+  Device(const Device&) = delete;  // what it gave out refers to it
+  Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
-  virtual DeviceKind kind() const = 0;
-  virtual std::string name() const = 0;  // "cpu", "emulated", "cuda:0"
-  // Device and host memory are one tier: rows stay where they are written.
-  bool unified() const { return kind() == DeviceKind::kCpu; }
+  DeviceKind kind() const { return identity_.kind; }
+  const std::string& name() const { return identity_.name; }
+  const DeviceTraits& traits() const { return identity_.traits; }
+  bool unified() const { return traits().unified; }
+  HostWork* host_work() const { return identity_.host_work; }
+  GraphRecorder* graphs() const { return identity_.graphs; }
 
   // Zero bytes are legal. Aligned to 64 bytes (host arenas: to a page). Throws BudgetError naming
   // the limit, the purpose and the bytes, once no reclaimer has anything left to give back; nothing
@@ -188,50 +206,43 @@ class Device {
   virtual void record(EventView event, StreamView stream) = 0;
   // Work enqueued on the stream after this starts no earlier than the event's last recording. An
   // event that was never recorded holds nobody up.
-  virtual void wait(StreamView stream, EventView event) = 0;
+  void wait(StreamView stream, EventView event, OperationTag tag = {}) {
+    do_wait(stream, event, tag);
+  }
   // Block the host. They throw DeviceError, as does done(), when work that they wait for has
   // failed: with it fail later work in its stream and in streams that wait for later events of that
   // one. (The cpu device throws from the failing call itself, and later calls go on.)
-  virtual void synchronize(StreamView stream) = 0;
-  virtual void synchronize(EventView event) = 0;
-  virtual bool done(EventView event) = 0;
+  void synchronize(StreamView stream) { do_synchronize(stream); }
+  void synchronize(EventView event) { passed(event, Patience::kUntilPassed); }
+  bool done(EventView event) { return passed(event, Patience::kNone); }
 
+  // What operations are enqueued for, `tag`, is what timelines and errors tell of them.
+  void enqueue(const KernelCall& call, StreamView stream, OperationTag tag = {}) {
+    do_enqueue(call, stream, tag);
+  }
   // Sides lie where `kind` says: the device's inside one allocation, the host's anywhere in host
   // memory, alive until the stream has passed. Fills are of device memory.
-  virtual void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                    StreamView stream) = 0;
+  void copy(void* destination, const void* source, size_t bytes, CopyKind kind, StreamView stream,
+            OperationTag tag = {}) {
+    const CopyRange range{destination, source, bytes};
+    do_copy({&range, 1}, kind, stream, tag);
+  }
   // All of them, in any order: a device may have one call for them. None overlaps another.
-  virtual void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream);
-  virtual void fill(void* destination, int byte, size_t bytes, StreamView stream) = 0;
-  virtual const KernelTable& kernels() const = 0;
-  // What models run between attentions; null where host code does it, through launch().
-  virtual const ModelKernelTable* model_kernels() const { return nullptr; }
-  // Runs host code as a kernel of the stream (cpu and emulated only; CUDA throws UsageError, and
-  // has CudaDevice::run_on_host for what needs no device memory).
-  // `name` must outlive the device.
-  virtual void launch(StreamView stream, const char* name, std::function<KernelWork()> work) = 0;
-
-  // Graphs. Nothing that `enqueue` enqueues runs; each launch runs all of it, as if it were
-  // enqueued anew on the streams that it was enqueued on: after what these did before, and before
-  // what they do next. Events from outside that it waits for are waited for at each launch, as they
-  // are recorded then; those that it records stand for the whole launch. It may enqueue on `origin`
-  // and `others` alone, neither allocate nor wait on the host, and no copy may touch host memory
-  // that is not the device's. What it throws is thrown on, and nothing is enqueued then. Events
-  // that were waited for outlive the graph's last launch. Throws UsageError where work of that kind
-  // cannot be recorded, DeviceError where the runtime refuses, BudgetError where the graph itself
-  // finds no memory. One recording of a device at a time, without a timeline.
-  virtual bool records_graphs() const { return false; }
-  virtual Graph record_graph(StreamView origin, std::span<const StreamView> others,
-                             const char* name, const std::function<void()>& enqueue);
-  // False, and nothing is done, where another stream has the place of `origin` now, which was
-  // destroyed. The others are there.
-  virtual bool launch(GraphView graph);
-  virtual uint64_t graph_bytes(GraphView graph) const;  // of device memory that it holds
+  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                OperationTag tag = {}) {
+    do_copy(ranges, kind, stream, tag);
+  }
+  void fill(void* destination, int byte, size_t bytes, StreamView stream, OperationTag tag = {}) {
+    do_fill(destination, byte, bytes, stream, tag);
+  }
+  // host_work()->run(); throws UsageError where there is none.
+  void launch(StreamView stream, const char* name, std::function<KernelWork()> work,
+              OperationTag tag = {});
 
   // Seconds on the device's clock at which the recorded work ended (virtual on the emulated
   // device, where both have to be waited for first; wall time elsewhere).
   virtual double seconds_at(EventView event) = 0;
-  virtual bool virtual_clock() const { return false; }
+  bool virtual_clock() const { return traits().virtual_clock; }
   virtual TransferTotals transfers() = 0;
 
   // What the streams do from now on is recorded there; null (the start): nowhere, and nothing is
@@ -239,23 +250,36 @@ class Device {
   // its use: until another one is set, which waits for what is under way. One thread at a time,
   // with no other thread enqueueing meanwhile. A device may have none.
   virtual void set_timeline(Timeline* timeline) { static_cast<void>(timeline); }
-  virtual Timeline* timeline() const { return nullptr; }
-  // What the operations enqueued from now on, on any stream, are for.
-  virtual void set_tag(OperationTag tag) { static_cast<void>(tag); }
+  Timeline* timeline() const {
+    const std::atomic<Timeline*>* const place = identity_.timeline;
+    return place == nullptr ? nullptr : place->load(std::memory_order_acquire);
+  }
+  const DeviceIdentity& identity() const { return identity_; }
 
  protected:
   friend class Buffer;
-  friend class Stream;
-  friend class Event;
-  friend class Graph;
+  enum class Patience : uint8_t { kNone, kUntilPassed };
+
   virtual std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) = 0;
   virtual void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept = 0;
-  virtual void destroy_stream(StreamView stream) noexcept = 0;
-  virtual void destroy_event(EventView event) noexcept = 0;
-  virtual void destroy_graph(GraphView) noexcept {}
+  virtual void do_synchronize(StreamView stream) = 0;
+  virtual void do_wait(StreamView stream, EventView event, OperationTag tag) = 0;
+  // Whether the event's recording has passed, which it has after kUntilPassed.
+  virtual bool passed(EventView event, Patience patience) = 0;
+  virtual void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) = 0;
+  virtual void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                       OperationTag tag) = 0;
+  virtual void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+                       OperationTag tag) = 0;
+  void show_timeline(const std::atomic<Timeline*>& place) { identity_.timeline = &place; }
 
  private:
+  DeviceIdentity identity_;
   std::vector<MemoryReclaimer*> reclaimers_;
 };
+
+const char* copy_name(CopyKind kind);
+// What a copy reads, writes and moves over the link.
+KernelWork copy_work(CopyKind kind, uint64_t bytes);
 
 }  // namespace fasa

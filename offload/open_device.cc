@@ -83,7 +83,7 @@ std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlat
 
 Stream adopt_stream(Device& device, void* native, std::string_view name) {
   const DeviceKind kind = device.kind();
-  if (kind == DeviceKind::kCpu && native == nullptr) return {nullptr, {kind, nullptr}};
+  if (kind == DeviceKind::kCpu && native == nullptr) return {{kind, nullptr}, nullptr};
   if (kind != DeviceKind::kCuda) {
     throw UsageError(
         fmt::format("the device {} has no native streams; make one of its own", device.name()));

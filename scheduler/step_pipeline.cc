@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include "offload/operation_names.h"
 #include "scheduler/selection/selection_stage.h"
 #include "scheduler/step_pipeline_call.h"
 
 namespace fasa {
 
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings), kernels_(device.kernels()), ahead_(device, settings) {
+    : device_(device), settings_(settings), ahead_(device, settings) {
   if (settings.rows_on_device) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
     lanes_.push_back(device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
@@ -31,9 +30,9 @@ void StepPipeline::record_written_back(EventView event) {
   if (!settings_.rows_on_device) device_.record(event, write_back_.view());
 }
 
-void StepPipeline::wait_written_back(int layer, StreamView stream) {
+void StepPipeline::wait_written_back(int layer, StreamView stream, OperationTag tag) {
   if (settings_.rows_on_device) return;
-  device_.wait(stream, written_[static_cast<size_t>(layer)].view());
+  device_.wait(stream, written_[static_cast<size_t>(layer)].view(), tag);
 }
 
 void StepPipeline::synchronize() {
@@ -73,19 +72,18 @@ StreamView StepPipeline::lane(int layer, int index) const {
 
 void StepPipeline::append(const StepTables& step, const StepScratch& scratch, int layer,
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
-  const Call call{step, scratch, layer, compute};
-  device_.set_tag(tag_of(layer, step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute));
+  const Cause cause = step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute;
+  const Call call{step, scratch, layer, compute, cause};
   if (layer == 0) {
-    device_.wait(compute, step.tables_ready);
+    device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
   const bool on_host = !settings_.rows_on_device;
   if (on_host) {
     // The residents' slots and the stage are written again: their last rows must be on the host.
     // The lanes fetch what earlier steps wrote.
-    const EventView written = written_[static_cast<size_t>(layer)].view();
-    device_.wait(compute, written);
-    for (const Stream& copy : lanes_) device_.wait(copy.view(), written);
+    wait_written_back(layer, compute, call.tag());
+    for (const Stream& copy : lanes_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_stage(call);
   }
   AppendParams params{.step = layer_params(settings_, step, layer),
@@ -93,14 +91,18 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
                       .v = v,
                       .rows_on_device = settings_.rows_on_device};
   if (step.rows_only) params.step.layout = params.step.layout.without_slices();
-  kernels_.append(params, compute);
-  if (!on_host) return;
-  device_.record(appended_.view(), compute);
-  device_.set_tag(tag_of(layer, Cause::kWriteBack));
-  device_.wait(write_back_.view(), appended_.view());
-  kernels_.write_back({.step = params.step}, write_back_.view());
-  device_.record(written_[static_cast<size_t>(layer)].view(), write_back_.view());
-  device_.record(stage_free_[layer % 2].view(), write_back_.view());
+  device_.enqueue(params, compute, call.tag());
+  if (on_host) write_back(call, params.step);
+}
+
+void StepPipeline::write_back(const Call& call, const StepParams& params) {
+  const StreamView stream = write_back_.view();
+  const OperationTag tag = tag_of(call.layer, Cause::kWriteBack);
+  device_.record(appended_.view(), call.compute);
+  device_.wait(stream, appended_.view(), tag);
+  device_.enqueue(WriteBackParams{.step = params}, stream, tag);
+  device_.record(written_[static_cast<size_t>(call.layer)].view(), stream);
+  device_.record(stage_free_[call.layer % 2].view(), stream);
 }
 
 // A chunk that begins inside a page attends to that page's older rows beside its own.
@@ -108,9 +110,9 @@ void StepPipeline::fill_stage(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   const int half = call.layer % 2;
   const StreamView copy = lane(call.layer, 0);
-  device_.wait(call.compute, stage_free_[half].view());
+  device_.wait(call.compute, stage_free_[half].view(), call.tag());
   device_.record(resolved_.view(), call.compute);  // nothing of compute reads the stage any more
-  device_.wait(copy, resolved_.view());
+  device_.wait(copy, resolved_.view(), call.tag());
   const PrefillScratch& scratch = call.scratch.prefill();
   const int64_t offset = scratch.stage[half] - scratch.stage[0];
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -120,16 +122,16 @@ void StepPipeline::fill_stage(const Call& call) {
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.stage + offset,
                  call.step.row_blocks[i][page] + layout.row_offset(call.layer, 0, 0),
-                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy);
+                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
+                 call.tag());
   }
   device_.record(staged_.view(), copy);
-  device_.wait(call.compute, staged_.view());
+  device_.wait(call.compute, staged_.view(), call.tag());
 }
 
 void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call{step, scratch, layer, compute};
-  device_.set_tag(tag_of(layer, Cause::kCompute));
   if (step.any(StepMode::kDecode)) {
     if (attends_to_all(call)) {
       ahead_.look_ahead(step, scratch, layer, written_, compute);
@@ -138,7 +140,9 @@ void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, in
       decode_selected(call, q, out, lse);
     }
   }
-  if (step.any(StepMode::kPrefill)) prefill(call, q, out, lse);
+  if (step.any(StepMode::kPrefill)) {
+    prefill({step, scratch, layer, compute, Cause::kPrefill}, q, out, lse);
+  }
 }
 
 // Scoring is skipped where its result is known. With rows on the host only dense layers are
@@ -165,7 +169,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   if (settings_.selection) {
     choose(call, q);
   } else {
-    kernels_.select(select_params(call, q), call.compute);
+    device_.enqueue(select_params(call, q), call.compute, call.tag());
   }
   if (settings_.set_per_query_head) {
     attend_per_query_head(call, q, out, lse);
@@ -176,22 +180,22 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   if (call.step.by_page) resolved.layout.sinks = resolved.layout.recent = 0;
   for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
     const int32_t end = begin + scratch.wave;
-    kernels_.resolve({.step = resolved,
-                      .rows_on_device = settings_.rows_on_device,
-                      .begin = begin,
-                      .end = end,
-                      .stamp = call.step.stamp,
-                      .replacement = settings_.replacement,
-                      .set_capacity = capacity,
-                      .sets = scratch.sets,
-                      .set_sizes = scratch.set_sizes,
-                      .staging = scratch.staging,
-                      .rows = scratch.rows,
-                      .tile_ready = scratch.tile_ready,
-                      .fetches = scratch.fetches,
-                      .fetch_counts = scratch.fetch_counts,
-                      .counters = call.step.counters + call.layer},
-                     call.compute);
+    device_.enqueue(ResolveParams{.step = resolved,
+                                  .rows_on_device = settings_.rows_on_device,
+                                  .begin = begin,
+                                  .end = end,
+                                  .stamp = call.step.stamp,
+                                  .replacement = settings_.replacement,
+                                  .set_capacity = capacity,
+                                  .sets = scratch.sets,
+                                  .set_sizes = scratch.set_sizes,
+                                  .staging = scratch.staging,
+                                  .rows = scratch.rows,
+                                  .tile_ready = scratch.tile_ready,
+                                  .fetches = scratch.fetches,
+                                  .fetch_counts = scratch.fetch_counts,
+                                  .counters = call.step.counters + call.layer},
+                    call.compute, call.tag());
     AttendParams params{.step = step,
                         .q = q,
                         .scale = settings_.scale,
@@ -218,11 +222,11 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
       params.phase = AttendPhase::kReadyTiles;
-      kernels_.attend(params, call.compute);
+      device_.enqueue(params, call.compute, call.tag());
       wait_for_rows(call, begin == 0);
       params.phase = AttendPhase::kRemainingTiles;
     }
-    kernels_.attend(params, call.compute);
+    device_.enqueue(params, call.compute, call.tag());
   }
 }
 
@@ -244,10 +248,12 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {
-  device_.launch(call.compute, kernel_name(SelectParams{}),
-                 [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
-                   return stage.select();
-                 });
+  device_.launch(
+      call.compute, SelectParams::kName,
+      [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+        return stage.select();
+      },
+      call.tag());
 }
 
 // In one wave: the cpu device, with whole rows at hand.
@@ -258,26 +264,26 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
   stage.place_rows(scratch.wave, scratch.rows);
   StepParams step = stage.params.step;
   step.layout = per_query_head(step.layout);
-  kernels_.attend({.step = step,
-                   .q = q,
-                   .scale = settings_.scale,
-                   .window = stage.params.window,
-                   .phase = AttendPhase::kAllTiles,
-                   .begin = 0,
-                   .end = scratch.wave,
-                   .first_wave = true,
-                   .last_wave = true,
-                   .set_sizes = scratch.set_sizes,
-                   .rows = scratch.rows,
-                   .tile_ready = nullptr,
-                   .sets = scratch.sets,
-                   .set_capacity = scratch.set_capacity,
-                   .pages = {},
-                   .partials = scratch.partials,
-                   .state = scratch.state,
-                   .out = out,
-                   .lse = lse},
-                  call.compute);
+  device_.enqueue(AttendParams{.step = step,
+                               .q = q,
+                               .scale = settings_.scale,
+                               .window = stage.params.window,
+                               .phase = AttendPhase::kAllTiles,
+                               .begin = 0,
+                               .end = scratch.wave,
+                               .first_wave = true,
+                               .last_wave = true,
+                               .set_sizes = scratch.set_sizes,
+                               .rows = scratch.rows,
+                               .tile_ready = nullptr,
+                               .sets = scratch.sets,
+                               .set_capacity = scratch.set_capacity,
+                               .pages = {},
+                               .partials = scratch.partials,
+                               .state = scratch.state,
+                               .out = out,
+                               .lse = lse},
+                  call.compute, call.tag());
 }
 
 // The heads of all sequences are dealt out over the lanes in turn: every lane has a part of each
@@ -287,24 +293,24 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   const int count = call.step.count();
   const int lanes = std::min(count * settings_.layout.kv_heads, static_cast<int>(lanes_.size()));
   device_.record(resolved_.view(), call.compute);
-  device_.set_tag(tag_of(call.layer, Cause::kMiss));
+  const OperationTag tag = tag_of(call.layer, Cause::kMiss);
   for (int i = 0; i < lanes; ++i) {
     const StreamView copy = lane(call.layer, i);
-    device_.wait(copy, resolved_.view());
-    if (call.step.by_page) wait_written_back(call.layer, copy);  // the newest row is fetched too
+    device_.wait(copy, resolved_.view(), tag);
+    // The newest row is fetched too.
+    if (call.step.by_page) wait_written_back(call.layer, copy, tag);
     if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
-    kernels_.gather({.layout = settings_.layout,
-                     .count = count,
-                     .wave = wave,
-                     .fetches = scratch.fetches,
-                     .fetch_counts = scratch.fetch_counts,
-                     .first = i,
-                     .stride = lanes},
-                    copy);
+    device_.enqueue(GatherParams{.layout = settings_.layout,
+                                 .count = count,
+                                 .wave = wave,
+                                 .fetches = scratch.fetches,
+                                 .fetch_counts = scratch.fetch_counts,
+                                 .first = i,
+                                 .stride = lanes},
+                    copy, tag);
     if (i == 0) call.step.mark(StepProbe::kFetchEnd, call.layer, copy);
     device_.record(fetched_[static_cast<size_t>(i)].view(), copy);
   }
-  device_.set_tag(tag_of(call.layer, Cause::kCompute));
 }
 
 // While misses fly, later layers are looked ahead at: by then nothing else is left to compute.
@@ -313,7 +319,7 @@ void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
     ahead_.look_ahead(call.step, call.scratch, call.layer, written_, call.compute);
   }
   call.step.mark(StepProbe::kBubble, call.layer, call.compute);
-  for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view());
+  for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view(), call.tag());
   ahead_.wait_for_rows(call.layer, call.compute);
   call.step.mark(StepProbe::kArrived, call.layer, call.compute);
 }

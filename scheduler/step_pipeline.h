@@ -39,7 +39,7 @@ class StepPipeline {
                   std::vector<uint64_t>& key) const;
 
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
-  void wait_written_back(int layer, StreamView stream);
+  void wait_written_back(int layer, StreamView stream, OperationTag tag);
   // All layers were appended: `event` stands for their write-back.
   void record_written_back(EventView event);
   // Host and device rows are idle afterwards. Throws DeviceError where work failed.
@@ -48,6 +48,7 @@ class StepPipeline {
  private:
   struct Call;  // what append and attend pass on
   void fill_stage(const Call& call);
+  void write_back(const Call& call, const StepParams& params);
   SelectParams select_params(const Call& call, ConstTensorView q) const;
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
   void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
@@ -59,14 +60,13 @@ class StepPipeline {
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
   // buffer, after what still reads that half, and lets compute wait for them.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
-                    int half);
+                    int half, Cause cause);
   bool attends_to_all(const Call& call) const;
   int32_t longest_visible(const Call& call) const;  // of the sequences that decode
   StreamView lane(int layer, int index) const;
 
   Device& device_;
   const StepSettings& settings_;
-  const KernelTable& kernels_;
   std::vector<Stream> lanes_;  // copy streams
   Stream write_back_;
   Event appended_;

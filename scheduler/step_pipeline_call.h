@@ -13,7 +13,9 @@ struct StepPipeline::Call {
   const StepScratch& scratch;
   int layer;
   StreamView compute;
+  Cause cause = Cause::kCompute;  // of what it enqueues there
 
+  OperationTag tag() const { return tag_of(layer, cause); }
   const LayerSettings& settings(const StepSettings& all) const { return all.layer(layer); }
 };
 

@@ -1,7 +1,6 @@
 // Attention over whole pages: dense layers, contexts within the budget, and prompts.
 #include <algorithm>
 
-#include "offload/operation_names.h"
 #include "scheduler/selection/selection_stage.h"
 #include "scheduler/step_pipeline_call.h"
 
@@ -28,10 +27,11 @@ int32_t StepPipeline::longest_visible(const Call& call) const {
 }
 
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
-                                std::byte* destination, int half) {
+                                std::byte* destination, int half, Cause cause) {
   const CacheLayout& layout = settings_.layout;
   const StreamView copy = lane(call.layer, 0);
-  device_.wait(copy, pages_free_[half].view());
+  const OperationTag tag = tag_of(call.layer, cause);
+  device_.wait(copy, pages_free_[half].view(), tag);
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
@@ -40,9 +40,9 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
                            layout.row_offset(call.layer, 0, 0),
                        static_cast<size_t>(layout.row_layer_bytes())});
   }
-  device_.copy_all(copies_, CopyKind::kHostToDevice, copy);
+  device_.copy_all(copies_, CopyKind::kHostToDevice, copy, tag);
   device_.record(staged_.view(), copy);
-  device_.wait(call.compute, staged_.view());
+  device_.wait(call.compute, staged_.view(), tag);
 }
 
 void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse) {
@@ -75,12 +75,12 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
       params.end = begin + scratch.dense_wave;
       params.first_wave = begin == 0;
       params.last_wave = params.end >= longest;
-      kernels_.attend(params, call.compute);
+      device_.enqueue(params, call.compute, call.tag());
     }
     return;
   }
   // The newest row is on its way to the host: it is streamed with the others.
-  device_.wait(lane(call.layer, 0), written_[static_cast<size_t>(call.layer)].view());
+  wait_written_back(call.layer, lane(call.layer, 0), call.tag());
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -96,11 +96,9 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
       params.last_wave = params.end >= seen;
       const int page = (first + begin) / kPageTokens;
       const int last = pages_of(first + std::min(params.end, seen));
-      device_.set_tag(tag_of(call.layer, Cause::kMiss));
-      stream_pages(call, i, page, last - page, scratch.pages[half], half);
-      device_.set_tag(tag_of(call.layer, Cause::kCompute));
+      stream_pages(call, i, page, last - page, scratch.pages[half], half, Cause::kMiss);
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
-      kernels_.attend(params, call.compute);
+      device_.enqueue(params, call.compute, call.tag());
       device_.record(pages_free_[half].view(), call.compute);
     }
   }
@@ -109,7 +107,6 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
 void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings(settings_);
   const PrefillScratch& scratch = call.scratch.prefill();
-  device_.set_tag(tag_of(call.layer, Cause::kPrefill));
   PrefillParams params{.step = layer_params(settings_, call.step, call.layer),
                        .q = q,
                        .scale = settings_.scale,
@@ -128,12 +125,14 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));
       }
     }
-    kernels_.prefill(params, call.compute);
+    device_.enqueue(params, call.compute, call.tag());
     if (settings_.selection_remembers && !layer.dense) {
-      device_.launch(call.compute, kernel_name(SelectParams{}),
-                     [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
-                       return stage.observe_prefill();
-                     });
+      device_.launch(
+          call.compute, SelectParams::kName,
+          [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
+            return stage.observe_prefill();
+          },
+          call.tag());
     }
     return;
   }
@@ -151,9 +150,9 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
       params.begin_page = page;
       params.end_page = std::min(past, page + scratch.wave_pages);
       const int pages = params.end_page - page;
-      stream_pages(call, i, page, pages, scratch.pages[half], half);
+      stream_pages(call, i, page, pages, scratch.pages[half], half, call.cause);
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
-      kernels_.prefill(params, call.compute);
+      device_.enqueue(params, call.compute, call.tag());
       device_.record(pages_free_[half].view(), call.compute);
       params.first_wave = false;
     }
@@ -161,7 +160,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
     params.begin_page = past;
     params.end_page = pages_of(sequence.end());
     params.last_wave = true;
-    kernels_.prefill(params, call.compute);
+    device_.enqueue(params, call.compute, call.tag());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/layout.h"
 #include "kernels/params.h"
+#include "offload/device_traits.h"
 #include "scheduler/prefetch_settings.h"
 
 namespace fasa {
@@ -41,10 +42,9 @@ struct StepSettings {
   int page_tokens = 1;  // see SelectParams
   // Chooses in place of the select kernel, on the cpu device only; null: the kernel does.
   std::shared_ptr<const TokenSelection> selection;
-  bool selection_remembers = false;  // it sees every query: it evicts
-  bool set_per_query_head = false;   // else per KV head
-  // The device's KernelTable::select_scratch.
-  uint64_t (*select_scratch)(const CacheLayout&, int count, int set_capacity) = nullptr;
+  bool selection_remembers = false;             // it sees every query: it evicts
+  bool set_per_query_head = false;              // else per KV head
+  SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
@@ -64,9 +64,6 @@ struct StepSettings {
   int32_t near_tokens(int index, int32_t visible) const {
     if (layer(index).dense || !layout.has_values()) return 0;
     return std::min(layer(index).near.of(visible, 0), visible - set_tokens(index, visible));
-  }
-  bool any_dense() const {
-    return std::any_of(layers.begin(), layers.end(), [](const auto& l) { return l.dense; });
   }
 };
 

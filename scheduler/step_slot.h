@@ -61,12 +61,13 @@ class StepSlot {
     capacity_ = count;
   }
   void upload(StreamView control) {
-    device_.wait(control, written_back_.view());
+    constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
+    device_.wait(control, written_back_.view(), kTag);
     for (size_t kind = 0; kind < kKinds; ++kind) {
       const std::vector<SequenceDesc>& descs = host_[kind];
       if (descs.empty()) continue;
       device_.copy(memory_.as<SequenceDesc>() + kind * capacity_, descs.data(),
-                   descs.size() * sizeof(SequenceDesc), CopyKind::kHostToDevice, control);
+                   descs.size() * sizeof(SequenceDesc), CopyKind::kHostToDevice, control, kTag);
     }
   }
 

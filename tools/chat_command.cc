@@ -70,7 +70,8 @@ class ChatCommand final : public Command, private ChatHost {
                              .dtype = dtype,
                              .tokens = model_config.max_positions,
                              .least_tokens = std::min(kLeastContext, model_config.max_positions),
-                             .step_tokens = options_.prefill_chunk};
+                             .step_tokens = options_.prefill_chunk,
+                             .model_tokens = options_.prefill_chunk};
     fit_.apply(*device_, &config_, &subject);
     context_ = subject.tokens;
     model_.emplace(Model::load(dir_, *device_, dtype, config_.weights));

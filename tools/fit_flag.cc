@@ -8,6 +8,12 @@
 #include "runtime/llm/model_memory.h"
 
 namespace fasa {
+namespace {
+
+// Estimates of queries and small tables, which no prediction counts.
+constexpr uint64_t kSmallThings = uint64_t{256} << 10;
+
+}  // namespace
 
 void FitFlag::add_to(CLI::App& command) {
   command.add_flag("--fit", given_,
@@ -17,18 +23,18 @@ void FitFlag::add_to(CLI::App& command) {
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
   if (!given_) return;
-  const bool host_code = device.model_kernels() == nullptr;
+  const bool host_code = !device.traits().model_calls;
   if (host_code && !config->weights.head) config->weights.head = WeightRounding::kInt8;
   const ModelMemory model =
       model_memory(subject->path, subject->model, subject->dtype, config->weights,
-                   std::min<int64_t>(subject->step_tokens, subject->tokens),
+                   std::min<int64_t>(subject->model_tokens, subject->tokens),
                    host_code ? PanelOrder::kPacked : PanelOrder::kPlain);
   Fitted fitted =
       fit({.geometry = subject->model.geometry(),
            .config = *config,
            .row_dtype = config->placement.row_dtype.value_or(subject->model.row_dtype()),
-           .unified = device.unified(),
-           .model_bytes = model.total(),
+           .traits = device.traits(),
+           .model_bytes = model.total() + subject->other_bytes + kSmallThings,
            .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
            .host_memory = device.memory(MemorySpace::kHost).limit_bytes,
            .tokens = subject->tokens,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/config/config.h"
+#include "runtime/fasa.hpp"
 #include "runtime/llm/model_config.h"
 
 namespace fasa {
@@ -22,7 +23,9 @@ class FitFlag {
     std::optional<DType> dtype;
     int64_t tokens = 0;        // wanted
     int64_t least_tokens = 1;  // fewer are of no use
-    int step_tokens = 512;
+    int step_tokens = 512;     // of the largest step that appends
+    int model_tokens = 512;    // of the largest step through the model
+    uint64_t other_bytes = 0;  // of device memory
   };
   // Without the flag nothing changes. Else the config's settings and the subject's tokens become
   // what fits `device`, and each thing that was given up is printed. Throws BudgetError.

@@ -15,6 +15,7 @@
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/llm/random_context.h"
 #include "runtime/trace/trace_file.h"
 #include "tools/clock.h"
 #include "tools/command.h"
@@ -69,10 +70,11 @@ void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt,
                   "plan --list)")
       ->type_name("NAME");
   command
-      .add_option("--random-context", random_context,
-                  "With --geometry: N tokens of keys and values that mean nothing before the "
-                  "prompt, appended without a prefill; the prompt is one token then, or "
-                  "--random-prompt's")
+      .add_option(
+          "--random-context", random_context,
+          "N tokens of keys and values that mean nothing before the prompt, appended without "
+          "a prefill, for measuring; the prompt is decoded then, by default one random "
+          "token")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command
@@ -210,13 +212,17 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
 
 void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
                              std::optional<DType> dtype, int64_t prompt_tokens, Config* config) {
-  const int64_t before = options_.random_context + prompt_tokens;
+  const int64_t noise = options_.random_context;
+  const int64_t before = noise + prompt_tokens;
+  const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, prompt_tokens));
   FitFlag::Subject subject{.path = model_.dir,
                            .model = model,
                            .dtype = dtype,
                            .tokens = before + options_.max_tokens,
                            .least_tokens = before + 1,
-                           .step_tokens = options_.prefill_chunk};
+                           .step_tokens = noise > 0 ? kRandomChunk : chunk,
+                           .model_tokens = noise > 0 ? 1 : chunk,
+                           .other_bytes = noise > 0 ? random_context_bytes(model, dtype) : 0};
   fit_.apply(device, config, &subject);
   options_.max_tokens = subject.tokens - before;
 }
@@ -233,10 +239,9 @@ void GenerateCommand::print(const GenerateReport& report) const {
   if (stats_) fmt::print("\n{}", to_table(report));
 }
 
-// A context of noise has positions that nobody was trained at; its prompt is one token by default.
+// A context of noise may have any length; its prompt is one token by default.
 void GenerateCommand::prepare_random_context() {
   if (options_.random_context == 0) return;
-  if (model_.geometry.empty()) throw UsageError("--random-context goes with --geometry");
   options_.allow_long = true;
   const bool given = prompt_.text || prompt_.file || prompt_.ids_file || prompt_.random_tokens;
   if (!given) prompt_.random_tokens = 1;

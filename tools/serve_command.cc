@@ -213,7 +213,8 @@ int ServeCommand::run() {
                            .dtype = weights_dtype(dtype_),
                            .tokens = options.max_context,
                            .least_tokens = std::min(kLeastContext, options.max_context),
-                           .step_tokens = engine_.prefill_chunk};
+                           .step_tokens = engine_.prefill_chunk,
+                           .model_tokens = engine_.prefill_chunk};
   fit_.apply(*device, &config, &subject);
   options.max_context = subject.tokens;
   Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);

@@ -92,6 +92,10 @@ SliceChoice choose_slices(Model& model, const Config& config, const std::string&
     return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
   }
   if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
+  // Random weights have no better chunks.
+  if (model_dir.empty()) {
+    return {.dims = first_slice_dims(geometry, count), .map = "", .seconds = 0};
+  }
   const std::string usual = usual_map(model_dir);
   if (count == geometry.chunks()) return all_ranked(model, usual);
   if (std::filesystem::exists(usual)) return from_map(model, usual, count);

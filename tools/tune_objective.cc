@@ -109,7 +109,7 @@ double SyntheticObjective::predict(const Config& config, const TuneMeasurement& 
   const MachineRates rates = rates_of(config);
   const StepSettings settings =
       make_step_settings(config, geometry, config.placement.row_dtype.value_or(DType::kBF16),
-                         DeviceKind::kEmulated, settings_.tokens);
+                         kEmulatedTraits, settings_.tokens);
   const auto prefetch = prefetch_of(measured.rows, settings.layout, settings_.tokens,
                                     bytes_of(settings_.shape.query_parameters()));
   const CostModel model(settings, rates, settings_.tokens);
@@ -157,7 +157,7 @@ TuneMeasurement GenerationObjective::measure(const Config& config, const Deadlin
   measured.decode_steps = static_cast<uint64_t>(result.decode_steps);
   measured.tpot_seconds = result.decode_seconds / static_cast<double>(result.decode_steps);
   measured.rows = runtime.metrics().rows;
-  if (device_->kind() == DeviceKind::kEmulated) {
+  if (device_->virtual_clock()) {
     measured.predicted_seconds = predict(config, measured);
   }
   return measured;
@@ -168,7 +168,7 @@ double GenerationObjective::predict(const Config& config, const TuneMeasurement&
   const auto bytes = static_cast<uint64_t>(dtype_bytes(model_.dtype()));
   const StepSettings settings = make_step_settings(
       config, geometry(), config.placement.row_dtype.value_or(model_.config().row_dtype()),
-      DeviceKind::kEmulated, tokens());
+      kEmulatedTraits, tokens());
   const WeightLoad weights = {
       .layer_bytes = bytes * static_cast<uint64_t>(shape.layer_parameters()),
       .head_bytes = bytes * static_cast<uint64_t>(shape.head_parameters()),

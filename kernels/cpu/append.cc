@@ -151,6 +151,9 @@ class AppendCall {
 
 }  // namespace
 
-KernelWork append(const AppendParams& params) { return AppendCall(params).run(); }
+template <>
+KernelWork run(const AppendParams& params) {
+  return AppendCall(params).run();
+}
 
 }  // namespace fasa::cpu

@@ -364,7 +364,8 @@ KernelWork attend_with(const RowBodies& bodies, const AttendParams& params) {
   return AttendCall(bodies, params).run();
 }
 
-KernelWork attend(const AttendParams& params) {
+template <>
+KernelWork run(const AttendParams& params) {
   return attend_with(row_bodies(active_target()), params);
 }
 

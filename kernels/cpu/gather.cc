@@ -28,7 +28,8 @@ void copy_rows(const FetchItem* items, int count, int64_t row_bytes) {
 
 }  // namespace
 
-KernelWork gather(const GatherParams& params) {
+template <>
+KernelWork run(const GatherParams& params) {
   const CacheLayout& layout = params.layout;
   const int all = params.count * layout.kv_heads;
   const int heads = params.first < all ? (all - params.first - 1) / params.stride + 1 : 0;

@@ -229,7 +229,8 @@ KernelWork prefill_with(const RowBodies& bodies, const PrefillParams& params) {
   return PrefillCall(bodies, params).run();
 }
 
-KernelWork prefill(const PrefillParams& params) {
+template <>
+KernelWork run(const PrefillParams& params) {
   return prefill_with(row_bodies(active_target()), params);
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/rank_bodies.h"
+#include "kernels/rank_bodies.h"
 
 namespace fasa::cpu {
 

@@ -1,8 +1,8 @@
 // The bodies of calibration's ranking, over a vector header (see row_math_inl.h).
 #pragma once
 
-#include "kernels/cpu/rank_body_types.h"
 #include "kernels/cpu/row_math_inl.h"
+#include "kernels/rank_body_types.h"
 
 namespace fasa::cpu {
 namespace {

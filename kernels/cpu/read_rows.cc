@@ -32,7 +32,8 @@ void read_page(const ReadRowsParams& params, int page, int head) {
 
 }  // namespace
 
-KernelWork read_rows(const ReadRowsParams& params) {
+template <>
+KernelWork run(const ReadRowsParams& params) {
   const int kv_heads = params.layout.kv_heads;
   const int tokens = static_cast<int>(params.k.tokens);
   if (tokens == 0) return {};

@@ -176,7 +176,8 @@ class ResolveHead {
 
 }  // namespace
 
-KernelWork resolve(const ResolveParams& params) {
+template <>
+KernelWork run(const ResolveParams& params) {
   const int kv_heads = params.step.layout.kv_heads;
   parallel_for(0, params.step.count * kv_heads, [&](int task) {
     ResolveHead(params, task / kv_heads, task % kv_heads).run(params.counters);

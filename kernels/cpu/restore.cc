@@ -73,7 +73,8 @@ void distrust_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, 
 
 }  // namespace
 
-KernelWork restore(const RestoreParams& params) {
+template <>
+KernelWork run(const RestoreParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = static_cast<int>(layout.heads());
   std::atomic<uint64_t> rows{0};

@@ -166,6 +166,9 @@ KernelWork SelectCall::run() {
 
 }  // namespace
 
-KernelWork select(const SelectParams& params) { return SelectCall(params).run(); }
+template <>
+KernelWork run(const SelectParams& params) {
+  return SelectCall(params).run();
+}
 
 }  // namespace fasa::cpu

@@ -103,7 +103,8 @@ class SpeculateHead {
 
 }  // namespace
 
-KernelWork speculate(const SpeculateParams& params) {
+template <>
+KernelWork run(const SpeculateParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = params.step.count * layout.kv_heads;
   std::atomic<uint64_t> total{0};

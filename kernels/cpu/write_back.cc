@@ -34,7 +34,8 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
 
 }  // namespace
 
-KernelWork write_back(const WriteBackParams& params) {
+template <>
+KernelWork run(const WriteBackParams& params) {
   const StepParams& step = params.step;
   const int kv_heads = step.layout.kv_heads;
   parallel_for(0, step.count * kv_heads, [&](int task) {

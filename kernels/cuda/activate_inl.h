@@ -60,7 +60,7 @@ struct AddBiasKernel {
 inline constexpr int64_t kMostGridRows = 65535;
 
 template <typename Launcher>
-void launch_activate(const ActivateParams& params, const Launcher& launch) {
+void start(const ActivateParams& params, const Launcher& launch) {
   const auto blocks =
       static_cast<int>((params.size + ActivateKernel::kThreads - 1) / ActivateKernel::kThreads);
   for (int64_t first = 0; first < params.tokens; first += kMostGridRows) {
@@ -75,7 +75,7 @@ void launch_activate(const ActivateParams& params, const Launcher& launch) {
 }
 
 template <typename Launcher>
-void launch_add_bias(const AddBiasParams& params, const Launcher& launch) {
+void start(const AddBiasParams& params, const Launcher& launch) {
   const auto blocks =
       static_cast<int>((params.size + AddBiasKernel::kThreads - 1) / AddBiasKernel::kThreads);
   for (int64_t first = 0; first < params.rows; first += kMostGridRows) {

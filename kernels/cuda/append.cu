@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void append(const AppendParams& params, StreamView stream) {
-  launch_append(params, CudaLauncher(stream));
+template <>
+void enqueue(const AppendParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

@@ -333,7 +333,7 @@ struct AppendKernel {
 };
 
 template <typename Launcher>
-void launch_append(const AppendParams& params, const Launcher& launch) {
+void start(const AppendParams& params, const Launcher& launch) {
   // As many blocks as pages between the first and the last one, were all tokens one sequence's.
   const int64_t pages = params.k.tokens / kPageTokens + 1;
   launch(

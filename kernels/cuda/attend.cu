@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void attend(const AttendParams& params, StreamView stream) {
-  launch_attend(params, CudaLauncher(stream));
+template <>
+void enqueue(const AttendParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

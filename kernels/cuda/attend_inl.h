@@ -431,7 +431,7 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
 }
 
 template <typename Launcher>
-void launch_attend(const AttendParams& params, const Launcher& launch) {
+void start(const AttendParams& params, const Launcher& launch) {
   switch (params.step.layout.row.dtype) {
     case DType::kF32:
       return launch_attend_of<DType::kF32>(params, launch);

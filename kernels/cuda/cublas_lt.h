@@ -16,7 +16,7 @@ namespace fasa {
 
 class CublasLt {
  public:
-  static constexpr uint64_t kScratchBytes = uint64_t{32} << 20;
+  static constexpr uint64_t kScratchBytes = kCublasScratchBytes;
 
   // Null where the library is not found; a notice says so, once.
   static CublasLt* get();

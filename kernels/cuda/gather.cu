@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void gather(const GatherParams& params, StreamView stream) {
-  launch_gather(params, CudaLauncher(stream));
+template <>
+void enqueue(const GatherParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

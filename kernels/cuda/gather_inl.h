@@ -98,7 +98,7 @@ struct GatherKernel {
 };
 
 template <typename Launcher>
-void launch_gather(const GatherParams& params, const Launcher& launch) {
+void start(const GatherParams& params, const Launcher& launch) {
   launch(GatherKernel{params},
          {.x = GatherKernel::kBlocks, .shared_bytes = sizeof(GatherKernel::Shared)});
 }

@@ -99,14 +99,14 @@ struct HeadsKernel {
 };
 
 template <typename Launcher>
-void launch_angles(const AnglesParams& params, const Launcher& launch) {
+void start(const AnglesParams& params, const Launcher& launch) {
   const int64_t count = params.tokens * params.half;
   launch(AnglesKernel{params},
          {.x = static_cast<int>((count + AnglesKernel::kThreads - 1) / AnglesKernel::kThreads)});
 }
 
 template <typename Launcher>
-void launch_heads(const HeadsParams& params, const Launcher& launch) {
+void start(const HeadsParams& params, const Launcher& launch) {
   constexpr int kWarps = HeadsKernel::kThreads / simt::kWarpThreads;
   const int64_t items = params.tokens * params.heads;
   launch(HeadsKernel{params}, {.x = static_cast<int>((items + kWarps - 1) / kWarps)});

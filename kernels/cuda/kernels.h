@@ -1,24 +1,21 @@
-// The launchers of the CUDA device, one for each entry of KernelTable: params.h says what each of
-// them does. They enqueue on the stream, wait for nothing and read lengths on the device only:
+// The launchers of the CUDA device: params.h and model_params.h say what each of them does. They
+// enqueue on the stream (a cudaStream_t), wait for nothing and read lengths on the device only:
 // what they start depends on the host's arguments alone, so that a step can be captured as a CUDA
 // graph. Throw DeviceError where a launch is refused.
 #pragma once
 
+#include "kernels/model_params.h"
 #include "kernels/params.h"
-#include "kernels/table.h"
+#include "runtime/base/stream_view.h"
 
 namespace fasa::cuda {
 
-void append(const AppendParams& params, StreamView stream);
-void write_back(const WriteBackParams& params, StreamView stream);
-void restore(const RestoreParams& params, StreamView stream);
-void select(const SelectParams& params, StreamView stream);
-uint64_t select_scratch(const CacheLayout& layout, int count, int set_capacity);
-void resolve(const ResolveParams& params, StreamView stream);
-void speculate(const SpeculateParams& params, StreamView stream);
-void gather(const GatherParams& params, StreamView stream);
-void attend(const AttendParams& params, StreamView stream);
-void prefill(const PrefillParams& params, StreamView stream);
-void read_rows(const ReadRowsParams& params, StreamView stream);
+// Specialised beside each body (append.cu, ...): a kernel that has none does not link. The
+// projection is the kernels' own, without cuBLASLt.
+template <typename Params>
+void enqueue(const Params& params, StreamView stream);
+
+// Rows up to which reading the weights takes longer than multiplying without tensor cores.
+inline constexpr int64_t kFewRows = 16;
 
 }  // namespace fasa::cuda

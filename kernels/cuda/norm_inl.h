@@ -80,7 +80,7 @@ struct AddNormKernel {
 };
 
 template <typename Launcher>
-void launch_add_norm(const AddNormParams& params, const Launcher& launch) {
+void start(const AddNormParams& params, const Launcher& launch) {
   constexpr int kWarps = AddNormKernel::kThreads / simt::kWarpThreads;
   launch(AddNormKernel{params},
          {.x = static_cast<int>(params.rows), .shared_bytes = kWarps * int64_t{sizeof(float)}});

@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void prefill(const PrefillParams& params, StreamView stream) {
-  launch_prefill(params, CudaLauncher(stream));
+template <>
+void enqueue(const PrefillParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

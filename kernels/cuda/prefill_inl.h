@@ -354,7 +354,7 @@ void launch_prefill_of(const PrefillParams& params, const Launcher& launch) {
 }
 
 template <typename Launcher>
-void launch_prefill(const PrefillParams& params, const Launcher& launch) {
+void start(const PrefillParams& params, const Launcher& launch) {
   if (launch_prefill_tiles(params, launch)) return;
   switch (params.step.layout.row.dtype) {
     case DType::kF32:

@@ -1,12 +1,13 @@
 #include "kernels/cuda/project_inl.h"
 
 #include "kernels/cuda/cuda_launcher.cuh"
-#include "kernels/cuda/model_kernels.h"
+#include "kernels/cuda/kernels.h"
 
 namespace fasa::cuda {
 
-void project(const ProjectParams& params, StreamView stream) {
-  launch_project(params, CudaLauncher(stream));
+template <>
+void enqueue(const ProjectParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/mma_inl.h"
-#include "kernels/cuda/model_kernels.h"
 
 namespace fasa::cuda {
 
@@ -245,7 +245,7 @@ void launch_project_tiles(const ProjectParams& params, const Launcher& launch) {
 }
 
 template <typename Launcher>
-void launch_project(const ProjectParams& params, const Launcher& launch) {
+void start(const ProjectParams& params, const Launcher& launch) {
   if (params.dtype == DType::kF32) {
     if (params.rows == 1) return launch_project_few<DType::kF32, 1>(params, launch);
     return launch_project_few<DType::kF32, 8>(params, launch);

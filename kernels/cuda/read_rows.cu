@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void read_rows(const ReadRowsParams& params, StreamView stream) {
-  launch_read_rows(params, CudaLauncher(stream));
+template <>
+void enqueue(const ReadRowsParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

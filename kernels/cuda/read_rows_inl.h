@@ -41,7 +41,7 @@ struct ReadRowsKernel {
 };
 
 template <typename Launcher>
-void launch_read_rows(const ReadRowsParams& params, const Launcher& launch) {
+void start(const ReadRowsParams& params, const Launcher& launch) {
   constexpr int kRows = ReadRowsKernel::kThreads / simt::kWarpThreads;  // of a block at a time
   const int64_t blocks = (params.k.tokens * params.layout.kv_heads + kRows - 1) / kRows;
   const int64_t most = ReadRowsKernel::kMostBlocks;

@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void resolve(const ResolveParams& params, StreamView stream) {
-  launch_resolve(params, CudaLauncher(stream));
+template <>
+void enqueue(const ResolveParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

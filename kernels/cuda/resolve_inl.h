@@ -162,7 +162,7 @@ struct ResolveKernel {
 };
 
 template <typename Launcher>
-void launch_resolve(const ResolveParams& params, const Launcher& launch) {
+void start(const ResolveParams& params, const Launcher& launch) {
   launch(ResolveKernel{params}, {.y = params.step.layout.kv_heads,
                                  .z = params.step.count,
                                  .shared_bytes = HotShared::bytes(params.step.layout)});

@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void restore(const RestoreParams& params, StreamView stream) {
-  launch_restore(params, CudaLauncher(stream));
+template <>
+void enqueue(const RestoreParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

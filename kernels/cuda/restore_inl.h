@@ -90,7 +90,7 @@ struct RestoreKernel {
 };
 
 template <typename Launcher>
-void launch_restore(const RestoreParams& params, const Launcher& launch) {
+void start(const RestoreParams& params, const Launcher& launch) {
   const CacheLayout& layout = params.step.layout;
   launch(RestoreKernel{params}, {.x = static_cast<int>(layout.heads()), .y = params.step.count});
 }

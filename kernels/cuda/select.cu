@@ -5,12 +5,9 @@
 
 namespace fasa::cuda {
 
-void select(const SelectParams& params, StreamView stream) {
-  launch_select(params, CudaLauncher(stream));
-}
-
-uint64_t select_scratch(const CacheLayout& layout, int count, int set_capacity) {
-  return static_cast<uint64_t>(SelectScratch::of(layout, count, set_capacity).bytes());
+template <>
+void enqueue(const SelectParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

@@ -457,7 +457,7 @@ constexpr int head_blocks(int multiprocessors, int64_t heads) {
 }
 
 template <typename Launcher>
-void launch_select(const SelectParams& params, const Launcher& launch) {
+void start(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.layout.kv_heads;
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;

@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void speculate(const SpeculateParams& params, StreamView stream) {
-  launch_speculate(params, CudaLauncher(stream));
+template <>
+void enqueue(const SpeculateParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

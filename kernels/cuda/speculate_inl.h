@@ -213,7 +213,7 @@ struct SpeculateKernel {
 };
 
 template <typename Launcher>
-void launch_speculate(const SpeculateParams& params, const Launcher& launch) {
+void start(const SpeculateParams& params, const Launcher& launch) {
   launch(SpeculateKernel{params},
          {.y = params.step.layout.kv_heads,
           .z = params.step.count,

@@ -5,8 +5,9 @@
 
 namespace fasa::cuda {
 
-void write_back(const WriteBackParams& params, StreamView stream) {
-  launch_write_back(params, CudaLauncher(stream));
+template <>
+void enqueue(const WriteBackParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
 }
 
 }  // namespace fasa::cuda

@@ -42,7 +42,7 @@ struct WriteBackKernel {
 };
 
 template <typename Launcher>
-void launch_write_back(const WriteBackParams& params, const Launcher& launch) {
+void start(const WriteBackParams& params, const Launcher& launch) {
   launch(WriteBackKernel{params}, {.x = WriteBackKernel::kBlocks, .y = params.step.count});
 }
 

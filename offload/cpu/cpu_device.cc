@@ -6,8 +6,7 @@
 #include <exception>
 #include <optional>
 
-#include "kernels/cpu/kernels.h"
-#include "offload/operation_names.h"
+#include "kernels/run_on_host.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -20,36 +19,6 @@ struct CpuEvent {
 CpuEvent& event_of(EventView event) { return *static_cast<CpuEvent*>(event.native); }
 
 CpuStream& stream_of(StreamView stream) { return *static_cast<CpuStream*>(stream.native); }
-
-KernelWork work_of(CopyKind kind, size_t bytes) {
-  switch (kind) {
-    case CopyKind::kHostToDevice:
-      return {.device_bytes = 0, .h2d_bytes = bytes, .d2h_bytes = 0};
-    case CopyKind::kDeviceToHost:
-      return {.device_bytes = 0, .h2d_bytes = 0, .d2h_bytes = bytes};
-    case CopyKind::kDeviceToDevice:
-      return {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
-    case CopyKind::kHostToHost:
-      break;
-  }
-  return {};
-}
-
-template <typename Params, KernelWork (*kKernel)(const Params&)>
-void launch_now(const Params& params, StreamView stream) {
-  if (stream.native == nullptr) {
-    kKernel(params);
-    return;
-  }
-  stream_of(stream).run(kernel_name(params), [&] { return kKernel(params); });
-}
-
-constexpr KernelTable kTable = {
-    launch_now<AppendParams, cpu::append>,   launch_now<WriteBackParams, cpu::write_back>,
-    launch_now<RestoreParams, cpu::restore>, launch_now<SelectParams, cpu::select>,
-    launch_now<ResolveParams, cpu::resolve>, launch_now<SpeculateParams, cpu::speculate>,
-    launch_now<GatherParams, cpu::gather>,   launch_now<AttendParams, cpu::attend>,
-    launch_now<PrefillParams, cpu::prefill>, launch_now<ReadRowsParams, cpu::read_rows>};
 
 }  // namespace
 
@@ -64,14 +33,14 @@ void CpuExecutor::rethrow_named(const char* name) {
   throw DeviceError(fmt::format("operation '{}' failed on cpu: {}", name, reason));
 }
 
-void CpuStream::add_to(Timeline& timeline, const char* name, double start,
+void CpuStream::add_to(Timeline& timeline, const char* name, OperationTag tag, double start,
                        const KernelWork& work) const {
   const TimeSpan span{start, shared_.seconds_now()};
   const auto link = [&](uint64_t bytes) { return bytes > 0 ? span : TimeSpan{start, start}; };
   timeline.add({.kind = TimelineEntry::Kind::kWork,
                 .stream = timeline_key_,
                 .name = name,
-                .tag = shared_.tap.tag(),
+                .tag = tag,
                 .work = work,
                 .enqueued = start,
                 .span = span,
@@ -80,16 +49,21 @@ void CpuStream::add_to(Timeline& timeline, const char* name, double start,
 }
 
 CpuDevice::CpuDevice(const DeviceOptions& options)
-    : threads_(options.threads), shared_(threads_.value()), memory_(options, /*unified=*/true) {}
-
-Stream CpuDevice::create_stream(StreamPriority, std::string_view name) {
-  return {this, {DeviceKind::kCpu, new CpuStream(shared_, name)}};
+    : Device({.kind = DeviceKind::kCpu, .name = "cpu", .traits = kHostTraits, .host_work = this}),
+      threads_(options.threads),
+      shared_(threads_.value()),
+      memory_(options, /*unified=*/true) {
+  show_timeline(shared_.tap.place());
 }
 
-void CpuDevice::destroy_stream(StreamView stream) noexcept { delete &stream_of(stream); }
+Stream CpuDevice::create_stream(StreamPriority, std::string_view name) {
+  return {{DeviceKind::kCpu, new CpuStream(shared_, name)},
+          [](StreamView stream) noexcept { delete &stream_of(stream); }};
+}
 
-Event CpuDevice::create_event() { return {this, {new CpuEvent}}; }
-void CpuDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
+Event CpuDevice::create_event() {
+  return {{new CpuEvent}, [](EventView event) noexcept { delete &event_of(event); }};
+}
 
 void CpuDevice::record(EventView event, StreamView) {
   event_of(event).seconds = shared_.seconds_now();
@@ -101,14 +75,16 @@ double CpuDevice::seconds_at(EventView event) {
   return *seconds;
 }
 
-void CpuDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                     StreamView stream) {
-  if (bytes == 0) return;
-  const double begin = shared_.seconds_now();
-  std::memcpy(destination, source, bytes);
-  count(kind, bytes, shared_.seconds_now() - begin);
-  if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr && stream.native != nullptr)
-    stream_of(stream).add_to(*timeline, copy_name(kind), begin, work_of(kind, bytes));
+void CpuDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                        OperationTag tag) {
+  for (const auto& [destination, source, bytes] : ranges) {
+    if (bytes == 0) continue;
+    const double begin = shared_.seconds_now();
+    std::memcpy(destination, source, bytes);
+    count(kind, bytes, shared_.seconds_now() - begin);
+    if (Timeline* timeline = shared_.tap.timeline(); timeline && stream.native != nullptr)
+      stream_of(stream).add_to(*timeline, copy_name(kind), tag, begin, copy_work(kind, bytes));
+  }
 }
 
 void CpuDevice::count(CopyKind kind, size_t bytes, double seconds) {
@@ -124,24 +100,33 @@ void CpuDevice::count(CopyKind kind, size_t bytes, double seconds) {
   }
 }
 
-void CpuDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+void CpuDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+                        OperationTag tag) {
   if (bytes == 0) return;
   Timeline* timeline = stream.native == nullptr ? nullptr : shared_.tap.timeline();
   const double begin = timeline == nullptr ? 0 : shared_.seconds_now();
   std::memset(destination, byte, bytes);
   if (timeline == nullptr) return;
-  stream_of(stream).add_to(*timeline, "fill", begin,
+  stream_of(stream).add_to(*timeline, "fill", tag, begin,
                            {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0});
 }
 
-const KernelTable& CpuDevice::kernels() const { return kTable; }
-
-void CpuDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
+template <typename Work>
+void CpuDevice::run_now(StreamView stream, const char* name, OperationTag tag, const Work& work) {
   if (stream.native == nullptr) {
     shared_.executor.run(name, work);
-    return;
+  } else {
+    stream_of(stream).run(name, tag, work);
   }
-  stream_of(stream).run(name, work);
+}
+
+void CpuDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  run_now(stream, kernel_name(call), tag, [&call] { return run_on_host(call); });
+}
+
+void CpuDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
+                    OperationTag tag) {
+  run_now(stream, name, tag, work);
 }
 
 void CpuDevice::set_timeline(Timeline* timeline) {

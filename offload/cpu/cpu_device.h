@@ -60,59 +60,54 @@ class CpuStream {
 
   // Runs `work`, which returns KernelWork, now.
   template <typename Work>
-  void run(const char* name, const Work& work) {
+  void run(const char* name, OperationTag tag, const Work& work) {
     if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr) [[unlikely]] {
       KernelWork done;
       const double start = shared_.seconds_now();
       shared_.executor.run(name, [&] { done = work(); });
-      add_to(*timeline, name, start, done);
+      add_to(*timeline, name, tag, start, done);
       return;
     }
     shared_.executor.run(name, work);
   }
   // An operation that began at `start` and ends now.
-  void add_to(Timeline& timeline, const char* name, double start, const KernelWork& work) const;
+  void add_to(Timeline& timeline, const char* name, OperationTag tag, double start,
+              const KernelWork& work) const;
 
  private:
   CpuShared& shared_;
   const TimelineStream timeline_key_;
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public Device, private HostWork {
  public:
   explicit CpuDevice(const DeviceOptions& options);
 
-  DeviceKind kind() const override { return DeviceKind::kCpu; }
-  std::string name() const override { return "cpu"; }
   MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
-
   Stream create_stream(StreamPriority priority, std::string_view name) override;
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
-  void wait(StreamView, EventView) override {}
-  void synchronize(StreamView) override {}
-  void synchronize(EventView) override {}
-  bool done(EventView) override { return true; }
-
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override;
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
-  const KernelTable& kernels() const override;
-  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
-
   double seconds_at(EventView event) override;
   TransferTotals transfers() override;
-
   void set_timeline(Timeline* timeline) override;
-  Timeline* timeline() const override { return shared_.tap.timeline(); }
-  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
 
  private:
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
-  void destroy_stream(StreamView stream) noexcept override;
-  void destroy_event(EventView event) noexcept override;
+  void do_synchronize(StreamView) override {}
+  void do_wait(StreamView, EventView, OperationTag) override {}
+  bool passed(EventView, Patience) override { return true; }
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override;
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override;
+  void run(StreamView stream, const char* name, std::function<KernelWork()> work,
+           OperationTag tag) override;
 
+  // On the stream's behalf, or, without one, on nobody's.
+  template <typename Work>
+  void run_now(StreamView stream, const char* name, OperationTag tag, const Work& work);
   void sample_memory();
   void count(CopyKind kind, size_t bytes, double seconds);
 

@@ -7,11 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
-#include "kernels/model_table.h"
-#include "kernels/table.h"
+#include "kernels/calls.h"
 #include "offload/device.h"
 
 namespace fasa {
@@ -116,9 +116,11 @@ class CudaCalls {
 
 // What a build brings for CUDA.
 struct CudaPlatform {
-  CudaCalls* calls = nullptr;            // null: built without CUDA
-  const KernelTable* kernels = nullptr;  // launchers whose streams are cudaStream_t
-  const ModelKernelTable* model_kernels = nullptr;
+  CudaCalls* calls = nullptr;  // null: built without CUDA
+  // Starts a call's kernels on a cudaStream_t. Throws what it cannot launch, or leaves it as the
+  // thread's last error.
+  std::function<void(const KernelCall& call, void* stream)> launch;
+  uint64_t (*project_scratch)() = nullptr;  // see DeviceTraits
   const char* machine_code = "";  // compute capabilities x 10 with code of their own: "75,80"
   const char* ptx = "";           // and those that newer GPUs can translate: "90"
 };

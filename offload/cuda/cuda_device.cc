@@ -6,15 +6,21 @@
 #include <cstring>
 #include <utility>
 
+#include "offload/cuda/gpu_traits.h"
 #include "offload/host/available_memory.h"
 #include "offload/host/topology.h"
-#include "offload/operation_names.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
 namespace {
 
 CudaEvent& event_of(EventView event) { return *static_cast<CudaEvent*>(event.native); }
+
+void destroy_event(EventView event) noexcept {
+  const std::unique_ptr<CudaEvent> owned(&event_of(event));
+  CudaCalls& calls = owned->calls;
+  if (calls.destroy_event(owned->native) != cuda_status::kSuccess) calls.take_last_error();
+}
 
 CudaStream& stream_of(StreamView stream) {
   if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
@@ -25,46 +31,10 @@ CudaStream& stream_of(StreamView stream) {
   return *static_cast<CudaStream*>(stream.native);
 }
 
-template <auto kLauncher, typename Params>
-void enqueue_kernel(const Params& params, StreamView stream) {
-  stream_of(stream).run_kernel(kernel_name(params),
-                               [&](const CudaShared& shared, StreamView native) {
-                                 (shared.kernels.*kLauncher)(params, native);
-                               });
-}
-
-template <auto kLauncher, typename Params>
-void enqueue_model_kernel(const Params& params, StreamView stream) {
-  stream_of(stream).run_kernel(kernel_name(params),
-                               [&](const CudaShared& shared, StreamView native) {
-                                 (shared.model_kernels.*kLauncher)(params, native);
-                               });
-}
-
-// Launchers that say on whose behalf they enqueue; the device's own ones do the work.
-KernelTable named_launchers(const KernelTable& own) {
-  return {.append = enqueue_kernel<&KernelTable::append, AppendParams>,
-          .write_back = enqueue_kernel<&KernelTable::write_back, WriteBackParams>,
-          .restore = enqueue_kernel<&KernelTable::restore, RestoreParams>,
-          .select = enqueue_kernel<&KernelTable::select, SelectParams>,
-          .resolve = enqueue_kernel<&KernelTable::resolve, ResolveParams>,
-          .speculate = enqueue_kernel<&KernelTable::speculate, SpeculateParams>,
-          .gather = enqueue_kernel<&KernelTable::gather, GatherParams>,
-          .attend = enqueue_kernel<&KernelTable::attend, AttendParams>,
-          .prefill = enqueue_kernel<&KernelTable::prefill, PrefillParams>,
-          .read_rows = enqueue_kernel<&KernelTable::read_rows, ReadRowsParams>,
-          .select_scratch = own.select_scratch};
-}
-
-ModelKernelTable named_model_launchers(const ModelKernelTable& own) {
-  using Table = ModelKernelTable;
-  return {.project = enqueue_model_kernel<&Table::project, ProjectParams>,
-          .add_norm = enqueue_model_kernel<&Table::add_norm, AddNormParams>,
-          .angles = enqueue_model_kernel<&Table::angles, AnglesParams>,
-          .heads = enqueue_model_kernel<&Table::heads, HeadsParams>,
-          .activate = enqueue_model_kernel<&Table::activate, ActivateParams>,
-          .add_bias = enqueue_model_kernel<&Table::add_bias, AddBiasParams>,
-          .project_scratch = own.project_scratch};
+DeviceTraits traits_of(const CudaPlatform& platform) {
+  DeviceTraits traits = gpu_traits();
+  traits.project_scratch = platform.project_scratch;
+  return traits;
 }
 
 // Pinned memory can't be swapped, and the kernel ends processes before it refuses a pin: without a
@@ -74,12 +44,6 @@ std::optional<uint64_t> pinnable_bytes() {
   const auto available = available_host_bytes();
   if (!available) return std::nullopt;
   return *available > kSpared ? *available - kSpared : *available / 2;
-}
-
-KernelWork work_of(CopyKind kind, size_t bytes) {
-  return {.device_bytes = kind == CopyKind::kDeviceToDevice ? bytes : 0,
-          .h2d_bytes = kind == CopyKind::kHostToDevice ? bytes : 0,
-          .d2h_bytes = kind == CopyKind::kDeviceToHost ? bytes : 0};
 }
 
 }  // namespace
@@ -105,12 +69,13 @@ class CudaDevice::Control {
 
 CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& gpu, bool only_one,
                        const DeviceOptions& options)
-    : calls_(*platform.calls),
+    : Device({.kind = DeviceKind::kCuda,
+              .name = fmt::format("cuda:{}", index),
+              .traits = traits_of(platform),
+              .graphs = this}),
+      calls_(*platform.calls),
       gpu_(gpu),
-      index_(index),
       threads_(options.threads),
-      table_(named_launchers(*platform.kernels)),
-      model_table_(named_model_launchers(*platform.model_kernels)),
       control_(std::make_unique<Control>(calls_, index, only_one)),
       pinned_(calls_, options.numa, Topology::machine().node_of_pci(gpu.pci_bus_id),
               threads_.value()),
@@ -123,13 +88,12 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   }
   const CudaGpuScope scope(calls_, index, only_one);
   shared_ = std::make_unique<CudaShared>(platform, index, only_one, control_->stream());
+  show_timeline(shared_->tap.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
 }
 
 CudaDevice::~CudaDevice() = default;
-
-std::string CudaDevice::name() const { return fmt::format("cuda:{}", index_); }
 
 MemoryUse CudaDevice::memory(MemorySpace space) const {
   if (space == MemorySpace::kDevice) return memory_->use();
@@ -140,10 +104,8 @@ MemoryUse CudaDevice::memory(MemorySpace space) const {
 
 Stream CudaDevice::add_stream(void* native, CudaStream::Ownership ownership,
                               std::string_view name) {
-  auto stream = std::make_unique<CudaStream>(*shared_, native, ownership, name);
-  const std::lock_guard lock(streams_mutex_);
-  streams_.push_back(stream.get());
-  return {this, {DeviceKind::kCuda, stream.release()}};
+  return {{DeviceKind::kCuda, new CudaStream(*shared_, native, ownership, name)},
+          [](StreamView stream) noexcept { delete static_cast<CudaStream*>(stream.native); }};
 }
 
 Stream CudaDevice::create_stream(StreamPriority priority, std::string_view name) {
@@ -158,61 +120,45 @@ Stream CudaDevice::adopt_stream(void* native, std::string_view name) {
   return add_stream(native, CudaStream::Ownership::kTheirs, name);
 }
 
-void CudaDevice::destroy_stream(StreamView view) noexcept {
-  auto* const stream = static_cast<CudaStream*>(view.native);
-  {
-    const std::lock_guard lock(streams_mutex_);
-    std::erase(streams_, stream);
-  }
-  delete stream;
-}
-
 Event CudaDevice::create_event() {
   shared_->require_context();
   const CudaGpuScope scope = shared_->enter();
-  auto event = std::make_unique<CudaEvent>();
+  auto event = std::make_unique<CudaEvent>(calls_);
   shared_->check(calls_.create_event(&event->native), {"cudaEventCreate"});
-  return {this, {event.release()}};
-}
-
-void CudaDevice::destroy_event(EventView event) noexcept {
-  const std::unique_ptr<CudaEvent> owned(&event_of(event));
-  if (calls_.destroy_event(owned->native) != cuda_status::kSuccess) calls_.take_last_error();
+  return {{event.release()}, destroy_event};
 }
 
 void CudaDevice::record(EventView event, StreamView stream) {
   stream_of(stream).record(event_of(event));
 }
 
-void CudaDevice::wait(StreamView stream, EventView event) {
-  stream_of(stream).wait(event_of(event));
+void CudaDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
+  stream_of(stream).wait(event_of(event), tag);
 }
 
-void CudaDevice::synchronize(StreamView stream) { stream_of(stream).synchronize(); }
+void CudaDevice::do_synchronize(StreamView stream) { stream_of(stream).synchronize(); }
 
-void CudaDevice::synchronize(EventView view) {
+bool CudaDevice::passed(EventView view, Patience patience) {
   CudaCapture::forbid("waiting for an event");
   const CudaEvent& event = event_of(view);
   shared_->require_context();
-  if (event.journal == nullptr) return;
-  shared_->check(calls_.synchronize_event(event.point()), {"cudaEventSynchronize"});
+  if (event.journal == nullptr) return true;
+  if (patience == Patience::kUntilPassed) {
+    shared_->check(calls_.synchronize_event(event.point()), {"cudaEventSynchronize"});
+  } else {
+    const CudaStatus status = calls_.query_event(event.point());
+    if (status == cuda_status::kNotReady) return false;
+    shared_->check(status, {"cudaEventQuery"});
+  }
   event.journal_at().passed(event.number_at());
-  if (timeline() != nullptr) [[unlikely]]
+  if (timeline() != nullptr && patience == Patience::kUntilPassed) [[unlikely]]
     flush_streams(timeline());
   throw_host_failure(*event.failure, event.number);
+  return true;
 }
 
-bool CudaDevice::done(EventView view) {
-  CudaCapture::forbid("asking for an event");
-  const CudaEvent& event = event_of(view);
-  shared_->require_context();
-  if (event.journal == nullptr) return true;
-  const CudaStatus status = calls_.query_event(event.point());
-  if (status == cuda_status::kNotReady) return false;
-  shared_->check(status, {"cudaEventQuery"});
-  event.journal_at().passed(event.number_at());
-  throw_host_failure(*event.failure, event.number);
-  return true;
+void CudaDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  stream_of(stream).run_kernel(call, tag);
 }
 
 // A graph's copies count when it is launched.
@@ -229,36 +175,44 @@ void CudaDevice::count_copy(CopyKind kind, size_t bytes) {
   }
 }
 
-void CudaDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                      StreamView view) {
+void CudaDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView view,
+                         OperationTag tag) {
   CudaStream& stream = stream_of(view);
-  if (bytes == 0) return;
-  auto* to = static_cast<std::byte*>(destination);
-  const auto* from = static_cast<const std::byte*>(source);
-  count_copy(kind, bytes);
-  while (bytes > 0) {
-    size_t piece = bytes;
-    if (kind == CopyKind::kHostToDevice) piece = pinned_.copyable(from, bytes);
-    if (kind == CopyKind::kDeviceToHost) piece = pinned_.copyable(to, bytes);
-    copy_piece(to, from, piece, kind, stream);
-    to += piece;
-    from += piece;
-    bytes -= piece;
+  if (batchable(ranges, kind) && copy_batch(ranges, kind, stream, tag)) return;
+  for (const CopyRange& range : ranges) {
+    if (range.bytes > 0) copy_one(range, kind, stream, tag);
   }
 }
 
-void CudaDevice::copy_piece(std::byte* destination, const std::byte* source, size_t bytes,
-                            CopyKind kind, CudaStream& stream) {
+void CudaDevice::copy_one(const CopyRange& range, CopyKind kind, CudaStream& stream,
+                          OperationTag tag) {
+  count_copy(kind, range.bytes);
+  auto* to = static_cast<std::byte*>(range.destination);
+  const auto* from = static_cast<const std::byte*>(range.source);
+  for (size_t left = range.bytes; left > 0;) {
+    size_t piece = left;
+    if (kind == CopyKind::kHostToDevice) piece = pinned_.copyable(from, left);
+    if (kind == CopyKind::kDeviceToHost) piece = pinned_.copyable(to, left);
+    copy_piece({to, from, piece}, kind, stream, tag);
+    to += piece;
+    from += piece;
+    left -= piece;
+  }
+}
+
+void CudaDevice::copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& stream,
+                            OperationTag tag) {
   // The runtime's own copy inside the host waits for nothing that the stream did before.
   if (kind == CopyKind::kHostToHost) {
-    stream.run_on_host(copy_name(kind), [destination, source, bytes] {
-      std::memcpy(destination, source, bytes);
+    stream.run_on_host(copy_name(kind), tag, [piece] {
+      std::memcpy(piece.destination, piece.source, piece.bytes);
       return KernelWork{};
     });
     return;
   }
-  stream.run({copy_name(kind), bytes}, work_of(kind, bytes),
-             [&] { return calls_.copy(destination, source, bytes, kind, stream.native()); });
+  stream.run({copy_name(kind), piece.bytes}, tag, copy_work(kind, piece.bytes), [&] {
+    return calls_.copy(piece.destination, piece.source, piece.bytes, kind, stream.native());
+  });
 }
 
 // Of pinned memory, in one registered piece each; a graph has a node for each copy.
@@ -275,39 +229,33 @@ bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) con
   });
 }
 
-void CudaDevice::copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView view) {
-  if (!batchable(ranges, kind)) return Device::copy_all(ranges, kind, view);
-  CudaStream& stream = stream_of(view);
+bool CudaDevice::copy_batch(std::span<const CopyRange> ranges, CopyKind kind, CudaStream& stream,
+                            OperationTag tag) {
   size_t bytes = 0;
   for (const CopyRange& range : ranges) bytes += range.bytes;
-  stream.run({copy_name(kind), bytes}, work_of(kind, bytes), [&] {
+  stream.run({copy_name(kind), bytes}, tag, copy_work(kind, bytes), [&] {
     const CudaStatus status = calls_.copy_all(ranges, stream.native());
     if (status != cuda_status::kNotSupported) return status;
     calls_.take_last_error();
     batches_ = false;
     return CudaStatus{cuda_status::kSuccess};
   });
-  if (!batches_) return Device::copy_all(ranges, kind, view);
+  if (!batches_) return false;
   for (const CopyRange& range : ranges) count_copy(kind, range.bytes);
+  return true;
 }
 
-void CudaDevice::fill(void* destination, int byte, size_t bytes, StreamView view) {
+void CudaDevice::do_fill(void* destination, int byte, size_t bytes, StreamView view,
+                         OperationTag tag) {
   CudaStream& stream = stream_of(view);
   if (bytes == 0) return;
-  stream.run({"fill", bytes}, {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0},
+  stream.run({"fill", bytes}, tag, {.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0},
              [&] { return calls_.fill(destination, byte, bytes, stream.native()); });
-}
-
-void CudaDevice::launch(StreamView, const char* name, std::function<KernelWork()>) {
-  throw UsageError(
-      fmt::format("operation '{}' is host code, which {} cannot run: its memory is not "
-                  "the host's; use --device cpu or emulated",
-                  name, this->name()));
 }
 
 void CudaDevice::run_on_host(StreamView stream, const char* name,
                              std::function<KernelWork()> work) {
-  stream_of(stream).run_on_host(name, std::move(work));
+  stream_of(stream).run_on_host(name, {}, std::move(work));
 }
 
 double CudaDevice::seconds_at(EventView view) {
@@ -331,10 +279,11 @@ Graph CudaDevice::record_graph(StreamView origin, std::span<const StreamView> ot
   for (const StreamView other : others) streams.push_back(&stream_of(other));
   CudaCapture capture(*shared_, stream_of(origin), std::move(streams));
   enqueue();
-  return {this, {std::make_unique<CudaGraph>(capture, *memory_, name).release()}};
+  return {{new CudaGraph(capture, *memory_, name)},
+          [](GraphView graph) noexcept { delete static_cast<CudaGraph*>(graph.native); }};
 }
 
-bool CudaDevice::launch(GraphView view) {
+bool CudaDevice::launch_graph(GraphView view) {
   CudaGraph& graph = *static_cast<CudaGraph*>(view.native);
   const CudaGpuScope scope = shared_->enter();
   if (!graph.launch()) return false;
@@ -346,11 +295,6 @@ bool CudaDevice::launch(GraphView view) {
 
 uint64_t CudaDevice::graph_bytes(GraphView graph) const {
   return static_cast<const CudaGraph*>(graph.native)->bytes();
-}
-
-void CudaDevice::destroy_graph(GraphView graph) noexcept {
-  delete static_cast<CudaGraph*>(graph.native);
-  sample_memory();
 }
 
 TransferTotals CudaDevice::transfers() {
@@ -365,24 +309,17 @@ TransferTotals CudaDevice::transfers() {
 }
 
 void CudaDevice::flush_streams(Timeline* timeline) {
-  const std::lock_guard lock(streams_mutex_);
-  for (CudaStream* stream : streams_) stream->flush(timeline);
+  const std::lock_guard lock(shared_->streams_mutex);
+  for (CudaStream* stream : shared_->streams) stream->flush(timeline);
 }
 
 void CudaDevice::set_timeline(Timeline* timeline) {
   {
-    const std::lock_guard lock(streams_mutex_);
-    for (CudaStream* stream : streams_) stream->synchronize();
+    const std::lock_guard lock(shared_->streams_mutex);
+    for (CudaStream* stream : shared_->streams) stream->synchronize();
   }
   shared_->tap.set_timeline(timeline);
-  sample_memory();
-}
-
-void CudaDevice::sample_memory() {
-  if (Timeline* timeline = this->timeline(); timeline != nullptr) {
-    timeline->sample(kDeviceMemoryCounter, shared_->clock.host_seconds(),
-                     static_cast<double>(memory_->use().used_bytes));
-  }
+  memory_->sample();
 }
 
 std::byte* CudaDevice::allocate_host(size_t bytes, std::string_view purpose) {
@@ -408,7 +345,7 @@ std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_
   const CudaGpuScope scope = shared_->enter();
   if (space == MemorySpace::kHost) return allocate_host(bytes, purpose);
   std::byte* const data = memory_->allocate(bytes, purpose);
-  sample_memory();
+  memory_->sample();
   return data;
 }
 
@@ -416,8 +353,8 @@ std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_
 // takes no memory from under a kernel. Decode steps free nothing.
 void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
   {
-    const std::lock_guard lock(streams_mutex_);
-    for (const CudaStream* stream : streams_) {
+    const std::lock_guard lock(shared_->streams_mutex);
+    for (const CudaStream* stream : shared_->streams) {
       if (calls_.synchronize_stream(stream->native()) != cuda_status::kSuccess) {
         calls_.take_last_error();
       }
@@ -430,7 +367,7 @@ void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexc
     return;
   }
   memory_->free(data, bytes);
-  sample_memory();
+  memory_->sample();
 }
 
 }  // namespace fasa

@@ -144,6 +144,7 @@ CudaGraph::~CudaGraph() {
   if (calls.synchronize_event(mark_->native()) != cuda_status::kSuccess) calls.take_last_error();
   if (calls.destroy_graph_instance(instance_) != cuda_status::kSuccess) calls.take_last_error();
   memory_.discount(bytes_);
+  memory_.sample();
 }
 
 bool CudaGraph::launch() {
@@ -154,9 +155,10 @@ bool CudaGraph::launch() {
     if (!other->idle_since(mark)) other->join(origin_);
   }
   for (const CudaEvent* const event : awaited_) {
-    if (event->mark.get() != &mark) origin_.wait(*event);
+    if (event->mark.get() != &mark) origin_.wait(*event, {});
   }
-  origin_.run({name_}, {}, [&] { return shared_.calls.launch_graph(instance_, origin_.native()); });
+  origin_.run({name_}, {}, {},
+              [&] { return shared_.calls.launch_graph(instance_, origin_.native()); });
   origin_.place_mark();
   for (CudaStream* const other : others_) other->follow(mark);
   return true;

@@ -95,4 +95,11 @@ void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
   limit_.give(bytes);
 }
 
+void CudaMemory::sample() const {
+  if (Timeline* const timeline = shared_.tap.timeline(); timeline != nullptr) {
+    timeline->sample(kDeviceMemoryCounter, shared_.clock.host_seconds(),
+                     static_cast<double>(use().used_bytes));
+  }
+}
+
 }  // namespace fasa

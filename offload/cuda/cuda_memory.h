@@ -30,6 +30,8 @@ class CudaMemory {
   // Streams are done with it.
   void free(std::byte* data, size_t bytes) noexcept;
   MemoryUse use() const { return limit_.use(); }
+  // Tells the timeline, where one is set, what is in use now.
+  void sample() const;
   // What the driver placed there on our behalf. Throws BudgetError where that passes the limit.
   void count(uint64_t bytes, std::string_view purpose) { limit_.take(bytes, purpose); }
   void discount(uint64_t bytes) noexcept { limit_.give(bytes); }

@@ -8,7 +8,6 @@
 
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/model_kernels.h"
 #include "offload/cuda/cuda_calls.h"
 
 #ifndef FASA_CUDA_MACHINE_CODE
@@ -240,43 +239,31 @@ CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* s
   return cudaSuccess;
 }
 
-constexpr KernelTable kTable = {.append = cuda::append,
-                                .write_back = cuda::write_back,
-                                .restore = cuda::restore,
-                                .select = cuda::select,
-                                .resolve = cuda::resolve,
-                                .speculate = cuda::speculate,
-                                .gather = cuda::gather,
-                                .attend = cuda::attend,
-                                .prefill = cuda::prefill,
-                                .read_rows = cuda::read_rows,
-                                .select_scratch = cuda::select_scratch};
-
 // Reading the weights is all that few rows cost: our own kernel does that, and a row has the same
 // bits in any such batch.
-void project(const ProjectParams& params, StreamView stream) {
-  if (params.rows > cuda::kFewRows && params.is_plain()) {
-    if (CublasLt* const cublas = CublasLt::get(); cublas != nullptr) {
-      return cublas->project(params, stream_of(stream.native));
-    }
-  }
-  cuda::project(params, stream);
+CublasLt* library_for(const ProjectParams& params) {
+  return params.rows > cuda::kFewRows && params.is_plain() ? CublasLt::get() : nullptr;
 }
 
-constexpr ModelKernelTable kModelTable = {
-    .project = project,
-    .add_norm = cuda::add_norm,
-    .angles = cuda::angles,
-    .heads = cuda::heads,
-    .activate = cuda::activate,
-    .add_bias = cuda::add_bias,
-    .project_scratch = [] { return CublasLt::get() == nullptr ? 0 : CublasLt::kScratchBytes; }};
+void launch(const KernelCall& call, void* stream) {
+  if (const auto* project = std::get_if<ProjectParams>(&call)) {
+    if (CublasLt* const cublas = library_for(*project); cublas != nullptr) {
+      return cublas->project(*project, stream_of(stream));
+    }
+  }
+  std::visit([&](const auto& params) { cuda::enqueue(params, {DeviceKind::kCuda, stream}); }, call);
+}
 
 }  // namespace
 
 CudaPlatform cuda_platform() {
   static RuntimeCalls calls;
-  return {&calls, &kTable, &kModelTable, FASA_CUDA_MACHINE_CODE, FASA_CUDA_PTX};
+  return {
+      .calls = &calls,
+      .launch = launch,
+      .project_scratch = [] { return CublasLt::get() == nullptr ? 0 : CublasLt::kScratchBytes; },
+      .machine_code = FASA_CUDA_MACHINE_CODE,
+      .ptx = FASA_CUDA_PTX};
 }
 
 }  // namespace fasa

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,23 +61,25 @@ class CudaClock {
   std::chrono::steady_clock::time_point start_;
 };
 
+class CudaStream;
+
 class CudaShared {
  public:
   CudaShared(const CudaPlatform& platform, int gpu, bool only_gpu, void* control_stream)
       : calls(*platform.calls),
-        kernels(*platform.kernels),
-        model_kernels(*platform.model_kernels),
+        launch(platform.launch),
         index(gpu),
         only_one(only_gpu),
         clock(calls, control_stream) {}
 
   CudaCalls& calls;
-  const KernelTable& kernels;
-  const ModelKernelTable& model_kernels;
+  const std::function<void(const KernelCall&, void*)> launch;
   const int index;
   const bool only_one;
   TimelineTap tap;
   CudaClock clock;
+  std::mutex streams_mutex;
+  std::vector<CudaStream*> streams;  // that live
 
   CudaGpuScope enter() { return {calls, index, only_one}; }
   CudaJournal& open_journal(std::string_view stream);

@@ -48,9 +48,16 @@ CudaStream::CudaStream(CudaShared& shared, void* native, Ownership ownership, st
       ownership_(ownership),
       timeline_key_(shared.tap.open_stream(name)),
       journal_(shared.open_journal(name)),
-      record_(shared) {}
+      record_(shared) {
+  const std::lock_guard lock(shared.streams_mutex);
+  shared.streams.push_back(this);
+}
 
 CudaStream::~CudaStream() {
+  {
+    const std::lock_guard lock(shared_.streams_mutex);
+    std::erase(shared_.streams, this);
+  }
   CudaCalls& calls = shared_.calls;
   if (calls.synchronize_stream(native_) != cuda_status::kSuccess) calls.take_last_error();
   journal_.passed(journal_.enqueued());
@@ -63,11 +70,11 @@ CudaStream::~CudaStream() {
   shared_.tap.close_stream(timeline_key_);
 }
 
-void CudaStream::begin_record(const char* name, const KernelWork& work) {
+void CudaStream::begin_record(const char* name, OperationTag tag, const KernelWork& work) {
   record_.begin({.kind = TimelineEntry::Kind::kWork,
                  .stream = timeline_key_,
                  .name = name,
-                 .tag = shared_.tap.tag(),
+                 .tag = tag,
                  .work = work,
                  .enqueued = 0,
                  .span = {},
@@ -76,11 +83,25 @@ void CudaStream::begin_record(const char* name, const KernelWork& work) {
                 native_);
 }
 
-void CudaStream::run_on_host(const char* name, std::function<KernelWork()> work) {
+// A lost context is told from the last error.
+void CudaStream::run_kernel(const KernelCall& call, OperationTag tag) {
+  run({kernel_name(call)}, tag, {}, [&] {
+    try {
+      shared_.launch(call, native_);
+    } catch (const DeviceError&) {
+      const CudaStatus status = shared_.calls.take_last_error();
+      if (!loses_context(status)) throw;
+      return status;
+    }
+    return shared_.calls.take_last_error();
+  });
+}
+
+void CudaStream::run_on_host(const char* name, OperationTag tag, std::function<KernelWork()> work) {
   CudaCapture::forbid("host code");  // it runs once
   auto function = std::make_unique<HostFunction>(
       HostFunction{name, journal_.enqueued() + 1, std::move(work), failure_});
-  run({name}, {}, [&] {
+  run({name}, tag, {}, [&] {
     const CudaStatus status = shared_.calls.run_on_host(native_, run_host_function, function.get());
     if (status == cuda_status::kSuccess) function.release();  // the runtime's thread deletes it
     return status;
@@ -104,7 +125,7 @@ void CudaStream::record(CudaEvent& event) {
   event.last_tag = journal_.last_tag();
 }
 
-void CudaStream::wait(const CudaEvent& event) {
+void CudaStream::wait(const CudaEvent& event, OperationTag tag) {
   shared_.require_context();
   if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
     capture->require(*this);
@@ -120,7 +141,7 @@ void CudaStream::wait(const CudaEvent& event) {
     record_.begin({.kind = TimelineEntry::Kind::kWait,
                    .stream = timeline_key_,
                    .name = "wait",
-                   .tag = shared_.tap.tag(),
+                   .tag = tag,
                    .work = {},
                    .enqueued = 0,
                    .span = {},
@@ -139,7 +160,7 @@ void CudaStream::join(CudaStream& other) {
     shared_.check(shared_.calls.create_event(&tail_.native), {"cudaEventCreate"});
   }
   record(tail_);
-  other.wait(tail_);
+  other.wait(tail_, {});
 }
 
 void CudaStream::place_mark() {

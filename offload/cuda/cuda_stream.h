@@ -23,12 +23,15 @@ struct CudaHostFailure {
 
 // One recording of an event is known by its stream's journal and how far that had come.
 struct CudaEvent {
+  explicit CudaEvent(CudaCalls& runtime) : calls(runtime) {}
+
   // What has to have passed for the event to have: the event itself, or, where it was recorded in a
   // graph, that graph's origin behind its last launch.
   void* point() const { return mark ? mark->native() : native; }
   CudaJournal& journal_at() const { return mark ? mark->journal() : *journal; }
   uint64_t number_at() const { return mark ? mark->number() : number; }
 
+  CudaCalls& calls;
   void* native = nullptr;
   CudaJournal* journal = nullptr;  // null: never recorded
   uint64_t number = 0;
@@ -53,7 +56,7 @@ class CudaStream {
 
   // Runs `enqueue`, which enqueues one operation on native() and returns its status.
   template <typename Enqueue>
-  void run(const CudaCall& call, const KernelWork& work, const Enqueue& enqueue) {
+  void run(const CudaCall& call, OperationTag tag, const KernelWork& work, const Enqueue& enqueue) {
     shared_.require_context();
     const CudaGpuScope scope = shared_.enter();
     if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
@@ -61,35 +64,21 @@ class CudaStream {
       shared_.check(enqueue(), call);
       return;
     }
-    journal_.note(call.name, shared_.tap.tag());
+    journal_.note(call.name, tag);
     const bool recorded = shared_.tap.timeline() != nullptr;
     if (recorded) [[unlikely]]
-      begin_record(call.name, work);
+      begin_record(call.name, tag, work);
     shared_.check(enqueue(), call);
     if (recorded) [[unlikely]]
       record_.end(native_);
   }
-  // A launcher of the kernel tables. It throws what it cannot launch, or leaves it as the thread's
-  // last error; a lost context is told from that.
-  template <typename Launch>
-  void run_kernel(const char* name, const Launch& launch) {
-    run({name}, {}, [&] {
-      try {
-        launch(shared_, StreamView{DeviceKind::kCuda, native_});
-      } catch (const DeviceError&) {
-        const CudaStatus status = shared_.calls.take_last_error();
-        if (!loses_context(status)) throw;
-        return status;
-      }
-      return shared_.calls.take_last_error();
-    });
-  }
+  void run_kernel(const KernelCall& call, OperationTag tag);
   // Host code in stream order, which may not call CUDA nor touch device memory. What it throws
   // fails later host functions of this stream, and waits for it.
-  void run_on_host(const char* name, std::function<KernelWork()> work);
+  void run_on_host(const char* name, OperationTag tag, std::function<KernelWork()> work);
 
   void record(CudaEvent& event);
-  void wait(const CudaEvent& event);
+  void wait(const CudaEvent& event, OperationTag tag);
   void synchronize();  // throws what failed
   void flush(Timeline* timeline) { record_.flush(timeline); }
 
@@ -109,7 +98,7 @@ class CudaStream {
   const CudaJournal& journal() const { return journal_; }
 
  private:
-  void begin_record(const char* name, const KernelWork& work);
+  void begin_record(const char* name, OperationTag tag, const KernelWork& work);
 
   CudaShared& shared_;
   void* const native_;
@@ -118,7 +107,7 @@ class CudaStream {
   CudaJournal& journal_;
   const std::shared_ptr<CudaHostFailure> failure_ = std::make_shared<CudaHostFailure>();
   CudaRecord record_;
-  CudaEvent tail_;  // of join()
+  CudaEvent tail_{shared_.calls};  // of join()
   std::shared_ptr<CudaMark> mark_;
   const CudaMark* followed_ = nullptr;
   uint64_t followed_at_ = 0;

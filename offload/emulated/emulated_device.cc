@@ -6,8 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/cpu/kernels.h"
-#include "offload/operation_names.h"
+#include "kernels/run_on_host.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -35,20 +34,6 @@ StreamHandle& handle_of(StreamView stream) {
   return *static_cast<StreamHandle*>(stream.native);
 }
 
-template <typename Params, KernelWork (*kKernel)(const Params&)>
-void enqueue_kernel(const Params& params, StreamView stream) {
-  StreamHandle& handle = handle_of(stream);
-  handle.stream.enqueue(kernel_name(params), handle.launch_seconds, EmulatedStream::Where::kArena,
-                        [params] { return kKernel(params); });
-}
-
-constexpr KernelTable kTable = {
-    enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
-    enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
-    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
-    enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
-    enqueue_kernel<PrefillParams, cpu::prefill>, enqueue_kernel<ReadRowsParams, cpu::read_rows>};
-
 void throw_failure(const std::shared_ptr<const std::string>& failure) {
   if (failure != nullptr) throw DeviceError(*failure);
 }
@@ -56,35 +41,39 @@ void throw_failure(const std::shared_ptr<const std::string>& failure) {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(const DeviceOptions& options)
-    : threads_(options.threads),
+    : Device({.kind = DeviceKind::kEmulated,
+              .name = "emulated",
+              .traits = kEmulatedTraits,
+              .host_work = this}),
+      threads_(options.threads),
       launch_seconds_(options.launch_seconds),
       memory_(options, /*unified=*/false),
       shared_({.link_bandwidth = options.link_bandwidth,
                .link_latency = options.link_latency,
-               .memory_bandwidth = options.memory_bandwidth}) {}
+               .memory_bandwidth = options.memory_bandwidth}) {
+  show_timeline(shared_.tap.place());
+}
 
 Stream EmulatedDevice::create_stream(StreamPriority priority, std::string_view name) {
-  return {this,
-          {DeviceKind::kEmulated,
-           new StreamHandle(shared_, priority, name, threads_.value(), launch_seconds_)}};
+  return {{DeviceKind::kEmulated,
+           new StreamHandle(shared_, priority, name, threads_.value(), launch_seconds_)},
+          [](StreamView stream) noexcept { delete static_cast<StreamHandle*>(stream.native); }};
 }
 
-void EmulatedDevice::destroy_stream(StreamView stream) noexcept {
-  delete static_cast<StreamHandle*>(stream.native);
+Event EmulatedDevice::create_event() {
+  return {{new EmulatedEvent}, [](EventView event) noexcept { delete &event_of(event); }};
 }
-
-Event EmulatedDevice::create_event() { return {this, {new EmulatedEvent}}; }
-void EmulatedDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
 
 void EmulatedDevice::record(EventView event, StreamView stream) {
   event_of(event).latest = handle_of(stream).stream.record();
 }
 
-void EmulatedDevice::wait(StreamView stream, EventView event) {
-  if (event_of(event).latest != nullptr) handle_of(stream).stream.wait(event_of(event).latest);
+void EmulatedDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
+  const auto& latest = event_of(event).latest;
+  if (latest != nullptr) handle_of(stream).stream.wait(latest, tag);
 }
 
-void EmulatedDevice::synchronize(StreamView stream) {
+void EmulatedDevice::do_synchronize(StreamView stream) {
   const EmulatedStream& target = handle_of(stream).stream;
   std::unique_lock lock(shared_.mutex);
   const uint64_t last = shared_.last_sequence;
@@ -93,20 +82,13 @@ void EmulatedDevice::synchronize(StreamView stream) {
   shared_.clock.wait_for(target.clock_key(), last);
 }
 
-void EmulatedDevice::synchronize(EventView event) {
-  const auto recording = event_of(event).latest;
-  if (recording == nullptr) return;
-  std::unique_lock lock(shared_.mutex);
-  shared_.wait_for_all(lock);
-  throw_failure(recording->failure);
-  shared_.clock.wait_for(*recording->mark);
-}
-
-bool EmulatedDevice::done(EventView event) {
+bool EmulatedDevice::passed(EventView event, Patience patience) {
   const auto recording = event_of(event).latest;
   if (recording == nullptr) return true;
-  const std::lock_guard lock(shared_.mutex);
+  std::unique_lock lock(shared_.mutex);
+  if (patience == Patience::kUntilPassed) shared_.wait_for_all(lock);
   throw_failure(recording->failure);
+  if (patience == Patience::kUntilPassed) shared_.clock.wait_for(*recording->mark);
   return recording->executed;
 }
 
@@ -136,62 +118,57 @@ void EmulatedDevice::check_side(const char* what, const void* data, size_t bytes
                                in_device ? "" : ", host memory was announced"));
 }
 
-void EmulatedDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                          StreamView stream) {
+void EmulatedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                             OperationTag tag) {
   handle_of(stream);  // of this device, or it throws
-  if (bytes == 0) return;
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
-  check_side("destination", destination, bytes, to_device);
-  check_side("source", source, bytes, from_device);
-  enqueue_copy(bytes, kind, stream,
-               [destination, source, bytes] { std::memcpy(destination, source, bytes); });
-}
-
-void EmulatedDevice::model_copy(size_t bytes, CopyKind kind, StreamView stream) {
-  if (bytes > 0) enqueue_copy(bytes, kind, stream, [] {});
-}
-
-void EmulatedDevice::enqueue_copy(size_t bytes, CopyKind kind, StreamView stream,
-                                  std::function<void()> move) {
-  KernelWork work;
-  double seconds = 0;
-  switch (kind) {
-    case CopyKind::kHostToDevice:
-      work.h2d_bytes = bytes;
-      break;
-    case CopyKind::kDeviceToHost:
-      work.d2h_bytes = bytes;
-      break;
-    case CopyKind::kDeviceToDevice:
-      work.device_bytes = bytes;
-      break;
-    // Host memory is not modelled: at the link's speed, but without the link.
-    case CopyKind::kHostToHost:
-      seconds = shared_.clock.link_seconds(bytes);
-      break;
+  for (const CopyRange& range : ranges) {
+    if (range.bytes == 0) continue;
+    check_side("destination", range.destination, range.bytes, to_device);
+    check_side("source", range.source, range.bytes, from_device);
+    enqueue_copy(range.bytes, kind, stream, tag,
+                 [range] { std::memcpy(range.destination, range.source, range.bytes); });
   }
-  handle_of(stream).stream.enqueue(copy_name(kind), seconds, EmulatedStream::Where::kWorker,
-                                   [move = std::move(move), work] {
+}
+
+void EmulatedDevice::model_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag) {
+  if (bytes > 0) enqueue_copy(bytes, kind, stream, tag, [] {});
+}
+
+void EmulatedDevice::enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag,
+                                  std::function<void()> move) {
+  // Host memory is not modelled: at the link's speed, but without the link.
+  const double seconds = kind == CopyKind::kHostToHost ? shared_.clock.link_seconds(bytes) : 0;
+  handle_of(stream).stream.enqueue({.name = copy_name(kind), .tag = tag, .launch_seconds = seconds},
+                                   [move = std::move(move), work = copy_work(kind, bytes)] {
                                      move();
                                      return work;
                                    });
 }
 
-void EmulatedDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+void EmulatedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+                             OperationTag tag) {
   StreamHandle& handle = handle_of(stream);
   if (bytes == 0) return;
   check_side("destination", destination, bytes, true);
-  handle.stream.enqueue("fill", 0, EmulatedStream::Where::kWorker, [destination, byte, bytes] {
+  handle.stream.enqueue({.name = "fill", .tag = tag}, [destination, byte, bytes] {
     std::memset(destination, byte, bytes);
     return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
   });
 }
 
-const KernelTable& EmulatedDevice::kernels() const { return kTable; }
+void EmulatedDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  run(
+      stream, kernel_name(call), [call] { return run_on_host(call); }, tag);
+}
 
-void EmulatedDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
-  handle_of(stream).stream.enqueue(name, launch_seconds_, EmulatedStream::Where::kArena,
+void EmulatedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
+                         OperationTag tag) {
+  handle_of(stream).stream.enqueue({.name = name,
+                                    .tag = tag,
+                                    .launch_seconds = launch_seconds_,
+                                    .where = EmulatedStream::Where::kArena},
                                    std::move(work));
 }
 

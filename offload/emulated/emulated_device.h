@@ -22,49 +22,42 @@
 
 namespace fasa {
 
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public Device, private HostWork {
  public:
   explicit EmulatedDevice(const DeviceOptions& options);
 
-  DeviceKind kind() const override { return DeviceKind::kEmulated; }
-  std::string name() const override { return "emulated"; }
   MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
-
   Stream create_stream(StreamPriority priority, std::string_view name) override;
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
-  void wait(StreamView stream, EventView event) override;
-  void synchronize(StreamView stream) override;
-  void synchronize(EventView event) override;
-  bool done(EventView event) override;  // really executed; virtual time plays no part
-
-  // Throws UsageError where the device's side of the copy is not inside one device allocation, or
-  // the host's side is in device memory.
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override;
-  // Takes the time of such a copy, moves nothing.
-  void model_copy(size_t bytes, CopyKind kind, StreamView stream);
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
-  const KernelTable& kernels() const override;
-  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
-  double launch_seconds() const { return launch_seconds_; }
-
   double seconds_at(EventView event) override;
-  bool virtual_clock() const override { return true; }
   TransferTotals transfers() override;
-
   void set_timeline(Timeline* timeline) override;
-  Timeline* timeline() const override { return shared_.tap.timeline(); }
-  void set_tag(OperationTag tag) override { shared_.tap.set_tag(tag); }
+
+  // Takes the time of such a copy, moves nothing.
+  void model_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag);
+  double launch_seconds() const { return launch_seconds_; }
 
  private:
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
-  void destroy_stream(StreamView stream) noexcept override;
-  void destroy_event(EventView event) noexcept override;
+  void do_synchronize(StreamView stream) override;
+  void do_wait(StreamView stream, EventView event, OperationTag tag) override;
+  // Really executed; virtual time plays no part.
+  bool passed(EventView event, Patience patience) override;
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
+  // Throws UsageError where the device's side of a copy is not inside one device allocation, or the
+  // host's side is in device memory.
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override;
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override;
+  void run(StreamView stream, const char* name, std::function<KernelWork()> work,
+           OperationTag tag) override;
 
   void sample_memory();
-  void enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, std::function<void()> move);
+  void enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag,
+                    std::function<void()> move);
   void check_side(const char* what, const void* data, size_t bytes, bool in_device) const;
 
   const ThreadCount threads_;

@@ -98,14 +98,14 @@ EmulatedStream::~EmulatedStream() {
   shared_.clock.close_stream(clock_key_);
 }
 
-std::unique_ptr<TimelineEntry> EmulatedStream::entry_of(TimelineEntry::Kind kind,
-                                                        const char* name) const {
+std::unique_ptr<TimelineEntry> EmulatedStream::entry_of(TimelineEntry::Kind kind, const char* name,
+                                                        OperationTag tag) const {
   if (shared_.tap.timeline() == nullptr) return nullptr;
   auto entry = std::make_unique<TimelineEntry>();
   entry->kind = kind;
   entry->stream = timeline_key_;
   entry->name = name;
-  entry->tag = shared_.tap.tag();
+  entry->tag = tag;
   return entry;
 }
 
@@ -117,17 +117,14 @@ void EmulatedStream::push(Operation operation) {
   if (queue_.size() == 1) ready_.notify_one();
 }
 
-void EmulatedStream::enqueue(const char* name, double launch_seconds, Where where,
-                             std::function<KernelWork()> work) {
+void EmulatedStream::enqueue(const Kind& kind, std::function<KernelWork()> work) {
   Operation operation;
-  operation.name = name;
-  operation.launch_seconds = launch_seconds;
-  operation.where = where;
+  operation.kind = kind;
   operation.work = std::move(work);
-  operation.entry = entry_of(TimelineEntry::Kind::kWork, name);
+  operation.entry = entry_of(TimelineEntry::Kind::kWork, kind.name, kind.tag);
   const std::lock_guard lock(shared_.mutex);
-  last_work_.name = name;
-  last_work_.tag = shared_.tap.tag();
+  last_work_.name = kind.name;
+  last_work_.tag = kind.tag;
   push(std::move(operation));
 }
 
@@ -141,9 +138,9 @@ std::shared_ptr<Recording> EmulatedStream::record() {
   return recording;
 }
 
-void EmulatedStream::wait(std::shared_ptr<const Recording> recording) {
+void EmulatedStream::wait(std::shared_ptr<const Recording> recording, OperationTag tag) {
   Operation operation;
-  operation.entry = entry_of(TimelineEntry::Kind::kWait, "wait");
+  operation.entry = entry_of(TimelineEntry::Kind::kWait, "wait", tag);
   if (operation.entry != nullptr) operation.entry->awaited = recording->source;
   operation.waits = std::move(recording);
   const std::lock_guard lock(shared_.mutex);
@@ -192,7 +189,7 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
   std::string reason;
   bool failed = true;
   try {
-    if (operation.where == Where::kArena) {
+    if (operation.kind.where == Where::kArena) {
       execute_in(arena_, [&] { done = operation.work(); });
     } else {
       done = operation.work();
@@ -206,13 +203,14 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
   operation.work = nullptr;  // what it captured goes before the host learns that it is done
   lock.lock();
   if (failed) {
-    failure_ = std::make_shared<const std::string>(fmt::format(
-        "operation '{}' failed on stream '{}' of emulated: {}", operation.name, name_, reason));
+    failure_ = std::make_shared<const std::string>(
+        fmt::format("operation '{}' failed on stream '{}' of emulated: {}", operation.kind.name,
+                    name_, reason));
     return;
   }
   count(done);
   shared_.clock.add_work(clock_key_, operation.sequence, operation.not_before,
-                         operation.launch_seconds, done, std::move(operation.entry));
+                         operation.kind.launch_seconds, done, std::move(operation.entry));
 }
 
 void EmulatedStream::count(const KernelWork& work) {

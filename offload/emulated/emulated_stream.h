@@ -74,12 +74,16 @@ class EmulatedStream {
   ~EmulatedStream();  // executes what is queued first
 
   enum class Where : uint8_t { kWorker, kArena };  // kArena: with the kernels' threads
-  // `launch_seconds`: fixed virtual time beside what the work reports. The std::function costs an
-  // allocation per operation, which an emulator can afford.
-  void enqueue(const char* name, double launch_seconds, Where where,
-               std::function<KernelWork()> work);
+  struct Kind {
+    const char* name = nullptr;
+    OperationTag tag;
+    double launch_seconds = 0;  // fixed virtual time beside what the work reports
+    Where where = Where::kWorker;
+  };
+  // The std::function costs an allocation per operation, which an emulator can afford.
+  void enqueue(const Kind& kind, std::function<KernelWork()> work);
   std::shared_ptr<Recording> record();
-  void wait(std::shared_ptr<const Recording> recording);
+  void wait(std::shared_ptr<const Recording> recording, OperationTag tag);
 
   // The calling thread is some stream's worker, or runs a kernel's function for one.
   static bool on_worker();
@@ -95,9 +99,7 @@ class EmulatedStream {
   struct Operation {
     uint64_t sequence = 0;
     double not_before = 0;
-    const char* name = nullptr;
-    double launch_seconds = 0;
-    Where where = Where::kWorker;
+    Kind kind;
     std::function<KernelWork()> work;
     std::shared_ptr<Recording> records;
     std::shared_ptr<const Recording> waits;
@@ -105,7 +107,8 @@ class EmulatedStream {
   };
 
   // What a timeline will say of an operation, null where none is set.
-  std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name) const;
+  std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name,
+                                          OperationTag tag) const;
   void start_worker();  // throws DeviceError
   void push(Operation operation);
   void run();

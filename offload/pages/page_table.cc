@@ -94,7 +94,8 @@ bool PageTable::make_writable(int64_t index, StreamView stream) {
   const CopyKind kind =
       pool_->space() == MemorySpace::kDevice ? CopyKind::kDeviceToDevice : CopyKind::kHostToHost;
   try {
-    pool_->device().copy(pool_->data(own), pool_->data(old), pool_->block_bytes(), kind, stream);
+    pool_->device().copy(pool_->data(own), pool_->data(old), pool_->block_bytes(), kind, stream,
+                         tag_of(-1, Cause::kControl));
   } catch (...) {
     pool_->release(own);
     throw;

@@ -30,7 +30,6 @@ class PageTable {
   // make_writable() up to there cannot fail. Throws BudgetError; nothing changes then. A later fork
   // shares pages anew: reserve again before writing.
   void reserve(int64_t pages, int64_t first_written);
-  void cancel_reservation() noexcept { reservation_.cancel(); }
   int64_t reserved_blocks() const { return reservation_.blocks(); }
 
   // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.

@@ -68,7 +68,7 @@ void PointerArray::upload(StreamView stream) {
   if (dirty_ >= size_) return;
   const size_t bytes = static_cast<size_t>(size_ - dirty_) * sizeof(std::byte*);
   device_->copy(array_.as<std::byte*>() + dirty_, staging_.as<std::byte*>() + dirty_, bytes,
-                CopyKind::kHostToDevice, stream);
+                CopyKind::kHostToDevice, stream, tag_of(-1, Cause::kControl));
   device_->record(uploads_.view(), stream);
   uploaded_ = std::max(uploaded_, size_);
   dirty_ = size_;

@@ -1,4 +1,4 @@
-// Where a device's streams look whether they are recorded, and for what they work now.
+// Where a device's streams look whether they are recorded.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@ namespace fasa {
 class TimelineTap {
  public:
   Timeline* timeline() const { return timeline_.load(std::memory_order_acquire); }
+  const std::atomic<Timeline*>& place() const { return timeline_; }
   void set_timeline(Timeline* timeline) {
     const std::lock_guard lock(mutex_);
     if (timeline != nullptr) {
@@ -21,9 +22,6 @@ class TimelineTap {
     }
     timeline_.store(timeline, std::memory_order_release);
   }
-
-  OperationTag tag() const { return tag_.load(std::memory_order_relaxed); }
-  void set_tag(OperationTag tag) { tag_.store(tag, std::memory_order_relaxed); }
 
   TimelineStream open_stream(std::string_view name) {
     const std::lock_guard lock(mutex_);
@@ -38,7 +36,6 @@ class TimelineTap {
 
  private:
   std::atomic<Timeline*> timeline_{nullptr};
-  std::atomic<OperationTag> tag_{OperationTag{}};
   std::mutex mutex_;
   std::map<TimelineStream, std::string> names_;
   TimelineStream next_ = 0;

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cpu/rank_bodies.h"
+#include "kernels/rank_bodies.h"
 
 namespace fasa {
 
-// Exact, ties to the lower index, by deficits (kernels/cpu/rank_body_types.h: the fewer, the
+// Exact, ties to the lower index, by deficits (kernels/rank_body_types.h: the fewer, the
 // better). Looks for a deficit that k tokens are below, by counting, from where the last search
 // ended, since the candidates of a query are alike. One a thread: reused over calls.
 //

@@ -262,12 +262,13 @@ void Config::validate_for(const Geometry& geometry) const {
   with_place(places, [&] { check_for(geometry); });
 }
 
-void Config::validate_on(DeviceKind kind) const {
-  with_place(places, [&] { check_on(kind); });
+void Config::validate_on(const DeviceTraits& traits) const {
+  with_place(places, [&] { check_on(traits); });
 }
 
-void Config::check_on(DeviceKind kind) const {
-  if (kind == DeviceKind::kCpu || !make_selection()) return;
+// Selections of the host's read rows and sets between two kernels.
+void Config::check_on(const DeviceTraits& traits) const {
+  if (traits.done_on_return || !make_selection()) return;
   constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";
   const auto refuse = [&](bool refused, const char* key, std::string_view given,
                           std::string_view allowed) {

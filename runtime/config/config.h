@@ -10,8 +10,8 @@
 
 #include "kernels/replacement.h"
 #include "kernels/slice_format.h"
-#include "offload/device.h"
 #include "offload/device_options.h"
+#include "offload/device_traits.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
@@ -135,11 +135,11 @@ struct Config {
   // nobody knows the place.
   void validate_for(const Geometry& geometry) const;
   // What can be checked once the device is known. As above.
-  void validate_on(DeviceKind device) const;
+  void validate_on(const DeviceTraits& traits) const;
 
  private:
   void check_for(const Geometry& geometry) const;
-  void check_on(DeviceKind device) const;
+  void check_on(const DeviceTraits& traits) const;
 };
 
 }  // namespace fasa

@@ -7,9 +7,8 @@ namespace fasa {
 FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) const {
   FetchMetrics metrics;
   metrics.layers.resize(written_back_.size());
-  device_.set_tag(tag_of(-1, Cause::kControl));
   device_.copy(metrics.layers.data(), memory_.data(), memory_.bytes(), CopyKind::kDeviceToHost,
-               control);
+               control, tag_of(-1, Cause::kControl));
   device_.synchronize(control);
   metrics.decode_steps = decode_steps_;
   const auto row_bytes = static_cast<uint64_t>(layout.row.bytes());
@@ -29,8 +28,7 @@ FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) 
 }
 
 void FetchCounters::reset(StreamView control) {
-  device_.set_tag(tag_of(-1, Cause::kControl));
-  device_.fill(memory_.data(), 0, memory_.bytes(), control);
+  device_.fill(memory_.data(), 0, memory_.bytes(), control, tag_of(-1, Cause::kControl));
   device_.synchronize(control);
   decode_steps_ = 0;
   std::fill(written_back_.begin(), written_back_.end(), 0);

@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// On devices that run host code (not CUDA). A stream of its own, so that the model's clock is not
+// On devices that run host code. A stream of its own, so that the model's clock is not
 // charged for the reading.
 class HitRateSampler {
  public:
@@ -22,13 +22,15 @@ class HitRateSampler {
   // Of the step that `done` stands for; a counter a layer. The next one must not count before
   // `sampled`.
   void sample(EventView done, std::span<const StepCounters> counters) {
-    device_.set_tag(tag_of(-1, Cause::kControl));
-    device_.wait(stream_.view(), done);
-    device_.launch(stream_.view(), kHitRateCounter,
-                   [counters, last = last_, timeline = device_.timeline()] {
-                     tell(*timeline, counters, *last);
-                     return KernelWork{};
-                   });
+    constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
+    device_.wait(stream_.view(), done, kTag);
+    device_.launch(
+        stream_.view(), kHitRateCounter,
+        [counters, last = last_, timeline = device_.timeline()] {
+          tell(*timeline, counters, *last);
+          return KernelWork{};
+        },
+        kTag);
     device_.record(sampled_.view(), stream_.view());
   }
   EventView sampled() const { return sampled_.view(); }

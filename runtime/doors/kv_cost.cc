@@ -17,8 +17,7 @@ KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometr
   config.preset = preset;
   config.apply_preset();
   config.selection.slice = slice.preset;
-  const StepSettings settings =
-      make_step_settings(config, geometry, row_dtype, DeviceKind::kEmulated, 0);
+  const StepSettings settings = make_step_settings(config, geometry, row_dtype, kEmulatedTraits, 0);
   const double slices = static_cast<double>(settings.layout.slice_block_bytes()) / kPageTokens;
   const double rows = static_cast<double>(settings.layout.row_block_bytes()) / kPageTokens;
   return {.preset = preset,

@@ -190,7 +190,6 @@ void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& re
   }
   if (!descs.empty()) drain();  // their last rows may be on their way to the host
   const StreamView control = control_.view();
-  device_.set_tag(tag_of(-1, Cause::kControl));
   slot.step.upload(control);  // waits for what still reads the slot
   slot.rows.upload(control);
   slot.slices.upload(control);
@@ -255,8 +254,8 @@ void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
     if (restarted && same) runs = plan.runs;
     if (restarted || !same) plan_append(layer, std::move(runs), slot_mapping);
     guard_.begin();
-    device_.wait(stream, last_.view());
-    device_.wait(stream, tables_ready_.view());
+    device_.wait(stream, last_.view(), tag_of(layer, Cause::kPrefill));
+    device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kPrefill));
     pipeline_->append(plan.tables, scratch_, layer, k, v, stream);
     StepSlot& slot = append_slots_[plan.slot].step;
     slot.mark_done(stream);

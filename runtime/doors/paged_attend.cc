@@ -233,7 +233,6 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
   const bool restores =
       std::any_of(plan.parts.begin(), plan.parts.end(), [](const Part& p) { return p.own_tail; });
   if (restores) drain();  // rows may be on their way to the host
-  device_.set_tag(tag_of(-1, Cause::kControl));
   for (const Part& part : plan.parts) part.view->upload(control);
   describe_parts();
   slot.upload(control);
@@ -276,8 +275,8 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     }
     guard_.begin();
     plan.tables.stamp = StepStamp(stamp_);
-    device_.wait(stream, last_.view());
-    device_.wait(stream, tables_ready_.view());
+    device_.wait(stream, last_.view(), tag_of(layer, Cause::kCompute));
+    device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kCompute));
     if (indexes()) make_index(layer, stream);
     pipeline_->attend(plan.tables, scratch_, layer, q, out, lse, stream);
     attend_slots_[plan.slot].step.mark_done(stream);

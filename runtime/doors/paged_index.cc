@@ -96,9 +96,9 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
   v.data = rows + row.key_bytes();
   v.dim = row.value_dim;
   layout.row_page = kPageTokens;  // of the stage, where a page of ours fits
-  device_.wait(stream, tables_ready_.view());
-  pipeline_->wait_written_back(layer, stream);
-  device_.set_tag(tag_of(layer, Cause::kCompute));
+  const OperationTag tag = tag_of(layer, Cause::kCompute);
+  device_.wait(stream, tables_ready_.view(), tag);
+  pipeline_->wait_written_back(layer, stream, tag);
   StepSlot& slot = index_slots_[plan.slot];
   size_t begin = 0;
   for (const size_t end : plan.rounds) {
@@ -108,7 +108,8 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
         .count = static_cast<int>(end - begin),
         .layer = layer,
         .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};
-    device_.kernels().append({.step = step, .k = k, .v = v, .rows_on_device = false}, stream);
+    device_.enqueue(AppendParams{.step = step, .k = k, .v = v, .rows_on_device = false}, stream,
+                    tag);
     begin = end;
   }
   if (begin > 0) slot.mark_done(stream);

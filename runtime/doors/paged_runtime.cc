@@ -40,10 +40,10 @@ void check_shape(const PagedShape& shape) {
 }
 
 StepSettings settings_of(const Config& config, const Geometry& geometry, DType row_dtype,
-                         DeviceKind device, const PagedShape& shape) {
+                         const DeviceTraits& traits, const PagedShape& shape) {
   check_shape(shape);
   StepSettings settings =
-      make_step_settings(config, geometry, row_dtype, device, shape.num_pages * shape.page_size);
+      make_step_settings(config, geometry, row_dtype, traits, shape.num_pages * shape.page_size);
   if (!geometry.alibi_slopes.empty()) {
     throw UsageError("the paged door serves no model with ALiBi; the sequences door does");
   }
@@ -91,7 +91,7 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
     : device_(device),
       geometry_(geometry),
       shape_(shape),
-      settings_(settings_of(config, geometry, row_dtype, device.kind(), shape)),
+      settings_(settings_of(config, geometry, row_dtype, device.traits(), shape)),
       store_(device, settings_, shape.page_size, shape.num_pages),
       scratch_(device, settings_),
       index_slices_(device, MemorySpace::kDevice,
@@ -103,7 +103,6 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
       attend_slots_{Slot(device), Slot(device)},
       index_slots_{StepSlot(device), StepSlot(device)},
       counters_(device, settings_.layout) {
-  settings_.select_scratch = device.kernels().select_scratch;
   check_slice_dims(slice_dims, settings_.layout, geometry);
   if (indexes() && shape.num_pages > INT32_MAX / store_.page_rows()) {
     throw UsageError(fmt::format("num_pages = {}: allowed with page_size = {}: 1 to {}",
@@ -153,8 +152,8 @@ void PagedRuntime::Impl::restore(StepSlot& slot) {
                           .count = static_cast<int>(descs.size()),
                           .layer = 0,
                           .slice_dims = slice_dims_.as<int16_t>()};
-  device_.kernels().restore({.step = params, .rows_on_device = settings_.rows_on_device},
-                            control_.view());
+  device_.enqueue(RestoreParams{.step = params, .rows_on_device = settings_.rows_on_device},
+                  control_.view(), tag_of(-1, Cause::kControl));
 }
 
 void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
@@ -174,10 +173,10 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
   guard_.run([&] {
     drain();
     guard_.begin();
-    device_.set_tag(tag_of(-1, Cause::kControl));
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
-      device_.copy(to, from, static_cast<size_t>(bytes), kind, control_.view());
+      device_.copy(to, from, static_cast<size_t>(bytes), kind, control_.view(),
+                   tag_of(-1, Cause::kControl));
     };
     const CacheLayout& layout = settings_.layout;
     for (const PageCopy& copy : copies) {

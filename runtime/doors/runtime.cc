@@ -13,7 +13,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                     const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
     : device_(device),
       geometry_(geometry),
-      settings_(make_step_settings(config, geometry, row_dtype, device.kind(), max_context)),
+      settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
       hot_rows_wanted_(config.placement.hot_rows || settings_.rows_on_device
                            ? std::optional<int>()
                            : settings_.layout.hot_rows),
@@ -22,7 +22,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
              BlockPool(device, MemorySpace::kDevice,
                        static_cast<size_t>(settings_.layout.slice_block_bytes()), "slices")},
       scratch_(device, settings_),
-      prefetch_(device.kernels(), settings_),
+      prefetch_(device, settings_),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
       decodes_several_(device.kind() == DeviceKind::kCpu && !settings_.selection_remembers),
@@ -35,8 +35,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
     throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMostSteps));
   }
   check_slice_dims(slice_dims, settings_.layout, geometry);
-  settings_.select_scratch = device.kernels().select_scratch;
-  if (graphs_wanted_ && device.records_graphs()) prefetch_.plan_coarsely();
+  if (graphs_wanted_ && device.graphs() != nullptr) prefetch_.plan_coarsely();
   start_streams();
   upload_slopes();
   slice_dims_ = upload_slice_dims(device, slice_dims, settings_.layout, control_.view());

@@ -127,7 +127,6 @@ void Runtime::Impl::drop_copy_tables() {
     }
   }
   for (auto& blocks : step_->tables.device_row_blocks) blocks = {};
-  device_.set_tag(tag_of(-1, Cause::kControl));
   step_->slot->upload(control_.view());
   device_.synchronize(control_.view());
 }
@@ -142,7 +141,6 @@ void Runtime::Impl::give_up_copies(size_t bytes) {
     room += most->take_oldest().bytes();
   } while (room < bytes);
   if (!step_) return;  // the next step uploads its tables
-  device_.set_tag(tag_of(-1, Cause::kControl));
   for (const StepSequence& part : step_->sequences) {
     find(part.sequence).upload_tables(control_.view());
   }

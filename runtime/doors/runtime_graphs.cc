@@ -14,7 +14,7 @@ namespace fasa {
 std::optional<StepKey> Runtime::Impl::graph_key(StreamView stream,
                                                 std::span<const uint64_t> shape) const {
   const OpenStep& step = *step_;
-  if (!graphs_wanted_ || !device_.records_graphs() || device_.timeline() != nullptr) return {};
+  if (!graphs_wanted_ || device_.graphs() == nullptr || device_.timeline() != nullptr) return {};
   if (step.tables.any(StepMode::kPrefill) || step.tables.probe != nullptr) return {};
   if (prefetch_.guesses_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(step.tables.count()),
@@ -42,7 +42,7 @@ Graph Runtime::Impl::record_layers(StreamView stream, const std::function<void()
   };
   step.recording = true;
   try {
-    Graph graph = device_.record_graph(stream, pipeline_->streams(), "decode step", [&] {
+    Graph graph = device_.graphs()->record_graph(stream, pipeline_->streams(), "decode step", [&] {
       layers();
       require_whole_step();
     });
@@ -79,7 +79,7 @@ void Runtime::Impl::record_graph(StepGraphs::Entry& entry, StreamView stream,
 }
 
 bool Runtime::Impl::launch_graph(const StepGraphs::Entry& entry, StreamView stream) {
-  if (!device_.launch(entry.graph.view())) return false;
+  if (!device_.graphs()->launch_graph(entry.graph.view())) return false;
   OpenStep& step = *step_;
   step.launched = true;
   step.compute = stream;

@@ -115,7 +115,6 @@ void Runtime::Impl::describe_each(OpenStep& step) const {
 
 void Runtime::Impl::enqueue_tables(OpenStep& step) {
   const StreamView control = control_.view();
-  device_.set_tag(tag_of(-1, Cause::kControl));
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = find(part.sequence);
     sequence.upload_tables(control);
@@ -130,8 +129,8 @@ void Runtime::Impl::enqueue_tables(OpenStep& step) {
                             .count = static_cast<int>(restore.size()),
                             .layer = 0,
                             .slice_dims = slice_dims_.as<int16_t>()};
-    device_.kernels().restore({.step = params, .rows_on_device = settings_.rows_on_device},
-                              control);
+    device_.enqueue(RestoreParams{.step = params, .rows_on_device = settings_.rows_on_device},
+                    control, tag_of(-1, Cause::kControl));
     for (const StepSequence& part : step.sequences) find(part.sequence).restored();
   }
   device_.record(tables_ready_.view(), control);
@@ -222,7 +221,9 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   check_tensor("k", k, geometry_.kv_heads, geometry_.key_dim);
   check_tensor("v", v, geometry_.kv_heads, geometry_.value_dim);
   step_->compute = stream;
-  if (layer == 0 && sampler_) device_.wait(stream, sampler_->sampled());
+  if (layer == 0 && sampler_) {
+    device_.wait(stream, sampler_->sampled(), tag_of(-1, Cause::kControl));
+  }
   step_->appended = layer + 1;
   if (!settings_.rows_on_device && !step_->recording) {
     counters_.add_written_back(layer, step_->tokens);
@@ -258,31 +259,26 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
                                  first + k.tokens - 1, sequence.length()));
   }
-  const auto kernel = device_.kernels().read_rows;
-  if (kernel == nullptr) {
-    throw UsageError(fmt::format("the device {} cannot read rows back", device_.name()));
-  }
+  const OperationTag tag = tag_of(layer, Cause::kControl);
   require_streams();
-  device_.set_tag(tag_of(layer, Cause::kControl));
   note_control_work(id);
   sequence.upload_tables(control_.view());
   device_.record(tables_ready_.view(), control_.view());
-  device_.wait(stream, tables_ready_.view());
-  pipeline_->wait_written_back(layer, stream);
-  kernel({.layout = settings_.layout,
-          .layer = layer,
-          .row_blocks = sequence.describe().row_blocks,
-          .first = static_cast<int32_t>(first),
-          .rows_on_device = settings_.rows_on_device,
-          .k = k,
-          .v = v},
-         stream);
+  device_.wait(stream, tables_ready_.view(), tag);
+  pipeline_->wait_written_back(layer, stream, tag);
+  device_.enqueue(ReadRowsParams{.layout = settings_.layout,
+                                 .layer = layer,
+                                 .row_blocks = sequence.describe().row_blocks,
+                                 .first = static_cast<int32_t>(first),
+                                 .rows_on_device = settings_.rows_on_device,
+                                 .k = k,
+                                 .v = v},
+                  stream, tag);
   device_.record(rows_read_.view(), stream);
 }
 
 void Runtime::Impl::sample_hit_rate(EventView step_done) {
-  // On CUDA host code can't read the counters where they lie.
-  if (device_.timeline() == nullptr || device_.kind() == DeviceKind::kCuda) return;
+  if (device_.timeline() == nullptr || device_.host_work() == nullptr) return;
   if (!sampler_) sampler_.emplace(device_);
   sampler_->sample(step_done, counters_.all());
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/select_plan.h"
 #include "runtime/base/error.h"
 #include "runtime/config/layer_budgets.h"
 
@@ -32,15 +31,15 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
 }  // namespace
 
 StepSettings make_step_settings(const Config& config, const Geometry& geometry, DType row_dtype,
-                                DeviceKind device, int64_t max_context) {
+                                const DeviceTraits& traits, int64_t max_context) {
   geometry.validate();
   config.validate();
   config.validate_for(geometry);
-  config.validate_on(device);
+  config.validate_on(traits);
   StepSettings settings;
+  settings.select_scratch = traits.select_scratch;
   settings.scale = geometry.scale;
-  settings.rows_on_device =
-      device == DeviceKind::kCpu || config.placement.rows == RowPlacement::kDevice;
+  settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
   settings.copy_streams = config.prefetch.streams;
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
@@ -77,7 +76,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   if (layout.slice.dims > 0 && config.has_near_set()) {
     layout.values = {config.selection.value_slice, geometry.value_dim, SliceOrder::kByToken};
   }
-  if (device == DeviceKind::kCuda && !cuda_holds_queries(layout.group, layout.slice.dims)) {
+  if (traits.scores != nullptr && !traits.scores(layout.group, layout.slice.dims)) {
     throw UsageError(
         fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
                     "allowed: fewer tip_chunks, selection.kind = full, --device cpu",

@@ -9,9 +9,9 @@
 
 namespace fasa {
 
-// `max_context`: the longest sequence expected in tokens, 0 = unknown; the hot rows never need to
-// be more. Throws UsageError for what the geometry does not allow.
+// `traits`: of the device that the steps run on, or of one that there may be. `max_context`: the
+// longest sequence expected in tokens, 0 = unknown; the hot rows never need to be more. Throws UsageError for what the geometry does not allow.
 StepSettings make_step_settings(const Config& config, const Geometry& geometry, DType row_dtype,
-                                DeviceKind device, int64_t max_context);
+                                const DeviceTraits& traits, int64_t max_context);
 
 }  // namespace fasa

@@ -44,14 +44,10 @@ class StepGraphs {
     return nullptr;
   }
   void clear() { entries_.clear(); }
-  bool holds_graphs() const {
-    return std::any_of(entries_.begin(), entries_.end(),
-                       [](const Entry& entry) { return static_cast<bool>(entry.graph); });
-  }
   uint64_t bytes(const Device& device) const {
     uint64_t bytes = 0;
     for (const Entry& entry : entries_) {
-      if (entry.graph) bytes += device.graph_bytes(entry.graph.view());
+      if (entry.graph) bytes += device.graphs()->graph_bytes(entry.graph.view());
     }
     return bytes;
   }

@@ -27,6 +27,7 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * attended, dtype_bytes(dtype));
+  // Host code works through the heads one by one, kernels through all at once.
   const int64_t at_once = order == PanelOrder::kPacked ? 1 : heads;
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
@@ -48,8 +49,8 @@ uint64_t Activations::device_bytes(const ModelConfig& config, DType dtype, Panel
 Activations::Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens,
                          int64_t rows)
     : tokens_(tokens), rows_(rows) {
-  const bool host_code = device.model_kernels() == nullptr;
-  const size_t bytes = lay_out(config, dtype, host_code ? PanelOrder::kPacked : PanelOrder::kPlain);
+  const bool kernels = device.traits().model_calls;
+  const size_t bytes = lay_out(config, dtype, kernels ? PanelOrder::kPlain : PanelOrder::kPacked);
   constexpr int64_t kFloat = sizeof(float);
   device_ = device.allocate(MemorySpace::kDevice, bytes, "activations");
   host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * config.hidden * kFloat),

@@ -85,7 +85,7 @@ class Generation {
     model_.reserve(behind_noise ? 1 : chunk);
     estimate_queries();
     runtime_.reserve(sequence_.id(), options_.random_context + total + options_.max_tokens,
-                     behind_noise ? 1 : chunk);
+                     behind_noise ? kRandomChunk : chunk);
     append_random_context(model_, runtime_, sequence_.id(), options_.random_context);
     const Instant start(model_);
     const std::span<const float> logits = behind_noise ? prefill(prompt, 1, StepMode::kDecode)

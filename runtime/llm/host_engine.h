@@ -16,7 +16,7 @@ class HostEngine final : public LayerEngine {
   void stage(const StepShape&) override {}
   void begin(const StepShape& step) override;
   void to_attention(int layer) override;
-  void query_of(int layer, std::byte* query) override;
+  void query_of(int layer, std::byte* query, OperationTag tag) override;
   void logits() override;
 
  private:

@@ -10,10 +10,11 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-KernelEngine::KernelEngine(const EngineParts& parts)
-    : parts_(parts), kernels_(*parts.device.model_kernels()) {
+KernelEngine::KernelEngine(const EngineParts& parts) : parts_(parts) {
   const size_t bytes = parts.frequencies.size() * sizeof(float);
-  fixed_ = parts.device.allocate(MemorySpace::kDevice, aligned(bytes) + kernels_.project_scratch(),
+  const auto project_scratch = parts.device.traits().project_scratch;
+  fixed_ = parts.device.allocate(MemorySpace::kDevice,
+                                 aligned(bytes) + (project_scratch ? project_scratch() : 0),
                                  "scratch of projections");
   const Buffer staging =
       parts.device.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
@@ -37,48 +38,46 @@ void KernelEngine::stage(const StepShape& step) {
 
 void KernelEngine::begin(const StepShape& step) {
   step_ = &step;
+  tag_ = tag_of(-1, step.cause);
   pending_ = {};
   const Activations& activations = parts_.activations;
   const ModelConfig& config = parts_.config;
   const auto count = step.positions.size() + step.logit_rows.size();
   parts_.device.copy(inputs_.data(), staging_.data(), count * sizeof(int32_t),
-                     CopyKind::kHostToDevice, parts_.stream);
+                     CopyKind::kHostToDevice, parts_.stream, tag_);
   parts_.device.copy(activations.residual(), activations.host_embeddings(),
                      static_cast<size_t>(step.tokens * config.hidden) * sizeof(float),
-                     CopyKind::kHostToDevice, parts_.stream);
+                     CopyKind::kHostToDevice, parts_.stream, tag_);
   if (config.rotary_dims > 0) {
-    kernels_.angles({.tokens = step.tokens,
-                     .half = config.rotary_dims / 2,
-                     .positions = inputs_.as<int32_t>(),
-                     .frequencies = fixed_.as<float>(),
-                     .factor = static_cast<float>(config.rope.attention_factor),
-                     .cosines = activations.cosines(),
-                     .sines = activations.sines()},
-                    parts_.stream);
+    enqueue(AnglesParams{.tokens = step.tokens,
+                         .half = config.rotary_dims / 2,
+                         .positions = inputs_.as<int32_t>(),
+                         .frequencies = fixed_.as<float>(),
+                         .factor = static_cast<float>(config.rope.attention_factor),
+                         .cosines = activations.cosines(),
+                         .sines = activations.sines()});
   }
   const Norm& norm = parts_.weights.embedding_norm();
   if (norm.weight == nullptr) return;
-  kernels_.add_norm({.rows = step.tokens,
-                     .size = config.hidden,
-                     .residual = activations.residual(),
-                     .norm = params_of(norm),
-                     .dtype = DType::kF32,
-                     .out = activations.residual()},
-                    parts_.stream);
+  enqueue(AddNormParams{.rows = step.tokens,
+                        .size = config.hidden,
+                        .residual = activations.residual(),
+                        .norm = params_of(norm),
+                        .dtype = DType::kF32,
+                        .out = activations.residual()});
 }
 
 void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns,
                            float* y) const {
-  kernels_.project({.dtype = parts_.dtype,
-                    .rows = rows,
-                    .inputs = matrix.inputs(),
-                    .columns = columns,
-                    .y_stride = matrix.outputs(),
-                    .x = x,
-                    .weights = matrix.data(),
-                    .y = y,
-                    .scratch = scratch()},
-                   parts_.stream);
+  enqueue(ProjectParams{.dtype = parts_.dtype,
+                        .rows = rows,
+                        .inputs = matrix.inputs(),
+                        .columns = columns,
+                        .y_stride = matrix.outputs(),
+                        .x = x,
+                        .weights = matrix.data(),
+                        .y = y,
+                        .scratch = scratch()});
 }
 
 std::byte* KernelEngine::scratch() const {
@@ -86,16 +85,15 @@ std::byte* KernelEngine::scratch() const {
 }
 
 void KernelEngine::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
-  kernels_.add_norm({.rows = step_->tokens,
-                     .size = parts_.config.hidden,
-                     .residual = parts_.activations.residual(),
-                     .addend = pending.addend,
-                     .bias = pending.bias,
-                     .order = order,
-                     .norm = params_of(norm),
-                     .dtype = parts_.dtype,
-                     .out = parts_.activations.input()},
-                    parts_.stream);
+  enqueue(AddNormParams{.rows = step_->tokens,
+                        .size = parts_.config.hidden,
+                        .residual = parts_.activations.residual(),
+                        .addend = pending.addend,
+                        .bias = pending.bias,
+                        .order = order,
+                        .norm = params_of(norm),
+                        .dtype = parts_.dtype,
+                        .out = parts_.activations.input()});
 }
 
 void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) const {
@@ -105,27 +103,27 @@ void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) 
   project(layer.qkv, activations.input(), step_->tokens, width, activations.result());
   const bool per_head = config.head_norm == HeadNorm::kPerHead;
   const bool normed = config.head_norm != HeadNorm::kNone;
-  kernels_.heads({.tokens = step_->tokens,
-                  .heads = heads.all,
-                  .query_heads = heads.query,
-                  .key_heads = heads.key,
-                  .dim = config.head_dim,
-                  .rotary_dims = config.rotary_dims,
-                  .rotary_layout = config.family->rotary_layout,
-                  .x = activations.result(),
-                  .x_stride = layer.qkv.outputs(),
-                  .bias = layer.qkv_bias,
-                  .query_norm = normed ? params_of(layer.query_norm) : NormParams{},
-                  .key_norm = normed ? params_of(layer.key_norm) : NormParams{},
-                  .norm_stride = per_head ? config.head_dim : 0,
-                  .cosines = activations.cosines(),
-                  .sines = activations.sines(),
-                  .dtype = parts_.dtype,
-                  .out = heads.out},
-                 parts_.stream);
+  enqueue(HeadsParams{.tokens = step_->tokens,
+                      .heads = heads.all,
+                      .query_heads = heads.query,
+                      .key_heads = heads.key,
+                      .dim = config.head_dim,
+                      .rotary_dims = config.rotary_dims,
+                      .rotary_layout = config.family->rotary_layout,
+                      .x = activations.result(),
+                      .x_stride = layer.qkv.outputs(),
+                      .bias = layer.qkv_bias,
+                      .query_norm = normed ? params_of(layer.query_norm) : NormParams{},
+                      .key_norm = normed ? params_of(layer.key_norm) : NormParams{},
+                      .norm_stride = per_head ? config.head_dim : 0,
+                      .cosines = activations.cosines(),
+                      .sines = activations.sines(),
+                      .dtype = parts_.dtype,
+                      .out = heads.out});
 }
 
 void KernelEngine::to_attention(int index) {
+  tag_ = tag_of(index, step_->cause);
   if (index > 0) after_attention(index - 1);
   const LayerWeights& layer = parts_.weights.layer(index);
   const ModelConfig& config = parts_.config;
@@ -146,7 +144,8 @@ void KernelEngine::to_attention(int index) {
 }
 
 // The residual is whole: to_attention() has added what was pending.
-void KernelEngine::query_of(int index, std::byte* query) {
+void KernelEngine::query_of(int index, std::byte* query, OperationTag tag) {
+  tag_ = tag;
   const LayerWeights& layer = parts_.weights.layer(index);
   const int heads = parts_.config.query_heads;
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, {});
@@ -168,44 +167,42 @@ void KernelEngine::after_attention(int index) {
            {activations.result(), layer.output_bias});
   project(layer.gate_up, activations.input(), tokens, layer.gate_up.outputs(),
           activations.result());
-  kernels_.activate({.tokens = tokens,
-                     .size = config.intermediate,
-                     .function = config.activation,
-                     .gated = !config.family->names.gate.empty(),
-                     .x = activations.result(),
-                     .bias = layer.gate_up_bias,
-                     .dtype = parts_.dtype,
-                     .out = activations.input()},
-                    parts_.stream);
+  enqueue(ActivateParams{.tokens = tokens,
+                         .size = config.intermediate,
+                         .function = config.activation,
+                         .gated = !config.family->names.gate.empty(),
+                         .x = activations.result(),
+                         .bias = layer.gate_up_bias,
+                         .dtype = parts_.dtype,
+                         .out = activations.input()});
   project(layer.down, activations.input(), tokens, config.hidden, activations.result());
   pending_ = {activations.result(), layer.down_bias};
 }
 
 void KernelEngine::logits() {
+  tag_ = tag_of(-1, step_->cause);
   after_attention(parts_.config.layers - 1);
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
   const auto rows = static_cast<int64_t>(step_->logit_rows.size());
-  kernels_.add_norm({.rows = rows,
-                     .size = config.hidden,
-                     .residual = activations.residual(),
-                     .addend = pending_.addend,
-                     .bias = pending_.bias,
-                     .tokens = inputs_.as<int32_t>() + step_->tokens,
-                     .norm = params_of(parts_.weights.final_norm()),
-                     .dtype = parts_.dtype,
-                     .out = activations.input()},
-                    parts_.stream);
+  enqueue(AddNormParams{.rows = rows,
+                        .size = config.hidden,
+                        .residual = activations.residual(),
+                        .addend = pending_.addend,
+                        .bias = pending_.bias,
+                        .tokens = inputs_.as<int32_t>() + step_->tokens,
+                        .norm = params_of(parts_.weights.final_norm()),
+                        .dtype = parts_.dtype,
+                        .out = activations.input()});
   const Matrix& head = parts_.weights.head();
   project(head, activations.input(), rows, config.vocab_size, activations.logits());
   if (const float* bias = parts_.weights.head_bias(); bias != nullptr) {
-    kernels_.add_bias(
-        {.rows = rows, .size = config.vocab_size, .bias = bias, .x = activations.logits()},
-        parts_.stream);
+    enqueue(AddBiasParams{
+        .rows = rows, .size = config.vocab_size, .bias = bias, .x = activations.logits()});
   }
   parts_.device.copy(activations.host_logits(), activations.logits(),
                      static_cast<size_t>(rows * config.vocab_size) * sizeof(float),
-                     CopyKind::kDeviceToHost, parts_.stream);
+                     CopyKind::kDeviceToHost, parts_.stream, tag_);
 }
 
 }  // namespace fasa

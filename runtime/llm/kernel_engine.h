@@ -1,8 +1,8 @@
-// A model's own work as kernels of the device (kernels/model_table.h): LayerWork's, step by step,
+// A model's own work as kernels of the device (ModelCalls of kernels/calls.h): LayerWork's, step by step,
 // with additions to the residual put off until the norm that follows them.
 #pragma once
 
-#include "kernels/model_table.h"
+#include "kernels/calls.h"
 #include "runtime/llm/kernel_latent_work.h"
 #include "runtime/llm/layer_engine.h"
 
@@ -16,7 +16,7 @@ class KernelEngine final : public LayerEngine {
   void stage(const StepShape& step) override;
   void begin(const StepShape& step) override;
   void to_attention(int layer) override;
-  void query_of(int layer, std::byte* query) override;
+  void query_of(int layer, std::byte* query, OperationTag tag) override;
   void logits() override;
 
  private:
@@ -31,20 +31,21 @@ class KernelEngine final : public LayerEngine {
     int key;
     std::byte* out;
   };
+  void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
   void project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns, float* y) const;
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project_heads(const LayerWeights& layer, const Heads& heads) const;
   void after_attention(int layer);
   std::byte* scratch() const;  // of projections
-  KernelLatentWork latent_work() const { return {parts_, scratch(), step_->tokens}; }
+  KernelLatentWork latent_work() const { return {parts_, scratch(), step_->tokens, tag_}; }
 
   const EngineParts parts_;
-  const ModelKernelTable& kernels_;
   Buffer fixed_;    // frequencies, scratch of projections
   Buffer inputs_;   // positions of tokens, tokens of logits: int32
   Buffer staging_;  // the same on the host
   const StepShape* step_ = nullptr;
   Pending pending_;
+  OperationTag tag_;  // of what is enqueued now
 };
 
 }  // namespace fasa

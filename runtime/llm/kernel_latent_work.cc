@@ -3,16 +3,16 @@
 namespace fasa {
 
 void KernelLatentWork::project(const Matrix& matrix, const std::byte* x, float* y) const {
-  kernels_.project({.dtype = parts_.dtype,
-                    .rows = tokens_,
-                    .inputs = matrix.inputs(),
-                    .columns = matrix.outputs(),
-                    .y_stride = matrix.outputs(),
-                    .x = x,
-                    .weights = matrix.data(),
-                    .y = y,
-                    .scratch = scratch_},
-                   parts_.stream);
+  parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
+                                      .rows = tokens_,
+                                      .inputs = matrix.inputs(),
+                                      .columns = matrix.outputs(),
+                                      .y_stride = matrix.outputs(),
+                                      .x = x,
+                                      .weights = matrix.data(),
+                                      .y = y,
+                                      .scratch = scratch_},
+                        parts_.stream, tag_);
 }
 
 // The heads' matrices are of one shape and were placed by turns: equally far from each other.
@@ -21,28 +21,28 @@ void KernelLatentWork::project_heads(const std::vector<Matrix>& matrices, const 
   const Matrix& linear = matrices.front();
   const auto heads = static_cast<int64_t>(matrices.size());
   const int64_t apart = heads == 1 ? 0 : matrices[1].data() - matrices[0].data();
-  kernels_.project({.dtype = parts_.dtype,
-                    .rows = tokens_,
-                    .inputs = linear.inputs(),
-                    .columns = linear.outputs(),
-                    .y_stride = heads * linear.outputs(),
-                    .x_stride = heads * linear.inputs(),
-                    .batch = heads,
-                    .x_step = linear.inputs(),
-                    .weights_step = apart / dtype_bytes(parts_.dtype),
-                    .y_step = linear.outputs(),
-                    .x = x,
-                    .weights = matrices.front().data(),
-                    .y = y,
-                    .scratch = scratch_},
-                   parts_.stream);
+  parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
+                                      .rows = tokens_,
+                                      .inputs = linear.inputs(),
+                                      .columns = linear.outputs(),
+                                      .y_stride = heads * linear.outputs(),
+                                      .x_stride = heads * linear.inputs(),
+                                      .batch = heads,
+                                      .x_step = linear.inputs(),
+                                      .weights_step = apart / dtype_bytes(parts_.dtype),
+                                      .y_step = linear.outputs(),
+                                      .x = x,
+                                      .weights = matrices.front().data(),
+                                      .y = y,
+                                      .scratch = scratch_},
+                        parts_.stream, tag_);
 }
 
 void KernelLatentWork::convert(const HeadsParams& heads) const {
   HeadsParams params = heads;
   params.tokens = tokens_;
   params.dtype = parts_.dtype;
-  kernels_.heads(params, parts_.stream);
+  parts_.device.enqueue(params, parts_.stream, tag_);
 }
 
 HeadsParams KernelLatentWork::rotated(int heads) const {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/model_table.h"
+#include "kernels/calls.h"
 #include "runtime/llm/layer_engine.h"
 
 namespace fasa {
@@ -17,11 +17,8 @@ inline NormParams params_of(const Norm& norm) {
 class KernelLatentWork {
  public:
   // `scratch`: of projections.
-  KernelLatentWork(const EngineParts& parts, std::byte* scratch, int64_t tokens)
-      : parts_(parts),
-        kernels_(*parts.device.model_kernels()),
-        scratch_(scratch),
-        tokens_(tokens) {}
+  KernelLatentWork(const EngineParts& parts, std::byte* scratch, int64_t tokens, OperationTag tag)
+      : parts_(parts), scratch_(scratch), tokens_(tokens), tag_(tag) {}
 
   // As LatentWork's.
   void queries(const LatentWeights& weights, std::byte* out, int64_t stride) const;
@@ -37,9 +34,9 @@ class KernelLatentWork {
   HeadsParams rotated(int heads) const;
 
   const EngineParts& parts_;
-  const ModelKernelTable& kernels_;
   std::byte* scratch_;
   int64_t tokens_;
+  OperationTag tag_;
 };
 
 }  // namespace fasa

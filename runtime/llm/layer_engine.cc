@@ -6,7 +6,7 @@
 namespace fasa {
 
 std::unique_ptr<LayerEngine> make_layer_engine(const EngineParts& parts) {
-  if (parts.device.model_kernels() != nullptr) return std::make_unique<KernelEngine>(parts);
+  if (parts.device.traits().model_calls) return std::make_unique<KernelEngine>(parts);
   return std::make_unique<HostEngine>(parts);
 }
 

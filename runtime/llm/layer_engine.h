@@ -43,8 +43,8 @@ class LayerEngine {
   virtual void begin(const StepShape& step) = 0;
   // All that follows the attention of the layer before, then all that precedes this one's.
   virtual void to_attention(int layer) = 0;
-  // LayerWork::query_of, after to_attention() of an earlier layer.
-  virtual void query_of(int layer, std::byte* query) = 0;
+  // LayerWork::query_of, after to_attention() of an earlier layer, which `tag` names.
+  virtual void query_of(int layer, std::byte* query, OperationTag tag) = 0;
   // All that follows the last attention -> the activations' host logits.
   virtual void logits() = 0;
 };

@@ -207,23 +207,27 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 // The residual enters `layer` until after_attention() of it, which comes later in the stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
-  engine_->query_of(layer + ahead, estimates_.data(ahead));
+  engine_->query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kSpeculation));
   return estimates_.view(ahead, open_->shape->tokens);
 }
 
 void Model::Impl::show(const std::byte* data, size_t bytes, Look look) {
-  if (device_.model_kernels() == nullptr) {
-    device_.launch(stream(), "observe", [look = std::move(look)] {
-      look(0);
-      return KernelWork{};
-    });
+  const OperationTag tag = tag_of(open_->layer, open_->shape->cause);
+  if (device_.host_work() != nullptr) {
+    device_.launch(
+        stream(), "observe",
+        [look = std::move(look)] {
+          look(0);
+          return KernelWork{};
+        },
+        tag);
     return;
   }
   if (shown_.bytes() < bytes) {
     shown_ = Buffer();
     shown_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
   }
-  device_.copy(shown_.data(), data, bytes, CopyKind::kDeviceToHost, stream());
+  device_.copy(shown_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
   device_.synchronize(stream());  // the next layer writes there
   look(shown_.data() - data);
 }
@@ -264,17 +268,14 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
 }
 
 void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {
-  device_.set_tag(tag_of(-1, shape.cause));
   engine_->begin(shape);
   for (int layer = 0; layer < config_.layers; ++layer) {
-    device_.set_tag(tag_of(layer, shape.cause));
     engine_->to_attention(layer);
     open_->layer = layer;
     attention(runtime, layer, shape, options);
   }
   // The last layer's output matters to logits alone.
   if (shape.logit_rows.empty()) return;
-  device_.set_tag(tag_of(-1, shape.cause));
   engine_->logits();
 }
 
@@ -329,14 +330,14 @@ DType Model::auto_dtype(const ModelConfig& config) {
 namespace {
 
 void require_runnable(const Device& device, const WeightOptions& weights) {
-  if (device.kind() != DeviceKind::kCuda) return;
+  if (device.host_work() != nullptr) return;
   if (weights != WeightOptions{}) {
     throw UsageError(
         fmt::format("device '{}' multiplies plain weights alone; allowed there: --weights as-is, "
                     "--lm-head auto or as-is, --activations model",
                     device.name()));
   }
-  if (device.model_kernels() != nullptr) return;
+  if (device.traits().model_calls) return;
   throw UsageError(
       fmt::format("device '{}' does not run a model watched like this; allowed: --device cpu, "
                   "emulated",

@@ -13,6 +13,11 @@ namespace {
 constexpr size_t kShift = 64;
 constexpr size_t kShifts = 1024;
 
+// A key and a value of each KV head.
+int64_t row_elements(const Geometry& geometry) {
+  return int64_t{geometry.kv_heads} * (geometry.key_dim + geometry.value_dim);
+}
+
 std::vector<std::byte> noise(size_t values, DType dtype) {
   std::vector<std::byte> pool(values * static_cast<size_t>(dtype_bytes(dtype)));
   std::mt19937 random(1);
@@ -30,13 +35,18 @@ std::vector<std::byte> noise(size_t values, DType dtype) {
 
 }  // namespace
 
+uint64_t random_context_bytes(const ModelConfig& config, std::optional<DType> dtype) {
+  return static_cast<uint64_t>(kRandomChunk * row_elements(config.geometry()) *
+                               dtype_bytes(dtype.value_or(Model::auto_dtype(config))));
+}
+
 void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, int64_t tokens) {
   if (tokens == 0) return;
   Device& device = model.device();
   const Geometry geometry = model.config().geometry();
   const int64_t element = dtype_bytes(model.dtype());
-  const int64_t row = geometry.kv_heads * (geometry.key_dim + geometry.value_dim);
-  const auto bytes = static_cast<size_t>(kRandomChunk * row * element);
+  const int64_t row = row_elements(geometry);
+  const auto bytes = static_cast<size_t>(random_context_bytes(model.config(), model.dtype()));
   const std::vector<std::byte> pool =
       noise(static_cast<size_t>(kRandomChunk * row) + kShift * kShifts, model.dtype());
   const Buffer memory = device.allocate(MemorySpace::kDevice, bytes, "a random context");

@@ -209,8 +209,7 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
                  Device& device, StreamView stream, const WeightOptions& options)
     : Weights(std::move(source), config) {
-  const PanelOrder order =
-      device.model_kernels() == nullptr ? PanelOrder::kPacked : PanelOrder::kPlain;
+  const PanelOrder order = device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   WeightPlan plan(*files_, layout_of(order, dtype, options));
   lay_out(config, options, &plan);
   memory_ = plan.load(device, stream);

@@ -101,7 +101,7 @@ void KvSequence::empty_hot_rows(StreamView control) {
   // Of a stale sequence with a table, restore sees to it.
   const bool restored_later = stale_ && hot_table_made_;
   if (hot_table_ && !restored_later) {
-    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control, tag_of(-1, Cause::kControl));
     hot_table_made_ = true;
   }
   hot_rows_cold_ = false;

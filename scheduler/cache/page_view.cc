@@ -81,7 +81,7 @@ void PageView::upload(StreamView control) {
   slices_.upload(control);
   if (index_) index_->upload(control);
   if (hot_rows_cold_ && hot_table_) {
-    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control);
+    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control, tag_of(-1, Cause::kControl));
   }
   hot_rows_cold_ = false;
 }

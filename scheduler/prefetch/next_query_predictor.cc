@@ -18,7 +18,7 @@ void NextQueryPredictor::predict(const Guess& guess) {
   select.score_dims = std::max(select.step.layout.slice.dims / kPart, kLeastDims);
   select.ahead = guess.ahead;
   select.counters = nullptr;  // NaN in a guess is nobody's concern
-  kernels_.select(select, guess.compute);
+  device_.enqueue(select, guess.compute, guess.tag());
 }
 
 }  // namespace fasa

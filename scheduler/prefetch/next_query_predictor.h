@@ -2,7 +2,7 @@
 // part of every slice.
 #pragma once
 
-#include "kernels/table.h"
+#include "offload/device.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/query_source.h"
 
@@ -11,14 +11,13 @@ namespace fasa {
 class NextQueryPredictor final : public Predictor {
  public:
   // Both outlive it.
-  NextQueryPredictor(const KernelTable& kernels, QuerySource& source)
-      : kernels_(kernels), source_(source) {}
+  NextQueryPredictor(Device& device, QuerySource& source) : device_(device), source_(source) {}
   int max_ahead() const override { return source_.max_ahead(); }
   bool writes_sets() const override { return true; }
   void predict(const Guess& guess) override;
 
  private:
-  const KernelTable& kernels_;
+  Device& device_;
   QuerySource& source_;
 };
 

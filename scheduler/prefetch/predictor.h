@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/params.h"
+#include "offload/operation_tag.h"
 #include "runtime/base/stream_view.h"
 
 namespace fasa {
@@ -14,6 +15,9 @@ struct Guess {
   int ahead = 1;
   SelectParams select;
   StreamView compute;
+
+  // In the time of the layer that computes.
+  OperationTag tag() const { return tag_of(layer, Cause::kSpeculation); }
 };
 
 class Predictor {

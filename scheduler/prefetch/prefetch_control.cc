@@ -31,8 +31,8 @@ int32_t coarse(int32_t rows) {
 
 }  // namespace
 
-PrefetchControl::PrefetchControl(const KernelTable& kernels, const StepSettings& settings)
-    : kernels_(kernels), settings_(settings) {
+PrefetchControl::PrefetchControl(Device& device, const StepSettings& settings)
+    : device_(device), settings_(settings) {
   choose();
 }
 
@@ -60,7 +60,7 @@ std::unique_ptr<Predictor> PrefetchControl::make_predictor() const {
       break;
     case PredictorKind::kAuto:
     case PredictorKind::kNextQuery:
-      if (source_ != nullptr) return std::make_unique<NextQueryPredictor>(kernels_, *source_);
+      if (source_ != nullptr) return std::make_unique<NextQueryPredictor>(device_, *source_);
       if (settings_.prefetch.predictor == PredictorKind::kNextQuery) break;
       [[fallthrough]];
     case PredictorKind::kPreviousStep:

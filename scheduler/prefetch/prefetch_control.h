@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/table.h"
 #include "offload/device.h"
 #include "scheduler/prefetch/depth_controller.h"
 #include "scheduler/prefetch/predictor.h"
@@ -17,7 +16,7 @@ namespace fasa {
 
 class PrefetchControl {
  public:
-  PrefetchControl(const KernelTable& kernels, const StepSettings& settings);
+  PrefetchControl(Device& device, const StepSettings& settings);
 
   // Between steps. Both may be null, and outlive what is made of them. `predictor` takes the place
   // of whatever the settings name.
@@ -53,7 +52,7 @@ class PrefetchControl {
   void choose();
   std::unique_ptr<Predictor> make_predictor() const;
 
-  const KernelTable& kernels_;
+  Device& device_;
   const StepSettings& settings_;
   QuerySource* source_ = nullptr;
   Predictor* custom_ = nullptr;

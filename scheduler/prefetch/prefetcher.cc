@@ -41,14 +41,11 @@ void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, 
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
     const Target target{step, scratch.decode(), layer, next, compute};
-    device_.set_tag(tag_of(layer, Cause::kSpeculation));  // in the time of this layer
     if (predictor_->writes_sets()) guess(target);
     device_.record(guessed_.view(), compute);
-    device_.set_tag(tag_of(next, Cause::kSpeculation));
     fetch(target, written);
     looked_at_[static_cast<size_t>(next)] = true;
   }
-  device_.set_tag(tag_of(layer, Cause::kCompute));
 }
 
 int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
@@ -61,7 +58,7 @@ void Prefetcher::guess(const Target& target) {
   const LayerSettings& layer = settings_.layer(target.layer);
   const auto buffer = static_cast<size_t>(target.layer % scratch.guess_buffers);
   while (sets_read_.size() <= buffer) sets_read_.push_back(device_.create_event());  // first step
-  device_.wait(target.compute, sets_read_[buffer].view());
+  device_.wait(target.compute, sets_read_[buffer].view(), tag_of(target.from, Cause::kSpeculation));
   Guess guess;
   guess.layer = target.from;
   guess.ahead = target.layer - target.from;
@@ -86,7 +83,8 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   const bool sets = predictor_->writes_sets();
   FetchItem* fetches = scratch.guess_fetches_of(lane);
   int32_t* counts = scratch.guess_counts_of(lane);
-  device_.wait(stream, guessed_.view());
+  const OperationTag tag = tag_of(target.layer, Cause::kSpeculation);
+  device_.wait(stream, guessed_.view(), tag);
   SpeculateParams params{.step = layer_params(settings_, target.step, target.layer),
                          .stamp = target.step.stamp,
                          .replacement = settings_.replacement,
@@ -97,33 +95,32 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
                          .fetches = fetches,
                          .fetch_counts = counts,
                          .counters = target.step.counters + target.layer};
-  const KernelTable& kernels = device_.kernels();
-  kernels.speculate(params, stream);
+  device_.enqueue(params, stream, tag);
   device_.record(claimed_[layer].view(), stream);
   if (sets) {
     const auto buffer = layer % static_cast<size_t>(scratch.guess_buffers);
     device_.record(sets_read_[buffer].view(), stream);
   }
-  device_.wait(stream, written[layer].view());
+  device_.wait(stream, written[layer].view(), tag);
   target.step.mark(StepProbe::kGuessBegin, target.layer, stream);
-  kernels.gather({.layout = settings_.layout,
-                  .count = params.step.count,
-                  .wave = params.max_rows,
-                  .fetches = fetches,
-                  .fetch_counts = counts},
-                 stream);
+  device_.enqueue(GatherParams{.layout = settings_.layout,
+                               .count = params.step.count,
+                               .wave = params.max_rows,
+                               .fetches = fetches,
+                               .fetch_counts = counts},
+                  stream, tag);
   device_.record(arrived_[layer].view(), stream);
   target.step.mark(StepProbe::kGuessEnd, target.layer, stream);
 }
 
 void Prefetcher::wait_for_claims(int layer, StreamView compute) {
   const auto at = static_cast<size_t>(layer);
-  if (looked_at_[at]) device_.wait(compute, claimed_[at].view());
+  if (looked_at_[at]) device_.wait(compute, claimed_[at].view(), tag_of(layer, Cause::kCompute));
 }
 
 void Prefetcher::wait_for_rows(int layer, StreamView compute) {
   const auto at = static_cast<size_t>(layer);
-  if (looked_at_[at]) device_.wait(compute, arrived_[at].view());
+  if (looked_at_[at]) device_.wait(compute, arrived_[at].view(), tag_of(layer, Cause::kCompute));
 }
 
 void Prefetcher::synchronize() {

@@ -1,7 +1,5 @@
 #include "scheduler/selection/key_reader.h"
 
-#include "kernels/cpu/row_bodies.h"
-
 namespace fasa {
 
 KeyReader::KeyReader(const StepParams& step, const SequenceDesc& sequence, int kv_head)
@@ -9,8 +7,7 @@ KeyReader::KeyReader(const StepParams& step, const SequenceDesc& sequence, int k
       layout_(step.layout),
       offset_(step.layout.row_offset(step.layer, kv_head, 0)),
       dim_(step.layout.row.key_dim),
-      expand_(
-          cpu::row_bodies(cpu::active_target()).expand[static_cast<size_t>(step.layout.row.dtype)]),
+      expand_(expand_row(step.layout.row.dtype)),
       key_(static_cast<size_t>(dim_)) {}
 
 const std::byte* KeyReader::row(int position) const {

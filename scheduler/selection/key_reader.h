@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/host_rows.h"
 #include "kernels/params.h"
 
 namespace fasa {
@@ -26,7 +27,7 @@ class KeyReader {
   const CacheLayout layout_;
   int64_t offset_;  // of slot 0 in a row block
   int dim_;
-  void (*expand_)(const void*, int64_t, float*);
+  ExpandRow expand_;
   std::vector<float> key_;
   std::vector<float> kept_;
   int kept_end_ = 0;

@@ -7,8 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/page_scorer.h"
-#include "kernels/target.h"
+#include "kernels/host_rows.h"
 #include "scheduler/selection/key_reader.h"
 #include "scheduler/selection/token_selection.h"
 #include "scheduler/selection/vector_math.h"
@@ -38,25 +37,14 @@ class SliceSelection : public ScoredSelection {
  protected:
   TokenScores score(const HeadStep& step) const override {
     TokenScores scores(step.query_heads, step.plan.visible(), options_.rule, step.scale);
-    thread_local cpu::PageScorer scorer;
-    thread_local cpu::PageScratch scratch;
-    thread_local cpu::ScratchArray<float> page_scores;
-    scorer.begin(step.params, step.sequence, step.kv_head, step.plan.first,
-                 cpu::score_bodies(cpu::active_target()));
-    scratch.begin(step.params.step.layout);
     const int group = step.params.step.layout.group;
-    float* all = page_scores.reserve(static_cast<size_t>(group) * kPageTokens);
+    std::vector<float*> heads(static_cast<size_t>(group), nullptr);
     const int first_head = step.first_query_head % group;
-    for (int page = step.plan.first / kPageTokens; page * kPageTokens < step.plan.end; ++page) {
-      scorer.score(page, nullptr, &scratch, all);
-      const int begin = std::max(step.plan.first, page * kPageTokens);
-      const int end = std::min(step.plan.end, (page + 1) * kPageTokens);
-      for (int h = 0; h < step.query_heads; ++h) {
-        const float* from = all + (first_head + h) * kPageTokens;
-        std::copy(from + begin % kPageTokens, from + begin % kPageTokens + (end - begin),
-                  scores.head(h).begin() + (begin - step.plan.first));
-      }
+    for (int h = 0; h < step.query_heads; ++h) {
+      heads[static_cast<size_t>(first_head + h)] = scores.head(h).data();
     }
+    score_slices(step.params, step.sequence, step.kv_head, step.plan.first, step.plan.end,
+                 heads.data());
     return scores;
   }
 

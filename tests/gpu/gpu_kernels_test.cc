@@ -2,7 +2,8 @@
 // they reach these cases' memory. "Small" are those that compute-sanitizer runs too.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/model_kernels.h"
+#include "kernels/cuda/kernels.h"
+#include "offload/cuda/gpu_traits.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/prefill_case.h"
@@ -14,20 +15,17 @@
 namespace fasa {
 namespace {
 
-constexpr StreamView kDefaultStream = {DeviceKind::kCuda, nullptr};
-
 // A launcher of the GPU's as a function that is done on return.
-template <auto kLauncher, typename Params>
+template <typename Params>
 void run(const Params& params) {
   const CudaPlatform platform = cuda_platform();
-  (platform.kernels->*kLauncher)(params, kDefaultStream);
+  platform.launch(params, nullptr);
   const CudaStatus status = platform.calls->synchronize_stream(nullptr);
   ASSERT_EQ(status, cuda_status::kSuccess) << platform.calls->name_of(status);
 }
 
 RowKernels gpu_row_kernels() {
-  return {run<&KernelTable::resolve, ResolveParams>, run<&KernelTable::speculate, SpeculateParams>,
-          run<&KernelTable::gather, GatherParams>};
+  return {run<ResolveParams>, run<SpeculateParams>, run<GatherParams>};
 }
 
 std::vector<float> falling_slopes(int heads) {
@@ -42,12 +40,12 @@ class GpuKernels : public testing::Test {
 
   static attend_case::Cut attend_cut() {
     attend_case::Cut cut;
-    cut.run = run<&KernelTable::attend, AttendParams>;
+    cut.run = run<AttendParams>;
     return cut;
   }
   static void expect_prefill(const RowShape& shape, int tokens, int window) {
     prefill_case::Ways fast, slow;
-    fast.run = run<&KernelTable::prefill, PrefillParams>;
+    fast.run = run<PrefillParams>;
     fast.window = slow.window = window;
     const std::vector<float> result = prefill_case::prefill(shape, tokens, fast);
     prefill_case::expect_near(result, prefill_case::prefill(shape, tokens, slow));
@@ -75,15 +73,15 @@ TEST_F(GpuKernels, SmallProjections) {
         fill(x, x_bytes, InputKind::kQuery, rows * inputs);
         fill(weights, w_bytes, InputKind::kKey, kColumns * inputs);
         std::vector<float> y(static_cast<size_t>(rows * kColumns));
-        cuda::project({.dtype = dtype,
-                       .rows = rows,
-                       .inputs = inputs,
-                       .columns = kColumns,
-                       .y_stride = kColumns,
-                       .x = x_bytes.data(),
-                       .weights = w_bytes.data(),
-                       .y = y.data()},
-                      kDefaultStream);
+        cuda::enqueue(ProjectParams{.dtype = dtype,
+                                    .rows = rows,
+                                    .inputs = inputs,
+                                    .columns = kColumns,
+                                    .y_stride = kColumns,
+                                    .x = x_bytes.data(),
+                                    .weights = w_bytes.data(),
+                                    .y = y.data()},
+                      StreamView{DeviceKind::kCuda, nullptr});
         const CudaPlatform platform = cuda_platform();
         ASSERT_EQ(platform.calls->synchronize_stream(nullptr), cuda_status::kSuccess);
         for (int64_t i = 0; i < rows * kColumns; ++i) {
@@ -164,9 +162,9 @@ TEST_F(GpuKernels, SmallAppendAndWriteBack) {
       RowStep step = fast.begin(advances);
       for (int layer = 0; layer < shape.layers; ++layer) {
         fast.fill(step, layer);
-        run<&KernelTable::append>(fast.append_params(step, layer));
+        run(fast.append_params(step, layer));
         if (!shape.on_device) {
-          run<&KernelTable::write_back>(WriteBackParams{fast.params(step, layer)});
+          run(WriteBackParams{fast.params(step, layer)});
         }
       }
       fast.commit(advances);
@@ -193,7 +191,7 @@ TEST_F(GpuKernels, SmallRestore) {
       }
     }
     const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
-    run<&KernelTable::restore>(RestoreParams{fast.params(step, 0), false});
+    run(RestoreParams{fast.params(step, 0), false});
     reference::restore({slow.params(other, 0), false});
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
@@ -227,13 +225,13 @@ void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned 
   reference::select(cache.params());
   const std::vector<int32_t> expected = cache.set_of(0, 0);
   SelectParams params = cache.params();
-  const auto scratch_bytes = cuda_platform().kernels->select_scratch;
+  const auto scratch_bytes = gpu_traits().select_scratch;
   std::vector<std::byte> scratch;
   if (scratch_bytes != nullptr) {
     scratch.resize(scratch_bytes(params.step.layout, params.step.count, params.set_capacity) + 64);
     params.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   }
-  run<&KernelTable::select>(params);
+  run(params);
   EXPECT_EQ(cache.set_of(0, 0), expected) << tokens << " tokens";
 }
 

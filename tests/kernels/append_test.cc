@@ -91,7 +91,7 @@ TEST(AppendTest, WorkCountsTheLink) {
   RowStep step = cache.begin({{0, 70}, {1, 1, StepMode::kDecode}});
   cache.append(step);
   const WriteBackParams params = {cache.params(step, 0)};
-  const KernelWork work = cpu::write_back(params);
+  const KernelWork work = cpu::run(params);
   EXPECT_EQ(work.d2h_bytes, 71u * 2 * static_cast<uint64_t>(cache.layout().row.bytes()));
   EXPECT_EQ(work.h2d_bytes, 0u);
 }

@@ -41,14 +41,14 @@ TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
         const auto pages = static_cast<uint64_t>((length - 1) / 64 - first / 64);
         expected += 3 * (pages * sealed.at(dtype) + tail);
       }
-      EXPECT_EQ(cpu::select(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
+      EXPECT_EQ(cpu::run(cache.params()).device_bytes, expected) << slice_dtype_name(dtype);
     }
   }
 }
 
 TEST(KernelWork, ASetOfEverythingReadsNoSlices) {
   SelectCase cache({.budget = 64}, {50}, some_key, some_query);
-  EXPECT_EQ(cpu::select(cache.params()).device_bytes, 0u);
+  EXPECT_EQ(cpu::run(cache.params()).device_bytes, 0u);
 }
 
 TEST(KernelWork, BytesByHand) {

@@ -16,7 +16,7 @@ namespace {
 using namespace attend_case;
 using namespace near_case;
 
-void select_on_cpu(const SelectParams& params) { cpu::select(params); }
+void select_on_cpu(const SelectParams& params) { cpu::run(params); }
 
 TEST(NearSelect, IsTheNextBest) {
   for (const NearShape& shape : select_shapes()) {

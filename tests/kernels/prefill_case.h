@@ -41,9 +41,9 @@ class Prefill {
     }
     RowStep step = cache_.begin(advances);
     cache_.fill(step, 0);
-    cpu::append(cache_.append_params(step, 0));
+    cpu::run(cache_.append_params(step, 0));
     attend(step);
-    if (!shape_.on_device) cpu::write_back({cache_.params(step, 0)});
+    if (!shape_.on_device) cpu::run(WriteBackParams{cache_.params(step, 0)});
     cache_.commit(advances);
   }
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/rank_bodies.h"
+#include "kernels/rank_bodies.h"
 #include "kernels/reference/rank.h"
 
 namespace fasa::cpu {

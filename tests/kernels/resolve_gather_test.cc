@@ -14,8 +14,7 @@ TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
     for (int head = 0; head < params.count * params.layout.kv_heads; ++head) {
       rows += static_cast<uint64_t>(params.fetch_counts[head]);
     }
-    EXPECT_EQ(cpu::gather(params).h2d_bytes,
-              rows * static_cast<uint64_t>(params.layout.row.bytes()));
+    EXPECT_EQ(cpu::run(params).h2d_bytes, rows * static_cast<uint64_t>(params.layout.row.bytes()));
   };
   expect_resolves_as_reference(GetParam(), kernels);
 }
@@ -38,7 +37,7 @@ TEST(ResolveTest, PrefillSequencesHaveNoSet) {
   params.sets = sets.data();
   params.set_sizes = sizes.data();
   wave.point(params);
-  cpu::resolve(params);
+  cpu::run(params);
   EXPECT_EQ(wave.counts, (std::vector<int32_t>{0, 0}));
   EXPECT_EQ(wave.ready, (std::vector<uint8_t>{1, 1}));
   EXPECT_EQ(wave.counters.resident, 0u);

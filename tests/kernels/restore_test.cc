@@ -29,7 +29,7 @@ TEST(RestoreTest, AnyLengthIsAFreshAppend) {
         std::fill(restored.residents.begin(), restored.residents.end(), std::byte{0xAB});
         restored.length = length;
         const RowStep step = whole.begin({{0, 0}});
-        const KernelWork work = cpu::restore(restore_params(whole, step, on_device));
+        const KernelWork work = cpu::run(restore_params(whole, step, on_device));
         if (length > 0) {
           EXPECT_EQ(restored.tail, fresh.sequence(0).tail) << length;
         }
@@ -49,7 +49,7 @@ TEST(RestoreTest, RowsOnly) {
   const std::vector<std::byte> residents = cache.sequence(0).residents;
   std::fill(cache.sequence(0).residents.begin(), cache.sequence(0).residents.end(), std::byte{1});
   const RowStep step = cache.begin({{0, 0}});
-  cpu::restore(restore_params(cache, step, false));
+  cpu::run(restore_params(cache, step, false));
   EXPECT_EQ(cache.sequence(0).residents, residents);
 }
 
@@ -70,7 +70,7 @@ TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
   }
   const RowStep fast_step = fast.begin({{0, 0}, {1, 0}});
   const RowStep slow_step = slow.begin({{0, 0}, {1, 0}});
-  cpu::restore(restore_params(fast, fast_step, false));
+  cpu::run(restore_params(fast, fast_step, false));
   reference::restore(restore_params(slow, slow_step, false));
   for (int s = 0; s < 2; ++s) {
     EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);

@@ -196,10 +196,10 @@ class RowCase {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       fill(step, layer);
       with_reference ? reference::append(append_params(step, layer))
-                     : static_cast<void>(cpu::append(append_params(step, layer)));
+                     : static_cast<void>(cpu::run(append_params(step, layer)));
       if (shape_.on_device) continue;
       const WriteBackParams back = {params(step, layer)};
-      with_reference ? reference::write_back(back) : static_cast<void>(cpu::write_back(back));
+      with_reference ? reference::write_back(back) : static_cast<void>(cpu::run(back));
     }
   }
   void commit(const std::vector<Advance>& advances) {

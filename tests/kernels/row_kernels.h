@@ -17,6 +17,8 @@ struct RowKernels {
 inline RowKernels reference_row_kernels() {
   return {reference::resolve, reference::speculate, reference::gather};
 }
-inline RowKernels cpu_row_kernels() { return {cpu::resolve, cpu::speculate, cpu::gather}; }
+inline RowKernels cpu_row_kernels() {
+  return {cpu::run<ResolveParams>, cpu::run<SpeculateParams>, cpu::run<GatherParams>};
+}
 
 }  // namespace fasa

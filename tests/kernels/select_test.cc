@@ -338,8 +338,8 @@ TEST_P(SelectOf, APartCostsAPart) {
   SelectCase whole(shape, {5000}, gaussian_keys(7), gaussian_queries(7));
   shape.score_dims = 16;
   SelectCase part(shape, {5000}, gaussian_keys(7), gaussian_queries(7));
-  const auto all = static_cast<double>(cpu::select(whole.params()).device_bytes);
-  EXPECT_NEAR(static_cast<double>(cpu::select(part.params()).device_bytes) / all, 0.13, 0.02);
+  const auto all = static_cast<double>(cpu::run(whole.params()).device_bytes);
+  EXPECT_NEAR(static_cast<double>(cpu::run(part.params()).device_bytes) / all, 0.13, 0.02);
 }
 
 // Codes of full range and scales of 1 (or 2): all sums are small integers and halves. The largest
@@ -418,7 +418,7 @@ TEST_P(SelectOf, NaNCountsAsMinusInfinityAndIsCounted) {
     SelectCase cache(shape, {500}, gaussian_keys(5),
                      [](int, int h, int d) { return h == 1 && d == 2 ? kNaN : 1.0f; });
     const SelectParams params = cache.params();
-    cpu::select(params);
+    cpu::run(params);
     EXPECT_EQ(cache.counters().nan_scores, 500u);
     expect_own_sort(cache);
     return;
@@ -427,7 +427,7 @@ TEST_P(SelectOf, NaNCountsAsMinusInfinityAndIsCounted) {
     SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
     SelectCase cache(shape, {tokens}, odd_keys(), [](int, int, int) { return 0.5f; });
     const SelectParams params = cache.params();
-    cpu::select(params);
+    cpu::run(params);
     EXPECT_EQ(cache.counters().nan_scores, static_cast<uint64_t>(tokens / 100 * 2));
     const std::vector<int32_t> set = cache.set_of(0, 0);
     EXPECT_TRUE(std::binary_search(set.begin(), set.end(), 77));
@@ -441,7 +441,7 @@ TEST_P(SelectOf, NothingButNaNStillFillsTheSet) {
   SelectCase cache(
       shape, {2000}, [](int, int, int, int) { return 1.0f; }, [](int, int, int) { return kNaN; });
   const SelectParams params = cache.params();
-  cpu::select(params);
+  cpu::run(params);
   EXPECT_EQ(cache.set_of(0, 0), first_and_recent(44, 2000));
   EXPECT_EQ(cache.counters().nan_scores, 4000u);
 }
@@ -452,7 +452,7 @@ TEST_P(SelectOf, ThreadsAndBatchChangeNothing) {
   SelectCase cache(shape, lengths, gaussian_keys(9), gaussian_queries(9));
   cache.descriptor(2).mode = StepMode::kPrefill;
   const SelectParams params = cache.params();
-  tbb::task_arena(1).execute([&] { cpu::select(params); });
+  tbb::task_arena(1).execute([&] { cpu::run(params); });
   std::vector<std::vector<int32_t>> expected;
   for (int s = 0; s < 5; ++s) {
     for (int h = 0; h < 2; ++h) expected.push_back(cache.set_of(s, h));
@@ -466,7 +466,7 @@ TEST_P(SelectOf, ThreadsAndBatchChangeNothing) {
         part.step.sequences += first;
         part.step.count = count;
         KernelWork work;
-        tbb::task_arena(threads).execute([&] { work = cpu::select(part); });
+        tbb::task_arena(threads).execute([&] { work = cpu::run(part); });
         for (int s = 0; s < count; ++s) {
           for (int h = 0; h < 2; ++h) {
             EXPECT_EQ(cache.set_of(s, h), expected[static_cast<size_t>((first + s) * 2 + h)]);
@@ -496,7 +496,7 @@ TEST(Select, TakesHalfPrecisionAndStridedQueries) {
     EXPECT_EQ(cache.set_of(0, 0), expected);
     const std::vector<int32_t> own = sorted_set(plan_selection(params, *params.step.sequences),
                                                 own_scores(params, 0, 0, cpu::active_target()));
-    cpu::select(params);
+    cpu::run(params);
     EXPECT_EQ(cache.set_of(0, 0), own);
   }
 }

@@ -82,17 +82,17 @@ void expect_add_norm(const NormCase& c, const SimtLauncher& launch) {
   Elements out(c.dtype, 2 * c.size), expected_out(c.dtype, 2 * c.size);
   const float* const norm_bias = c.bias ? shift.data() : nullptr;
   const float* const add_bias = c.bias ? bias.data() : nullptr;
-  cuda::launch_add_norm({.rows = 2,
-                         .size = c.size,
-                         .residual = residual.data(),
-                         .addend = addend.data(),
-                         .bias = add_bias,
-                         .tokens = chosen.data(),
-                         .order = c.order,
-                         .norm = {c.kind, 1e-5f, weight.data(), norm_bias},
-                         .dtype = c.dtype,
-                         .out = out.bytes.data()},
-                        launch);
+  cuda::start(AddNormParams{.rows = 2,
+                            .size = c.size,
+                            .residual = residual.data(),
+                            .addend = addend.data(),
+                            .bias = add_bias,
+                            .tokens = chosen.data(),
+                            .order = c.order,
+                            .norm = {c.kind, 1e-5f, weight.data(), norm_bias},
+                            .dtype = c.dtype,
+                            .out = out.bytes.data()},
+              launch);
   const Norm norm = {c.kind, 1e-5f, weight.data(), norm_bias};
   for (int64_t row = 0; row < 2; ++row) {
     const int64_t at = chosen[static_cast<size_t>(row)] * c.size;
@@ -122,13 +122,13 @@ TEST_P(ModelKernels, NormInPlace) {
   const auto weight = randoms(77, 1);
   std::vector<float> residual = randoms(3 * 77, 2), expected = residual;
   const Norm norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr};
-  cuda::launch_add_norm({.rows = 3,
-                         .size = 77,
-                         .residual = residual.data(),
-                         .norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr},
-                         .dtype = DType::kF32,
-                         .out = residual.data()},
-                        launcher());
+  cuda::start(AddNormParams{.rows = 3,
+                            .size = 77,
+                            .residual = residual.data(),
+                            .norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr},
+                            .dtype = DType::kF32,
+                            .out = residual.data()},
+              launcher());
   for (int row = 0; row < 3; ++row) normalise(expected.data() + row * 77, norm, 77);
   expect_near(residual, expected);
 }
@@ -137,14 +137,14 @@ TEST_P(ModelKernels, AnglesAreTheProcessors) {
   const std::vector<float> frequencies = {1, 0.31f, 0.0123f, 1e-4f, 3e-7f};
   const std::vector<int32_t> positions = {0, 1, 77, 131071, 2000000};
   std::vector<float> cosines(25), sines(25), c(25), s(25);
-  cuda::launch_angles({.tokens = 5,
-                       .half = 5,
-                       .positions = positions.data(),
-                       .frequencies = frequencies.data(),
-                       .factor = 1.25f,
-                       .cosines = cosines.data(),
-                       .sines = sines.data()},
-                      launcher());
+  cuda::start(AnglesParams{.tokens = 5,
+                           .half = 5,
+                           .positions = positions.data(),
+                           .frequencies = frequencies.data(),
+                           .factor = 1.25f,
+                           .cosines = cosines.data(),
+                           .sines = sines.data()},
+              launcher());
   for (size_t i = 0; i < 5; ++i) {
     rope_angles(frequencies, 1.25, positions[i], c.data() + 5 * i, s.data() + 5 * i);
   }
@@ -175,24 +175,24 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
   const bool normed = c.norm != HeadNorm::kNone;
   Norm query_norm = {c.kind, 1e-6f, normed ? of_queries.data() : nullptr, nullptr};
   Norm key_norm = {c.kind, 1e-6f, normed ? of_keys.data() : nullptr, nullptr};
-  cuda::launch_heads({.tokens = kTokens,
-                      .heads = kAll,
-                      .query_heads = kQueries,
-                      .key_heads = kKeys,
-                      .dim = c.dim,
-                      .rotary_dims = c.rotary_dims,
-                      .rotary_layout = c.layout,
-                      .x = x.data(),
-                      .x_stride = stride,
-                      .bias = bias.data(),
-                      .query_norm = {c.kind, 1e-6f, query_norm.weight, nullptr},
-                      .key_norm = {c.kind, 1e-6f, key_norm.weight, nullptr},
-                      .norm_stride = norm_stride,
-                      .cosines = cosines.data(),
-                      .sines = sines.data(),
-                      .dtype = c.dtype,
-                      .out = out.bytes.data()},
-                     launch);
+  cuda::start(HeadsParams{.tokens = kTokens,
+                          .heads = kAll,
+                          .query_heads = kQueries,
+                          .key_heads = kKeys,
+                          .dim = c.dim,
+                          .rotary_dims = c.rotary_dims,
+                          .rotary_layout = c.layout,
+                          .x = x.data(),
+                          .x_stride = stride,
+                          .bias = bias.data(),
+                          .query_norm = {c.kind, 1e-6f, query_norm.weight, nullptr},
+                          .key_norm = {c.kind, 1e-6f, key_norm.weight, nullptr},
+                          .norm_stride = norm_stride,
+                          .cosines = cosines.data(),
+                          .sines = sines.data(),
+                          .dtype = c.dtype,
+                          .out = out.bytes.data()},
+              launch);
   for (int token = 0; token < kTokens; ++token) {
     for (int head = 0; head < kAll; ++head) {
       float* values = x.data() + token * stride + int64_t{head} * c.dim;
@@ -235,22 +235,22 @@ TEST_P(ModelKernels, HeadsWithinWiderOnes) {
   const auto x = randoms(kTokens * kInput, 1);
   const auto cosines = randoms(kTokens * kDim / 2, 2), sines = randoms(kTokens * kDim / 2, 3);
   std::vector<float> out(kTokens * kOutput, -7.0f), expected = out;
-  cuda::launch_heads({.tokens = kTokens,
-                      .heads = kHeads,
-                      .query_heads = kHeads,
-                      .dim = kDim,
-                      .rotary_dims = kDim,
-                      .rotary_layout = RotaryLayout::kInterleaved,
-                      .x = x.data() + 4,
-                      .x_stride = kInput,
-                      .x_head_stride = kFrom,
-                      .cosines = cosines.data(),
-                      .sines = sines.data(),
-                      .dtype = DType::kF32,
-                      .out = out.data() + 2,
-                      .out_stride = kOutput,
-                      .out_head_stride = kTo},
-                     launcher());
+  cuda::start(HeadsParams{.tokens = kTokens,
+                          .heads = kHeads,
+                          .query_heads = kHeads,
+                          .dim = kDim,
+                          .rotary_dims = kDim,
+                          .rotary_layout = RotaryLayout::kInterleaved,
+                          .x = x.data() + 4,
+                          .x_stride = kInput,
+                          .x_head_stride = kFrom,
+                          .cosines = cosines.data(),
+                          .sines = sines.data(),
+                          .dtype = DType::kF32,
+                          .out = out.data() + 2,
+                          .out_stride = kOutput,
+                          .out_head_stride = kTo},
+              launcher());
   for (int token = 0; token < kTokens; ++token) {
     for (int head = 0; head < kHeads; ++head) {
       float* const to = expected.data() + 2 + token * kOutput + head * kTo;
@@ -271,15 +271,15 @@ TEST_P(ModelKernels, ActivationsAreTheProcessors) {
         const auto x = randoms(kTokens * width, 1), bias = randoms(width, 2);
         Elements out(DType::kBF16, kTokens * size), expected(DType::kBF16, kTokens * size);
         const float* const added = size > 1 ? bias.data() : nullptr;
-        cuda::launch_activate({.tokens = kTokens,
-                               .size = size,
-                               .function = f,
-                               .gated = gated,
-                               .x = x.data(),
-                               .bias = added,
-                               .dtype = DType::kBF16,
-                               .out = out.bytes.data()},
-                              launcher());
+        cuda::start(ActivateParams{.tokens = kTokens,
+                                   .size = size,
+                                   .function = f,
+                                   .gated = gated,
+                                   .x = x.data(),
+                                   .bias = added,
+                                   .dtype = DType::kBF16,
+                                   .out = out.bytes.data()},
+                    launcher());
         for (int64_t token = 0; token < kTokens; ++token) {
           (gated ? activate_gate : activate)(f, x.data() + token * width, added, size, DType::kBF16,
                                              expected.at(token * size));
@@ -290,8 +290,8 @@ TEST_P(ModelKernels, ActivationsAreTheProcessors) {
   }
   std::vector<float> logits = randoms(3 * 300, 3), expected = logits;
   const auto bias = randoms(300, 4);
-  cuda::launch_add_bias({.rows = 3, .size = 300, .bias = bias.data(), .x = logits.data()},
-                        launcher());
+  cuda::start(AddBiasParams{.rows = 3, .size = 300, .bias = bias.data(), .x = logits.data()},
+              launcher());
   for (int row = 0; row < 3; ++row) add_bias(bias.data(), 300, expected.data() + row * 300);
   EXPECT_EQ(logits, expected);
 }
@@ -307,15 +307,15 @@ std::vector<float> project(const ProjectCase& c, const Elements& x, const Elemen
                            const SimtLauncher& launch) {
   const int64_t stride = c.columns + 3;
   std::vector<float> y(static_cast<size_t>(c.rows * stride), -7.0f);
-  cuda::launch_project({.dtype = c.dtype,
-                        .rows = c.rows,
-                        .inputs = c.inputs,
-                        .columns = c.columns,
-                        .y_stride = stride,
-                        .x = x.bytes.data(),
-                        .weights = weights.bytes.data(),
-                        .y = y.data()},
-                       launch);
+  cuda::start(ProjectParams{.dtype = c.dtype,
+                            .rows = c.rows,
+                            .inputs = c.inputs,
+                            .columns = c.columns,
+                            .y_stride = stride,
+                            .x = x.bytes.data(),
+                            .weights = weights.bytes.data(),
+                            .y = y.data()},
+              launch);
   return y;
 }
 
@@ -365,20 +365,20 @@ TEST_P(ModelKernels, BatchesAreTheirProjections) {
     const Elements x(c.dtype, randoms(c.rows * kHeads * c.inputs, 1));
     const Elements weights(c.dtype, randoms(kHeads * (matrix + c.gap), 2));
     std::vector<float> y(static_cast<size_t>(c.rows * kHeads * c.columns));
-    cuda::launch_project({.dtype = c.dtype,
-                          .rows = c.rows,
-                          .inputs = c.inputs,
-                          .columns = c.columns,
-                          .y_stride = kHeads * c.columns,
-                          .x_stride = kHeads * c.inputs,
-                          .batch = kHeads,
-                          .x_step = c.inputs,
-                          .weights_step = matrix + c.gap,
-                          .y_step = c.columns,
-                          .x = x.bytes.data(),
-                          .weights = weights.bytes.data(),
-                          .y = y.data()},
-                         launcher(c.capability));
+    cuda::start(ProjectParams{.dtype = c.dtype,
+                              .rows = c.rows,
+                              .inputs = c.inputs,
+                              .columns = c.columns,
+                              .y_stride = kHeads * c.columns,
+                              .x_stride = kHeads * c.inputs,
+                              .batch = kHeads,
+                              .x_step = c.inputs,
+                              .weights_step = matrix + c.gap,
+                              .y_step = c.columns,
+                              .x = x.bytes.data(),
+                              .weights = weights.bytes.data(),
+                              .y = y.data()},
+                launcher(c.capability));
     for (int64_t row = 0; row < c.rows; ++row) {
       for (int64_t at = 0; at < kHeads * c.columns; ++at) {
         const int64_t head = at / c.columns, column = at % c.columns;

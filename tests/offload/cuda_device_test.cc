@@ -51,7 +51,7 @@ void use(Device& device) {
   device.wait(b.view(), event.view());
   device.copy(on_host.data(), on_device.data(), 1000, CopyKind::kDeviceToHost, b.view());
   device.copy(on_host.data() + 500, on_host.data(), 500, CopyKind::kHostToHost, b.view());
-  device.kernels().gather({}, b.view());
+  device.enqueue(GatherParams{}, b.view());
   device.record(event.view(), b.view());
   while (!device.done(event.view())) {
   }
@@ -144,22 +144,16 @@ TEST(CudaDevice, AFailedCallNamesItselfItsPlaceAndItsBytes) {
 TEST(CudaDevice, AKernelThatCannotBeLaunchedIsNamed) {
   FakeCuda fake;
   // The launcher leaves a last error, as a launch of too large a block does.
-  const KernelTable broken = [&] {
-    KernelTable table = *fake.platform().kernels;
-    table.attend = [](const AttendParams&, StreamView view) {
-      FakeCuda& cuda = FakeCuda::of(view);
-      cuda.fail_call("fill", 1, cuda_status::kNoKernelImage);
-      cuda.fill(nullptr, 0, 0, view.native);
-    };
-    return table;
-  }();
   CudaPlatform platform = fake.platform();
-  platform.kernels = &broken;
+  platform.launch = [&fake](const KernelCall&, void* stream) {
+    fake.fail_call("fill", 1, cuda_status::kNoKernelImage);
+    fake.fill(nullptr, 0, 0, stream);
+  };
   DeviceOptions options;
   options.name = "cuda:0";
   const auto other = open_device(options, platform);
   const Stream compute = other->create_stream(StreamPriority::kNormal, "compute");
-  EXPECT_THAT(device_error_of([&] { other->kernels().attend({}, compute.view()); }),
+  EXPECT_THAT(device_error_of([&] { other->enqueue(AttendParams{}, compute.view()); }),
               AllOf(HasSubstr("attend failed"), HasSubstr("cudaError209")));
 }
 
@@ -173,14 +167,11 @@ TEST(CudaDevice, AFailureWhileWorkRunsNamesWhatWasUnderWay) {
   device->fill(buffer.data(), 0, 64, copy.view());
   device->record(event.view(), copy.view());
   device->wait(compute.view(), event.view());
-  device->set_tag(tag_of(2, Cause::kCompute));
-  device->kernels().select({}, compute.view());
+  device->enqueue(SelectParams{}, compute.view(), tag_of(2, Cause::kCompute));
   device->synchronize(compute.view());  // the fill has passed with it
 
-  device->set_tag(tag_of(3, Cause::kCompute));
-  device->kernels().resolve({}, compute.view());
-  device->set_tag(tag_of(4, Cause::kCompute));
-  device->kernels().attend({}, compute.view());
+  device->enqueue(ResolveParams{}, compute.view(), tag_of(3, Cause::kCompute));
+  device->enqueue(AttendParams{}, compute.view(), tag_of(4, Cause::kCompute));
   device->record(event.view(), compute.view());
   fake.fail_operation(1);
   const std::string first = device_error_of([&] { device->synchronize(event.view()); });
@@ -201,10 +192,9 @@ TEST(CudaDevice, TheOnlyOperationUnderWayIsTheOneThatFailed) {
   FakeCuda fake;
   const auto device = open(fake);
   const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
-  device->set_tag(tag_of(7, Cause::kCompute));
-  device->kernels().append({}, stream.view());
+  device->enqueue(AppendParams{}, stream.view(), tag_of(7, Cause::kCompute));
   device->synchronize(stream.view());
-  device->kernels().select({}, stream.view());
+  device->enqueue(SelectParams{}, stream.view(), tag_of(7, Cause::kCompute));
   fake.fail_operation(1);
   EXPECT_THAT(device_error_of([&] { device->synchronize(stream.view()); }),
               HasSubstr("failed: 'select' of layer 7 on compute."));
@@ -280,16 +270,15 @@ TEST(CudaDevice, TimelinesHaveWorkWaitsAndTheirReasons) {
   const Event event = device->create_event();
   const Buffer buffer = device->allocate(MemorySpace::kDevice, 1000, "test");
   std::vector<std::byte> host(1000);
-  device->set_tag(tag_of(5, Cause::kMiss));
-  device->copy(buffer.data(), host.data(), 1000, CopyKind::kHostToDevice, copy.view());
+  device->copy(buffer.data(), host.data(), 1000, CopyKind::kHostToDevice, copy.view(),
+               tag_of(5, Cause::kMiss));
   device->record(event.view(), copy.view());
-  device->wait(compute.view(), event.view());
-  device->set_tag(tag_of(5, Cause::kCompute));
-  device->kernels().attend({}, compute.view());
+  device->wait(compute.view(), event.view(), tag_of(5, Cause::kMiss));
+  device->enqueue(AttendParams{}, compute.view(), tag_of(5, Cause::kCompute));
   device->synchronize(compute.view());
   device->synchronize(copy.view());
   device->set_timeline(nullptr);
-  device->kernels().attend({}, compute.view());
+  device->enqueue(AttendParams{}, compute.view(), tag_of(5, Cause::kCompute));
   device->synchronize(compute.view());
 
   bool copied = false, waited = false, attended = false;

@@ -51,7 +51,7 @@ class CudaGraphTest : public testing::Test {
   template <typename Work>
   Graph record(const Work& work) {
     const StreamView others[] = {b_.view()};
-    return device_->record_graph(a_.view(), others, "test graph", work);
+    return device_->graphs()->record_graph(a_.view(), others, "test graph", work);
   }
   Graph record() {
     return record([&] { enqueue(); });
@@ -81,7 +81,7 @@ TEST_F(CudaGraphTest, RunsAtEachLaunchOnWhatIsThereThen) {
   EXPECT_EQ(*back_.as<int>(), 0);  // recorded, not run
   for (const int value : {7, 8, 9}) {
     *host_.as<int>() = value;
-    EXPECT_TRUE(device_->launch(graph.view()));
+    EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
     device_->synchronize(a_.view());
     EXPECT_EQ(*back_.as<int>(), value);
   }
@@ -92,11 +92,11 @@ TEST_F(CudaGraphTest, ComesAfterAndBeforeItsStreamsOtherWork) {
   const Graph graph = record();
   *host_.as<int>() = 5;
   device_->fill(y_.data(), 1, kBytes, b_.view());  // the graph overwrites it
-  EXPECT_TRUE(device_->launch(graph.view()));
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
   device_->fill(y_.data(), 2, kBytes, b_.view());  // after the graph has read it
   device_->synchronize(b_.view());
   EXPECT_EQ(*back_.as<int>(), 5);
-  EXPECT_TRUE(device_->launch(graph.view()));
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
   device_->synchronize(b_.view());  // waiting for a member waits for the launch
   EXPECT_EQ(*back_.as<int>(), 5);
 }
@@ -114,7 +114,7 @@ TEST_F(CudaGraphTest, EventsFromOutsideAreAwaitedAsTheyAreThen) {
     device_->copy(between.data(), source.data(), kBytes, CopyKind::kHostToDevice, c_.view());
     device_->copy(host_.data(), between.data(), kBytes, CopyKind::kDeviceToHost, c_.view());
     device_->record(outside_.view(), c_.view());
-    EXPECT_TRUE(device_->launch(graph.view()));
+    EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
     device_->synchronize(a_.view());
     EXPECT_EQ(*back_.as<int>(), value);
   }
@@ -123,13 +123,13 @@ TEST_F(CudaGraphTest, EventsFromOutsideAreAwaitedAsTheyAreThen) {
 TEST_F(CudaGraphTest, ItsEventsStandForTheLaunch) {
   const Graph graph = record();
   *host_.as<int>() = 6;
-  EXPECT_TRUE(device_->launch(graph.view()));
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
   device_->synchronize(joined_.view());
   EXPECT_EQ(*back_.as<int>(), 6);
   EXPECT_TRUE(device_->done(joined_.view()));
   EXPECT_GT(device_->seconds_at(joined_.view()), 0);
   *host_.as<int>() = 7;
-  EXPECT_TRUE(device_->launch(graph.view()));
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
   device_->wait(c_.view(), forked_.view());
   device_->synchronize(c_.view());
   EXPECT_EQ(*back_.as<int>(), 7);
@@ -154,7 +154,8 @@ TEST_F(CudaGraphTest, AnUnfinishedRecordingKeepsTheOrder) {
   device_->copy(back_.data(), x_.data(), kBytes, CopyKind::kDeviceToHost, c_.view());
   device_->synchronize(c_.view());
   EXPECT_EQ(*back_.as<int>(), 9);
-  EXPECT_TRUE(device_->launch(record().view()));  // the streams are good for another one
+  EXPECT_TRUE(
+      device_->graphs()->launch_graph(record().view()));  // the streams are good for another one
 }
 
 TEST_F(CudaGraphTest, CountsItsCopiesAndItsMemory) {
@@ -163,11 +164,11 @@ TEST_F(CudaGraphTest, CountsItsCopiesAndItsMemory) {
   {
     const Graph graph = record();
     EXPECT_EQ(device_->transfers().h2d_bytes, before.h2d_bytes);
-    for (int i = 0; i < 3; ++i) device_->launch(graph.view());
+    for (int i = 0; i < 3; ++i) device_->graphs()->launch_graph(graph.view());
     const TransferTotals after = device_->transfers();
     EXPECT_EQ(after.h2d_bytes - before.h2d_bytes, 3 * kBytes);
     EXPECT_EQ(after.d2h_operations - before.d2h_operations, 3u);
-    EXPECT_EQ(device_->graph_bytes(graph.view()), 3 * fake_.graph_node_bytes);
+    EXPECT_EQ(device_->graphs()->graph_bytes(graph.view()), 3 * fake_.graph_node_bytes);
     EXPECT_EQ(device_->memory(MemorySpace::kDevice).used_bytes, used + 3 * fake_.graph_node_bytes);
   }
   EXPECT_EQ(device_->memory(MemorySpace::kDevice).used_bytes, used);
@@ -188,7 +189,7 @@ TEST_F(CudaGraphTest, WhatCannotBePartOfItIsRefused) {
   std::vector<std::byte> unpinned(kBytes);
   const auto said = [&](const std::function<void()>& deed) {
     std::string error = error_of<UsageError>([&] { record(deed); });
-    EXPECT_TRUE(device_->launch(record().view()));
+    EXPECT_TRUE(device_->graphs()->launch_graph(record().view()));
     return error;
   };
   EXPECT_THAT(said([&] { device_->synchronize(a_.view()); }), HasSubstr("waiting for a stream"));

@@ -85,7 +85,10 @@ TEST_P(DeviceContract, SaysWhatItIs) {
   const bool cuda = device->kind() == DeviceKind::kCuda;
   EXPECT_EQ(device->name(), cuda ? "cuda:0" : GetParam());
   EXPECT_EQ(device->unified(), device->kind() == DeviceKind::kCpu);
-  EXPECT_NE(device->kernels().append, nullptr);
+  EXPECT_EQ(device->unified(), device->traits().unified);
+  EXPECT_EQ(device->host_work() == nullptr, cuda);
+  EXPECT_EQ(device->graphs() != nullptr, cuda);
+  EXPECT_EQ(device->traits().model_calls, cuda);
 }
 
 TEST_P(DeviceContract, MemoryIsAlignedAndWritable) {

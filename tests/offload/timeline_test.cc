@@ -31,8 +31,10 @@ std::unique_ptr<Device> open(const std::string& name) {
   return open_device(options);
 }
 
-void kernel(Device& device, const Stream& stream, const char* name, const KernelWork& work = {}) {
-  device.launch(stream.view(), name, [work] { return work; });
+void kernel(Device& device, const Stream& stream, const char* name, const KernelWork& work = {},
+            OperationTag tag = {}) {
+  device.launch(
+      stream.view(), name, [work] { return work; }, tag);
 }
 
 // Entries of one kind and stream, by start.
@@ -60,12 +62,12 @@ TEST_P(EveryDevice, RecordsNamesTagsAndBytesInOrder) {
   const Stream late = device->create_stream(StreamPriority::kNormal, "late");
   const Buffer buffer = device->allocate(MemorySpace::kDevice, 1000, "test");
   std::vector<std::byte> host(1000);
-  device->set_tag({.layer = 3, .cause = Cause::kMiss});
-  device->copy(buffer.data(), host.data(), 1000, CopyKind::kHostToDevice, early.view());
-  device->set_tag({.layer = -1, .cause = Cause::kControl});
-  device->fill(buffer.data(), 0, 500, early.view());
-  device->copy(host.data(), buffer.data(), 10, CopyKind::kDeviceToHost, early.view());
-  kernel(*device, late, "attend", {.device_bytes = 7, .h2d_bytes = 0, .d2h_bytes = 0});
+  const OperationTag control = tag_of(-1, Cause::kControl);
+  device->copy(buffer.data(), host.data(), 1000, CopyKind::kHostToDevice, early.view(),
+               tag_of(3, Cause::kMiss));
+  device->fill(buffer.data(), 0, 500, early.view(), control);
+  device->copy(host.data(), buffer.data(), 10, CopyKind::kDeviceToHost, early.view(), control);
+  kernel(*device, late, "attend", {.device_bytes = 7, .h2d_bytes = 0, .d2h_bytes = 0}, control);
   device->synchronize(early.view());
   device->synchronize(late.view());
   device->set_timeline(nullptr);
@@ -161,8 +163,7 @@ TEST_P(EveryDevice, ManyThreadsRecordAndRead) {
     threads.emplace_back([&] {
       const Stream stream = device->create_stream(StreamPriority::kNormal, "test");
       for (size_t i = 0; i < kEach; ++i) {
-        device->set_tag({.layer = static_cast<int16_t>(i), .cause = Cause::kCompute});
-        kernel(*device, stream, "work");
+        kernel(*device, stream, "work", {}, tag_of(static_cast<int>(i), Cause::kCompute));
         if (i % 50 == 0) device->synchronize(stream.view());
       }
       device->synchronize(stream.view());
@@ -185,9 +186,9 @@ class EmulatedTimeline : public testing::Test {
   }
   ~EmulatedTimeline() override { device->set_timeline(nullptr); }
 
-  void h2d(const Stream& stream, size_t chunks) {
+  void h2d(const Stream& stream, size_t chunks, OperationTag tag = {}) {
     device->copy(buffer.data(), host.data(), chunks * kChunk, CopyKind::kHostToDevice,
-                 stream.view());
+                 stream.view(), tag);
   }
 
   std::unique_ptr<Device> device = open("emulated");
@@ -219,15 +220,15 @@ TEST_F(EmulatedTimeline, TimesAreTheClocks) {
 
 TEST_F(EmulatedTimeline, WaitsSayForWhatAndHowLong) {
   const Event copied = device->create_event();
-  device->set_tag({.layer = 5, .cause = Cause::kMiss});
-  h2d(copy, 2);  // until 2.5
+  const OperationTag tag = tag_of(5, Cause::kCompute);
+  h2d(copy, 2, tag_of(5, Cause::kMiss));  // until 2.5
   device->record(copied.view(), copy.view());
-  device->set_tag({.layer = 5, .cause = Cause::kCompute});
-  kernel(*device, compute, "attend", {.device_bytes = 750, .h2d_bytes = 0, .d2h_bytes = 0});  // 1
-  device->wait(compute.view(), copied.view());
-  kernel(*device, compute, "attend");
-  device->wait(compute.view(), copied.view());  // holds nobody up any more
-  kernel(*device, compute, "attend");
+  kernel(*device, compute, "attend", {.device_bytes = 750, .h2d_bytes = 0, .d2h_bytes = 0},
+         tag);  // 1
+  device->wait(compute.view(), copied.view(), tag);
+  kernel(*device, compute, "attend", {}, tag);
+  device->wait(compute.view(), copied.view(), tag);  // holds nobody up any more
+  kernel(*device, compute, "attend", {}, tag);
   device->synchronize(compute.view());
   const auto waits = entries_of(timeline, Kind::kWait, "compute");
   ASSERT_EQ(waits.size(), 1u);

@@ -40,6 +40,8 @@ def test_generates_what_the_command_does(tokens, tmp_path):
     assert mine["tokens"] == theirs["tokens"]
     assert mine["text"].startswith(question["answer"])
     assert mine["row_dtype"] == theirs["row_dtype"] and mine["config"] == theirs["config"]
+    assert mine["end"] == theirs["end"]
+    assert set(mine["sampling"]) <= set(theirs["sampling"])
     # Every key there is a key here but what the clock and the making of maps bring along.
     assert set(theirs) - set(mine) <= {"text_lossy", "map_seconds"}
     for part in ("prefill", "decode", "memory", "fetch"):

@@ -22,7 +22,7 @@ Config config_of(const char* preset, int k = 256) {
 }
 
 StepSettings settings_of(const Config& config, int64_t tokens) {
-  return make_step_settings(config, llama_8b(kLayers), DType::kBF16, DeviceKind::kEmulated, tokens);
+  return make_step_settings(config, llama_8b(kLayers), DType::kBF16, kEmulatedTraits, tokens);
 }
 
 CostModel model_of(const Config& config, int64_t tokens) {

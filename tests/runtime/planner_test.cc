@@ -32,6 +32,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
+  request.machine.traits = kEmulatedTraits;  // a GPU's selection works in memory of its own
   const Plan plan = make_plan(request);
   for (const PlanOption& option : plan.options) {
     SCOPED_TRACE(option.config.preset);
@@ -168,6 +169,7 @@ TEST(Planner, AProcessorIsOneTier) {
   request.model = find_model_shape("Llama-3.2-1B");
   request.tokens = 8192;
   request.machine.rates.unified = true;
+  request.machine.traits = kHostTraits;
   request.machine.device_memory = 64 * kGiB;
   const Plan plan = make_plan(request);
   EXPECT_THROW(plan.option("fasa-m"), UsageError);

@@ -20,8 +20,8 @@ class AppendBody : public testing::TestWithParam<SimtRun> {
     for (int layer = 0; layer < cache.layout().layers; ++layer) {
       cache.fill(step, layer);
       const AppendParams params = cache.append_params(step, layer);
-      cuda::launch_append(params, SimtLauncher(interpreter_));
-      if (!params.rows_on_device) cpu::write_back({cache.params(step, layer)});
+      cuda::start(params, SimtLauncher(interpreter_));
+      if (!params.rows_on_device) cpu::run(WriteBackParams{cache.params(step, layer)});
     }
     cache.commit(advances);
   }

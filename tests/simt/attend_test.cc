@@ -17,7 +17,7 @@ class AttendBody : public testing::Test {
   Cut cut() {
     Cut made;
     made.run = [this](const AttendParams& params) {
-      cuda::launch_attend(params, SimtLauncher(interpreter_));
+      cuda::start(params, SimtLauncher(interpreter_));
     };
     return made;
   }

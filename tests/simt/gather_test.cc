@@ -65,9 +65,9 @@ TEST_P(GatherBody, EveryLaneMovesItsHeadsAndNothingElse) {
     reference::gather({layout, shape.count, shape.wave, slow.data(), counts.data()});
     const std::vector<FetchItem> fast = items_to(moved);
     for (int lane = 0; lane < shape.lanes; ++lane) {
-      cuda::launch_gather(
-          {layout, shape.count, shape.wave, fast.data(), counts.data(), lane, shape.lanes},
-          SimtLauncher(interpreter_));
+      cuda::start(GatherParams{layout, shape.count, shape.wave, fast.data(), counts.data(), lane,
+                               shape.lanes},
+                  SimtLauncher(interpreter_));
     }
     EXPECT_EQ(std::memcmp(moved.data(), expected.data(), rows * row_bytes), 0);
   }
@@ -85,8 +85,8 @@ TEST_P(GatherBody, NothingToDo) {
   const FetchItem items[2] = {{from.data(), to.data()},
                               {from.data() + row_bytes, to.data() + row_bytes}};
   const int32_t counts[2] = {0, 0};
-  cuda::launch_gather({layout, 1, 1, items, counts, 0, 1}, SimtLauncher(interpreter_));
-  cuda::launch_gather({layout, 1, 1, items, counts, 5, 7}, SimtLauncher(interpreter_));
+  cuda::start(GatherParams{layout, 1, 1, items, counts, 0, 1}, SimtLauncher(interpreter_));
+  cuda::start(GatherParams{layout, 1, 1, items, counts, 5, 7}, SimtLauncher(interpreter_));
   EXPECT_EQ(to, before);
 }
 

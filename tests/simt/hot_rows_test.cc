@@ -16,9 +16,9 @@ namespace {
 
 RowKernels simt_row_kernels(SimtInterpreter& interpreter) {
   const SimtLauncher launch(interpreter);
-  return {[launch](const ResolveParams& params) { cuda::launch_resolve(params, launch); },
-          [launch](const SpeculateParams& params) { cuda::launch_speculate(params, launch); },
-          [launch](const GatherParams& params) { cuda::launch_gather(params, launch); }};
+  return {[launch](const ResolveParams& params) { cuda::start(params, launch); },
+          [launch](const SpeculateParams& params) { cuda::start(params, launch); },
+          [launch](const GatherParams& params) { cuda::start(params, launch); }};
 }
 
 class SimtResolve : public testing::TestWithParam<ResolveSetting> {};

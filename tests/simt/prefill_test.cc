@@ -17,7 +17,7 @@ class PrefillBody : public testing::Test {
   Ways ways() {
     Ways made;
     made.run = [this](const PrefillParams& params) {
-      cuda::launch_prefill(params, SimtLauncher(interpreter_));
+      cuda::start(params, SimtLauncher(interpreter_));
     };
     return made;
   }
@@ -65,7 +65,7 @@ TEST_F(PrefillBody, OldGpus) {
   shape.kv_heads = 1, shape.group = 4, shape.key_dim = shape.value_dim = 128;
   Ways old;
   old.run = [this](const PrefillParams& params) {
-    cuda::launch_prefill(params, SimtLauncher(interpreter_, 2, 75));
+    cuda::start(params, SimtLauncher(interpreter_, 2, 75));
   };
   expect_near(prefill(shape, 13, old), prefill(shape, 13, Ways{}));
 }

@@ -47,9 +47,9 @@ TEST_P(ReadRowsBody, SameAsTheProcessors) {
       for (const auto& [first, tokens] : {std::pair{0, 150}, {63, 2}, {64, 64}, {149, 1}, {5, 0}}) {
         EXPECT_EQ(read(cache, 1, first, tokens, dtype,
                        [&](const ReadRowsParams& params) {
-                         cuda::launch_read_rows(params, SimtLauncher(interpreter_));
+                         cuda::start(params, SimtLauncher(interpreter_));
                        }),
-                  read(cache, 1, first, tokens, dtype, cpu::read_rows))
+                  read(cache, 1, first, tokens, dtype, cpu::run<ReadRowsParams>))
             << first << " " << tokens;
       }
     }

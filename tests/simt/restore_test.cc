@@ -39,7 +39,7 @@ TEST_P(RestoreBody, SameAsTheReference) {
             }
           }
           const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
-          cuda::launch_restore({fast.params(step, 0), false}, SimtLauncher(interpreter_));
+          cuda::start(RestoreParams{fast.params(step, 0), false}, SimtLauncher(interpreter_));
           reference::restore({slow.params(other, 0), false});
           for (int s = 0; s < 2; ++s) {
             ASSERT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
@@ -59,7 +59,7 @@ TEST_P(RestoreBody, RowsOnly) {
   cache.advance({{0, 150}});
   const RowStep step = cache.begin({{0, 0}});
   const RowSequence before = cache.sequence(0);
-  cuda::launch_restore({cache.params(step, 0), true}, SimtLauncher(interpreter_));
+  cuda::start(RestoreParams{cache.params(step, 0), true}, SimtLauncher(interpreter_));
   const RowSequence& after = cache.sequence(0);
   EXPECT_EQ(after.rows, before.rows);
   EXPECT_EQ(after.tail, before.tail);
@@ -81,10 +81,10 @@ TEST_P(RestoreBody, WriteBackSameAsTheReference) {
       RowStep step = cache->begin(advances);
       for (int layer = 0; layer < shape.layers; ++layer) {
         cache->fill(step, layer);
-        cpu::append(cache->append_params(step, layer));
+        cpu::run(cache->append_params(step, layer));
         const WriteBackParams params = {cache->params(step, layer)};
         if (cache == &fast) {
-          cuda::launch_write_back(params, SimtLauncher(interpreter_));
+          cuda::start(params, SimtLauncher(interpreter_));
         } else {
           reference::write_back(params);
         }

@@ -58,7 +58,7 @@ class SimtSelect {
     params_.scratch = scratch_.data();
   }
   SelectParams& params() { return params_; }
-  void run() { cuda::launch_select(params_, launch_); }
+  void run() { cuda::start(params_, launch_); }
   reference::GroupScores scores(int sequence, int kv_head) {
     const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
     reference::GroupScores own;
@@ -443,7 +443,7 @@ near_case::Select near_select(unsigned seed) {
         std::byte{0xEE});
     params.scratch = scratch.data();
     SimtInterpreter interpreter(Order::kRandom, seed);
-    cuda::launch_select(params, SimtLauncher(interpreter, 2));
+    cuda::start(params, SimtLauncher(interpreter, 2));
   };
 }
 

@@ -50,7 +50,7 @@ const float* token_values(int writer, int layer, int64_t position, TokenPart par
 PlainCache::PlainCache(const Config& config, const Geometry& geometry, DType row_dtype,
                        const std::vector<int16_t>& slice_dims)
     : geometry_(geometry),
-      settings_(make_step_settings(config, geometry, row_dtype, DeviceKind::kCpu, 0)),
+      settings_(make_step_settings(config, geometry, row_dtype, kHostTraits, 0)),
       slice_dims_(slice_dims),
       slopes_(raw_slopes(geometry)),
       arena_(1) {
@@ -96,12 +96,12 @@ void PlainCache::append(std::span<const uint8_t> history, int layer) {
                               .slice_blocks = slice_blocks_.data(),
                               .row_blocks = row_blocks_.data(),
                               .tail = tail_};
-  cpu::append({.step = step_params(sequence, layer),
-               .k = ConstTensorView::dense(keys_.data(), DType::kF32, tokens, geometry_.kv_heads,
-                                           geometry_.key_dim),
-               .v = ConstTensorView::dense(values_.data(), DType::kF32, tokens, geometry_.kv_heads,
-                                           geometry_.value_dim),
-               .rows_on_device = true});
+  cpu::run(AppendParams{.step = step_params(sequence, layer),
+                        .k = ConstTensorView::dense(keys_.data(), DType::kF32, tokens,
+                                                    geometry_.kv_heads, geometry_.key_dim),
+                        .v = ConstTensorView::dense(values_.data(), DType::kF32, tokens,
+                                                    geometry_.kv_heads, geometry_.value_dim),
+                        .rows_on_device = true});
 }
 
 std::vector<Attended> PlainCache::attend(std::span<const uint8_t> history, int64_t start,
@@ -142,15 +142,15 @@ Attended PlainCache::attend_layer(std::span<const uint8_t> history, int64_t star
   const auto out = TensorView::dense(attended.out.data(), DType::kF32, tokens,
                                      geometry_.query_heads, geometry_.value_dim);
   if (mode == StepMode::kPrefill) {
-    cpu::prefill({.step = step,
-                  .q = q,
-                  .scale = settings_.scale,
-                  .window = wanted.window,
-                  .begin_page = 0,
-                  .end_page = pages_of(end),
-                  .pages = {},
-                  .out = out,
-                  .lse = attended.lse.data()});
+    cpu::run(PrefillParams{.step = step,
+                           .q = q,
+                           .scale = settings_.scale,
+                           .window = wanted.window,
+                           .begin_page = 0,
+                           .end_page = pages_of(end),
+                           .pages = {},
+                           .out = out,
+                           .lse = attended.lse.data()});
     return attended;
   }
   AttendParams params{.step = step,
@@ -163,7 +163,7 @@ Attended PlainCache::attend_layer(std::span<const uint8_t> history, int64_t star
                       .out = out,
                       .lse = attended.lse.data()};
   if (wanted.dense) {
-    cpu::attend(params);
+    cpu::run(params);
   } else {
     select_and_attend(step, q, params);
   }
@@ -179,33 +179,33 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
   std::vector<const std::byte*> rows(heads * size_t{kRoom});
   std::vector<uint8_t> ready(heads * size_t{kRoom / kTileTokens});
   StepCounters counters;
-  cpu::select({.step = step,
-               .q = q,
-               .budget = wanted.budget,
-               .window = wanted.window,
-               .page_tokens = settings_.page_tokens,
-               .set_capacity = kRoom,
-               .sets = sets.data(),
-               .set_sizes = sizes.data(),
-               .counters = &counters});
-  cpu::resolve({.step = step,
-                .rows_on_device = true,
-                .begin = 0,
-                .end = kRoom,
-                .stamp = {},
-                .set_capacity = kRoom,
-                .sets = sets.data(),
-                .set_sizes = sizes.data(),
-                .rows = rows.data(),
-                .tile_ready = ready.data(),
-                .counters = &counters});
+  cpu::run(SelectParams{.step = step,
+                        .q = q,
+                        .budget = wanted.budget,
+                        .window = wanted.window,
+                        .page_tokens = settings_.page_tokens,
+                        .set_capacity = kRoom,
+                        .sets = sets.data(),
+                        .set_sizes = sizes.data(),
+                        .counters = &counters});
+  cpu::run(ResolveParams{.step = step,
+                         .rows_on_device = true,
+                         .begin = 0,
+                         .end = kRoom,
+                         .stamp = {},
+                         .set_capacity = kRoom,
+                         .sets = sets.data(),
+                         .set_sizes = sizes.data(),
+                         .rows = rows.data(),
+                         .tile_ready = ready.data(),
+                         .counters = &counters});
   params.end = kRoom;
   params.set_sizes = sizes.data();
   params.rows = rows.data();
   params.tile_ready = ready.data();
   params.sets = sets.data();
   params.set_capacity = kRoom;
-  cpu::attend(params);
+  cpu::run(params);
 }
 
 void PlainCache::read(std::span<const uint8_t> history, int layer, std::vector<float>* keys,
@@ -215,15 +215,15 @@ void PlainCache::read(std::span<const uint8_t> history, int layer, std::vector<f
   values->resize(history.size() * static_cast<size_t>(geometry_.kv_heads * geometry_.value_dim));
   arena_.execute([&] {
     append(history, layer);
-    cpu::read_rows({.layout = settings_.layout,
-                    .layer = layer,
-                    .row_blocks = row_blocks_.data(),
-                    .first = 0,
-                    .rows_on_device = true,
-                    .k = TensorView::dense(keys->data(), DType::kF32, tokens, geometry_.kv_heads,
-                                           geometry_.key_dim),
-                    .v = TensorView::dense(values->data(), DType::kF32, tokens, geometry_.kv_heads,
-                                           geometry_.value_dim)});
+    cpu::run(ReadRowsParams{.layout = settings_.layout,
+                            .layer = layer,
+                            .row_blocks = row_blocks_.data(),
+                            .first = 0,
+                            .rows_on_device = true,
+                            .k = TensorView::dense(keys->data(), DType::kF32, tokens,
+                                                   geometry_.kv_heads, geometry_.key_dim),
+                            .v = TensorView::dense(values->data(), DType::kF32, tokens,
+                                                   geometry_.kv_heads, geometry_.value_dim)});
   });
 }
 

@@ -31,8 +31,6 @@ FakeCuda::~FakeCuda() {
   for (const auto& [data, bytes] : blocks_) std::free(const_cast<std::byte*>(data));
 }
 
-FakeCuda& FakeCuda::of(StreamView stream) { return *stream_of(stream.native).cuda; }
-
 void FakeCuda::fail_call(std::string name, int64_t nth, CudaStatus status) {
   failing_calls_[std::move(name)] = {nth, status};
 }
@@ -406,32 +404,6 @@ CudaStatus FakeCuda::run_on_host(void* stream, void (*function)(void*), void* ar
 
 namespace {
 
-template <typename Params, KernelWork (*kKernel)(const Params&)>
-void enqueue_kernel(const Params& params, StreamView stream) {
-  FakeCuda::FakeStream& target = stream_of(stream.native);
-  target.cuda->enqueue(target, [params] { kKernel(params); });
-}
-
-constexpr KernelTable kTable = {
-    enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
-    enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
-    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
-    enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
-    enqueue_kernel<PrefillParams, cpu::prefill>, enqueue_kernel<ReadRowsParams, cpu::read_rows>};
-
-// A model's own work is the CUDA kernels' bodies, interpreted; but projections, a plain loop.
-template <typename Params>
-using Launch = void (*)(const Params&, const SimtLauncher&);
-
-template <typename Params, Launch<Params> kLaunch>
-void enqueue_body(const Params& params, StreamView stream) {
-  FakeCuda::FakeStream& target = stream_of(stream.native);
-  target.cuda->enqueue(target, [params] {
-    SimtInterpreter interpreter;
-    kLaunch(params, SimtLauncher(interpreter));
-  });
-}
-
 void project(const ProjectParams& params) {
   const auto element = [&](const void* data, int64_t index) {
     return static_cast<double>(load_element(params.dtype, data, index));
@@ -457,22 +429,35 @@ void project(const ProjectParams& params) {
   }
 }
 
-void enqueue_project(const ProjectParams& params, StreamView stream) {
-  FakeCuda::FakeStream& target = stream_of(stream.native);
-  target.cuda->enqueue(target, [params] { project(params); });
+// A model's own work is the CUDA kernels' bodies, interpreted; but projections, a plain loop.
+void run(const KernelCall& call) {
+  std::visit(
+      []<typename Params>(const Params& params) {
+        if constexpr (CacheCalls::has<Params>) {
+          cpu::run(params);
+        } else if constexpr (std::is_same_v<Params, ProjectParams>) {
+          project(params);
+        } else {
+          SimtInterpreter interpreter;
+          cuda::start(params, SimtLauncher(interpreter));
+        }
+      },
+      call);
 }
-
-constexpr ModelKernelTable kModelTable = {
-    .project = enqueue_project,
-    .add_norm = enqueue_body<AddNormParams, cuda::launch_add_norm<SimtLauncher>>,
-    .angles = enqueue_body<AnglesParams, cuda::launch_angles<SimtLauncher>>,
-    .heads = enqueue_body<HeadsParams, cuda::launch_heads<SimtLauncher>>,
-    .activate = enqueue_body<ActivateParams, cuda::launch_activate<SimtLauncher>>,
-    .add_bias = enqueue_body<AddBiasParams, cuda::launch_add_bias<SimtLauncher>>,
-    .project_scratch = [] { return uint64_t{512}; }};
 
 }  // namespace
 
-CudaPlatform FakeCuda::platform() { return {this, &kTable, &kModelTable, "75,80,86,89,90", "90"}; }
+CudaPlatform FakeCuda::platform() { return platform(run); }
+
+CudaPlatform FakeCuda::platform(Kernels kernels) {
+  return {.calls = this,
+          .launch =
+              [this, kernels = std::move(kernels)](const KernelCall& call, void* stream) {
+                enqueue(stream_of(stream), [kernels, call] { kernels(call); });
+              },
+          .project_scratch = [] { return uint64_t{512}; },
+          .machine_code = "75,80,86,89,90",
+          .ptx = "90"};
+}
 
 }  // namespace fasa

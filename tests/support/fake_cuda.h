@@ -26,6 +26,9 @@ class FakeCuda final : public CudaCalls {
   ~FakeCuda() override;
 
   CudaPlatform platform();
+  // With other kernels: what runs a call on the host.
+  using Kernels = std::function<void(const KernelCall&)>;
+  CudaPlatform platform(Kernels kernels);
 
   // What there is; before a device is opened.
   int driver_version = 13000;
@@ -56,7 +59,6 @@ class FakeCuda final : public CudaCalls {
   std::map<std::string, int64_t> calls;  // how often each method was called
 
   struct FakeStream;
-  static FakeCuda& of(StreamView stream);  // of a launcher's stream
   void enqueue(FakeStream& stream, std::function<void()> work);
 
   // CudaCalls

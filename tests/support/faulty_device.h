@@ -19,23 +19,19 @@ class FaultyDevice final : public WrappedDevice {
   void fail_copy(int64_t nth) { copy_ = nth; }
   bool fired() const { return fired_; }
 
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override {
-    if (count(copy_)) throw DeviceError("injected: copy");
-    WrappedDevice::copy(destination, source, bytes, kind, stream);
-  }
-  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override {
+ private:
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override {
     for (size_t i = 0; i < ranges.size(); ++i) {
       if (count(copy_)) throw DeviceError("injected: copy");
     }
-    inner_.copy_all(ranges, kind, within(stream));
+    inner_.copy_all(ranges, kind, stream, tag);
   }
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override {
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override {
     if (count(copy_)) throw DeviceError("injected: fill");
-    WrappedDevice::fill(destination, byte, bytes, stream);
+    inner_.fill(destination, byte, bytes, stream, tag);
   }
-
- private:
   // True when the countdown reaches its end with this call.
   bool count(int64_t& countdown) {
     if (countdown == 0 || --countdown > 0) return false;

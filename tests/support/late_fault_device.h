@@ -31,21 +31,25 @@ class LateFaultDevice final : public WrappedDevice {
     strike(stream);
     WrappedDevice::record(event, stream);
   }
-  void wait(StreamView stream, EventView event) override {
-    strike(stream);
-    WrappedDevice::wait(stream, event);
-  }
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override {
-    strike(stream);
-    WrappedDevice::copy(destination, source, bytes, kind, stream);
-  }
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override {
-    strike(stream);
-    WrappedDevice::fill(destination, byte, bytes, stream);
-  }
 
  private:
+  void do_wait(StreamView stream, EventView event, OperationTag tag) override {
+    strike(stream);
+    WrappedDevice::do_wait(stream, event, tag);
+  }
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override {
+    for (const CopyRange& range : ranges) {
+      strike(stream);
+      WrappedDevice::do_copy({&range, 1}, kind, stream, tag);
+    }
+  }
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override {
+    strike(stream);
+    WrappedDevice::do_fill(destination, byte, bytes, stream, tag);
+  }
+
   void strike(StreamView stream) {
     if (countdown_ == 0 || --countdown_ > 0) return;
     fired_ = true;

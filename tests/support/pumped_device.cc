@@ -8,8 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/cpu/kernels.h"
-#include "offload/operation_names.h"
+#include "kernels/run_on_host.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -64,23 +63,14 @@ namespace {
 PumpedStream& stream_of(StreamView stream) { return *static_cast<PumpedStream*>(stream.native); }
 StreamView view_of(PumpedStream& stream) { return {DeviceKind::kEmulated, &stream}; }
 
-template <typename Params, KernelWork (*kKernel)(const Params&)>
-void enqueue_kernel(const Params& params, StreamView stream) {
-  stream_of(stream).device.launch(stream, kernel_name(params),
-                                  [params] { return kKernel(params); });
-}
-
-constexpr KernelTable kTable = {
-    enqueue_kernel<AppendParams, cpu::append>,   enqueue_kernel<WriteBackParams, cpu::write_back>,
-    enqueue_kernel<RestoreParams, cpu::restore>, enqueue_kernel<SelectParams, cpu::select>,
-    enqueue_kernel<ResolveParams, cpu::resolve>, enqueue_kernel<SpeculateParams, cpu::speculate>,
-    enqueue_kernel<GatherParams, cpu::gather>,   enqueue_kernel<AttendParams, cpu::attend>,
-    enqueue_kernel<PrefillParams, cpu::prefill>, enqueue_kernel<ReadRowsParams, cpu::read_rows>};
-
 }  // namespace
 
 PumpedDevice::PumpedDevice(PumpPolicy policy, const DeviceOptions& options)
-    : policy_(std::move(policy)),
+    : Device({.kind = DeviceKind::kEmulated,
+              .name = "pumped",
+              .traits = kEmulatedTraits,
+              .host_work = this}),
+      policy_(std::move(policy)),
       memory_(options, /*unified=*/false),
       arena_(options.threads > 0 ? options.threads : 1) {}
 
@@ -191,7 +181,7 @@ void PumpedDevice::execute(PumpedStream& stream) {
     std::string reason = "unknown exception";
     bool failed = true;
     try {
-      done = run(stream, operation.name, operation.work, operation.half);
+      done = execute_work(stream, operation.name, operation.work, operation.half);
       failed = false;
     } catch (const std::exception& error) {
       reason = error.what();
@@ -208,9 +198,9 @@ void PumpedDevice::execute(PumpedStream& stream) {
   }
 }
 
-KernelWork PumpedDevice::run(const PumpedStream& stream, const char* name,
-                             const std::function<KernelWork()>& work,
-                             const std::function<void()>& half) {
+KernelWork PumpedDevice::execute_work(const PumpedStream& stream, const char* name,
+                                      const std::function<KernelWork()>& work,
+                                      const std::function<void()>& half) {
   if (fails_ && fails_(name)) {
     if (half) half();
     throw std::runtime_error(fmt::format("injected on {}", stream.name));
@@ -230,34 +220,41 @@ void PumpedDevice::on_run(std::function<bool(const char* name)> fails) {
 Stream PumpedDevice::create_stream(StreamPriority, std::string_view name) {
   const std::lock_guard lock(mutex_);
   streams_.push_back(std::make_unique<PumpedStream>(*this, name));
-  return {this, view_of(*streams_.back())};
+  return {view_of(*streams_.back()),
+          [](StreamView stream) noexcept { stream_of(stream).device.destroy(stream_of(stream)); }};
 }
 
-void PumpedDevice::destroy_stream(StreamView stream) noexcept {
+void PumpedDevice::destroy(PumpedStream& stream) noexcept {
   const std::lock_guard lock(mutex_);
-  PumpedStream* const gone = &stream_of(stream);
-  pump_until([&] { return gone->queue.empty(); });
-  std::erase_if(streams_, [&](const auto& candidate) { return candidate.get() == gone; });
+  pump_until([&] { return stream.queue.empty(); });
+  std::erase_if(streams_, [&](const auto& candidate) { return candidate.get() == &stream; });
 }
 
-Event PumpedDevice::create_event() { return {this, {new PumpedEvent}}; }
-void PumpedDevice::destroy_event(EventView event) noexcept { delete &event_of(event); }
+Event PumpedDevice::create_event() {
+  return {{new PumpedEvent}, [](EventView event) noexcept { delete &event_of(event); }};
+}
 
-void PumpedDevice::enqueue(StreamView stream, const char* name, std::function<KernelWork()> work,
-                           std::function<void()> half) {
+void PumpedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
+                       OperationTag tag) {
+  push(stream, name, tag, std::move(work));
+}
+
+void PumpedDevice::push(StreamView stream, const char* name, OperationTag tag,
+                        std::function<KernelWork()> work, std::function<void()> half) {
   const std::lock_guard lock(mutex_);
   PumpedStream::Operation operation;
   operation.sequence = ++enqueued_;
   operation.name = name;
-  operation.tag = tag_;
+  operation.tag = tag;
   if (work != nullptr) stream_of(stream).last_work = name;
   operation.work = std::move(work);
   operation.half = std::move(half);
   stream_of(stream).queue.push_back(std::move(operation));
 }
 
-void PumpedDevice::launch(StreamView stream, const char* name, std::function<KernelWork()> work) {
-  enqueue(stream, name, std::move(work));
+void PumpedDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  run(
+      stream, kernel_name(call), [call] { return run_on_host(call); }, tag);
 }
 
 void PumpedDevice::record(EventView event, StreamView stream) {
@@ -265,18 +262,18 @@ void PumpedDevice::record(EventView event, StreamView stream) {
   event_of(event).latest = std::make_shared<Recording>();
   event_of(event).latest->source =
       fmt::format("{} of {}", stream_of(stream).last_work, stream_of(stream).name);
-  enqueue(stream, "record", nullptr);
+  push(stream, "record", {}, nullptr);
   stream_of(stream).queue.back().records = event_of(event).latest;
 }
 
-void PumpedDevice::wait(StreamView stream, EventView event) {
+void PumpedDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
   const std::lock_guard lock(mutex_);
   if (event_of(event).latest == nullptr) return;
-  enqueue(stream, "wait", nullptr);
+  push(stream, "wait", tag, nullptr);
   stream_of(stream).queue.back().waits = event_of(event).latest;
 }
 
-void PumpedDevice::synchronize(StreamView stream) {
+void PumpedDevice::do_synchronize(StreamView stream) {
   const std::lock_guard lock(mutex_);
   PumpedStream& target = stream_of(stream);
   const uint64_t last = enqueued_;
@@ -284,18 +281,11 @@ void PumpedDevice::synchronize(StreamView stream) {
   throw_failure(target.failure);
 }
 
-void PumpedDevice::synchronize(EventView event) {
-  const std::lock_guard lock(mutex_);
-  const auto recording = event_of(event).latest;
-  if (recording == nullptr) return;
-  pump_until([&] { return recording->executed; });
-  throw_failure(recording->failure);
-}
-
-bool PumpedDevice::done(EventView event) {
+bool PumpedDevice::passed(EventView event, Patience patience) {
   const std::lock_guard lock(mutex_);
   const auto recording = event_of(event).latest;
   if (recording == nullptr) return true;
+  if (patience == Patience::kUntilPassed) pump_until([&] { return recording->executed; });
   throw_failure(recording->failure);
   return recording->executed;
 }
@@ -308,33 +298,31 @@ double PumpedDevice::seconds_at(EventView event) {
   return event_of(event).latest->seconds;
 }
 
-void PumpedDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                        StreamView stream) {
-  if (bytes == 0) return;
-  KernelWork work;
-  if (kind == CopyKind::kHostToDevice) work.h2d_bytes = bytes;
-  if (kind == CopyKind::kDeviceToHost) work.d2h_bytes = bytes;
-  enqueue(
-      stream, copy_name(kind),
-      [=] {
-        std::memcpy(destination, source, bytes);
-        return work;
-      },
-      [=] { std::memcpy(destination, source, bytes / 2); });
+void PumpedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                           OperationTag tag) {
+  for (const CopyRange& range : ranges) {
+    if (range.bytes == 0) continue;
+    push(
+        stream, copy_name(kind), tag,
+        [range, work = copy_work(kind, range.bytes)] {
+          std::memcpy(range.destination, range.source, range.bytes);
+          return work;
+        },
+        [range] { std::memcpy(range.destination, range.source, range.bytes / 2); });
+  }
 }
 
-void PumpedDevice::fill(void* destination, int byte, size_t bytes, StreamView stream) {
+void PumpedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+                           OperationTag tag) {
   if (bytes == 0) return;
-  enqueue(
-      stream, "fill",
+  push(
+      stream, "fill", tag,
       [=] {
         std::memset(destination, byte, bytes);
         return KernelWork{};
       },
       [=] { std::memset(destination, byte, bytes / 2); });
 }
-
-const KernelTable& PumpedDevice::kernels() const { return kTable; }
 
 TransferTotals PumpedDevice::transfers() {
   const std::lock_guard lock(mutex_);

@@ -25,7 +25,7 @@ namespace fasa {
 
 class PumpedStream;
 
-class PumpedDevice final : public Device {
+class PumpedDevice final : public Device, private HostWork {
  public:
   explicit PumpedDevice(PumpPolicy policy = fifo(), const DeviceOptions& options = {});
   ~PumpedDevice() override;
@@ -57,38 +57,35 @@ class PumpedDevice final : public Device {
   void fill_new_memory(int byte) { new_memory_ = byte; }
 
   // Device
-  DeviceKind kind() const override { return DeviceKind::kEmulated; }
-  std::string name() const override { return "pumped"; }
   MemoryUse memory(MemorySpace space) const override { return memory_.use(space); }
   Stream create_stream(StreamPriority priority, std::string_view name) override;
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
-  void wait(StreamView stream, EventView event) override;
-  void synchronize(StreamView stream) override;
-  void synchronize(EventView event) override;
-  bool done(EventView event) override;  // pumps nothing
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override;
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override;
-  const KernelTable& kernels() const override;
-  void launch(StreamView stream, const char* name, std::function<KernelWork()> work) override;
   double seconds_at(EventView event) override;  // a second an operation
-  bool virtual_clock() const override { return true; }
-  TransferTotals transfers() override;  // after all that was enqueued
-  void set_tag(OperationTag tag) override { tag_ = tag; }
+  TransferTotals transfers() override;          // after all that was enqueued
 
  private:
   friend class PumpedStream;
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
-  void destroy_stream(StreamView stream) noexcept override;
-  void destroy_event(EventView event) noexcept override;
+  void do_synchronize(StreamView stream) override;
+  void do_wait(StreamView stream, EventView event, OperationTag tag) override;
+  bool passed(EventView event, Patience patience) override;  // kNone pumps nothing
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override;
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override;
+  void run(StreamView stream, const char* name, std::function<KernelWork()> work,
+           OperationTag tag) override;
 
+  void destroy(PumpedStream& stream) noexcept;
   // `half`: what was done of it where it fails.
-  void enqueue(StreamView stream, const char* name, std::function<KernelWork()> work,
-               std::function<void()> half = nullptr);
-  KernelWork run(const PumpedStream& stream, const char* name,
-                 const std::function<KernelWork()>& work, const std::function<void()>& half);
+  void push(StreamView stream, const char* name, OperationTag tag, std::function<KernelWork()> work,
+            std::function<void()> half = nullptr);
+  KernelWork execute_work(const PumpedStream& stream, const char* name,
+                          const std::function<KernelWork()>& work,
+                          const std::function<void()>& half);
   bool pump_once();
   void pump_until(const std::function<bool()>& reached);
   void execute(PumpedStream& stream);
@@ -102,7 +99,6 @@ class PumpedDevice final : public Device {
   uint64_t enqueued_ = 0;
   uint64_t executed_ = 0;
   TransferTotals totals_;
-  OperationTag tag_;
   std::function<bool(const char* name)> fails_;
   int new_memory_ = 0;
 };

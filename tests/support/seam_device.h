@@ -40,38 +40,6 @@ class SeamDevice final : public WrappedDevice {
     const Quiet quiet(*this);
     WrappedDevice::record(event, stream);
   }
-  void wait(StreamView stream, EventView event) override {
-    require(FaultPoint::kEvent, "wait");
-    const Quiet quiet(*this);
-    WrappedDevice::wait(stream, event);
-  }
-  void synchronize(StreamView stream) override {
-    const Quiet quiet(*this);
-    WrappedDevice::synchronize(stream);
-  }
-  void synchronize(EventView event) override {
-    const Quiet quiet(*this);
-    WrappedDevice::synchronize(event);
-  }
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override {
-    require(FaultPoint::kCopy, "copy");
-    const Quiet quiet(*this);
-    WrappedDevice::copy(destination, source, bytes, kind, stream);
-  }
-  // The ranges before the one that fails are copied.
-  void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) override {
-    size_t done = 0;
-    while (done < ranges.size() && !seam_.fails(FaultPoint::kCopy)) ++done;
-    const Quiet quiet(*this);
-    if (done > 0) inner_.copy_all(ranges.first(done), kind, within(stream));
-    if (done < ranges.size()) fail("copy_all");
-  }
-  void fill(void* destination, int byte, size_t bytes, StreamView stream) override {
-    require(FaultPoint::kFill, "fill");
-    const Quiet quiet(*this);
-    WrappedDevice::fill(destination, byte, bytes, stream);
-  }
 
  private:
   // While it lives nothing fails in a test's device. What runs on it asks for itself.
@@ -90,6 +58,37 @@ class SeamDevice final : public WrappedDevice {
   }
   void require(FaultPoint point, const char* what) {
     if (seam_.fails(point)) fail(what);
+  }
+  void do_wait(StreamView stream, EventView event, OperationTag tag) override {
+    require(FaultPoint::kEvent, "wait");
+    const Quiet quiet(*this);
+    WrappedDevice::do_wait(stream, event, tag);
+  }
+  void do_synchronize(StreamView stream) override {
+    const Quiet quiet(*this);
+    WrappedDevice::do_synchronize(stream);
+  }
+  bool passed(EventView event, Patience patience) override {
+    if (patience == Patience::kNone) return WrappedDevice::passed(event, patience);
+    const Quiet quiet(*this);
+    return WrappedDevice::passed(event, patience);
+  }
+  // The ranges before the one that fails are copied.
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override {
+    size_t done = 0;
+    while (done < ranges.size() && !seam_.fails(FaultPoint::kCopy)) ++done;
+    if (done > 0) {
+      const Quiet quiet(*this);
+      WrappedDevice::do_copy(ranges.first(done), kind, stream, tag);
+    }
+    if (done < ranges.size()) fail("copy");
+  }
+  void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+               OperationTag tag) override {
+    require(FaultPoint::kFill, "fill");
+    const Quiet quiet(*this);
+    WrappedDevice::do_fill(destination, byte, bytes, stream, tag);
   }
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override {
     const MemoryUse use = inner_.memory(space);

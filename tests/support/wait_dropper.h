@@ -27,14 +27,14 @@ class WaitDropper final : public WrappedDevice {
   const std::vector<std::string>& waits() const { return waits_; }
   PumpedDevice& pumped() { return *pumped_; }
 
-  void wait(StreamView stream, EventView event) override {
+ private:
+  void do_wait(StreamView stream, EventView event, OperationTag tag) override {
     const std::string name = pumped_->wait_name(stream, event);
     if (name.empty()) return;
     waits_.push_back(name);
-    if (waits_.size() != nth_) WrappedDevice::wait(stream, event);
+    if (waits_.size() != nth_) inner_.wait(stream, event, tag);
   }
 
- private:
   std::unique_ptr<PumpedDevice> pumped_;
   size_t nth_ = 0;
   std::vector<std::string> waits_;

@@ -217,5 +217,35 @@ class Info(CommandTest):
         subprocess.run([FASA, "info"], check=True, stdout=subprocess.DEVNULL)
 
 
+class LongContexts(CommandTest):
+    def test_a_context_of_noise_is_the_same_on_every_device(self):
+        flags = ("--random-context", 3000, "--max-tokens", 4, "--logit-bias", "0:-inf")
+        emulated = self.generate_json("--device", "emulated", *flags)
+        self.assertEqual(emulated["memory"]["cache_tokens"], 3004)
+        self.assertEqual(emulated["prefill"]["tokens"], 1)
+        self.assertEqual(emulated["decode"]["tokens"], 3)
+        self.assertIsNone(emulated["memory"]["host_rows_share_bytes"])
+        self.assertEqual(self.generate_json("--device", "cpu", *flags)["tokens"],
+                         emulated["tokens"])
+
+    def test_fit_gives_up_what_it_takes_and_says_so(self):
+        flags = ("generate", "--model", MODEL, "--random-context", 7000, "--max-tokens", 100,
+                 "--logit-bias", "0:-inf", "--device", "emulated", "--json", "--fit")
+        def fitted(size):
+            done = self.assert_done(*flags, "--device-memory", size)
+            said = [line for line in done.stderr.decode().splitlines() if "--fit: " in line]
+            return said, json.loads(done.stdout)
+        said, roomy = fitted("64MiB")
+        self.assertEqual(len(said), 1, said)
+        peak = roomy["memory"]["device_peak_bytes"]
+        said, fewer = fitted(peak - 500_000)
+        self.assertIn("hot rows", said[0])
+        self.assertLessEqual(fewer["memory"]["device_peak_bytes"], peak - 500_000)
+        self.assertEqual(fewer["config"]["weights"]["lm_head"], "int8")
+        self.assertEqual(fewer["memory"]["cache_tokens"], roomy["memory"]["cache_tokens"])
+        self.assert_fails(4, ["device_memory", "7002 tokens", "hot rows: 0"], *flags,
+                          "--device-memory", "8MiB")
+
+
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ std::unique_ptr<Device> open_host_device(const Config& config) {
   DeviceOptions options = config.device_options();
   if (options.name == "auto") options.name = "cpu";
   auto device = open_device(options);
-  if (device->kind() == DeviceKind::kCuda) {
+  if (device->host_work() == nullptr) {
     throw UsageError(fmt::format(
         "device.name = \"{}\": the Python package takes tensors in host memory; allowed: "
         "auto, cpu, emulated",

@@ -17,6 +17,7 @@ class Run:
     stopped: bool = False
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    sampling: dict = field(default_factory=dict)
     cache: Cache | None = None
     dtype: str = ""
 
@@ -47,7 +48,8 @@ def generate(model, tokenizer, ids, config, arguments) -> Run:
     found = model.generate(prompt, attention_mask=torch.ones_like(prompt), past_key_values=cache,
                            max_new_tokens=arguments.max_tokens, streamer=clock, **sampling)
     ends = clock.times[1:] or [start]  # the first call shows the prompt
-    run = Run(len(ids), found[0, len(ids):].tolist(), cache=cache,
+    knobs = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    run = Run(len(ids), found[0, len(ids):].tolist(), sampling=knobs, cache=cache,
               dtype=str(model.dtype).removeprefix("torch."))
     stops = model.generation_config.eos_token_id
     stops = stops if isinstance(stops, list) else [stops]
@@ -71,6 +73,8 @@ def report(run: Run, model: str, config) -> dict:
         "tokens": run.tokens,
         "text": run.text,
         "stopped_on_eos": run.stopped,
+        "end": "end_of_sequence" if run.stopped else "max_tokens",
+        "sampling": run.sampling,
         "model": model,
         "device": runtime.device,
         "dtype": kinds,

@@ -6,26 +6,17 @@
 
 namespace fasa {
 
-SetWatch::SetWatch(Device& inner) : LanedDevice(inner) {
-  if (inner.kind() == DeviceKind::kCpu) return;
+SetWatch::SetWatch(Device& inner) : WrappedDevice(inner) {
+  if (inner.traits().done_on_return) return;
   throw UsageError(fmt::format(
       "sets of tokens are looked at on {}; allowed: the device cpu (--device cpu)", inner.name()));
 }
 
-void SetWatch::resolve(const ResolveParams& params, StreamView stream) {
-  auto& watch = device_of<SetWatch>(stream);
+void SetWatch::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  const auto* const resolve = std::get_if<ResolveParams>(&call);
   // A set goes through in waves; each of them has it whole.
-  if (watch.observer_ && params.begin == 0) watch.observer_(params);
-  passed_kernels().resolve(params, stream);
-}
-
-const KernelTable& SetWatch::kernels() const {
-  static const KernelTable table = [] {
-    KernelTable passed = passed_kernels();
-    passed.resolve = resolve;
-    return passed;
-  }();
-  return table;
+  if (resolve != nullptr && observer_ && resolve->begin == 0) observer_(*resolve);
+  inner_.enqueue(call, stream, tag);
 }
 
 }  // namespace fasa

@@ -3,11 +3,11 @@
 
 #include <functional>
 
-#include "offload/laned_device.h"
+#include "offload/wrapped_device.h"
 
 namespace fasa {
 
-class SetWatch final : public LanedDevice {
+class SetWatch final : public WrappedDevice {
  public:
   // `inner`: a cpu device, where work is done on return, so that sets are complete. It outlives
   // this. Throws UsageError for another.
@@ -18,10 +18,8 @@ class SetWatch final : public LanedDevice {
   using Observer = std::function<void(const ResolveParams&)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
-  const KernelTable& kernels() const override;
-
  private:
-  static void resolve(const ResolveParams& params, StreamView stream);
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
 
   Observer observer_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/kernels.h"
+#include "kernels/run_on_host.h"
 #include "runtime/base/raw_slopes.h"
 
 namespace fasa {
@@ -75,7 +75,8 @@ void SliceIndex::append(int layer, ConstTensorView k, ConstTensorView v, int64_t
         describe(position, static_cast<int>(std::min<int64_t>(room, k.tokens - done)));
     sequence.mode = StepMode::kPrefill;
     sequence.first_token = static_cast<int32_t>(done);
-    cpu::append({.step = step_params(layer, sequence), .k = k, .v = v, .rows_on_device = true});
+    run_on_host(
+        AppendParams{.step = step_params(layer, sequence), .k = k, .v = v, .rows_on_device = true});
     done += sequence.tokens;
   }
 }
@@ -90,7 +91,7 @@ void SliceIndex::select(int layer, ConstTensorView q, int64_t position, int32_t 
   params.set_capacity = largest_set_;
   params.sets = sets_.data();
   params.set_sizes = set_sizes_.data();
-  cpu::select(params);
+  run_on_host(params);
 }
 
 }  // namespace fasa

@@ -52,8 +52,8 @@ class Fitting {
 
  private:
   StepSettings settings_of(const Config& config, int64_t tokens) const {
-    return make_step_settings(config, request_.geometry, request_.row_dtype,
-                              request_.unified ? DeviceKind::kCpu : DeviceKind::kEmulated, tokens);
+    return make_step_settings(config, request_.geometry, request_.row_dtype, request_.traits,
+                              tokens);
   }
   KvMemory memory_of(const Config& config, int64_t tokens) const {
     const StepSettings settings = settings_of(config, tokens);

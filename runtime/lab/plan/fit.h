@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/device_traits.h"
 #include "runtime/base/geometry.h"
 #include "runtime/config/config.h"
 
@@ -14,7 +15,7 @@ struct FitRequest {
   Geometry geometry;
   Config config;
   DType row_dtype = DType::kBF16;
-  bool unified = false;      // one tier, as the cpu device has
+  DeviceTraits traits = kEmulatedTraits;
   uint64_t model_bytes = 0;  // weights and activations
   uint64_t device_memory = UINT64_MAX;
   uint64_t host_memory = UINT64_MAX;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "offload/cuda/gpu_traits.h"
 #include "offload/host/topology.h"
 #include "runtime/catalog/gpu_catalog.h"
 #include "runtime/lab/plan/read_bandwidth.h"
@@ -22,6 +23,7 @@ PlanMachine this_machine() {
   PlanMachine machine;
   machine.name = "this machine's processor";
   machine.rates.unified = true;
+  machine.traits = kHostTraits;
   machine.rates.launch_seconds = 0;
   machine.rates.memory_bandwidth = read_bandwidth(bytes, 3);
   machine.device_memory = topology.memory_bytes();
@@ -32,6 +34,7 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   const DeviceOptions options = config.device_options();
   PlanMachine machine;
   machine.name = given.any() ? "the given accelerator" : "the emulated device";
+  machine.traits = given.any() || !config.device.gpu.empty() ? gpu_traits() : kEmulatedTraits;
   machine.rates.memory_bandwidth = options.memory_bandwidth;
   machine.rates.launch_seconds = options.launch_seconds;
   machine.rates.link_bandwidth = options.link_bandwidth;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "offload/device_traits.h"
 #include "runtime/config/config.h"
 #include "runtime/lab/plan/cost_model.h"
 
@@ -13,6 +14,7 @@ namespace fasa {
 struct PlanMachine {
   std::string name;
   MachineRates rates;
+  DeviceTraits traits;                    // of the device that would run there
   std::optional<uint64_t> device_memory;  // none: no limit is known
   uint64_t reserved_bytes = 0;            // of it, for the driver and its context
   std::optional<uint64_t> host_memory;    // for rows; none: no limit is known

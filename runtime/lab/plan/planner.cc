@@ -32,6 +32,8 @@ class Planner {
       : request_(request), weights_(request.weights.value_or(by_bits(request))) {
     plan_.weight_bytes = weights_.total;
     plan_.activation_bytes = weights_.activations;
+    const auto project_scratch = request.machine.traits.project_scratch;
+    if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
     plan_.prefill_seconds = prefill_seconds();
   }
 
@@ -59,9 +61,8 @@ class Planner {
             .activations = activation_bytes(model, chunk)};
   }
   StepSettings settings_of(const Config& config, int64_t tokens) const {
-    const DeviceKind kind =
-        request_.machine.rates.unified ? DeviceKind::kCpu : DeviceKind::kEmulated;
-    return make_step_settings(config, request_.model.geometry, request_.row_dtype, kind, tokens);
+    return make_step_settings(config, request_.model.geometry, request_.row_dtype,
+                              request_.machine.traits, tokens);
   }
   int step_tokens(int64_t tokens) const {
     return static_cast<int>(std::min<int64_t>(request_.prefill_chunk, tokens));

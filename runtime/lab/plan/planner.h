@@ -73,7 +73,7 @@ struct PlanOption {
 
 struct Plan {
   uint64_t weight_bytes = 0;      // on the device
-  uint64_t activation_bytes = 0;  // of prefill chunks
+  uint64_t activation_bytes = 0;  // of prefill chunks, and what projections work in
   // The configured slices of each preset first, then others: full once, for it has no slices.
   std::vector<PlanOption> options;
   std::optional<size_t> recommended;  // index of options; none where nothing fits

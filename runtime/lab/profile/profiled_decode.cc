@@ -21,7 +21,7 @@ void ProfiledDecode::step() {
   Taken taken = run_step();
   last_step_ = timeline_.entries();
   dropped_ += timeline_.dropped();
-  if (device().kind() == DeviceKind::kCuda) add_kernel_bytes(taken.fetch, last_step_);
+  if (!device().traits().times_kernel_bytes) add_kernel_bytes(taken.fetch, last_step_);
   profile_.add({.seconds = taken.seconds,
                 .entries = last_step_,
                 .fetch = std::move(taken.fetch),

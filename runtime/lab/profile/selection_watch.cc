@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "kernels/cpu/kernels.h"
-#include "offload/operation_names.h"
+#include "kernels/run_on_host.h"
 #include "scheduler/carver.h"
 
 namespace fasa {
@@ -30,33 +29,31 @@ Outcome carve(const SelectParams& params, std::byte* base) {
 
 }  // namespace
 
-SelectionWatch::SelectionWatch(Device& inner) : LanedDevice(inner), table_(passed_kernels()) {
-  table_.select_scratch = inner.kernels().select_scratch;
-  if (inner.kind() != DeviceKind::kCuda) {
-    table_.select = select_on_host;
-    return;
-  }
-  table_.select = select_on_cuda;
+SelectionWatch::SelectionWatch(Device& inner) : WrappedDevice(inner) {
+  if (host_work() != nullptr) return;
   copies_ = inner.create_stream(StreamPriority::kNormal, "watch");
   selected_ = inner.create_event();
   read_ = inner.create_event();
 }
 
-void SelectionWatch::select_on_host(const SelectParams& params, StreamView stream) {
-  auto& watch = device_of<SelectionWatch>(stream);
-  watch.launch(stream, kernel_name(params), [&watch, params] {
-    const KernelWork work = cpu::select(params);
-    watch.overlap_.observe(params);
-    return work;
-  });
-}
-
-void SelectionWatch::select_on_cuda(const SelectParams& params, StreamView stream) {
-  auto& watch = device_of<SelectionWatch>(stream);
-  if (params.ahead > 0) return pass<&KernelTable::select>(params, stream);
-  watch.wait(stream, watch.read_.view());
-  pass<&KernelTable::select>(params, stream);
-  watch.copy_sets(params, stream);
+void SelectionWatch::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  const auto* const select = std::get_if<SelectParams>(&call);
+  if (select == nullptr || (host_work() == nullptr && select->ahead > 0)) {
+    return inner_.enqueue(call, stream, tag);
+  }
+  if (host_work() != nullptr) {
+    return launch(
+        stream, SelectParams::kName,
+        [this, params = *select] {
+          const KernelWork work = run_on_host(params);
+          overlap_.observe(params);
+          return work;
+        },
+        tag);
+  }
+  inner_.wait(stream, read_.view(), tag);
+  inner_.enqueue(call, stream, tag);
+  copy_sets(*select, stream);
 }
 
 // One sequence's sets are some kilobytes; memory for them is taken once.
@@ -69,19 +66,18 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
     copied.memory = inner_.allocate(MemorySpace::kHost, bytes, "sets that a profile looks at");
   }
   const Outcome to = carve(params, copied.memory.data());
+  const OperationTag tag = tag_of(params.step.layer, Cause::kControl);
   const auto fetch = [&](auto* destination, const auto* source, int64_t count) {
     inner_.copy(destination, source, static_cast<size_t>(count) * sizeof(*source),
-                CopyKind::kDeviceToHost, copies_.view());
+                CopyKind::kDeviceToHost, copies_.view(), tag);
   };
   const int64_t heads = int64_t{params.step.count} * params.step.layout.kv_heads;
-  inner_.set_tag(tag_of(params.step.layer, Cause::kControl));
-  inner_.record(selected_.view(), within(stream));
-  inner_.wait(copies_.view(), selected_.view());
+  inner_.record(selected_.view(), stream);
+  inner_.wait(copies_.view(), selected_.view(), tag);
   fetch(to.sequences, params.step.sequences, params.step.count);
   fetch(to.set_sizes, params.set_sizes, heads);
   fetch(to.sets, params.sets, heads * params.set_capacity);
   inner_.record(read_.view(), copies_.view());
-  inner_.set_tag(tag_of(params.step.layer, Cause::kCompute));
   copied.params = params;
   copied.params.step.sequences = to.sequences;
   copied.params.set_sizes = to.set_sizes;

@@ -60,10 +60,13 @@ class SyntheticQueries final : public QuerySource {
   SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticSettings& settings)
       : device_(device), inputs_(inputs), settings_(settings) {}
   int max_ahead() const override { return std::max(1, settings_.geometry.layers - 1); }
-  ConstTensorView estimate(int, int, StreamView stream) override {
-    device_.launch(stream, "estimate", [bytes = settings_.estimate_bytes] {
-      return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
-    });
+  ConstTensorView estimate(int layer, int, StreamView stream) override {
+    device_.launch(
+        stream, "estimate",
+        [bytes = settings_.estimate_bytes] {
+          return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+        },
+        tag_of(layer, Cause::kSpeculation));
     return inputs_.q(settings_.sequences);
   }
 
@@ -169,10 +172,12 @@ void SyntheticDecode::Impl::enqueue_layers() {
   const int tokens = settings_.sequences;
   for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
     if (settings_.layer_bytes > 0) {
-      device_.set_tag(tag_of(layer, Cause::kCompute));
-      device_.launch(stream_.view(), "projections", [bytes = settings_.layer_bytes] {
-        return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
-      });
+      device_.launch(
+          stream_.view(), "projections",
+          [bytes = settings_.layer_bytes] {
+            return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+          },
+          tag_of(layer, Cause::kCompute));
     }
     runtime_.append(layer, inputs_->k(tokens), inputs_->v(tokens), stream_.view());
     runtime_.attend(layer, inputs_->q(tokens), inputs_->out(tokens), nullptr, stream_.view());

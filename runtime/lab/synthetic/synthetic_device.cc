@@ -1,7 +1,9 @@
 #include "runtime/lab/synthetic/synthetic_device.h"
 
-#include "kernels/cpu/kernels.h"
-#include "offload/operation_names.h"
+#include <type_traits>
+#include <variant>
+
+#include "kernels/run_on_host.h"
 #include "runtime/lab/synthetic/modelled_work.h"
 
 namespace fasa {
@@ -13,48 +15,31 @@ constexpr size_t kLargeBytes = size_t{16} << 20;
 
 }  // namespace
 
-struct SyntheticDevice::Launchers {
-  // Only its work, unless everything computes.
-  template <auto kKernel, typename Params>
-  static void modelled(const Params& params, StreamView stream) {
-    auto& device = device_of<SyntheticDevice>(stream);
-    if (device.compute_ == SyntheticCompute::kReal) {
-      pass<kKernel, Params>(params, stream);
-    } else {
-      device.launch(stream, kernel_name(params), [params] { return modelled_work(params); });
-    }
-  }
-  static void select(const SelectParams& params, StreamView stream) {
-    auto& device = device_of<SyntheticDevice>(stream);
-    device.launch(stream, kernel_name(params), [&device, params] { return device.select(params); });
-  }
-  // What decides what is fetched, `resolve` and `speculate`, stays real.
-  static KernelTable table() {
-    using Table = KernelTable;
-    Table table = passed_kernels();
-    table.append = modelled<&Table::append, AppendParams>;
-    table.write_back = modelled<&Table::write_back, WriteBackParams>;
-    table.restore = modelled<&Table::restore, RestoreParams>;
-    table.select = select;
-    table.gather = modelled<&Table::gather, GatherParams>;
-    table.attend = modelled<&Table::attend, AttendParams>;
-    table.prefill = modelled<&Table::prefill, PrefillParams>;
-    return table;
-  }
-};
-
 SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
                                  SyntheticCompute compute)
-    : LanedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
+    : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
-const KernelTable& SyntheticDevice::kernels() const {
-  static const KernelTable table = Launchers::table();
-  return table;
+// What decides what is fetched, `resolve` and `speculate`, stays real.
+void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  std::visit(
+      [&]<typename Params>(const Params& params) {
+        if constexpr (std::is_same_v<Params, SelectParams>) {
+          launch(
+              stream, Params::kName, [this, params] { return select(params); }, tag);
+        } else if constexpr (requires { modelled_work(params); }) {
+          if (compute_ == SyntheticCompute::kReal) return emulated_.enqueue(call, stream, tag);
+          launch(
+              stream, Params::kName, [params] { return modelled_work(params); }, tag);
+        } else {
+          emulated_.enqueue(call, stream, tag);
+        }
+      },
+      call);
 }
 
 KernelWork SyntheticDevice::select(const SelectParams& params) {
   const KernelWork work =
-      compute_ == SyntheticCompute::kReal ? cpu::select(params) : modelled_work(params);
+      compute_ == SyntheticCompute::kReal ? run_on_host(params) : modelled_work(params);
   const int kv_heads = params.step.layout.kv_heads;
   const int ahead = params.ahead;
   const int chunks = params.step.layout.slice.prefix(params.score_dims).dims / 2;
@@ -89,14 +74,16 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
   return work;
 }
 
-void SyntheticDevice::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-                           StreamView stream) {
-  const bool large =
-      allocation_bytes(destination) >= kLargeBytes || allocation_bytes(source) >= kLargeBytes;
-  if (compute_ == SyntheticCompute::kModelled && large) {
-    emulated_.model_copy(bytes, kind, within(stream));
-  } else {
-    LanedDevice::copy(destination, source, bytes, kind, stream);
+void SyntheticDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                              OperationTag tag) {
+  for (const CopyRange& range : ranges) {
+    const bool large = allocation_bytes(range.destination) >= kLargeBytes ||
+                       allocation_bytes(range.source) >= kLargeBytes;
+    if (compute_ == SyntheticCompute::kModelled && large) {
+      emulated_.model_copy(range.bytes, kind, stream, tag);
+    } else {
+      emulated_.copy_all({&range, 1}, kind, stream, tag);
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "offload/emulated/emulated_device.h"
-#include "offload/laned_device.h"
+#include "offload/wrapped_device.h"
 #include "runtime/lab/synthetic/trace_tiling.h"
 #include "runtime/trace/set_overlap.h"
 
@@ -19,7 +19,7 @@ enum class SyntheticCompute : uint8_t {
   kReal,      // every kernel computes as well; the sets are the trace's all the same
 };
 
-class SyntheticDevice final : public LanedDevice {
+class SyntheticDevice final : public WrappedDevice {
  public:
   // Both outlive this. Decode steps begin at `tokens`: a sequence's step is what it is longer.
   SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
@@ -34,14 +34,12 @@ class SyntheticDevice final : public LanedDevice {
   // Of the true sets that were handed out.
   SetOverlap& overlap() { return overlap_; }
 
+ private:
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
   // Rows are not touched either: a copy that begins or ends in a large allocation takes its time
   // and moves nothing (unless everything computes).
-  void copy(void* destination, const void* source, size_t bytes, CopyKind kind,
-            StreamView stream) override;
-  const KernelTable& kernels() const override;
-
- private:
-  struct Launchers;
+  void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+               OperationTag tag) override;
   KernelWork select(const SelectParams& params);
 
   EmulatedDevice& emulated_;

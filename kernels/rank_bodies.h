@@ -1,7 +1,7 @@
 // Chooses the bodies of calibration's ranking by instruction set.
 #pragma once
 
-#include "kernels/cpu/rank_body_types.h"
+#include "kernels/rank_body_types.h"
 #include "kernels/target.h"
 
 namespace fasa::cpu {

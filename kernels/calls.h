@@ -1,0 +1,39 @@
+// The whole vocabulary of a device: every kernel that it can be asked for, as a value. A device
+// enqueues a call in stream order; it allocates nothing for it and waits for nothing.
+//
+// A new kernel is its parameters (params.h, model_params.h), an entry here and a body for each
+// backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch (kernels/cuda/kernels.h).
+#pragma once
+
+#include <type_traits>
+#include <variant>
+
+#include "kernels/model_params.h"
+#include "kernels/params.h"
+
+namespace fasa {
+
+template <typename... Params>
+struct CallList {
+  using Call = std::variant<Params...>;
+  template <typename Candidate>
+  static constexpr bool has = (std::is_same_v<Candidate, Params> || ...);
+  template <typename... More>
+  static CallList<Params..., More...> with(CallList<More...>);
+};
+
+// Of the cache: all devices have them.
+using CacheCalls =
+    CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams,
+             SpeculateParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
+// Of a model's own work: devices with DeviceTraits::model_calls. The others run that as host code.
+using ModelCalls = CallList<ProjectParams, AddNormParams, AnglesParams, HeadsParams, ActivateParams,
+                            AddBiasParams>;
+using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
+
+// As errors and timelines say it.
+inline const char* kernel_name(const KernelCall& call) {
+  return std::visit([](const auto& params) { return params.kName; }, call);
+}
+
+}  // namespace fasa

@@ -1,0 +1,22 @@
+#include "kernels/run_on_host.h"
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/kernels.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+KernelWork run_on_host(const KernelCall& call) {
+  return std::visit(
+      []<typename Params>(const Params& params) -> KernelWork {
+        if constexpr (CacheCalls::has<Params>) {
+          return cpu::run(params);
+        } else {
+          throw UsageError(fmt::format("the host has no kernel '{}'", Params::kName));
+        }
+      },
+      call);
+}
+
+}  // namespace fasa

@@ -1,0 +1,13 @@
+// The kernels of the processor, for devices that are played by the host and for whoever needs what
+// one of them computes without a device.
+#pragma once
+
+#include "kernels/calls.h"
+
+namespace fasa {
+
+// In the caller's oneTBB arena, done on return. Throws UsageError for a model's own work
+// (ModelCalls), which the host does as code of its own.
+KernelWork run_on_host(const KernelCall& call);
+
+}  // namespace fasa
