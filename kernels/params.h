@@ -250,9 +250,9 @@ struct ResolveParams {
 // Guesses of what a later attend of this layer will ask for -> hot slots and fetches. Before the
 // layer's append. A guess is skipped where its row is no committed token's, resident, hot or
 // in a page's device copy already; hot rows that are guessed stay. Slots are chosen as by resolve:
-// none that this step uses. No position ever has two slots. Of more new guesses than there is room
-// for, every so manieth is taken: deterministic, whatever the order in which heads are worked
-// through.
+// none that this step uses. No position ever has two slots. Where there are more new guesses than
+// there is room for, some are taken at equal distances: the same ones, in whatever order heads are
+// worked through.
 struct SpeculateParams {
   static constexpr const char* kName = "speculate";
   StepParams step;
@@ -269,7 +269,7 @@ struct SpeculateParams {
 };
 
 // The fetches of a wave, rows from host to device: of heads first, first + stride, ... of the
-// count x kv_heads, so that several lanes share the work evenly. Link traffic.
+// count x kv_heads, so that several streams share the work evenly. Link traffic.
 struct GatherParams {
   static constexpr const char* kName = "gather";
   CacheLayout layout;

@@ -142,7 +142,7 @@ class ServeCommand final : public Command {
   bool allow_long_ = false;
 };
 
-// Nobody should serve a network by mistake.
+// No network is to be served by mistake.
 void ServeCommand::check() const {
   if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
   throw UsageError(

@@ -22,7 +22,7 @@
 namespace fasa {
 
 // A value that a key cannot have. Where the value came from (file and line, variable, flag) is put
-// before the message by whoever knows it.
+// before the message by the code that knows it.
 class ConfigError : public UsageError {
  public:
   // `key`: the path of the key, "selection.fac_tokens".
@@ -131,8 +131,8 @@ struct Config {
   // What can be checked without a model. Throws ConfigError naming the key, the value and what is
   // allowed.
   void validate() const;
-  // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
-  // nobody knows the place.
+  // What can be checked once the model is known: layers, FCs. Throws UsageError, or ConfigError
+  // where the key's place is unknown.
   void validate_for(const Geometry& geometry) const;
   // What can be checked once the device is known. As above.
   void validate_on(const DeviceTraits& traits) const;

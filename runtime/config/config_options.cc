@@ -392,7 +392,7 @@ const std::array<ConfigOption, 40> kOptions{{
      .allowed = "1, 8, 16, 32",
      .help =
          "Tokens that fasa selects together, by the mean of their keys: the paper's page-level "
-         "selection. Keeps less of the attention than single tokens (docs/selection-results.md).",
+         "selection. Keeps less of the attention than single tokens (docs/results/selection.md).",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.options.page_tokens); },
      .get = [](const Config& c) -> Json { return c.selection.options.page_tokens; }},
     {.table = "selection",

@@ -120,7 +120,7 @@ PagedRuntime::Impl::~Impl() {
   try {
     drain();
   } catch (...) {
-    // The streams' failures were reported to whoever waited for them.
+    // The streams' failures were reported where they were waited for.
   }
 }
 

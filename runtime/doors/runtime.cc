@@ -59,7 +59,7 @@ Runtime::Impl::~Impl() {
     if (step_) device_.record(step_->slot->done(), step_->compute);
     drain();
   } catch (const std::exception&) {
-    // The streams' failures were reported to whoever waited for them.
+    // The streams' failures were reported where they were waited for.
   }
 }
 

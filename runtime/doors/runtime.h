@@ -68,8 +68,8 @@ class Runtime {
   void free(SequenceId sequence);
   int64_t length(SequenceId sequence) const;  // committed tokens
 
-  // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
-  // Outside of a step, and before reserve(), which counts what guesses need.
+  // Estimates later layers' queries for predictor = next-query; null: none. It must live until
+  // another is set. Outside of a step, and before reserve(), which counts what guesses need.
   void set_query_source(QuerySource* source);
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
   int query_ahead() const;

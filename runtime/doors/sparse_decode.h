@@ -15,7 +15,7 @@
 
 namespace fasa {
 
-// [batch, heads, tokens, dim] of somebody else's. Strides in elements, that of dim is 1.
+// The caller's [batch, heads, tokens, dim]. Strides in elements; that of dim is 1.
 struct BatchTensorView {
   const void* data = nullptr;
   DType dtype = DType::kF32;

@@ -59,7 +59,7 @@ class SyntheticDecode {
 
   // One decode step of all sequences. Throws UsageError beyond max_steps, BudgetError, DeviceError.
   SyntheticStep step();
-  // `warmup` steps that nobody looks at (the hot rows begin empty), then `steps`.
+  // `warmup` steps that are not measured (the hot rows begin empty), then `steps`.
   SyntheticResult run(int warmup, int steps);
 
   Runtime& runtime();
