@@ -1,5 +1,5 @@
 // How well a guess of a later layer's query tells which rows that layer will ask for, on a model's
-// real generation: the numbers behind the defaults of prefetching (docs/prefetch-results.md).
+// real generation: the numbers behind the defaults of prefetching (docs/results/prefetch.md).
 //
 //   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
 //

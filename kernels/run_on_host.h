@@ -1,5 +1,5 @@
-// The kernels of the processor, for devices that are played by the host and for whoever needs what
-// one of them computes without a device.
+// The kernels of the processor, for devices that the host plays and for code that needs a kernel's
+// result without a device.
 #pragma once
 
 #include "kernels/calls.h"

@@ -126,7 +126,7 @@ using Event = Owner<EventView>;
 using Graph =
     Owner<GraphView>;  // work of several streams, recorded once; its end waits for its launches
 
-// Somebody who holds device memory that can be spared.
+// A holder of device memory that can be spared.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;
@@ -205,7 +205,7 @@ class Device {
   // The event stands for all work enqueued on the stream so far; recording again moves it.
   virtual void record(EventView event, StreamView stream) = 0;
   // Work enqueued on the stream after this starts no earlier than the event's last recording. An
-  // event that was never recorded holds nobody up.
+  // event that was never recorded delays nothing.
   void wait(StreamView stream, EventView event, OperationTag tag = {}) {
     do_wait(stream, event, tag);
   }
@@ -245,9 +245,9 @@ class Device {
   bool virtual_clock() const { return traits().virtual_clock; }
   virtual TransferTotals transfers() = 0;
 
-  // What the streams do from now on is recorded there; null (the start): nowhere, and nothing is
-  // paid. All of a stream's operations are there once it was synchronized. The timeline outlives
-  // its use: until another one is set, which waits for what is under way. One thread at a time,
+  // What the streams do from now on is recorded there; null (the start): nowhere, at no cost. All
+  // of a stream's operations are there once it was synchronized. The timeline must live until
+  // another is set, which waits for what is under way. One thread at a time,
   // with no other thread enqueueing meanwhile. A device may have none.
   virtual void set_timeline(Timeline* timeline) { static_cast<void>(timeline); }
   Timeline* timeline() const {

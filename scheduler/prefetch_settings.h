@@ -7,7 +7,7 @@
 namespace fasa {
 
 enum class PredictorKind : uint8_t {
-  kAuto,          // next-query where somebody estimates queries, else previous-step
+  kAuto,          // next-query where queries are estimated, else previous-step
   kNone,          // nothing is guessed
   kPreviousStep,  // what a layer's hot rows held and lost
   kNextQuery,     // what the estimated query of a later layer selects

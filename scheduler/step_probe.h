@@ -1,5 +1,5 @@
 // How long one layer of a step computed, and how long its rows travelled, on the device's clock:
-// events recorded on the way and read when the step has passed, so that nobody waits for them.
+// events recorded on the way and read when the step has passed, so that nothing waits for them.
 #pragma once
 
 #include <array>

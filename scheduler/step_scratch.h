@@ -97,7 +97,7 @@ class StepScratch {
   void drop_decode();   // as well
   // What there is room for now, and back to it: a step that cannot begin leaves what was reserved.
   // Streams must be idle where anything was ensured or dropped since. Throws BudgetError, and has
-  // no scratch then, where somebody else took the memory meanwhile.
+  // no scratch then, where others took the memory meanwhile.
   struct Shapes {
     DecodeShape decode;
     PrefillShape prefill;

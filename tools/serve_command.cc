@@ -142,7 +142,7 @@ class ServeCommand final : public Command {
   bool allow_long_ = false;
 };
 
-// Nobody should serve a network by mistake.
+// No network is to be served by mistake.
 void ServeCommand::check() const {
   if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
   throw UsageError(
@@ -219,7 +219,7 @@ int ServeCommand::run() {
   options.max_context = subject.tokens;
   Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);
   const SliceChoice slices = choose_slices(model, config, dir_, {});
-  const DType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
+  const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
   engine_.max_step_seconds = max_step_ms_ * 1e-3;

@@ -42,7 +42,7 @@ class Deadline {
 
 struct TuneMeasurement {
   double tpot_seconds = 0;  // on the device's clock
-  // By the plan's cost model, from the rows measured; none on a GPU, whose rates nobody gave.
+  // By the plan's cost model, from the rows measured; none on a GPU, whose rates are unknown.
   std::optional<double> predicted_seconds;
   uint64_t decode_steps = 0;
   StepCounters rows;

@@ -23,7 +23,7 @@ struct fasa_device {
 
 struct fasa_stream {
   std::shared_ptr<fasa::Device> device;
-  fasa::Stream own;  // ours, or the device's record of the caller's; nobody's on the cpu device
+  fasa::Stream own;  // ours, or the device's record of the caller's; none on the cpu device
   fasa::StreamView view;
 };
 

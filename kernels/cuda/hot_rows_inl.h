@@ -93,7 +93,7 @@ class HotHead {
   FASA_DEVICE int64_t row_offset(int position) const {
     return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
   }
-  // 0: empty; 1: holds a guess that nobody used; 2: by the policy.
+  // 0: empty; 1: holds a guess that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {
     if (slots_.positions[slot] < 0) return 0;
     return is_guess(slots_.stamps[slot]) ? 1 : 2;

@@ -47,7 +47,6 @@ FASA_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 FASA_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 FASA_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
 FASA_DEVICE int grid_y() { return static_cast<int>(gridDim.y); }
-FASA_DEVICE int grid_z() { return static_cast<int>(gridDim.z); }
 
 // The block's shared memory, Grid::shared_bytes of it, 128-byte aligned. Its contents are
 // indeterminate.
@@ -93,7 +92,6 @@ FASA_DEVICE T load_fresh(const T* address) {
 
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
-FASA_DEVICE int highest_bit(uint32_t word) { return 31 - __clz(static_cast<int>(word)); }
 
 // A float by its bits.
 FASA_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
@@ -110,7 +108,6 @@ FASA_DEVICE int block_y() { return machine().place().block[1]; }
 FASA_DEVICE int block_z() { return machine().place().block[2]; }
 FASA_DEVICE int grid_x() { return machine().place().grid[0]; }
 FASA_DEVICE int grid_y() { return machine().place().grid[1]; }
-FASA_DEVICE int grid_z() { return machine().place().grid[2]; }
 FASA_DEVICE std::byte* shared_memory() { return machine().shared_memory(); }
 FASA_DEVICE void sync_block() { machine().sync_block(); }
 FASA_DEVICE void fence() {}
@@ -176,7 +173,6 @@ FASA_DEVICE T load_fresh(const T* address) {
 
 FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return word == 0 ? -1 : __builtin_ctz(word); }
-FASA_DEVICE int highest_bit(uint32_t word) { return word == 0 ? -1 : 31 - __builtin_clz(word); }
 FASA_DEVICE float float_of(uint32_t bits) {
   float value;
   __builtin_memcpy(&value, &bits, sizeof(value));

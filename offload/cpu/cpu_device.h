@@ -105,7 +105,7 @@ class CpuDevice final : public Device, private HostWork {
   void run(StreamView stream, const char* name, std::function<KernelWork()> work,
            OperationTag tag) override;
 
-  // On the stream's behalf, or, without one, on nobody's.
+  // On the stream's behalf, where there is one.
   template <typename Work>
   void run_now(StreamView stream, const char* name, OperationTag tag, const Work& work);
   void sample_memory();

@@ -37,7 +37,7 @@ class VirtualClock {
     double memory_bandwidth = 300e9;
     uint64_t chunk_bytes = 64 * 1024;
   };
-  // A point in a stream, an event's recording. Shared, because it outlives whoever forgets first.
+  // A point in a stream, an event's recording. Shared, because either side may go first.
   struct Mark {
     bool resolved = false;
     double seconds = 0;
@@ -102,7 +102,7 @@ class VirtualClock {
   struct Decision {
     double time = 0;
     int direction = 0;
-    StreamState* stream = nullptr;  // null: nobody waits for the link
+    StreamState* stream = nullptr;  // null: nothing waits for the link
   };
 
   void settle();

@@ -31,7 +31,7 @@ struct TimeSpan {
 struct TimelineEntry {
   enum class Kind : uint8_t {
     kWork,  // a kernel, a copy, a fill, host work
-    kWait,  // the stream stood still for an event; waits that held nobody up have no entry
+    kWait,  // the stream stood still for an event; waits that delayed nothing have none
   };
   // The last operation that an event's stream had before the recording.
   struct Source {

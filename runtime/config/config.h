@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "kernels/replacement.h"
+#include "kernels/row_format.h"
 #include "kernels/slice_format.h"
 #include "offload/device_options.h"
 #include "offload/device_traits.h"
-#include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 #include "runtime/config/weight_options.h"
@@ -22,7 +22,7 @@
 namespace fasa {
 
 // A value that a key cannot have. Where the value came from (file and line, variable, flag) is put
-// before the message by whoever knows it.
+// before the message by the code that knows it.
 class ConfigError : public UsageError {
  public:
   // `key`: the path of the key, "selection.fac_tokens".
@@ -83,7 +83,7 @@ struct Config {
 
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
-    std::optional<DType> row_dtype;  // none: that of the model's files
+    std::optional<RowDType> row_dtype;  // none: that of the model's files
     // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
     std::optional<int> hot_rows;
     Replacement replacement = Replacement::kLru;
@@ -131,8 +131,8 @@ struct Config {
   // What can be checked without a model. Throws ConfigError naming the key, the value and what is
   // allowed.
   void validate() const;
-  // What can be checked once the model is known: layers, FCs. Throws UsageError, ConfigError where
-  // nobody knows the place.
+  // What can be checked once the model is known: layers, FCs. Throws UsageError, or ConfigError
+  // where the key's place is unknown.
   void validate_for(const Geometry& geometry) const;
   // What can be checked once the device is known. As above.
   void validate_on(const DeviceTraits& traits) const;

@@ -169,7 +169,7 @@ void PagedRuntime::Impl::give_tails(const std::vector<Run>& runs, const Groups& 
   }
 }
 
-// The groups that go on with a page whose tail nobody has: it was copied while it was open.
+// The groups that continue a page whose tail is lost: it was copied while it was open.
 std::vector<size_t> PagedRuntime::Impl::without_tail(const std::vector<Run>& runs,
                                                      const Groups& groups) const {
   std::vector<size_t> found;

@@ -119,7 +119,7 @@ bool PagedRuntime::Impl::evict_view() {
   return true;
 }
 
-// The slices of whoever began alike; without the memory for the table they are made again.
+// The slices of a view that began alike; without the memory for the table they are made again.
 void PagedRuntime::Impl::share_longest(PageView& view, std::span<const int32_t> pages) {
   const PageView* longest = nullptr;
   int64_t common = 0;

@@ -45,7 +45,7 @@ class Runtime {
   // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
   // rows than that. `most_steps`: before their numbers run out, and hot rows begin anew; tests have
   // few.
-  Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
           int32_t most_steps = kMostSteps);
   ~Runtime();
@@ -68,8 +68,8 @@ class Runtime {
   void free(SequenceId sequence);
   int64_t length(SequenceId sequence) const;  // committed tokens
 
-  // Who estimates later layers' queries for predictor = next-query; null: nobody. Outlives its use.
-  // Outside of a step, and before reserve(), which counts what guesses need.
+  // Estimates later layers' queries for predictor = next-query; null: none. It must live until
+  // another is set. Outside of a step, and before reserve(), which counts what guesses need.
   void set_query_source(QuerySource* source);
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
   int query_ahead() const;

@@ -17,7 +17,7 @@ void add_once(std::vector<uint64_t>& ids, uint64_t id) {
 
 void Runtime::Impl::note_control_work(SequenceId id) { add_once(beside_steps_, index_of(id)); }
 
-// Sequences that were freed meanwhile have nobody to tell. The first error counts.
+// Sequences that were freed meanwhile need not know. The first error counts.
 void Runtime::Impl::mark_failed(std::span<const uint64_t> ids, const std::string& reason) {
   for (const uint64_t id : ids) {
     const auto found = sequences_.find(id);

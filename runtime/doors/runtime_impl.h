@@ -26,7 +26,7 @@ namespace fasa {
 
 class Runtime::Impl : private MemoryReclaimer {
  public:
-  Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
        const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps);
   ~Impl() override;
   Impl(const Impl&) = delete;  // the device knows it
@@ -85,9 +85,9 @@ class Runtime::Impl : private MemoryReclaimer {
   void check_tensor(const char* name, const ConstTensorView& view, int64_t heads,
                     int64_t dim) const;
   void check_layer(const char* call, int layer, int next) const;
-  // Waits for everything that was enqueued. What failed on the device is remembered by the
-  // sequences that were at work there, and streams and events of ours start anew: whoever waits has
-  // no part in it, so nothing is thrown.
+  // Waits for everything that was enqueued. A failure on the device is remembered by the sequences
+  // that were at work there, and our streams and events start anew. Nothing is thrown, for the
+  // caller may be working for another sequence.
   void drain();
   void note_control_work(SequenceId id);
   void mark_failed(std::span<const uint64_t> ids, const std::string& reason);

@@ -1,4 +1,4 @@
-// The name that somebody who mistyped one most likely meant.
+// The name that was most likely meant by a mistyped one.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace fasa {
 
 // Up to `most` of the names, those that begin with what was given first, then those with the fewest
-// letters to change, capitals being no difference. Always some, for lists that somebody chooses
+// letters to change, capitals being no difference. Never empty: for lists to choose
 // from.
 std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
                                        size_t most);

@@ -49,8 +49,8 @@ class WeightPlan {
   // A tensor that somebody else reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
-  // Throws InputError for a tensor that `prefix` names and nobody asked for: the config describes
-  // another model.
+  // Throws InputError for a tensor that `prefix` names and that was never asked for: the config
+  // describes another model.
   void require_all_used(const std::string& prefix, const std::string& config_path) const;
 
   // What load() allocates.

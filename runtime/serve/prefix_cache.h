@@ -25,7 +25,7 @@ struct Kept {
 
 // What a prompt finds.
 struct PrefixMatch {
-  // How the prompt's first tokens were computed before: whoever computes them again does the same.
+  // How the prompt's first tokens were computed before: computing them again does the same.
   TokenLog known;
   // The kept sequence that holds most of them, and how many.
   std::optional<uint64_t> source;

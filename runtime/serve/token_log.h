@@ -1,5 +1,5 @@
 // The tokens of a sequence in the cache, and how each was computed. Prefill attends to everything,
-// a decode step to the selected tokens: their keys and values differ in bits. Whoever rebuilds a
+// a decode step to the selected tokens: their keys and values differ in bits. What rebuilds a
 // sequence that was evicted computes each token as it was computed before.
 #pragma once
 

@@ -17,7 +17,7 @@ constexpr size_t max_normalized_bytes(size_t bytes) { return (1 << 20) + 16 * by
 struct MappedText {
   std::string text;
   // For each byte of `text` the byte of the prompt that it stands for (what is put in stands for
-  // what it is put before or in place of), rising; empty where nobody asks.
+  // what it is put before or in place of), rising; empty where not asked for.
   std::vector<uint32_t> origins;
 
   bool is_mapped() const { return !origins.empty(); }

@@ -43,7 +43,7 @@ class ViewIndex {
   Buffer tail_;
   struct Layer {
     int indexed = 0;     // tokens
-    int tail_page = -1;  // whose slices the tail holds, -1: nobody's
+    int tail_page = -1;  // whose slices the tail holds, -1: none's
   };
   std::vector<Layer> state_;
 };

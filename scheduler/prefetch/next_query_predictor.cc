@@ -17,7 +17,7 @@ void NextQueryPredictor::predict(const Guess& guess) {
   select.q = source_.estimate(guess.layer, guess.ahead, guess.compute);
   select.score_dims = std::max(select.step.layout.slice.dims / kPart, kLeastDims);
   select.ahead = guess.ahead;
-  select.counters = nullptr;  // NaN in a guess is nobody's concern
+  select.counters = nullptr;  // NaN in a guess is not counted
   device_.enqueue(select, guess.compute, guess.tag());
 }
 

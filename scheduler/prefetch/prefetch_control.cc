@@ -13,7 +13,7 @@ namespace {
 // By itself no deeper than this: guesses that far are poor, and every depth takes room for a set.
 constexpr int kMostAutomatic = 4;
 constexpr int kFirstMeasurements = 16;  // every step at first,
-constexpr int kMeasureEvery = 8;        // then every so manieth
+constexpr int kMeasureEvery = 8;        // then one step of so many
 constexpr double kSmoothing = 0.25;
 
 int most_ahead_of(const StepSettings& settings, bool writes_sets, int max_ahead) {

@@ -27,7 +27,7 @@ class PrefetchControl {
   // Throws UsageError where the settings want a query source and there is none.
   void require_query_source() const;
 
-  // Somebody else's predictor, which may do anything.
+  // The caller's own predictor, which may do anything.
   bool guesses_by_caller() const { return custom_ != nullptr; }
   // From now on plans move in few steps, not with every measurement: each new one costs a graph.
   void plan_coarsely() { coarse_ = true; }

@@ -17,7 +17,7 @@ class KeyReader {
   int dim() const { return dim_; }
   // [dim], until the next call.
   const float* at(int position);
-  // Keeps positions [0, end) in f32: for whoever reads each of them many times.
+  // Keeps positions [0, end) in f32: for callers that read each of them often.
   void keep(int end);
 
  private:

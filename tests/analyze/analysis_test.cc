@@ -176,7 +176,7 @@ TEST_F(ModelAnalysis, CapturedMassGrowsWithTheBudget) {
   EXPECT_NEAR(all.probes.far_share(), 1, 1e-5);
 }
 
-// Of the far mass that the true scores' choice has. Measured: 0.97 to 0.99 (docs/results.md).
+// Of the far mass that the true scores' choice has. Measured: 0.97 to 0.99 (docs/results/README.md).
 TEST_F(ModelAnalysis, DefaultSlicesKeepTheFarMass) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 2000, 256, 40, 1);
   for (const int64_t budget : {64, 128, 256}) {

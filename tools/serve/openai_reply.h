@@ -45,7 +45,7 @@ struct ReplyPart {
   int64_t text_offset = 0;             // bytes of text before `tokens`
 };
 
-// "stop", "length"; a cancelled answer has nobody left to read it.
+// "stop", "length"; a cancelled answer has no reader.
 std::string finish_name(AnswerEnd reason);
 
 std::string whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& choices,

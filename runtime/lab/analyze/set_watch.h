@@ -14,7 +14,7 @@ class SetWatch final : public WrappedDevice {
   explicit SetWatch(Device& inner);
 
   // Called with the sets of every decode step's layer when their rows are looked up, whatever chose
-  // them; not for layers that attend to everything. Null: nobody looks.
+  // them; not for layers that attend to everything. Null: none is kept.
   using Observer = std::function<void(const ResolveParams&)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 

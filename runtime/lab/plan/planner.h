@@ -19,7 +19,7 @@ namespace fasa {
 struct PlanGuess {
   double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
   // Of speculation: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a guess scores
-  // (docs/prefetch-results.md: depth 1, x1.25, rows that two sets of hot rows miss).
+  // (docs/results/prefetch.md: depth 1, x1.25, rows that two sets of hot rows miss).
   double recall = 0.17;
 
   // Rows fetched ahead for each row that is not on the device, right or wrong: 2.0, 1.87, 1.74 and
@@ -42,7 +42,7 @@ struct PlanRequest {
   int64_t tokens = 0;
   int weight_bits = 16;                        // 16, 8, 4
   std::optional<PlannedWeights> weights = {};  // over `weight_bits`
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
   PlanGuess guess;
 };

@@ -32,7 +32,7 @@ struct ProfiledStep {
   double seconds = 0;                  // on the device's clock, from its begin to its last output
   std::vector<TimelineEntry> entries;  // of this step
   FetchMetrics fetch;                  // of this step
-  std::vector<OverlapCount> overlap;   // by layer; empty: nobody looked
+  std::vector<OverlapCount> overlap;   // by layer; empty: not measured
 };
 
 // Rows that went one way for one cause, before anything is known of the link's speed.

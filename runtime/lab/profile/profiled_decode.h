@@ -20,7 +20,7 @@ class ProfiledDecode {
   ProfiledDecode(const ProfiledDecode&) = delete;  // the device refers to its timeline
   ProfiledDecode& operator=(const ProfiledDecode&) = delete;
 
-  // A step that nobody looks at: hot rows begin empty, an automatic depth begins unsettled.
+  // A step that is not measured: hot rows begin empty, an automatic depth begins unsettled.
   void warm_up();
   // One step into the profile. Throws as the decode does.
   void step();

@@ -18,7 +18,7 @@ struct SyntheticSettings {
   int64_t tokens = 131072;  // of each sequence before the first step
   int sequences = 1;
   int64_t max_steps = 512;  // room is taken for so many
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   // device.name is ignored: the emulated one it is. Its memory's bandwidth and its launches' cost:
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second
@@ -59,7 +59,7 @@ class SyntheticDecode {
 
   // One decode step of all sequences. Throws UsageError beyond max_steps, BudgetError, DeviceError.
   SyntheticStep step();
-  // `warmup` steps that nobody looks at (the hot rows begin empty), then `steps`.
+  // `warmup` steps that are not measured (the hot rows begin empty), then `steps`.
   SyntheticResult run(int warmup, int steps);
 
   Runtime& runtime();

@@ -1,4 +1,4 @@
-// Queries, keys and values that nobody computed: noise where they are computed with, untouched
+// Queries, keys and values of no model: noise where they are computed with, untouched
 // memory elsewhere.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace fasa::jinja {
 
-// What went wrong, without the place in the template, which whoever evaluates adds.
+// What went wrong, without the place in the template, which the evaluator adds.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const std::string& message) : std::runtime_error(message) {}

@@ -3,19 +3,16 @@ programs compiled as C11 and run, the example of docs/c.md among them.
 
   c_package_test.py BUILD SOURCE [SANITIZERS]
 """
-import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import unittest
 
-BUILD, SOURCE = (pathlib.Path(path) for path in sys.argv[1:3])
-SANITIZE = [f"-fsanitize={sys.argv[3]}"] if sys.argv[3:] and sys.argv[3] else []
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from installed_package import SANITIZE, InstalledPackage, run  # pylint: disable=wrong-import-position
+
 PROGRAMS = ["doors", "bad_calls"]
-STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
@@ -24,42 +21,8 @@ find_package(fasa 0.1 REQUIRED)
 """
 
 
-def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False, **options)
-    text = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))}: {done.returncode}\n{text}")
-    return text
-
-
-def documented_programs():
-    text = (SOURCE / "docs/c.md").read_text(encoding="utf-8")
-    return re.findall(r"^```c\n(.*?)^```$", text, re.M | re.S)
-
-
-class Package(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder_object = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.folder_object.name)
-        cls.prefix = cls.folder / "anywhere"
-        run("cmake", "--install", BUILD, "--component", "fasa_c", "--prefix", cls.prefix)
-        cls.library = next(cls.prefix.glob("lib*/**/libfasa.so"))
-        cls.environment = os.environ | {
-            "PKG_CONFIG_PATH": str(next(cls.prefix.glob("lib*/**/pkgconfig"))),
-            "LD_LIBRARY_PATH": str(cls.library.parent)}
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder_object.cleanup()
-
-    def compile(self, source, name):
-        flags = run("pkg-config", "--cflags", "--libs", "fasa", env=self.environment).split()
-        program = self.folder / name
-        run("cc", *STRICT, *SANITIZE, "-g", "-I", HERE, source, "-o", program, *flags,
-            env=self.environment)
-        return program
+class Package(InstalledPackage):
+    include_dirs = [HERE]
 
     def test_programs_through_pkg_config(self):
         for name in PROGRAMS:
@@ -68,30 +31,18 @@ class Package(unittest.TestCase):
                 self.assertIn(name, run(program, env=self.environment))
 
     def test_programs_through_find_package(self):
-        project = self.folder / "project"
-        project.mkdir()
         lines = [PROJECT]
         if SANITIZE:
             lines.append(f"add_compile_options({SANITIZE[0]})\nadd_link_options({SANITIZE[0]})\n")
         for name in PROGRAMS:
             lines.append(f"add_executable({name} {HERE}/{name}.c)\n"
                          f"target_link_libraries({name} PRIVATE fasa::fasa)\n")
-        (project / "CMakeLists.txt").write_text("".join(lines))
-        run("cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
-            "-DCMAKE_BUILD_TYPE=Release")
-        run("cmake", "--build", project / "build")
+        build = self.project("project", "".join(lines))
         for name in PROGRAMS:  # no LD_LIBRARY_PATH: the target knows where its library is
-            self.assertIn(name, run(project / "build" / name))
+            self.assertIn(name, run(build / name))
 
     def test_the_documented_program(self):
-        programs = documented_programs()
-        self.assertEqual(len(programs), 1)
-        source = self.folder / "documented.c"
-        source.write_text(programs[0])
-        output = run(self.compile(source, "documented"), env=self.environment)
-        shown = re.search(r"^It prints\n\n```\n(.*?)^```$",
-                          (SOURCE / "docs/c.md").read_text(encoding="utf-8"), re.M | re.S)
-        self.assertEqual(output, shown.group(1))
+        self.check_documented("docs/c.md", "c", ".c")
 
     def test_it_exports_the_functions_of_the_header_and_nothing_else(self):
         header = (self.prefix / "include/fasa/fasa.h").read_text()
@@ -108,12 +59,8 @@ class Package(unittest.TestCase):
         self.assertRegex(dynamic, r"soname: \[libfasa\.so\.0\.1\]")
 
     def test_another_minor_version_is_not_found(self):
-        project = self.folder / "older"
-        project.mkdir()
-        (project / "CMakeLists.txt").write_text(PROJECT.replace("fasa 0.1", "fasa 0.2"))
         with self.assertRaisesRegex(AssertionError, "fasa"):
-            run("cmake", "-S", project, "-B", project / "build",
-                f"-DCMAKE_PREFIX_PATH={self.prefix}")
+            self.project("older", PROJECT.replace("fasa 0.1", "fasa 0.2"))
 
     def test_the_header_is_cpp_too(self):
         source = self.folder / "header.cc"

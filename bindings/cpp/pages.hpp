@@ -1,0 +1,94 @@
+/// \file
+/// The pages door and the stateless one.
+#ifndef FASA_PAGES_HPP
+#define FASA_PAGES_HPP
+
+#include <fasa/options.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace fasa {
+inline namespace v0 {
+
+/// Page ids in the order of each sequence, [sequences][columns]; entries beyond a length mean nothing.
+struct BlockTable {
+  const int32_t* pages = nullptr;
+  int64_t sequences = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;  ///< 0: columns
+};
+
+class PagedRuntime {
+ public:
+  struct Pages {
+    int size = 64;  ///< tokens: 16, 32, 64, 128, 192 or 256
+    int64_t count = 0;
+    int max_sequences = 64;  ///< whose hot rows are kept
+  };
+
+  PagedRuntime(const Options& options, const Pages& pages) {
+    fasa_paged_options paged = FASA_PAGED_OPTIONS_INIT;
+    paged.page_size = pages.size;
+    paged.num_pages = pages.count;
+    paged.max_sequences = pages.max_sequences;
+    fasa_paged* made = nullptr;
+    check(fasa_paged_create(detail::COptions(options).get(), &paged, &made));
+    handle_.reset(made);
+  }
+
+  /// Token i to slot slots[i] = page * page size + offset; a negative slot stores nothing.
+  void append(int layer, const ConstTensorView& k, const ConstTensorView& v,
+              std::span<const int64_t> slots, Stream* stream = nullptr) {
+    check(fasa_append_paged(c(), layer, k.c(), v.c(), slots.data(), slots.size(),
+                            detail::c_stream(stream)));
+  }
+  /// The newest token of every sequence attends over the first lengths[i] tokens of its pages.
+  void attend(int layer, const ConstTensorView& q, const BlockTable& table,
+              std::span<const int32_t> lengths, const TensorView& out, float* lse = nullptr,
+              Stream* stream = nullptr) {
+    const fasa_block_table c_table = {table.pages, table.sequences, table.columns, table.stride};
+    check(fasa_attend_paged(c(), layer, q.c(), &c_table, lengths.data(), lengths.size(), out.c(),
+                            lse, detail::c_stream(stream)));
+  }
+  /// Destinations become their sources' equals, in order. Between steps.
+  void copy(std::span<const fasa_page_copy> copies) {
+    check(fasa_copy_pages(c(), copies.data(), copies.size()));
+  }
+  void drop(std::span<const int64_t> pages) {
+    check(fasa_drop_pages(c(), pages.data(), pages.size()));
+  }
+  void synchronize() { check(fasa_paged_synchronize(c())); }
+
+  KvMemory memory() const {
+    KvMemory memory = FASA_KV_MEMORY_INIT;
+    check(fasa_paged_memory(c(), &memory));
+    return memory;
+  }
+  Metrics metrics(int layer = -1) {
+    Metrics metrics = FASA_METRICS_INIT;
+    check(fasa_paged_read_metrics(c(), layer, &metrics));
+    return metrics;
+  }
+  void reset_metrics() { check(fasa_paged_reset_metrics(c())); }
+  fasa_paged* c() const { return handle_.get(); }
+
+ private:
+  detail::Owner<fasa_paged, fasa_paged_destroy> handle_;
+};
+
+/// One decode step of one layer: q [batch, query_heads, key_dim], k and v [batch, kv_heads, tokens,
+/// dim] -> out [batch, query_heads, value_dim]. `lengths` [batch], or empty: all tokens count.
+inline void sparse_decode(const Options& options, int layer, const ConstTensorView& q,
+                          const ConstTensorView& k, const ConstTensorView& v,
+                          std::span<const int64_t> lengths, const TensorView& out,
+                          float* lse = nullptr, Stream* stream = nullptr) {
+  check(fasa_sparse_decode(detail::COptions(options).get(), layer, q.c(), k.c(), v.c(),
+                           lengths.empty() ? nullptr : lengths.data(), out.c(), lse,
+                           detail::c_stream(stream)));
+}
+
+}  // namespace v0
+}  // namespace fasa
+
+#endif  // FASA_PAGES_HPP
