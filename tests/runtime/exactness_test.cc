@@ -122,7 +122,7 @@ Geometry five_layers(RowDType rows) {
 }
 
 // A few steps, an aborted one, a few more.
-Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr) {
+Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr, int steps = 3) {
   RuntimeRun run(setup, five_layers(setup.row_dtype));
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, 190, 190);
@@ -131,7 +131,7 @@ Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr) {
   run.tape().begin({&part, 1});
   run.tape().layers({&part, 1}, true, 3);
   run.runtime().abort_step();
-  for (auto& step : run.decode(id, 1, 3)) outputs.push_back(std::move(step));
+  for (auto& step : run.decode(id, 1, steps)) outputs.push_back(std::move(step));
   if (rows != nullptr) *rows = run.runtime().metrics().rows;
   return outputs;
 }
@@ -149,9 +149,9 @@ constexpr GuesserCase kGuessers[] = {{Guesser::kNobody, PredictorKind::kNone},
 class PrefetchExactness : public ::testing::TestWithParam<std::tuple<GuesserCase, RowDType>> {
  protected:
   static GuesserCase who() { return std::get<0>(GetParam()); }
-  static Outputs of(RunSetup setup, StepCounters* rows = nullptr) {
+  static Outputs of(RunSetup setup, StepCounters* rows = nullptr, int steps = 3) {
     setup.row_dtype = std::get<1>(GetParam());
-    return prefetched(setup, rows);
+    return prefetched(setup, rows, steps);
   }
 };
 
@@ -180,12 +180,28 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                       what);
           const bool guesses =
               depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
-          EXPECT_EQ(rows.speculated > 0, guesses) << what;
+          // The automatic depth tries guesses later than this; see below.
+          const bool later = !depth && who().guesser != Guesser::kNobody;
+          EXPECT_EQ(rows.speculated > 0, guesses && !later) << what;
           EXPECT_LE(rows.speculated_used, rows.speculated) << what;
         }
       }
     }
   }
+}
+
+// Long enough for trials of several depths.
+TEST_P(PrefetchExactness, AutomaticDepth) {
+  constexpr int kLong = 50;
+  StepCounters rows;
+  const RunSetup setup{.device = "emulated",
+                       .hot_rows = 51,
+                       .streams = 2,
+                       .depth = std::nullopt,
+                       .predictor = who().predictor,
+                       .guesser = who().guesser};
+  expect_same(of({.depth = 0}, nullptr, kLong), of(setup, &rows, kLong), "automatic");
+  EXPECT_EQ(rows.speculated > 0, who().predictor != PredictorKind::kNone);
 }
 
 TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
