@@ -3,8 +3,9 @@
 // from memory as they do in a model, not from the last-level cache.
 //
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
+//   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/rows:int8
 //
-// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows, batch 1. Counters, medians over
+// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1. Counters, medians over
 // the steps of ratios taken within a step: ratio_to_full (full / this), full_stream_share (of the
 // read bandwidth measured in the same step), stream_share (bytes of slices and rows that this layer
 // must read), and the two floors: bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms
@@ -26,13 +27,16 @@ namespace {
 struct Format {
   SliceDType dtype;
   int chunks;
+  RowDType rows = RowDType::kBF16;
+
+  int64_t row_bytes() const { return RowFormat{rows, 128, 128}.bytes(); }
 };
 constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
                                {SliceDType::kInt8, 16},
                                {SliceDType::kInt2, 32},
-                               {SliceDType::kInt2, 64}};
+                               {SliceDType::kInt2, 64},
+                               {SliceDType::kInt2, 64, RowDType::kInt8}};
 constexpr int kBudgets[] = {256, 2048};
-constexpr int64_t kRowBytes = 512;
 constexpr int kHeads = 8;
 // Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
 constexpr int64_t kMostRowBytes = int64_t{14} << 30;
@@ -48,7 +52,7 @@ constexpr int kKinds = 3;
 class Case {
  public:
   Case(int64_t tokens, Format format)
-      : layers_(layer_count(tokens)),
+      : layers_(layer_count(tokens, format.row_bytes())),
         filled_(cpu(), config(format, layers_), llama_8b(layers_),
                 first_chunk_dims(llama_8b(layers_), format.chunks), tokens),
         stream_(filled_.device()),
@@ -80,8 +84,8 @@ class Case {
 
  private:
   // Reading the dense layers between two visits of a layer flushes the cache.
-  static int layer_count(int64_t tokens) {
-    const int64_t layer_bytes = tokens * kHeads * kRowBytes;
+  static int layer_count(int64_t tokens, int64_t row_bytes) {
+    const int64_t layer_bytes = tokens * kHeads * row_bytes;
     int64_t groups = (last_level_cache() * 5 / 4 + layer_bytes - 1) / layer_bytes;
     groups = std::clamp<int64_t>(kMostRowBytes / layer_bytes / kKinds, 1, groups);
     return static_cast<int>(groups * kKinds);
@@ -95,6 +99,7 @@ class Case {
     Config config;
     config.selection.slice_dtype = format.dtype;
     config.selection.tip_chunks = format.chunks;
+    config.placement.row_dtype = format.rows;
     config.selection.fac_tokens.clear();
     for (int layer = 0; layer < layers; ++layer) {
       if (layer % kKinds == 2) config.selection.dense_layers.push_back(layer);
@@ -115,8 +120,9 @@ class Case {
 // Filling is slow: benchmarks of one length and format follow each other and share it.
 Case& case_of(int64_t tokens, Format format) {
   static std::unique_ptr<Case> current;
-  static std::tuple<int64_t, SliceDType, int> key;
-  const auto wanted = std::make_tuple(tokens, format.dtype, format.chunks);
+  static std::tuple<int64_t, SliceDType, int, RowDType::Kind> key;
+  const auto wanted =
+      std::make_tuple(tokens, format.dtype, format.chunks, RowDType::Kind(format.rows));
   if (!current || key != wanted) {
     current.reset();
     current = std::make_unique<Case>(tokens, format);
@@ -137,9 +143,9 @@ void run(benchmark::State& state, int64_t tokens, size_t kind, Format format) {
   const SliceFormat slice{format.dtype, 2 * format.chunks};
   const int64_t set = std::min<int64_t>(kBudgets[kind], tokens);
   const auto pages = static_cast<double>(kHeads * (tokens / kPageTokens));
-  const double full_bytes = static_cast<double>(tokens * kHeads * kRowBytes);
+  const double full_bytes = static_cast<double>(tokens * kHeads * format.row_bytes());
   const double bytes = pages * static_cast<double>(slice.page_bytes()) +
-                       static_cast<double>(kHeads * set * kRowBytes);
+                       static_cast<double>(kHeads * set * format.row_bytes());
   const double compute_bound = pages * in_cache_page_seconds(slice);
   std::vector<double> mine, full, ratio, full_share, share, bandwidths, bound_share;
   for (auto _ : state) {
@@ -169,9 +175,10 @@ void register_all() {
   for (int64_t tokens = 4096; tokens <= int64_t{1} << 20; tokens *= 2) {
     for (const Format& format : kFormats) {
       for (size_t kind = 0; kind < std::size(kBudgets); ++kind) {
-        const std::string name =
+        std::string name =
             fmt::format("decode_attention/tokens:{}/k:{}/slice:{}/fcs:{}", tokens, kBudgets[kind],
                         slice_dtype_name(format.dtype), format.chunks);
+        if (format.rows.is_coded()) name += fmt::format("/rows:{}", row_dtype_name(format.rows));
         benchmark::RegisterBenchmark(name.c_str(), run, tokens, kind, format)
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond)

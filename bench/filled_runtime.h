@@ -69,7 +69,8 @@ class FilledRuntime {
   FilledRuntime(std::unique_ptr<Device> device, const Config& config, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int64_t tokens)
       : device_(std::move(device)),
-        runtime_(*device_, config, geometry, DType::kBF16, slice_dims, tokens + kRoom),
+        runtime_(*device_, config, geometry, config.placement.row_dtype.value_or(DType::kBF16),
+                 slice_dims, tokens + kRoom),
         stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
         sequence_(runtime_.create()) {
     fill(tokens);

@@ -2,7 +2,7 @@
 // allocated and filled, hot rows, staging, tables and all. Host rows may share physical memory
 // (--alias), so that 16 GiB of them fit a small machine.
 //
-//   kv_memory [--tokens N] [--layers N] [--k N] [--alias SIZE]
+//   kv_memory [--tokens N] [--layers N] [--k N] [--row-dtype DTYPE] [--alias SIZE]
 //
 // With --growth, host memory instead: one layer's rows and slices on the cpu device, appended chunk
 // after chunk without a word of how many will come. A cache that moved what it holds would need the
@@ -34,6 +34,7 @@ struct Options {
   int64_t tokens = 131072;
   int layers = 32;
   int k = 256;
+  std::string row_dtype = "bf16";
   std::string alias;
 };
 
@@ -52,6 +53,7 @@ void measure(const Options& options, Format format) {
   config.selection.slice_dtype = format.dtype;
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = options.k, .share = 0}};
+  config.placement.row_dtype = parse_row_dtype(options.row_dtype);
   FilledRuntime filled(device, config, geometry, first_chunk_dims(geometry, format.chunks),
                        options.tokens);
   // One real decode step: its scratch counts, the prefill's is gone.
@@ -76,12 +78,12 @@ void measure(const Options& options, Format format) {
   const KvMemory memory = filled.runtime().memory();
   const uint64_t full = uint64_t{2} * 2 * 128 * 8 * static_cast<uint64_t>(options.layers) *
                         static_cast<uint64_t>(options.tokens + 1);
-  fmt::print("{:>5} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12} {:>7.2f}x {:>12}\n",
+  fmt::print("{:>5} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12} {:>7.2f}x {:>12} {:>12}\n",
              slice_dtype_name(format.dtype), format.chunks, format_bytes(memory.device_slices),
              format_bytes(memory.device_hot_rows), format_bytes(memory.device_scratch),
              format_bytes(memory.device_total()), format_bytes(full),
              static_cast<double>(full) / static_cast<double>(memory.device_total()),
-             format_bytes(peak_process_bytes()));
+             format_bytes(memory.host_total()), format_bytes(peak_process_bytes()));
 }
 
 // Appends `tokens` tokens to one sequence of one layer and says every eighth of the way what the
@@ -127,7 +129,7 @@ void measure_growth(int64_t tokens) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  CLI::App app{"Device memory of the KV cache, Llama-3.1-8B geometry, bf16 rows on the host"};
+  CLI::App app{"Device memory of the KV cache, Llama-3.1-8B geometry, rows on the host"};
   fasa::bench::Options options;
   bool growth = false;
   app.add_flag("--growth", growth, "host memory while one layer grows");
@@ -135,6 +137,9 @@ int main(int argc, char** argv) {
       app.add_option("--tokens", options.tokens, "context length")->capture_default_str();
   app.add_option("--layers", options.layers, "layers")->capture_default_str();
   app.add_option("--k", options.k, "fac_tokens")->capture_default_str();
+  app.add_option("--row-dtype", options.row_dtype, "how rows are stored")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
+      ->capture_default_str();
   app.add_option("--alias", options.alias, "physical memory that all host rows share, e.g. 1GiB");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -143,10 +148,10 @@ int main(int argc, char** argv) {
       return 0;
     }
     fmt::print(
-        "{} tokens, {} layers, k = {}\n{:>5} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} "
-        "{:>12}\n",
-        options.tokens, options.layers, options.k, "slice", "FCs", "slices", "hot rows", "scratch",
-        "device", "full KV", "smaller", "process");
+        "{} tokens, {} layers, k = {}, rows in {}\n{:>5} {:>4} {:>12} {:>12} {:>12} {:>12} {:>12} "
+        "{:>8} {:>12} {:>12}\n",
+        options.tokens, options.layers, options.k, options.row_dtype, "slice", "FCs", "slices",
+        "hot rows", "scratch", "device", "full KV", "smaller", "host", "process");
     for (const auto& format : fasa::bench::kFormats) fasa::bench::measure(options, format);
   } catch (const fasa::Error& error) {
     fmt::print(stderr, "kv_memory: {}\n", error.what());

@@ -1,5 +1,6 @@
 // The kernels that read rows, beside the floor of the same run: full attention and FAC against the
-// bandwidth of a plain sum over memory, prefill against the FMA peak.
+// bandwidth of a plain sum over memory, prefill against the FMA peak. The last argument: 2 = rows in
+// bf16, 3 = in int8.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <tbb/blocked_range.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_codec.h"
 
 namespace fasa {
 namespace {
@@ -23,12 +25,12 @@ constexpr int kKvHeads = 8;
 constexpr int kGroup = 4;
 constexpr int kHeadDim = 128;
 
-CacheLayout layout_of(int layers) {
+CacheLayout layout_of(int layers, int64_t row_dtype) {
   CacheLayout layout;
   layout.layers = layers;
   layout.kv_heads = kKvHeads;
   layout.group = kGroup;
-  layout.row = {DType::kBF16, kHeadDim, kHeadDim};
+  layout.row = {static_cast<RowDType::Kind>(row_dtype), kHeadDim, kHeadDim};
   layout.slice = {SliceDType::kInt2, kHeadDim};
   layout.sinks = 4;
   layout.recent = 16;
@@ -49,16 +51,31 @@ Memory allocate(size_t bytes) {
   return memory;
 }
 
+// 128 KiB of rows of small values.
+std::vector<std::byte> pattern_of(const RowFormat& format) {
+  constexpr size_t kBytes = 1 << 17;
+  std::vector<std::byte> pattern(kBytes);
+  const auto row_bytes = static_cast<size_t>(format.bytes());
+  std::vector<float> values(static_cast<size_t>(format.key_dim + format.value_dim));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (size_t at = 0; at < kBytes; at += row_bytes) {
+    for (float& value : values) value = normal(random);
+    const auto k = ConstTensorView::dense(values.data(), DType::kF32, 1, 1, format.key_dim);
+    auto v = k;
+    v.data = values.data() + format.key_dim;
+    cpu::write_row(format, k, v, 0, 0, pattern.data() + at);
+  }
+  return pattern;
+}
+
 // One sequence of `tokens`, its rows filled with small values.
 struct Rows {
   Rows(const CacheLayout& layout, int tokens)
       : pages((tokens + kPageTokens - 1) / kPageTokens),
         bytes(static_cast<size_t>(layout.row_block_bytes()) * static_cast<size_t>(pages)),
         data(allocate(bytes)) {
-    std::vector<uint16_t> pattern(1 << 16);
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    for (uint16_t& value : pattern) value = bf16_from_f32(normal(random));
+    const std::vector<std::byte> pattern = pattern_of(layout.row);
     tbb::parallel_for(size_t{0}, bytes >> 17, [&](size_t i) {
       std::memcpy(data.get() + (i << 17), pattern.data(), 1 << 17);
     });
@@ -110,8 +127,8 @@ BENCHMARK(BM_stream)->UseRealTime()->Unit(benchmark::kMillisecond);
 // Full attention of one token; layers rotate so that rows come from memory.
 void BM_full_attention(benchmark::State& state) {
   const int tokens = static_cast<int>(state.range(0));
-  const int layers = std::max(1, (2 << 20) / tokens / 4);
-  const CacheLayout layout = layout_of(layers);
+  const int layers = std::max(1, (4 << 20) / tokens / 4);
+  const CacheLayout layout = layout_of(layers, state.range(1));
   const Rows rows(layout, tokens);
   const std::vector<float> q = random_floats(kKvHeads * kGroup * kHeadDim);
   std::vector<float> out(q.size());
@@ -132,9 +149,7 @@ void BM_full_attention(benchmark::State& state) {
   report_bytes(state, static_cast<double>(tokens) * kKvHeads * layout.row.bytes());
 }
 BENCHMARK(BM_full_attention)
-    ->Arg(8 << 10)
-    ->Arg(32 << 10)
-    ->Arg(128 << 10)
+    ->ArgsProduct({{8 << 10, 32 << 10, 128 << 10}, {2, 3}})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
@@ -142,7 +157,7 @@ BENCHMARK(BM_full_attention)
 void BM_fac(benchmark::State& state) {
   const int tokens = 128 << 10;
   const int k = static_cast<int>(state.range(0));
-  const CacheLayout layout = layout_of(4);
+  const CacheLayout layout = layout_of(4, state.range(1));
   const Rows rows(layout, tokens);
   const std::vector<float> q = random_floats(kKvHeads * kGroup * kHeadDim);
   std::vector<float> out(q.size());
@@ -181,13 +196,13 @@ void BM_fac(benchmark::State& state) {
   }
   report_bytes(state, static_cast<double>(draw) * static_cast<double>(layout.row.bytes()));
 }
-BENCHMARK(BM_fac)->Arg(256)->Arg(2048)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_fac)->ArgsProduct({{256, 2048}, {2, 3}})->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 // A chunk of 512 tokens after `start`; flops: 4 * head_dim per query head and visible key.
 void BM_prefill(benchmark::State& state) {
   const int start = static_cast<int>(state.range(0));
   constexpr int kChunk = 512;
-  const CacheLayout layout = layout_of(1);
+  const CacheLayout layout = layout_of(1, state.range(1));
   const Rows rows(layout, start + kChunk);
   const std::vector<float> q = random_floats(kChunk * kKvHeads * kGroup * kHeadDim);
   std::vector<float> out(q.size());
@@ -208,7 +223,10 @@ void BM_prefill(benchmark::State& state) {
       keys * kKvHeads * kGroup * 4 * kHeadDim * static_cast<double>(state.iterations()) * 1e-9,
       benchmark::Counter::kIsRate);
 }
-BENCHMARK(BM_prefill)->Arg(0)->Arg(2048)->Arg(16384)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_prefill)
+    ->ArgsProduct({{0, 2048, 16384}, {2, 3}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fasa

@@ -17,7 +17,7 @@ template <typename... Params>
 struct CallList {
   using Call = std::variant<Params...>;
   template <typename Candidate>
-  static constexpr bool has = (std::is_same_v<Candidate, Params> || ...);
+  static constexpr bool kHas = (std::is_same_v<Candidate, Params> || ...);
   template <typename... More>
   static CallList<Params..., More...> with(CallList<More...>);
 };

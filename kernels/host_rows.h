@@ -8,9 +8,9 @@
 
 namespace fasa {
 
-// `count` elements of a row to f32, exactly.
+// A whole key or value of a row, of `count` dimensions, to f32, exactly.
 using ExpandRow = void (*)(const void* in, int64_t count, float* out);
-ExpandRow expand_row(DType dtype);
+ExpandRow expand_row(RowDType dtype);
 
 // Scores of positions [first, end) of one sequence and KV head on the slices, as `params` has select
 // score them: of query head i of the group at scores[i][position - first]; null: not wanted.

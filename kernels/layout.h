@@ -1,7 +1,8 @@
 // Where everything of the KV cache lies in memory. One place, so that kernels of every device, the
 // stores and the tests agree byte for byte.
 //
-//   row         whole key, then value, of one token and KV head, padded to 64 bytes
+//   row         whole key, then value, of one token and KV head, padded to 64 bytes, see
+//               row_format.h
 //   row block   one page of rows for all layers:    [layer][kv_head][kPageTokens][row_bytes]
 //   slice page  dominant dimensions of one page:    codes (+ parameters), see slice_format.h
 //   value page  values of one page in codes:        a slice page of token order, slice_format.h
@@ -20,28 +21,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/row_format.h"
 #include "kernels/slice_format.h"
-#include "runtime/base/dtype.h"
 
 namespace fasa {
 
 inline constexpr int kTileTokens = 32;  // FAC works on fixed tiles of the position-sorted set
-inline constexpr int64_t kAlignment = 64;
-
-constexpr int64_t align_up(int64_t bytes, int64_t alignment = kAlignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-struct RowFormat {
-  DType dtype = DType::kBF16;
-  int key_dim = 0;
-  int value_dim = 0;
-
-  constexpr int64_t key_bytes() const { return int64_t{key_dim} * dtype_bytes(dtype); }
-  constexpr int64_t bytes() const {
-    return align_up(int64_t{key_dim + value_dim} * dtype_bytes(dtype));
-  }
-};
 
 // Plain data, passed to kernels by value.
 struct CacheLayout {

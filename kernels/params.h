@@ -69,13 +69,24 @@ struct StepParams {
   const float* slopes = nullptr;
 };
 
+// Rows that are stored already, to be appended as they are.
+struct StoredRows {
+  const std::byte* rows = nullptr;  // null: none
+  int64_t token_bytes = 0;          // from one token's row to the next one's
+  int64_t head_bytes = 0;
+
+  constexpr const std::byte* at(int64_t token, int64_t head) const {
+    return rows + token * token_bytes + head * head_bytes;
+  }
+};
+
 // k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
 // to the residents (decode) or to the stage, and to the residents where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
 // 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
-// first, to the tail's dtype after.
+// first, what the row then stands for to the tail's dtype.
 // Value slices, where the layout has them, are made of the row's value in the same way.
 struct AppendParams {
   static constexpr const char* kName = "append";
@@ -83,6 +94,7 @@ struct AppendParams {
   ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
   ConstTensorView v;  // [tokens, kv_heads, value_dim]
   bool rows_on_device = true;
+  StoredRows stored = {};  // in place of k and v, if any
 };
 
 // New rows, from residents or stage, to the row blocks on the host. Link traffic.

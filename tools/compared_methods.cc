@@ -65,4 +65,16 @@ Config with_selection(const Config& base, const std::string& selection,
   return config;
 }
 
+std::vector<Config> with_row_dtypes(const Config& base, const std::vector<std::string>& names) {
+  if (names.empty()) return {base};
+  const ConfigOption* option = find_option("placement", "row_dtype");
+  std::vector<Config> all;
+  for (const std::string& name : names) {
+    all.push_back(base);
+    if (option->set(all.back(), name)) continue;
+    throw UsageError(fmt::format("--row-dtypes = \"{}\": allowed: {}", name, option->allowed));
+  }
+  return all;
+}
+
 }  // namespace fasa

@@ -29,4 +29,7 @@ ComparedBudget parse_budget(const std::string& text, std::string_view flag);
 Config with_selection(const Config& base, const std::string& selection,
                       const ComparedBudget& budget);
 
+// `base` over each kind of rows, or `base` where none is named. Throws UsageError.
+std::vector<Config> with_row_dtypes(const Config& base, const std::vector<std::string>& names);
+
 }  // namespace fasa

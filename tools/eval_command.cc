@@ -52,6 +52,7 @@ class EvalCommand final : public Command {
   EvalFlags flags_;
   std::string selections_;
   std::vector<std::string> budgets_;
+  std::vector<std::string> row_dtypes_;
   std::string results_ = "eval-results";
   bool fresh_ = false;
   std::string metrics_python_;
@@ -93,6 +94,9 @@ void EvalCommand::add_method_flags() {
            "them all; with full among them, ppl compares the others' predictions with its own");
   add_flag("--budgets", "N", budgets_,
            "fac_tokens that each of them is run with, one or more; 128+512: with near_tokens too");
+  add_flag("--row-dtypes", "DTYPE", row_dtypes_,
+           "row_dtype that each of them is run with, one or more; ppl compares with full attention "
+           "over the first");
 }
 
 void EvalCommand::add_output_flags() {
@@ -116,7 +120,7 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
   return command_;
 }
 
-// Every selection at every budget; what takes all tokens has none.
+// Every selection at every budget, what takes all tokens has none, over every kind of rows.
 std::vector<Config> EvalCommand::configs(const Config& base) const {
   std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
   if (names.empty()) names.emplace_back(selection_name(base.selection.kind));
@@ -124,10 +128,12 @@ std::vector<Config> EvalCommand::configs(const Config& base) const {
   for (const std::string& text : budgets_) budgets.push_back(parse_budget(text, "--budgets"));
   if (budgets.empty()) budgets.emplace_back();
   std::vector<Config> all;
-  for (const std::string& name : names) {
-    for (size_t i = 0; i < budgets.size(); ++i) {
-      if (name == "full" && i > 0) continue;
-      all.push_back(with_selection(base, name, budgets[i]));
+  for (const Config& with_rows : with_row_dtypes(base, row_dtypes_)) {
+    for (const std::string& name : names) {
+      for (size_t i = 0; i < budgets.size(); ++i) {
+        if (name == "full" && i > 0) continue;
+        all.push_back(with_selection(with_rows, name, budgets[i]));
+      }
     }
   }
   return all;
@@ -146,7 +152,10 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
   }
   std::vector<EvalMethod> all;
   for (const Config& config : configs) {
-    const std::string name = method_name(config, model.config().geometry());
+    std::string name = method_name(config, model.config().geometry());
+    if (row_dtypes_.size() > 1) {
+      name += fmt::format(", {} rows", row_dtype_name(*config.placement.row_dtype));
+    }
     const auto same = [&](const EvalMethod& other) { return other.name == name; };
     if (std::any_of(all.begin(), all.end(), same)) continue;
     all.push_back({name, config, choose_slices(model, config, flags_.model_dir, text).dims});

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <map>
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate/model_hash.h"
@@ -49,15 +50,17 @@ std::string results_path(const std::string& folder, const Json& setup) {
 // The examples of a task with one method.
 class MethodRun {
  public:
-  // `compared`: with full attention, by the logits of every step.
-  MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method, bool compared)
+  // `full`: what it is compared with by the logits of every step, perhaps itself; null = nothing.
+  MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method,
+            const EvalMethod* full)
       : task_(task),
         model_(*subject.model),
-        full_(is_full(method)),
-        compared_(compared),
-        result_(begin(task, subject, method, compared && !full_)),
+        full_(full == &method),
+        compared_(full != nullptr),
+        rows_(subject.rows_of(method)),
+        result_(begin(task, subject, method, compared_ && !full_)),
         log_(result_.path, result_.setup, subject.begin),
-        runtime_(model_.device(), method.config, model_.config().geometry(), subject.row_dtype,
+        runtime_(model_.device(), method.config, model_.config().geometry(), rows_,
                  method.slice_dims, task.longest()),
         learns_from_prompts_(learns_from_prompts(method.config)) {}
 
@@ -65,6 +68,7 @@ class MethodRun {
     return method.config.selection.kind == SelectionKind::kFull;
   }
   bool full() const { return full_; }
+  RowDType rows() const { return rows_; }
   bool has(size_t example) const { return log_.find(task_.id(example)) != nullptr; }
 
   // Runs it where it has no result yet. `full`: logits of full attention, which leaves them there
@@ -118,6 +122,7 @@ class MethodRun {
   Model& model_;
   const bool full_;
   const bool compared_;
+  const RowDType rows_;
   TaskResult result_;
   ResultLog log_;
   Runtime runtime_;
@@ -150,7 +155,7 @@ Json EvalSubject::setup(const EvalMethod& method) const {
   Json setup = {{"model", name.string()},
                 {"model_hash", model_hash(model->fingerprint())},
                 {"dtype", dtype_name(model->dtype())},
-                {"row_dtype", dtype_name(row_dtype)},
+                {"row_dtype", row_dtype_name(rows_of(method))},
                 {"method", method.name + weights_suffix(method.config)},
                 {"selection", method_setup(method.config)},
                 {"slice_dims", dims_hash(method.slice_dims)}};
@@ -188,8 +193,10 @@ bool compares_steps(const EvalTask& task, const EvalSubject& subject,
 }
 
 using Runs = std::vector<std::unique_ptr<MethodRun>>;
+// A prompt's own attention reads rows too: one for each way to store them.
+using SharedPrompts = std::map<RowDType::Kind, SharedPrompt>;
 
-void take_example(Runs& runs, size_t example, SharedPrompt* prompt, Progress& progress,
+void take_example(Runs& runs, size_t example, SharedPrompts* prompts, Progress& progress,
                   size_t examples) {
   const bool wanted = std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
     return !run->full() && !run->has(example);
@@ -201,6 +208,7 @@ void take_example(Runs& runs, size_t example, SharedPrompt* prompt, Progress& pr
       if (run->full() != turn) continue;
       progress.update(static_cast<int64_t>(example * runs.size() + done++),
                       static_cast<int64_t>(examples * runs.size()));
+      SharedPrompt* prompt = prompts == nullptr ? nullptr : &(*prompts)[run->rows()];
       run->take(example, prompt, &full, wanted);
     }
   }
@@ -211,16 +219,19 @@ void take_example(Runs& runs, size_t example, SharedPrompt* prompt, Progress& pr
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods) {
   std::string note;
-  const bool compared = compares_steps(task, subject, methods, &note);
+  const EvalMethod* compared_with = nullptr;
+  if (compares_steps(task, subject, methods, &note)) {
+    compared_with = &*std::find_if(methods.begin(), methods.end(), MethodRun::is_full);
+  }
   Runs runs;
   for (const EvalMethod& method : methods) {
-    runs.push_back(std::make_unique<MethodRun>(task, subject, method, compared));
+    runs.push_back(std::make_unique<MethodRun>(task, subject, method, compared_with));
   }
-  SharedPrompt prompt;
+  SharedPrompts prompts;
   Progress progress(task.name());
   for (size_t i = 0; i < examples; ++i) {
-    take_example(runs, i, runs.size() > 1 ? &prompt : nullptr, progress, examples);
-    prompt.forget();
+    take_example(runs, i, runs.size() > 1 ? &prompts : nullptr, progress, examples);
+    prompts.clear();
   }
   const auto full =
       std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->full(); });

@@ -26,10 +26,13 @@ struct EvalMethod {
 struct EvalSubject {
   Model* model = nullptr;
   std::string model_dir;
-  DType row_dtype = DType::kF32;
-  std::string results;  // folder
+  RowDType row_dtype = DType::kF32;  // of methods that have none of their own
+  std::string results;               // folder
   ResultLog::Begin begin = ResultLog::Begin::kResume;
 
+  RowDType rows_of(const EvalMethod& method) const {
+    return method.config.placement.row_dtype.value_or(row_dtype);
+  }
   // What the results depend on beside the task.
   nlohmann::json setup(const EvalMethod& method) const;
 };
@@ -50,9 +53,9 @@ struct TaskResult {
 void make_results_folder(const std::string& path);
 
 // Runs the first `examples` examples of the task that have no result yet, each with all methods,
-// one after the other: a text is prefilled once for them all. Full attention, where it is one of
-// them, goes first, and the others' predictions are compared with it. One result a method. Throws
-// what they throw; what was done until then is kept.
+// one after the other: a text is prefilled once for all that have rows of one dtype. Full attention,
+// the first of several, goes first, and the others' predictions are compared with it. One result a
+// method. Throws what they throw; what was done until then is kept.
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods);
 

@@ -255,9 +255,9 @@ DeviceOptions GenerateCommand::device_options(const Config& config,
   if (options_.random_context == 0 || config.placement.rows == RowPlacement::kDevice) {
     return options;
   }
-  const DType rows = config.placement.row_dtype.value_or(model.row_dtype());
+  const RowDType rows = config.placement.row_dtype.value_or(model.row_dtype());
   const auto needed = static_cast<double>(full_kv_bytes_per_token(model.geometry())) / 2 *
-                      static_cast<double>(dtype_bytes(rows) * options_.random_context);
+                      static_cast<double>(rows.bytes() * options_.random_context);
   const uint64_t device = config.memory.device_memory.value_or(0);
   const uint64_t there = available_memory().value_or(UINT64_MAX);
   if (needed + static_cast<double>(device) < 0.9 * static_cast<double>(there)) return options;

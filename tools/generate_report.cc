@@ -131,7 +131,7 @@ Json to_json(const GenerateReport& report) {
                {"model", valid_utf8(report.model, &lossy)},
                {"device", report.device},
                {"dtype", std::string(dtype_name(report.dtype))},
-               {"row_dtype", std::string(dtype_name(report.row_dtype))},
+               {"row_dtype", std::string(row_dtype_name(report.row_dtype))},
                {"clock", report.virtual_clock ? "virtual" : "wall"},
                {"prefill", prefill_json(report)},
                {"decode", decode_json(report)},
@@ -157,7 +157,7 @@ std::string to_table(const GenerateReport& report) {
     return report.virtual_clock ? fmt::format(", {:.2f} s of wall time", seconds) : std::string();
   };
   row("device", fmt::format("{}, weights {}, rows {}", report.device, dtype_name(report.dtype),
-                            dtype_name(report.row_dtype)));
+                            row_dtype_name(report.row_dtype)));
   row("bytes of weights", format_bytes(report.weight_bytes));
   row("prompt", fmt::format("{} tokens in {:.3f} s{}{}", result.prompt_tokens,
                             result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));

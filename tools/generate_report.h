@@ -16,8 +16,8 @@ struct GenerateReport {
   std::string model;
   std::string device;
   bool virtual_clock = false;
-  DType dtype = DType::kF32;      // of weights and activations
-  DType row_dtype = DType::kF32;  // of rows
+  DType dtype = DType::kF32;         // of weights and activations
+  RowDType row_dtype = DType::kF32;  // of rows
   uint64_t shared_row_bytes = 0;  // of physical memory that all host rows share; 0 = each its own
   uint64_t weight_bytes = 0;      // on the device, scales included
   FetchMetrics fetch;

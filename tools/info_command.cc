@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 Json model_json(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
-  const DType rows = model.row_dtype();
+  const RowDType rows = model.row_dtype();
   Json costs = Json::array();
   for (const KvCost& cost : kv_costs(geometry, rows)) {
     costs.push_back({{"preset", cost.preset},
@@ -40,7 +40,7 @@ Json model_json(const std::string& dir) {
           {"windows", geometry.windows},
           {"vocab_size", model.vocab_size},
           {"max_positions", model.max_positions},
-          {"row_dtype", std::string(dtype_name(rows))},
+          {"row_dtype", std::string(row_dtype_name(rows))},
           {"full_kv_bytes_per_token", full_kv_bytes_per_token(geometry)},
           {"presets", costs}};
 }
@@ -48,7 +48,7 @@ Json model_json(const std::string& dir) {
 void print_model(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
-  const DType rows = model.row_dtype();
+  const RowDType rows = model.row_dtype();
   const auto full = static_cast<double>(full_kv_bytes_per_token(geometry));
   fmt::print("\n{}: {}, {:.1f} M parameters, {} positions, vocabulary {}\n", dir, model.model_type,
              static_cast<double>(model.parameters()) / 1e6, model.max_positions, model.vocab_size);
@@ -56,7 +56,7 @@ void print_model(const std::string& dir) {
              geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
              geometry.chunks());
   fmt::print("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n", full,
-             dtype_name(rows));
+             row_dtype_name(rows));
   fmt::print("{:<8} {:<8} {:<14} {:>10} {:>10} {:>14}\n", "preset", "slice", "holds", "device",
              "host", "full / device");
   for (const KvCost& cost : kv_costs(geometry, rows)) {

@@ -19,7 +19,7 @@ struct ProfileFlags {
   PromptSource prompt;
   int64_t tokens = 131072;
   int steps = 32;
-  int warmup = 16;
+  int warmup = 48;
   std::string trace_from;  // a model that generates to make the trace
   std::string trace_file;
   std::string compute = "modelled";

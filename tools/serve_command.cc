@@ -219,7 +219,7 @@ int ServeCommand::run() {
   options.max_context = subject.tokens;
   Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);
   const SliceChoice slices = choose_slices(model, config, dir_, {});
-  const DType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
+  const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
   engine_.max_step_seconds = max_step_ms_ * 1e-3;

@@ -139,7 +139,7 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
 }
 
 TuneMeasurement GenerationObjective::measure(const Config& config, const Deadline& deadline) {
-  const DType row_dtype = config.placement.row_dtype.value_or(model_.config().row_dtype());
+  const RowDType row_dtype = config.placement.row_dtype.value_or(model_.config().row_dtype());
   Runtime runtime(*device_, config, geometry(), row_dtype, dims_, tokens() + steps_ + 1);
   GenerateOptions options;
   options.max_tokens = steps_ + 1;

@@ -26,7 +26,7 @@ struct Opening {
   std::shared_ptr<Device> device;
   Config config;
   Geometry geometry;  // of the part
-  DType row_dtype;
+  RowDType row_dtype;
   std::vector<int16_t> slice_dims;  // of the part
   int64_t max_context;
 };

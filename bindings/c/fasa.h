@@ -174,7 +174,8 @@ typedef struct fasa_options {
   const fasa_config* config;      ///< null: the defaults
   fasa_device* device;            ///< null: opened as the config says
   const fasa_fc_map* fc_map;      ///< of the whole model; null: the config's, if it names one
-  fasa_dtype row_dtype;           ///< of stored keys and values; the config's row_dtype goes first
+  fasa_dtype row_dtype;           ///< of stored keys and values; the config's row_dtype goes first,
+                                  ///< and has int8 too: codes, at least 32 dimensions a vector
   int32_t first_kv_head;          ///< the part that is owned, with its query heads: a tensor-
   int32_t kv_head_count;          ///< parallel rank's share. Count 0: all from the first
   int64_t max_context;            ///< tokens of the longest sequence expected, 0 = unknown

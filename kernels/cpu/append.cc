@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_convert.h"
+#include "kernels/cpu/row_codec.h"
 #include "kernels/cpu/row_scratch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/slice_pack.h"
@@ -86,9 +86,11 @@ class AppendCall {
     for (int position = begin; position < end; ++position) {
       const std::byte* row = write_row(sequence, head, position);
       const int slot = position % kPageTokens;
-      write_tail_token(tail_, dims, layout_.row.dtype, row, slot, tail.keys);
-      write_tail_token(value_tail_, nullptr, layout_.row.dtype, row + layout_.row.key_bytes(), slot,
-                       tail.values);
+      const RowElements key = row_key(layout_.row, row);
+      write_tail_token(tail_, dims, key.dtype, key.data, slot, tail.keys);
+      if (!layout_.has_values()) continue;
+      const RowElements value = row_value(layout_.row, row);
+      write_tail_token(value_tail_, nullptr, value.dtype, value.data, slot, tail.values);
     }
     uint64_t bytes = append_bytes(layout_, end - begin);
     if (end % kPageTokens == 0) {
@@ -126,13 +128,11 @@ class AppendCall {
             position % kPageTokens * row_bytes;
     }
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
-    const RowFormat& format = layout_.row;
-    convert_elements(params_.k.dtype, params_.k.data, params_.k.offset(token, head), format.key_dim,
-                     format.dtype, row);
-    convert_elements(params_.v.dtype, params_.v.data, params_.v.offset(token, head),
-                     format.value_dim, format.dtype, row + format.key_bytes());
-    const int64_t used = int64_t{format.key_dim + format.value_dim} * dtype_bytes(format.dtype);
-    std::memset(row + used, 0, static_cast<size_t>(row_bytes - used));
+    if (params_.stored.rows != nullptr) {
+      std::memcpy(row, params_.stored.at(token, head), static_cast<size_t>(row_bytes));
+    } else {
+      cpu::write_row(layout_.row, params_.k, params_.v, token, head, row);
+    }
     if (home != nullptr && home != row) std::memcpy(home, row, static_cast<size_t>(row_bytes));
     std::byte* device = sequence.device_row_block(position / kPageTokens);
     if (device != nullptr) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/attend_near.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/query_codes.h"
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
@@ -36,8 +37,9 @@ class AttendCall {
         width_(kSoftmaxHeader + layout_.row.value_dim),
         q_stride_(align_up(layout_.row.key_dim, kPadFloats)),
         bf16_stride_(align_up(layout_.row.key_dim, kPadBf16)),
+        code_stride_(align_up(layout_.row.key_dim, kPadCodes)),
         uses_bf16_(bodies.wants_bf16_queries && params.q.dtype == DType::kBF16 &&
-                   layout_.row.dtype == DType::kBF16) {}
+                   layout_.row.dtype == RowDType::kBF16) {}
 
   KernelWork run() {
     const int heads = params_.step.count * layout_.kv_heads;
@@ -126,9 +128,19 @@ class AttendCall {
     return sequence.row_blocks[page] + offset;
   }
 
-  // Floats of scratch for the group's queries, in f32 and perhaps in bf16.
+  // Floats of scratch for the group's queries, in f32 and perhaps in bf16, or as codes with their
+  // scales.
   int64_t query_floats() const {
-    return layout_.group * (q_stride_ + (uses_bf16_ ? bf16_stride_ / 2 : 0));
+    const int64_t narrow = uses_bf16_ ? bf16_stride_ / 2 : 0;
+    const int64_t coded = uses_codes() ? code_stride_ / 2 + 1 : 0;
+    return align_up(layout_.group * (q_stride_ + narrow + coded), kPadFloats);
+  }
+  bool uses_codes() const { return layout_.row.dtype.is_coded(); }
+  int16_t* query_codes(float* q) const {
+    return uses_codes() ? reinterpret_cast<int16_t*>(q + layout_.group * q_stride_) : nullptr;
+  }
+  float* query_scales(float* q) const {
+    return uses_codes() ? q + layout_.group * (q_stride_ + code_stride_ / 2) : nullptr;
   }
   uint16_t* bf16_queries(float* q) const {
     return uses_bf16_ ? reinterpret_cast<uint16_t*>(q + layout_.group * q_stride_) : nullptr;
@@ -144,6 +156,11 @@ class AttendCall {
           static_cast<const std::byte*>(params_.q.data) + at * dtype_bytes(params_.q.dtype),
           layout_.row.key_dim, q);
       std::fill(q + layout_.row.key_dim, q + q_stride_, 0.0f);
+      if (uses_codes()) {
+        float* const first = q - i * q_stride_;
+        query_scales(first)[i] = code_query({q, static_cast<size_t>(layout_.row.key_dim)},
+                                            query_codes(first) + i * code_stride_, code_stride_);
+      }
       if (narrow == nullptr) continue;
       std::copy_n(static_cast<const uint16_t*>(params_.q.data) + at, layout_.row.key_dim, narrow);
       std::fill(narrow + layout_.row.key_dim, narrow + bf16_stride_, uint16_t{0});
@@ -155,6 +172,8 @@ class AttendCall {
     TileTask task;
     task.q = q;
     task.q_bf16 = bf16_queries(q);
+    task.q_codes = query_codes(q);
+    task.q_scales = query_scales(q);
     task.q_stride = q_stride_;
     task.group = layout_.group;
     task.key_dim = layout_.row.key_dim;
@@ -219,7 +238,7 @@ class AttendCall {
       task.next_tokens = next < end ? tokens_of(next) : 0;
       if (task.slopes != nullptr) find_distances(head, index, tile, distances);
       place(task, tile);
-      bodies_.attend_tile[static_cast<int>(layout_.row.dtype)](task);
+      bodies_.attend_tile[layout_.row.dtype](task);
       done(tile);
       tokens += task.tokens;
       tile = next;
@@ -354,6 +373,7 @@ class AttendCall {
   const int width_;  // floats of a partial or state
   const int64_t q_stride_;
   const int64_t bf16_stride_;
+  const int64_t code_stride_;
   const bool uses_bf16_;
   std::atomic<uint64_t> device_bytes_{0};
 };

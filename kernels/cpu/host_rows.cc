@@ -7,9 +7,7 @@
 
 namespace fasa {
 
-ExpandRow expand_row(DType dtype) {
-  return cpu::row_bodies(cpu::active_target()).expand[static_cast<size_t>(dtype)];
-}
+ExpandRow expand_row(RowDType dtype) { return cpu::row_bodies(cpu::active_target()).expand[dtype]; }
 
 void score_slices(const SelectParams& params, int sequence, int kv_head, int first, int end,
                   float* const* scores) {

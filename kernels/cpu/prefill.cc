@@ -84,7 +84,7 @@ class PrefillCall {
         rows[slot] = reinterpret_cast<const unsigned char*>(
             row_at(block, static_cast<int>(task.position) + slot));
       }
-      bodies_.prefill_page[static_cast<int>(layout_.row.dtype)](task);
+      bodies_.prefill_page[layout_.row.dtype](task);
       device_bytes_ += rows_bytes(layout_, task.slots);
     }
     if (params_.last_wave) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_codec.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/kernel_work.h"
 #include "runtime/base/parallel.h"
@@ -23,9 +24,11 @@ void read_page(const ReadRowsParams& params, int page, int head) {
     const std::byte* row =
         params.row_blocks[page] + layout.row_offset(params.layer, head, position % kPageTokens);
     const int64_t token = position - params.first;
-    convert_elements(format.dtype, row, 0, format.key_dim, params.k.dtype,
+    const RowElements key = row_key(format, row);
+    convert_elements(key.dtype, key.data, 0, format.key_dim, params.k.dtype,
                      element(params.k, token, head));
-    convert_elements(format.dtype, row + format.key_bytes(), 0, format.value_dim, params.v.dtype,
+    const RowElements value = row_value(format, row);
+    convert_elements(value.dtype, value.data, 0, format.value_dim, params.v.dtype,
                      element(params.v, token, head));
   }
 }

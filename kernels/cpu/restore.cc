@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_codec.h"
 #include "kernels/hot_slots.h"
 #include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"
@@ -34,9 +35,11 @@ int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer
   const int begin = (sequence.start - 1) / kPageTokens * kPageTokens;
   for (int position = begin; position < sequence.start; ++position) {
     const std::byte* row = row_of(layout, sequence, layer, head, position);
-    write_tail_token(format, dims, layout.row.dtype, row, position - begin, tail);
-    write_tail_token(value_format, nullptr, layout.row.dtype, row + layout.row.key_bytes(),
-                     position - begin, values);
+    const RowElements key = row_key(layout.row, row);
+    write_tail_token(format, dims, key.dtype, key.data, position - begin, tail);
+    if (!layout.has_values()) continue;
+    const RowElements value = row_value(layout.row, row);
+    write_tail_token(value_format, nullptr, value.dtype, value.data, position - begin, values);
   }
   return sequence.start - begin;
 }

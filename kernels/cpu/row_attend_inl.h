@@ -101,6 +101,57 @@ inline void score_bf16_keys(const TileTask& task, int head,
 }
 #endif
 
+// The same from codes and queries in 16 bits, in integers: what is rounded is the query, by 2^-16 of
+// its largest element. Without the key's scale and the query's.
+template <int kHeads>
+inline void score_codes(const TileTask& task, int head,
+                        const unsigned char* const (&rows)[kTileKeys], float* scores) {
+  constexpr int kSums = (kHeads * kTileKeys + 3) / 4 * 4;
+  Bits sums[kSums] = {};  // [head][key]
+  const int64_t stride = (task.key_dim + kPadCodes - 1) / kPadCodes * kPadCodes;
+  const int16_t* q = task.q_codes + head * stride;
+  for (int at = 0; at < task.key_dim; at += kCodeLanes) {
+    const int left = task.key_dim - at;
+    Codes keys[kTileKeys];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTileKeys; ++t) {
+      keys[t] = left >= kCodeLanes ? load_codes(rows[t] + at) : load_codes_part(rows[t] + at, left);
+    }
+#pragma GCC unroll 4
+    for (int h = 0; h < kHeads; ++h) {
+      const Codes query = load_int16(q + h * stride + at);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTileKeys; ++t) {
+        sums[h * kTileKeys + t] = dot_codes(sums[h * kTileKeys + t], query, keys[t]);
+      }
+    }
+  }
+  Vec floats[kSums];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; ++i) floats[i] = floats_of(sums[i]);
+  store_scores<kHeads>(floats, task.scale, scores);
+}
+
+// Of a tile's rows where they are coded; 1 beyond.
+struct TileScales {
+  alignas(64) float keys[kMaxTileTokens];
+  alignas(64) float values[kMaxTileTokens];
+};
+
+inline void find_scales(const TileTask& task, TileScales* scales) {
+  for (int t = 0; t < kMaxTileTokens; ++t) {
+    const bool there = t < task.tokens;
+    scales->keys[t] = there ? scale_of(task.rows[t], task.key_dim) : 1.0f;
+    scales->values[t] = there ? scale_of(task.rows[t] + task.key_bytes, task.value_dim) : 1.0f;
+  }
+}
+
+inline void multiply_tile(const float* scales, float factor, float* values) {
+  for (int t = 0; t < kMaxTileTokens; t += kLanes) {
+    store(values + t, load(values + t) * (load(scales + t) * factor));
+  }
+}
+
 // Scores [head][kMaxTileTokens] of all tokens, -inf beyond.
 template <RowType kType, int kHeads>
 inline void score_tile(const TileTask& task, int head, float* scores) {
@@ -122,7 +173,11 @@ inline void score_tile(const TileTask& task, int head, float* scores) {
       }
     }
 #endif
-    score_keys<kType, kHeads>(task, head, rows, scores + t);
+    if constexpr (kIsCoded<kType>) {
+      score_codes<kHeads>(task, head, rows, scores + t);
+    } else {
+      score_keys<kType, kHeads>(task, head, rows, scores + t);
+    }
   }
   for (int h = 0; h < kHeads; ++h) {
     for (int t = task.tokens; t < kMaxTileTokens; ++t) {
@@ -203,14 +258,17 @@ inline void sum_value_rest(const TileTask& task, int head, int at, const float* 
 }
 
 template <RowType kType, int kHeads>
-inline void attend_heads(const TileTask& task, int head) {
+inline void attend_heads(const TileTask& task, const TileScales& scales, int head) {
   alignas(64) float scores[kHeads * kMaxTileTokens];
   score_tile<kType, kHeads>(task, head, scores);
   for (int h = 0; h < kHeads; ++h) {
+    float* const of_head = scores + h * kMaxTileTokens;
+    if constexpr (kIsCoded<kType>) multiply_tile(scales.keys, task.q_scales[head + h], of_head);
     if (task.slopes != nullptr) {
-      add_slope(task.scale * task.slopes[head + h], task.distances, scores + h * kMaxTileTokens);
+      add_slope(task.scale * task.slopes[head + h], task.distances, of_head);
     }
-    weigh_tile(scores + h * kMaxTileTokens, task.partials + (head + h) * task.partial_stride);
+    weigh_tile(of_head, task.partials + (head + h) * task.partial_stride);
+    if constexpr (kIsCoded<kType>) multiply_tile(scales.values, 1.0f, of_head);
   }
   constexpr int kVectors = kTileKeys;  // as many accumulators as for the scores
   int at = 0;
@@ -225,15 +283,19 @@ inline void attend_heads(const TileTask& task, int head) {
 
 template <RowType kType>
 void attend_tile(const TileTask& task) {
+  TileScales scales;
+  if constexpr (kIsCoded<kType>) find_scales(task, &scales);
   int head = 0;
-  for (; head + kHeadBlock <= task.group; head += kHeadBlock) attend_heads<kType, 4>(task, head);
+  for (; head + kHeadBlock <= task.group; head += kHeadBlock) {
+    attend_heads<kType, 4>(task, scales, head);
+  }
   switch (task.group - head) {
     case 3:
-      return attend_heads<kType, 3>(task, head);
+      return attend_heads<kType, 3>(task, scales, head);
     case 2:
-      return attend_heads<kType, 2>(task, head);
+      return attend_heads<kType, 2>(task, scales, head);
     case 1:
-      return attend_heads<kType, 1>(task, head);
+      return attend_heads<kType, 1>(task, scales, head);
     default:
       return;
   }

@@ -1,12 +1,12 @@
 #include "kernels/cpu/row_bodies.h"
 
-#include "runtime/base/dtype.h"
+#include "kernels/row_format.h"
 
 namespace fasa::cpu {
 
 // The order of RowBodies' tables.
-static_assert(static_cast<int>(DType::kF32) == 0 && static_cast<int>(DType::kF16) == 1 &&
-              static_cast<int>(DType::kBF16) == 2);
+static_assert(RowDType::kF32 == 0 && RowDType::kF16 == 1 && RowDType::kBF16 == 2 &&
+              RowDType::kInt8 == 3);
 static_assert(kMaxTileTokens == kTileTokens && kMaxPageTokens == kPageTokens);
 
 #if defined(__x86_64__)

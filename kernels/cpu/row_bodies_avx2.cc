@@ -8,9 +8,9 @@
 namespace fasa::cpu {
 
 const RowBodies kRowBodiesAvx2 = {
-    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>},
-    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>},
-    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>},
+    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>, attend_tile<kRowInt8>},
+    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>, prefill_page<kRowInt8>},
+    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>, expand<kRowInt8>},
     merge,
     {attend_near<2>, attend_near<4>, attend_near<8>},
     false,

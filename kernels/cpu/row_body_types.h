@@ -10,7 +10,8 @@ namespace fasa::cpu {
 
 // Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
 inline constexpr int kPadFloats = 16;
-inline constexpr int kPadBf16 = 32;  // of queries in bf16
+inline constexpr int kPadBf16 = 32;   // of queries in bf16
+inline constexpr int kPadCodes = 32;  // of queries in 16 bits
 inline constexpr int kMaxTileTokens = 32;
 inline constexpr int kMaxPageTokens = 64;
 
@@ -20,6 +21,9 @@ struct TileTask {
   int64_t q_stride = 0;
   // The same queries in bf16 where that is what they are and the bodies want it, else null.
   const uint16_t* q_bf16 = nullptr;
+  // The same queries as codes of 16 bits times a scale a head, where rows are coded, else null.
+  const int16_t* q_codes = nullptr;  // [group][key_dim padded to kPadCodes]
+  const float* q_scales = nullptr;   // [group]
   int group = 0;
   int key_dim = 0;
   int value_dim = 0;
@@ -83,11 +87,12 @@ struct PageTask {
   int64_t value_stride = 0;  // a multiple of kPadFloats
 };
 
-// Bodies that depend on the rows' element type are indexed by DType.
+// Bodies that depend on the rows' element type are indexed by RowDType.
 struct RowBodies {
-  void (*attend_tile[3])(const TileTask&);
-  void (*prefill_page[3])(const PageTask&);
-  void (*expand[3])(const void* in, int64_t count, float* out);  // to f32, exactly
+  void (*attend_tile[4])(const TileTask&);
+  void (*prefill_page[4])(const PageTask&);
+  // A whole vector to f32, exactly.
+  void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
   void (*attend_near[3])(const NearTask&);  // of 2, 4 and 8 bits
   bool wants_bf16_queries;                  // bf16 keys are scored by dot products of bf16

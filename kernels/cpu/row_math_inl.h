@@ -1,8 +1,10 @@
 // Width-agnostic pieces of the row bodies, over a vector header that gives kLanes, Vec, Bits,
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
 // add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
-// floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16 and the
-// block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has internal linkage: one copy per
+// floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16,
+// load_int8, Codes of kCodeLanes codes in 16 bits with load_codes, load_int16 and dot_codes (sums of
+// products of neighbours, onto 32 bits), floats_of, parities (bit b: whether an odd number of the bytes b, b + 16, b + 32, ... is odd) and
+// the block sizes kGemmRows, kGemmVectors, kTileKeys. Everything has internal linkage: one copy per
 // instruction set.
 #pragma once
 
@@ -11,10 +13,15 @@
 namespace fasa::cpu {
 namespace {
 
-enum RowType { kRowF32 = 0, kRowF16 = 1, kRowBF16 = 2 };  // as DType
+enum RowType { kRowF32 = 0, kRowF16 = 1, kRowBF16 = 2, kRowInt8 = 3 };  // as RowDType
 
 template <RowType kType>
-constexpr int kElementBytes = kType == kRowF32 ? 4 : 2;
+constexpr int kElementBytes = kType == kRowF32    ? 4
+                              : kType == kRowInt8 ? 1
+                                                  : 2;
+// Whether elements are codes, of a vector that has a scale (row_format.h).
+template <RowType kType>
+constexpr bool kIsCoded = kType == kRowInt8;
 
 typedef float QuadMem __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -36,11 +43,25 @@ inline float float_of(unsigned bits) {
   return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
 }
 
+// Elements, or codes.
 template <RowType kType>
 inline Vec load_row(const unsigned char* p) {
   if constexpr (kType == kRowF32) return *reinterpret_cast<const VecMem*>(p);
   if constexpr (kType == kRowF16) return load_f16(p);
   if constexpr (kType == kRowBF16) return load_bf16(p);
+  if constexpr (kType == kRowInt8) return load_int8(p);
+}
+
+// The first `count` < kCodeLanes codes, then zeros.
+inline Codes load_codes_part(const unsigned char* p, int count) {
+  alignas(64) unsigned char padded[kCodeLanes] = {};
+  for (int i = 0; i < count; ++i) padded[i] = p[i];
+  return load_codes(padded);
+}
+
+// Of a whole coded vector.
+inline float scale_of(const unsigned char* codes, int count) {
+  return float_of(parities(codes, count) << 16);
 }
 
 // The first `count` < kLanes elements, then zeros; reads nothing beyond them.
@@ -54,11 +75,14 @@ inline Vec load_row_part(const unsigned char* p, int count) {
 template <RowType kType>
 void expand(const void* in, int64_t count, float* out) {
   const unsigned char* p = static_cast<const unsigned char*>(in);
+  Vec scale = splat(1.0f);
+  if constexpr (kIsCoded<kType>) scale = splat(scale_of(p, static_cast<int>(count)));
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes)
-    store(out + i, load_row<kType>(p + i * kElementBytes<kType>));
+    store(out + i, load_row<kType>(p + i * kElementBytes<kType>) * scale);
   if (i == count) return;
-  const Vec rest = load_row_part<kType>(p + i * kElementBytes<kType>, static_cast<int>(count - i));
+  const Vec rest =
+      load_row_part<kType>(p + i * kElementBytes<kType>, static_cast<int>(count - i)) * scale;
   for (int j = 0; i < count; ++i, ++j) out[i] = rest[j];
 }
 

@@ -116,14 +116,19 @@ inline void transpose_quad(const float* in, int64_t in_stride, float* out) {
 template <RowType kType>
 inline void expand_keys(const PageTask& task) {
   alignas(64) float strip[kKeys * kPadFloats] = {};
+  Vec scales[kKeys];
+  for (int slot = 0; slot < task.slots && kIsCoded<kType>; ++slot) {
+    scales[slot] = splat(scale_of(task.rows[slot], task.key_dim));
+  }
   for (int at = 0; at < task.key_dim; at += kPadFloats) {
     const int count = task.key_dim - at < kPadFloats ? task.key_dim - at : kPadFloats;
     for (int slot = 0; slot < task.slots; ++slot) {
       const unsigned char* key = task.rows[slot] + at * kElementBytes<kType>;
       for (int i = 0; i < count; i += kLanes, key += kLanes * kElementBytes<kType>) {
         const int left = count - i;
-        store(strip + slot * kPadFloats + i,
-              left >= kLanes ? load_row<kType>(key) : load_row_part<kType>(key, left));
+        Vec v = left >= kLanes ? load_row<kType>(key) : load_row_part<kType>(key, left);
+        if constexpr (kIsCoded<kType>) v = v * scales[slot];
+        store(strip + slot * kPadFloats + i, v);
       }
     }
     int dim = 0;
@@ -149,6 +154,8 @@ inline bool expand_values(const PageTask& task) {
   for (int slot = 0; slot < task.slots; ++slot) {
     float* out = task.values + slot * task.value_stride;
     const unsigned char* value = task.rows[slot] + task.key_bytes;
+    Vec scale = {};
+    if constexpr (kIsCoded<kType>) scale = splat(scale_of(value, task.value_dim));
     for (int at = 0; at < task.value_stride; at += kLanes) {
       const int left = task.value_dim - at;
       Vec v = {};
@@ -157,6 +164,7 @@ inline bool expand_values(const PageTask& task) {
       } else if (left > 0) {
         v = load_row_part<kType>(value + at * kElementBytes<kType>, left);
       }
+      if constexpr (kIsCoded<kType>) v = v * scale;
       store(out + at, v);
       probe = fma(v, Vec{}, probe);
     }

@@ -62,6 +62,36 @@ inline Vec load_bf16(const unsigned char* p) {
 inline Vec load_f16(const unsigned char* p) {
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p)));
 }
+inline Vec load_int8(const unsigned char* p) {
+  const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(p));
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+}
+typedef __m256i Codes;
+constexpr int kCodeLanes = 16;
+inline Codes load_codes(const unsigned char* p) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p)));
+}
+inline Codes load_int16(const int16_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
+}
+inline Bits dot_codes(Bits sum, Codes a, Codes b) { return sum + (Bits)_mm256_madd_epi16(a, b); }
+inline Vec floats_of(Bits values) { return (Vec)_mm256_cvtepi32_ps((__m256i)values); }
+
+inline unsigned parities(const unsigned char* p, int count) {
+  __m256i all = {};
+  int i = 0;
+  for (; i + 32 <= count; i += 32) {
+    all = _mm256_xor_si256(all, _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p + i)));
+  }
+  if (i < count) {
+    alignas(32) unsigned char padded[32] = {};
+    for (int j = 0; i < count; ++i, ++j) padded[j] = p[i];
+    all = _mm256_xor_si256(all, *reinterpret_cast<const __m256i*>(padded));
+  }
+  const __m128i sixteen =
+      _mm_xor_si128(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_slli_epi16(sixteen, 7)));
+}
 
 }  // namespace
 }  // namespace fasa::cpu

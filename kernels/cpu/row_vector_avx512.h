@@ -58,6 +58,39 @@ inline Vec load_bf16(const unsigned char* p) {
 inline Vec load_f16(const unsigned char* p) {
   return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p)));
 }
+inline Vec load_int8(const unsigned char* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+}
+typedef __m512i Codes;
+constexpr int kCodeLanes = 32;
+inline Codes load_codes(const unsigned char* p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p)));
+}
+inline Codes load_int16(const int16_t* p) { return _mm512_loadu_si512(p); }
+inline Bits dot_codes(Bits sum, Codes a, Codes b) {
+#ifdef __AVX512VNNI__
+  return (Bits)_mm512_dpwssd_epi32((__m512i)sum, a, b);
+#else
+  return sum + (Bits)_mm512_madd_epi16(a, b);
+#endif
+}
+inline Vec floats_of(Bits values) { return (Vec)_mm512_cvtepi32_ps((__m512i)values); }
+
+inline unsigned parities(const unsigned char* p, int count) {
+  __m512i all = {};
+  int i = 0;
+  for (; i + 64 <= count; i += 64) all = _mm512_xor_si512(all, _mm512_loadu_si512(p + i));
+  if (i < count) {
+    const __mmask64 rest = (__mmask64{1} << (count - i)) - 1;
+    all = _mm512_xor_si512(all, _mm512_maskz_loadu_epi8(rest, p + i));
+  }
+  const __m256i half =
+      _mm256_xor_si256(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  const __m128i sixteen =
+      _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_slli_epi16(sixteen, 7)));
+}
 
 #ifdef FASA_BF16_DOT
 typedef __m512bh Bf16Vec;

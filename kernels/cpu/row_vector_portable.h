@@ -2,6 +2,8 @@
 // vector header offers.
 #pragma once
 
+#include <stdint.h>
+
 namespace fasa::cpu {
 namespace {
 
@@ -52,6 +54,41 @@ inline Vec load_f16(const unsigned char* p) {
   __builtin_memcpy(bits, p, sizeof(bits));
   return Vec{half_to_float(bits[0]), half_to_float(bits[1]), half_to_float(bits[2]),
              half_to_float(bits[3])};
+}
+inline Vec load_int8(const unsigned char* p) {
+  signed char codes[kLanes];
+  __builtin_memcpy(codes, p, sizeof(codes));
+  return Vec{static_cast<float>(codes[0]), static_cast<float>(codes[1]),
+             static_cast<float>(codes[2]), static_cast<float>(codes[3])};
+}
+struct Codes {
+  int16_t of[8];
+};
+constexpr int kCodeLanes = 8;
+inline Codes load_codes(const unsigned char* p) {
+  Codes codes;
+  for (int i = 0; i < kCodeLanes; ++i) codes.of[i] = static_cast<signed char>(p[i]);
+  return codes;
+}
+inline Codes load_int16(const int16_t* p) {
+  Codes codes;
+  __builtin_memcpy(&codes, p, sizeof(codes));
+  return codes;
+}
+inline Bits dot_codes(Bits sum, Codes a, Codes b) {
+  for (int i = 0; i < kLanes; ++i) {
+    sum[i] += a.of[2 * i] * b.of[2 * i] + a.of[2 * i + 1] * b.of[2 * i + 1];
+  }
+  return sum;
+}
+inline Vec floats_of(Bits values) { return __builtin_convertvector(values, Vec); }
+
+inline unsigned parities(const unsigned char* p, int count) {
+  unsigned char all[16] = {};
+  for (int i = 0; i < count; ++i) all[i % 16] = static_cast<unsigned char>(all[i % 16] ^ p[i]);
+  unsigned bits = 0;
+  for (int b = 0; b < 16; ++b) bits |= (all[b] & 1u) << b;
+  return bits;
 }
 
 }  // namespace

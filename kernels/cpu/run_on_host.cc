@@ -10,7 +10,7 @@ namespace fasa {
 KernelWork run_on_host(const KernelCall& call) {
   return std::visit(
       []<typename Params>(const Params& params) -> KernelWork {
-        if constexpr (CacheCalls::has<Params>) {
+        if constexpr (CacheCalls::kHas<Params>) {
           return cpu::run(params);
         } else {
           throw UsageError(fmt::format("the host has no kernel '{}'", Params::kName));

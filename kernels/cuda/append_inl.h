@@ -5,9 +5,7 @@
 // codes are made from the rows just written, rounded as the tail rounds.
 #pragma once
 
-#include "kernels/cuda/element_inl.h"
-#include "kernels/cuda/simt.h"
-#include "kernels/params.h"
+#include "kernels/cuda/encode_row_inl.h"
 #include "kernels/slice_codec_inl.h"
 
 namespace fasa::cuda {
@@ -19,6 +17,7 @@ struct SealSource {
   const std::byte* rows;  // of the page, one after the other; from the part of a row that is coded
   const int16_t* dims;    // null: the first ones
   RowFormat row;
+  const float* scales;  // of the page's rows, where they are coded
 
   FASA_DEVICE float value(int dim, int token) const {
     if (tail.dtype == SliceDType::kF32) {
@@ -31,7 +30,9 @@ struct SealSource {
     return simt::float_of(uint32_t{bits} << 16);
   }
   FASA_DEVICE float from_row(int dim, int token) const {
-    return load(row.dtype, rows + token * row.bytes(), dims == nullptr ? dim : dims[dim]);
+    const RowVector of = {row.dtype, rows + token * row.bytes(),
+                          row.dtype.is_coded() ? scales[token] : 1.0f};
+    return of.at(dims == nullptr ? dim : dims[dim]);
   }
   FASA_DEVICE static int pair_at(int dim, int token) {
     return (dim / 2 * kPageTokens + token) * 2 + dim % 2;
@@ -43,8 +44,9 @@ struct SlicePart {
   SliceFormat format;
   const int16_t* dims;  // as SealSource's
   int64_t in_row;       // bytes
-  int64_t tail_at;      // in a tail
-  int64_t page_at;      // in a slice block
+  int row_dim;
+  int64_t tail_at;  // in a tail
+  int64_t page_at;  // in a slice block
   int64_t base_at;
 
   FASA_DEVICE static SlicePart keys(const CacheLayout& layout, int layer, int head,
@@ -52,6 +54,7 @@ struct SlicePart {
     return {layout.slice,
             dims,
             0,
+            layout.row.key_dim,
             layout.tail_offset(layer, head),
             layout.slice_offset(layer, head),
             layout.head_index(layer, head) * int64_t{sizeof(float)}};
@@ -60,6 +63,7 @@ struct SlicePart {
     return {layout.values,
             nullptr,
             layout.row.key_bytes(),
+            layout.row.value_dim,
             layout.value_tail_offset(layer, head),
             layout.value_offset(layer, head),
             layout.value_base_offset(layer, head)};
@@ -82,11 +86,13 @@ struct AppendKernel {
 
   AppendParams params;
 
-  // The largest step over the dimensions, then SealDim [padded dims].
+  // The largest step over the dimensions, the scales of a page's rows, then SealDim [padded dims].
+  static constexpr int64_t kScalesAt = 64;
+  static constexpr int64_t kDimsAt = kScalesAt + kPageTokens * int64_t{sizeof(float)};
   static constexpr int64_t shared_bytes(const CacheLayout& layout) {
     const int keys = layout.slice.padded_dims();
     const int values = layout.values.padded_dims();
-    return 64 + (keys > values ? keys : values) * int64_t{sizeof(SealDim)};
+    return kDimsAt + (keys > values ? keys : values) * int64_t{sizeof(SealDim)};
   }
 
   FASA_DEVICE void operator()() const {
@@ -132,7 +138,9 @@ struct AppendKernel {
   // Tokens [begin, end) of a page, whose rows are written, but for a barrier.
   FASA_DEVICE void slice_page(const SequenceDesc& sequence, int begin, int end, bool in_tail,
                               const SlicePart& part) const {
-    SealSource source = {part.format.tail(), nullptr, nullptr, part.dims, layout().row};
+    SealSource source = {part.format.tail(), nullptr,      nullptr,
+                         part.dims,          layout().row, row_scales()};
+    if (layout().row.dtype.is_coded()) find_scales(sequence, begin, end, part);
     if (in_tail) {
       std::byte* tail = sequence.tail + part.tail_at;
       source.page = tail;
@@ -149,6 +157,19 @@ struct AppendKernel {
     if (end % kPageTokens != 0) return;
     seal(source, part, sequence.slice_blocks[(end - 1) / kPageTokens]);
     simt::sync_block();
+  }
+
+  FASA_DEVICE static float* row_scales() {
+    return reinterpret_cast<float*>(simt::shared_memory() + kScalesAt);
+  }
+  // Of the page's new rows, by their slots.
+  FASA_DEVICE void find_scales(const SequenceDesc& sequence, int begin, int end,
+                               const SlicePart& part) const {
+    simt::sync_block();  // the rows are written, and the scales of what was before are read
+    for (int position = begin + simt::thread_index(); position < end; position += kThreads) {
+      row_scales()[position % kPageTokens] =
+          scale_of(row_of(sequence, position) + part.in_row, part.row_dim);
+    }
   }
 
   FASA_DEVICE static void clear(std::byte* memory, int64_t bytes) {
@@ -178,7 +199,7 @@ struct AppendKernel {
            slot * layout().row.bytes();
   }
 
-  // One warp: key, value, zeros, word by word to every place that holds the row.
+  // One warp: key, value, zeros, to every place that holds the row.
   FASA_DEVICE void write_row(const SequenceDesc& sequence, int position) const {
     const RowFormat& format = layout().row;
     std::byte* device = sequence.device_row_block(position / kPageTokens);
@@ -188,9 +209,17 @@ struct AppendKernel {
     std::byte* const homes[3] = {row_of(sequence, position), resident_of(sequence, position),
                                  device};
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
+    if (params.stored.rows != nullptr) {
+      for (std::byte* home : homes) {
+        if (home == nullptr) continue;
+        copy_row(home, params.stored.at(token, simt::block_y()), format.bytes());
+      }
+      return;
+    }
+    if (format.dtype.is_coded()) return encode_row(format, params.k, params.v, token, homes);
     for (int word = simt::lane(); word < format.bytes() / 4; word += simt::kWarpThreads) {
       uint32_t bits = 0;
-      if (dtype_bytes(format.dtype) == 4) {
+      if (format.dtype.bytes() == 4) {
         bits = element(token, word);
       } else {
         bits = element(token, 2 * word) | element(token, 2 * word + 1) << 16;
@@ -208,7 +237,7 @@ struct AppendKernel {
     const bool key = at < format.key_dim;
     const ConstTensorView& from = key ? params.k : params.v;
     const int64_t index = from.offset(token, simt::block_y()) + (key ? at : at - format.key_dim);
-    return element_bits(format.dtype, load(from.dtype, from.data, index));
+    return element_bits(format.dtype.elements(), load(from.dtype, from.data, index));
   }
 
   FASA_DEVICE void write_tail(const SequenceDesc& sequence, const SlicePart& part, int position,
@@ -216,8 +245,10 @@ struct AppendKernel {
     const int slot = position % kPageTokens;
     float value = 0;
     if (dim < part.format.dims) {
-      value = load(layout().row.dtype, row_of(sequence, position) + part.in_row,
-                   part.dims == nullptr ? dim : part.dims[dim]);
+      const RowDType rows = layout().row.dtype;
+      const RowVector of = {rows, row_of(sequence, position) + part.in_row,
+                            rows.is_coded() ? row_scales()[slot] : 1.0f};
+      value = of.at(part.dims == nullptr ? dim : part.dims[dim]);
     }
     if (part.format.dtype == SliceDType::kF32) {
       reinterpret_cast<float*>(tail)[dim * kPageTokens + slot] = value;
@@ -260,7 +291,7 @@ struct AppendKernel {
   }
 
   FASA_DEVICE SealDim* seal_dims() const {
-    return reinterpret_cast<SealDim*>(simt::shared_memory() + 64);
+    return reinterpret_cast<SealDim*>(simt::shared_memory() + kDimsAt);
   }
 
   // Of the finite values of a dimension; what is not finite saturates. By one warp.

@@ -13,7 +13,7 @@
 namespace fasa::cuda {
 
 // One tile of one KV head, for up to kMostHeads of its query heads.
-template <DType kRow>
+template <RowDType::Kind kRow>
 class AttendTile {
  public:
   static constexpr int kThreads = 128;
@@ -22,7 +22,7 @@ class AttendTile {
   // Floats of shared memory.
   static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
     const int pairs = (layout.row.key_dim + 1) / 2;
-    return int64_t{heads} * (2 * pairs + kTileTokens);
+    return int64_t{heads} * (2 * pairs + kTileTokens) + (kCoded ? 2 * kTileTokens : 0);
   }
 
   // `head`: sequence x kv_heads + kv_head; `first_query`: in the group. The queries are in shared
@@ -43,7 +43,8 @@ class AttendTile {
                     ? nullptr
                     : params.step.slopes + int64_t{kv_head_} * layout_.group + first_query),
         q_(shared),
-        scores_(shared + int64_t{heads} * 2 * keys_.pairs()) {
+        scores_(shared + int64_t{heads} * 2 * keys_.pairs()),
+        scales_(scores_ + int64_t{heads} * kTileTokens) {
     first_visible_ = 0;
     int total = 0;
     if (params.set_sizes != nullptr) {
@@ -66,6 +67,7 @@ class AttendTile {
   FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
     const int left = entries_ - tile * kTileTokens;
     const int tokens = left < kTileTokens ? left : kTileTokens;
+    if constexpr (kCoded) find_scales(tile, tokens);
     for (int first = 0; first < heads_; first += kScored) score(tile, tokens, first);
     simt::sync_block();
     weigh_scores<kThreads>(scores_, heads_, tokens, partial, stride);
@@ -77,6 +79,20 @@ class AttendTile {
   static constexpr int kScored = 4;  // query heads at a time
   static constexpr int kRows = 8;    // of a warp, at a time: kTileTokens over its four warps
   static constexpr int kSummed = 2;  // query heads of a thread
+  static constexpr bool kCoded = RowDType(kRow).is_coded();
+
+  // Of the tile's keys, then of its values: a thread each.
+  FASA_DEVICE void find_scales(int tile, int tokens) const {
+    for (int i = simt::thread_index(); i < 2 * kTileTokens; i += kThreads) {
+      const int token = i % kTileTokens < tokens ? i % kTileTokens : tokens - 1;
+      const std::byte* of = row(tile, token);
+      scales_[i] = i < kTileTokens ? scale_of(of, keys_.dim)
+                                   : scale_of(of + layout_.row.key_bytes(), values_.dim);
+    }
+    simt::sync_block();
+  }
+  FASA_DEVICE float key_scale(int i) const { return kCoded ? scales_[i] : 1.0f; }
+  FASA_DEVICE float value_scale(int i) const { return kCoded ? scales_[kTileTokens + i] : 1.0f; }
 
   FASA_DEVICE void load_queries(int first_query) const {
     const int width = 2 * keys_.pairs();
@@ -127,7 +143,8 @@ class AttendTile {
     const int query = first + simt::lane() % kScored;
     if (query < heads_) {
       const int at = first_row + simt::lane() / kScored;
-      scores_[query * kTileTokens + at] = with_slope(sum, query, tile, at) * params_.scale;
+      scores_[query * kTileTokens + at] =
+          with_slope(sum * key_scale(at), query, tile, at) * params_.scale;
     }
   }
 
@@ -170,8 +187,9 @@ class AttendTile {
         const Pair value = load_pair<kRow>(row(tile, i) + layout_.row.key_bytes(), pair, values_);
         FASA_UNROLL
         for (int h = 0; h < kSummed; ++h) {
-          sums[h].low = simt::fused(weights[h][i], value.low, sums[h].low);
-          sums[h].high = simt::fused(weights[h][i], value.high, sums[h].high);
+          const float weight = weights[h][i] * value_scale(i);
+          sums[h].low = simt::fused(weight, value.low, sums[h].low);
+          sums[h].high = simt::fused(weight, value.high, sums[h].high);
         }
       }
       for (int h = 0; h < kSummed && first + h < heads_; ++h) {
@@ -195,6 +213,7 @@ class AttendTile {
   const float* const slopes_;  // of the tile's heads; null = no ALiBi
   float* const q_;             // [heads][2 x pairs]
   float* const scores_;        // [heads][kTileTokens]
+  float* const scales_;        // [2][kTileTokens] where rows are coded
   int first_visible_;
   int entries_;
 };
@@ -220,7 +239,7 @@ FASA_DEVICE int near_tiles(const AttendParams& params) {
 
 // Partials of the wanted tiles. Blocks: (tiles, then the near set's) x parts of the group, KV
 // heads, sequences.
-template <DType kRow>
+template <RowDType::Kind kRow>
 struct AttendPartialsKernel {
   using Tile = AttendTile<kRow>;
   static constexpr const char* kName = "attend";
@@ -332,7 +351,7 @@ constexpr int64_t tile_floats(const AttendParams& params, int heads) {
 
 // Where there is no room for partials: a block goes through all tiles of a KV head, state and
 // partial in shared memory. The same bits.
-template <DType kRow>
+template <RowDType::Kind kRow>
 struct AttendAtOnceKernel {
   using Tile = AttendTile<kRow>;
   static constexpr const char* kName = "attend";
@@ -402,7 +421,7 @@ struct AttendAtOnceKernel {
   }
 };
 
-template <DType kRow, typename Launcher>
+template <RowDType::Kind kRow, typename Launcher>
 void launch_attend_of(const AttendParams& params, const Launcher& launch) {
   using Tile = AttendTile<kRow>;
   const CacheLayout& layout = params.step.layout;
@@ -433,12 +452,14 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
 template <typename Launcher>
 void start(const AttendParams& params, const Launcher& launch) {
   switch (params.step.layout.row.dtype) {
-    case DType::kF32:
-      return launch_attend_of<DType::kF32>(params, launch);
-    case DType::kF16:
-      return launch_attend_of<DType::kF16>(params, launch);
-    case DType::kBF16:
-      return launch_attend_of<DType::kBF16>(params, launch);
+    case RowDType::kF32:
+      return launch_attend_of<RowDType::kF32>(params, launch);
+    case RowDType::kF16:
+      return launch_attend_of<RowDType::kF16>(params, launch);
+    case RowDType::kBF16:
+      return launch_attend_of<RowDType::kBF16>(params, launch);
+    case RowDType::kInt8:
+      return launch_attend_of<RowDType::kInt8>(params, launch);
   }
 }
 

@@ -22,6 +22,7 @@ struct PrefillShape {
   int q_width = 0;
   int out_width = 0;
   int staged_words = 0;  // of one staged vector, odd: lanes that read down a column meet no other
+  int scales = 0;        // of staged vectors, where rows are coded
 
   static constexpr int kMostRows = 32;
   static constexpr int64_t kBudget = 48 << 10;  // what every GPU gives unasked
@@ -32,7 +33,8 @@ struct PrefillShape {
     shape.out_width = (layout.row.value_dim + 1) / 2 * 2;
     const int widest =
         layout.row.key_dim > layout.row.value_dim ? layout.row.key_dim : layout.row.value_dim;
-    shape.staged_words = (widest * dtype_bytes(layout.row.dtype) + 3) / 4 | 1;
+    shape.staged_words = (widest * layout.row.dtype.bytes() + 3) / 4 | 1;
+    shape.scales = layout.row.dtype.is_coded() ? kPageTokens : 0;
     shape.keys = kPageTokens;
     const int fitting = kMostRows / layout.group;
     shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMostRows);
@@ -51,16 +53,18 @@ struct PrefillShape {
   }
 
   constexpr int64_t floats() const {
-    return int64_t{rows} * (q_width + out_width + kPageTokens + 3) + int64_t{keys} * staged_words;
+    return int64_t{rows} * (q_width + out_width + kPageTokens + 3) + int64_t{keys} * staged_words +
+           scales;
   }
   constexpr int64_t bytes() const { return floats() * int64_t{sizeof(float)}; }
 };
 
-template <DType kRow>
+template <RowDType::Kind kRow>
 struct PrefillKernel {
   static constexpr const char* kName = "prefill";
   static constexpr int kThreads = 256;
   static constexpr int kBlocked = 8;  // query rows of a thread at a time
+  static constexpr bool kCoded = RowDType(kRow).is_coded();
 
   PrefillParams params;
   PrefillShape shape;
@@ -107,6 +111,7 @@ struct PrefillKernel {
     float* sums;
     float* factors;  // of what `out` holds, for the page under way
     std::byte* staged;
+    float* scales;  // of what is staged, where rows are coded
     PairFormat keys;
     PairFormat values;
 
@@ -130,9 +135,10 @@ struct PrefillKernel {
       tops = weights + int64_t{shape.rows} * kPageTokens;
       sums = tops + shape.rows;
       factors = sums + shape.rows;
-      staged = reinterpret_cast<std::byte*>(factors + shape.rows);
+      scales = factors + shape.rows;
+      staged = reinterpret_cast<std::byte*>(scales + shape.scales);
       const bool aligned = layout.row.key_dim % 2 == 0 && layout.row.value_dim % 2 == 0 &&
-                           kRow != DType::kF32;  // staged vectors begin at words
+                           kRow != RowDType::kF32;  // staged vectors begin at words
       keys = {layout.row.key_dim, aligned};
       values = {layout.row.value_dim, aligned};
     }
@@ -198,7 +204,7 @@ struct PrefillKernel {
 
     // Slots [slot, slot + keys) of the page, one of their two vectors: a warp a row.
     FASA_DEVICE void stage(int page, int slot, int slots, int64_t offset, int dim) const {
-      const int64_t bytes = int64_t{dim} * dtype_bytes(kRow);
+      const int bytes = dim * RowDType(kRow).bytes();
       const int end = slots - slot < shape.keys ? slots - slot : shape.keys;
       for (int i = simt::warp(); i < end; i += simt::block_warps()) {
         const std::byte* from =
@@ -206,17 +212,16 @@ struct PrefillKernel {
                    params.pages, NewRows::kInStage) +
             offset;
         std::byte* to = staged + int64_t{i} * shape.staged_words * 4;
-        // Whole words, but for an odd last element.
-        const int words = offset % 4 == 0 ? static_cast<int>(bytes / 4) : 0;
+        // Whole words, but for the last elements.
+        const int words = offset % 4 == 0 ? bytes / 4 : 0;
         for (int w = simt::lane(); w < words; w += simt::kWarpThreads) {
           reinterpret_cast<uint32_t*>(to)[w] = reinterpret_cast<const uint32_t*>(from)[w];
         }
-        const int halves = static_cast<int>(bytes / 2);
-        for (int h = 2 * words + simt::lane(); h < halves; h += simt::kWarpThreads) {
-          reinterpret_cast<uint16_t*>(to)[h] = reinterpret_cast<const uint16_t*>(from)[h];
-        }
+        for (int b = 4 * words + simt::lane(); b < bytes; b += simt::kWarpThreads) to[b] = from[b];
+        if (kCoded && simt::lane() == 0) scales[i] = scale_of(from, dim);
       }
     }
+    FASA_DEVICE float scale_at(int i) const { return kCoded ? scales[i] : 1.0f; }
     FASA_DEVICE const std::byte* staged_at(int i) const {
       return staged + int64_t{i} * shape.staged_words * 4;
     }
@@ -242,7 +247,7 @@ struct PrefillKernel {
           const int of = row + i * step;
           const int distance = page * kPageTokens + slot + key - query(of / heads);
           weights[of * kPageTokens + slot + key] =
-              with_slope(scores[i], of, distance) * params.scale;
+              with_slope(scores[i] * scale_at(key), of, distance) * params.scale;
         }
       }
     }
@@ -310,7 +315,7 @@ struct PrefillKernel {
             // An infinite value that the query does not see must not meet its weight of zero.
             if (slot + k < of[i].begin || slot + k >= of[i].end) continue;
             const int row = top_row + i < rows ? top_row + i : top_row;
-            const float weight = weights[row * kPageTokens + slot + k];
+            const float weight = weights[row * kPageTokens + slot + k] * scale_at(k);
             acc[i].low = simt::fused(weight, v.low, acc[i].low);
             acc[i].high = simt::fused(weight, v.high, acc[i].high);
           }
@@ -342,7 +347,7 @@ struct PrefillKernel {
   };
 };
 
-template <DType kRow, typename Launcher>
+template <RowDType::Kind kRow, typename Launcher>
 void launch_prefill_of(const PrefillParams& params, const Launcher& launch) {
   const auto tokens = static_cast<int>(params.q.tokens);
   const PrefillShape shape = PrefillShape::of(params.step.layout, tokens);
@@ -357,12 +362,14 @@ template <typename Launcher>
 void start(const PrefillParams& params, const Launcher& launch) {
   if (launch_prefill_tiles(params, launch)) return;
   switch (params.step.layout.row.dtype) {
-    case DType::kF32:
-      return launch_prefill_of<DType::kF32>(params, launch);
-    case DType::kF16:
-      return launch_prefill_of<DType::kF16>(params, launch);
-    case DType::kBF16:
-      return launch_prefill_of<DType::kBF16>(params, launch);
+    case RowDType::kF32:
+      return launch_prefill_of<RowDType::kF32>(params, launch);
+    case RowDType::kF16:
+      return launch_prefill_of<RowDType::kF16>(params, launch);
+    case RowDType::kBF16:
+      return launch_prefill_of<RowDType::kBF16>(params, launch);
+    case RowDType::kInt8:
+      return launch_prefill_of<RowDType::kInt8>(params, launch);
   }
 }
 

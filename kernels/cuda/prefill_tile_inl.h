@@ -1,7 +1,8 @@
-// Exact causal attention of a prefill on tensor cores, for rows of bf16 or f16 with keys and values
-// of kDim: a block takes kRows rows (query tokens times the query heads of a group), a warp sixteen
-// of them, whose queries, scores of a page and outputs stay in its registers. Keys and values of a
-// page lie in shared memory as they are stored.
+// Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys and
+// values of kDim: a block takes kRows rows (query tokens times the query heads of a group), a warp
+// sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys and
+// values of a page lie in shared memory as they are stored; codes as bf16, which holds them exactly,
+// and their scales come to the scores and to the weights.
 //
 // Weights are two numbers of the rows' type, the second what the first leaves, so that they are
 // exact to 2^-16 and more; so are queries of another type than the rows'. Pages are folded in order
@@ -14,45 +15,48 @@
 
 namespace fasa::cuda {
 
-template <DType kRow>
+template <DType kElement>
 FASA_DEVICE void mma_rows(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  if constexpr (kRow == DType::kBF16) {
+  if constexpr (kElement == DType::kBF16) {
     mma_bf16(d, a, b);
   } else {
     mma_f16(d, a, b);
   }
 }
 
-template <DType kRow>
+template <DType kElement>
 FASA_DEVICE float rounded(float value) {
-  const auto bits = static_cast<uint16_t>(element_bits(kRow, value));
-  return kRow == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
+  const auto bits = static_cast<uint16_t>(element_bits(kElement, value));
+  return kElement == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
 }
-template <DType kRow>
+template <DType kElement>
 FASA_DEVICE uint32_t packed(float low, float high) {
-  return element_bits(kRow, low) | element_bits(kRow, high) << 16;
+  return element_bits(kElement, low) | element_bits(kElement, high) << 16;
 }
 // What rounding leaves of two numbers; of those that have no finite rest: nothing.
-template <DType kRow>
+template <DType kElement>
 FASA_DEVICE uint32_t packed_rest(float low, float high) {
-  const float a = low - rounded<kRow>(low);
-  const float b = high - rounded<kRow>(high);
-  return packed<kRow>(a == a ? a : 0.0f, b == b ? b : 0.0f);
+  const float a = low - rounded<kElement>(low);
+  const float b = high - rounded<kElement>(high);
+  return packed<kElement>(a == a ? a : 0.0f, b == b ? b : 0.0f);
 }
 
 // `kSplit`: queries are of another type than the rows.
-template <DType kRow, int kDim, bool kSplit>
+template <RowDType::Kind kRow, int kDim, bool kSplit>
 struct PrefillTileKernel {
   static constexpr const char* kName = "prefill";
   static constexpr int kThreads = 128;
   static constexpr int kResidentBlocks = 2;
+  static constexpr bool kCoded = RowDType(kRow).is_coded();
+  static constexpr DType kElement = kCoded ? DType::kBF16 : RowDType(kRow).elements();
   static constexpr int kRows = 64;
   static constexpr int kDepths = kDim / 16;        // products deep is a key
   static constexpr int kGroups = kPageTokens / 8;  // of keys, as many as a product is wide
   static constexpr int kStride = kDim / 2 + 4;     // words of a staged vector: no two lanes of a
                                                    // product's loads meet in a bank
   static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
-  static constexpr int64_t kSharedBytes = 2 * kVectorWords * 4 + 16;  // and a flag
+  static constexpr int64_t kScales = kCoded ? 2 * kPageTokens : 0;  // of keys, then of values
+  static constexpr int64_t kSharedBytes = 2 * kVectorWords * 4 + 16 + kScales * 4;  // and a flag
 
   PrefillParams params;
   int tokens = 0;  // query tokens of a block
@@ -91,6 +95,10 @@ struct PrefillTileKernel {
   FASA_DEVICE static uint32_t* values() { return keys() + kVectorWords; }
   // Set where a page has values that are not finite.
   FASA_DEVICE static uint32_t& spoilt_flag() { return values()[kVectorWords]; }
+  FASA_DEVICE static float* key_scales() {
+    return reinterpret_cast<float*>(values() + kVectorWords + 4);
+  }
+  FASA_DEVICE static float* value_scales() { return key_scales() + kPageTokens; }
 
   // Of the block's rows; `half`: the lower eight or the upper ones.
   FASA_DEVICE static int row_of(int half) {
@@ -134,8 +142,8 @@ struct PrefillTileKernel {
           const int d = depth * 16 + simt::lane() % 4 * 2 + part * 8;
           const float a = there ? cuda::load(params.q.dtype, params.q.data, at + d) : 0.0f;
           const float b = there ? cuda::load(params.q.dtype, params.q.data, at + d + 1) : 0.0f;
-          state.q[depth][part * 2 + half] = packed<kRow>(a, b);
-          if constexpr (kSplit) state.q_rest[depth][part * 2 + half] = packed_rest<kRow>(a, b);
+          state.q[depth][part * 2 + half] = packed<kElement>(a, b);
+          if constexpr (kSplit) state.q_rest[depth][part * 2 + half] = packed_rest<kElement>(a, b);
         }
         FASA_UNROLL
         for (int i = 0; i < 4; ++i) {
@@ -149,7 +157,6 @@ struct PrefillTileKernel {
   // A row is its key, then its value: a warp a row, 16 bytes a lane. What is beyond is zero, and so
   // are values that are not finite, which must not meet the weights of queries that don't see them.
   FASA_DEVICE void stage(int page, int slots) const {
-    constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
     if (simt::thread_index() == 0) spoilt_flag() = 0;
     simt::sync_block();
     for (int slot = simt::warp(); slot < kPageTokens; slot += simt::block_warps()) {
@@ -157,18 +164,42 @@ struct PrefillTileKernel {
           slot < slots ? row_at(params.step, simt::block_z(), simt::block_y(),
                                 page * kPageTokens + slot, params.pages, NewRows::kInStage)
                        : nullptr;
-      for (int i = simt::lane(); i < 2 * kWords; i += simt::kWarpThreads) {
-        simt::Word16 word = {};
-        if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
-        uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
-        if (i >= kWords) make_finite(word);
-        *reinterpret_cast<simt::Word16*>(to) = word;
+      if constexpr (kCoded) {
+        stage_codes(slot, from);
+      } else {
+        stage_elements(slot, from);
       }
     }
     simt::sync_block();
   }
+  FASA_DEVICE static void stage_elements(int slot, const std::byte* from) {
+    constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
+    for (int i = simt::lane(); i < 2 * kWords; i += simt::kWarpThreads) {
+      simt::Word16 word = {};
+      if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
+      uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
+      if (i >= kWords) make_finite(word);
+      *reinterpret_cast<simt::Word16*>(to) = word;
+    }
+  }
+  // Two codes a word, in bf16. Values that are not numbers weigh nothing here.
+  FASA_DEVICE static void stage_codes(int slot, const std::byte* from) {
+    for (int i = simt::lane(); i < kDim; i += simt::kWarpThreads) {  // of key and value
+      const uint16_t pair = from == nullptr ? 0 : reinterpret_cast<const uint16_t*>(from)[i];
+      const auto code = [pair](int shift) {
+        return static_cast<float>(static_cast<int8_t>(pair >> shift & 0xff));
+      };
+      uint32_t* const to = (i < kDim / 2 ? keys() : values()) + slot * kStride;
+      to[i % (kDim / 2)] = packed<kElement>(code(0), code(8));
+    }
+    if (simt::lane() != 0) return;
+    key_scales()[slot] = from == nullptr ? 0 : scale_of(from, kDim);
+    const float scale = from == nullptr ? 0 : scale_of(from + kDim, kDim);
+    value_scales()[slot] = scale == scale ? scale : 0;
+    if (scale != scale) simt::atomic_or(&spoilt_flag(), 1u);
+  }
   FASA_DEVICE static void make_finite(simt::Word16& word) {
-    constexpr uint32_t kExponent = kRow == DType::kBF16 ? 0x7f80u : 0x7c00u;
+    constexpr uint32_t kExponent = kElement == DType::kBF16 ? 0x7f80u : 0x7c00u;
     FASA_UNROLL
     for (int i = 0; i < 4; ++i) {
       const uint32_t low = word.words[i] & kExponent;
@@ -188,6 +219,7 @@ struct PrefillTileKernel {
     stage(page, slots);
     float weights[kGroups][4] = {};
     score(state, weights);
+    if constexpr (kCoded) scale_scores(weights);
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int token = row_of(half) / params.step.layout.group;
@@ -211,9 +243,18 @@ struct PrefillTileKernel {
         const uint32_t* at =
             keys() + (n * 8 + simt::lane() / 4) * kStride + depth * 8 + simt::lane() % 4;
         const uint32_t b[2] = {at[0], at[4]};
-        mma_rows<kRow>(scores[n], state.q[depth], b);
-        if constexpr (kSplit) mma_rows<kRow>(scores[n], state.q_rest[depth], b);
+        mma_rows<kElement>(scores[n], state.q[depth], b);
+        if constexpr (kSplit) mma_rows<kElement>(scores[n], state.q_rest[depth], b);
       }
+    }
+  }
+
+  FASA_DEVICE static void scale_scores(float (&scores)[kGroups][4]) {
+    FASA_UNROLL
+    for (int n = 0; n < kGroups; ++n) {
+      const float* scales = key_scales() + n * 8 + simt::lane() % 4 * 2;
+      FASA_UNROLL
+      for (int i = 0; i < 4; ++i) scores[n][i] *= scales[i % 2];
     }
   }
 
@@ -284,8 +325,14 @@ struct PrefillTileKernel {
       FASA_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float* pair = &weights[2 * k + i / 2][2 * (i % 2)];
-        a[i] = packed<kRow>(pair[0], pair[1]);
-        rest[i] = packed_rest<kRow>(pair[0], pair[1]);
+        float scaled[2] = {pair[0], pair[1]};
+        if constexpr (kCoded) {
+          const float* scales = value_scales() + (2 * k + i / 2) * 8 + simt::lane() % 4 * 2;
+          scaled[0] *= scales[0];
+          scaled[1] *= scales[1];
+        }
+        a[i] = packed<kElement>(scaled[0], scaled[1]);
+        rest[i] = packed_rest<kElement>(scaled[0], scaled[1]);
       }
       const uint32_t* at = values() + (k * 16 + simt::lane() % 4 * 2) * kStride + simt::lane() / 4;
       FASA_UNROLL
@@ -294,10 +341,10 @@ struct PrefillTileKernel {
                                    at[depth * 8 + 8 * kStride], at[depth * 8 + 9 * kStride]};
         const uint32_t even[2] = {low_halves(words[0], words[1]), low_halves(words[2], words[3])};
         const uint32_t odd[2] = {high_halves(words[0], words[1]), high_halves(words[2], words[3])};
-        mma_rows<kRow>(state.out[2 * depth], a, even);
-        mma_rows<kRow>(state.out[2 * depth], rest, even);
-        mma_rows<kRow>(state.out[2 * depth + 1], a, odd);
-        mma_rows<kRow>(state.out[2 * depth + 1], rest, odd);
+        mma_rows<kElement>(state.out[2 * depth], a, even);
+        mma_rows<kElement>(state.out[2 * depth], rest, even);
+        mma_rows<kElement>(state.out[2 * depth + 1], a, odd);
+        mma_rows<kElement>(state.out[2 * depth + 1], rest, odd);
       }
     }
   }
@@ -335,10 +382,11 @@ struct PrefillTileKernel {
             row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot,
                    params.pages, NewRows::kInStage) +
             params.step.layout.row.key_bytes();
+        const RowVector values = RowVector::of(kRow, value, kDim);
         const float weight = shared[row * kPageTokens + slot];
         FASA_UNROLL
         for (int i = 0; i < 4 * kDepths; ++i) {
-          const float v = cuda::load(kRow, value, dim_of(i / 4, i / 2 % 2, i % 2));
+          const float v = values.at(dim_of(i / 4, i / 2 % 2, i % 2));
           if (v - v == 0.0f) continue;  // finite
           state.out[i / 2][2 * half + i % 2] += weight * v;
         }
@@ -375,7 +423,7 @@ struct PrefillTileKernel {
   }
 };
 
-template <DType kRow, int kDim, typename Launcher>
+template <RowDType::Kind kRow, int kDim, typename Launcher>
 void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch) {
   const CacheLayout& layout = params.step.layout;
   const auto run = [&](auto kernel) {
@@ -388,11 +436,17 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
                     .z = params.step.count,
                     .shared_bytes = Kernel::kSharedBytes});
   };
-  if (params.q.dtype == kRow) {
+  if (params.q.dtype == PrefillTileKernel<kRow, kDim, false>::kElement) {
     run(PrefillTileKernel<kRow, kDim, false>{});
   } else {
     run(PrefillTileKernel<kRow, kDim, true>{});
   }
+}
+
+template <RowDType::Kind kRow, typename Launcher>
+void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch) {
+  params.step.layout.row.key_dim == 128 ? launch_prefill_tiles_of<kRow, 128>(params, launch)
+                                        : launch_prefill_tiles_of<kRow, 64>(params, launch);
 }
 
 // True where it was for these kernels: by dtypes, widths and GPU alone, never by the step's tokens,
@@ -404,16 +458,17 @@ bool launch_prefill_tiles(const PrefillParams& params, const Launcher& launch) {
   const RowFormat& row = layout.row;
   if (row.key_dim != row.value_dim || layout.group > kMostGroup) return false;
   if (row.key_dim != 64 && row.key_dim != 128) return false;
-  const bool wide = row.key_dim == 128;
-  if (row.dtype == DType::kBF16 && launch.compute_capability() >= 80) {
-    wide ? launch_prefill_tiles_of<DType::kBF16, 128>(params, launch)
-         : launch_prefill_tiles_of<DType::kBF16, 64>(params, launch);
-    return true;
-  }
-  if (row.dtype == DType::kF16) {
-    wide ? launch_prefill_tiles_of<DType::kF16, 128>(params, launch)
-         : launch_prefill_tiles_of<DType::kF16, 64>(params, launch);
-    return true;
+  switch (row.dtype) {
+    case RowDType::kF32:
+      return false;
+    case RowDType::kF16:
+      return launch_prefill_tiles_of<RowDType::kF16>(params, launch), true;
+    case RowDType::kBF16:
+      if (launch.compute_capability() < 80) return false;
+      return launch_prefill_tiles_of<RowDType::kBF16>(params, launch), true;
+    case RowDType::kInt8:
+      if (launch.compute_capability() < 80) return false;
+      return launch_prefill_tiles_of<RowDType::kInt8>(params, launch), true;
   }
   return false;
 }

@@ -1,9 +1,7 @@
 // Stored rows back to keys and values: a warp a row, wherever the rows are.
 #pragma once
 
-#include "kernels/cuda/element_inl.h"
-#include "kernels/cuda/simt.h"
-#include "kernels/params.h"
+#include "kernels/cuda/rows_inl.h"
 
 namespace fasa::cuda {
 
@@ -25,17 +23,18 @@ struct ReadRowsKernel {
       const int position = params.first + static_cast<int>(token);
       const std::byte* from = params.row_blocks[position / kPageTokens] +
                               layout.row_offset(params.layer, head, position % kPageTokens);
-      convert(from, 0, layout.row.key_dim, params.k, token, head);
-      convert(from, layout.row.key_dim, layout.row.value_dim, params.v, token, head);
+      convert(from, layout.row.key_dim, params.k, token, head);
+      convert(from + layout.row.key_bytes(), layout.row.value_dim, params.v, token, head);
     }
   }
 
  private:
-  FASA_DEVICE void convert(const std::byte* row, int first, int dim, const TensorView& to,
-                           int64_t token, int head) const {
+  FASA_DEVICE void convert(const std::byte* data, int dim, const TensorView& to, int64_t token,
+                           int head) const {
+    const RowVector from = RowVector::of(params.layout.row.dtype, data, dim);
     const int64_t at = to.offset(token, head);
     for (int d = simt::lane(); d < dim; d += simt::kWarpThreads) {
-      store(to.dtype, to.data, at + d, load(params.layout.row.dtype, row, first + d));
+      store(to.dtype, to.data, at + d, from.at(d));
     }
   }
 };

@@ -13,6 +13,9 @@ struct RestoreKernel {
 
   RestoreParams params;
 
+  // Scales of a page's keys, or values, where rows are coded.
+  static constexpr int64_t kSharedBytes = kPageTokens * int64_t{sizeof(float)};
+
   FASA_DEVICE void operator()() const {
     const CacheLayout& layout = params.step.layout;
     const int layer = simt::block_x() / layout.kv_heads;
@@ -33,22 +36,37 @@ struct RestoreKernel {
   FASA_DEVICE void restore_tails(const SequenceDesc& desc, int layer, int head) const {
     const CacheLayout& layout = params.step.layout;
     restore_tail(desc, layer, head, layout.slice.tail(),
-                 params.step.slice_dims + layout.head_index(layer, head) * layout.slice.dims, 0,
-                 desc.tail + layout.tail_offset(layer, head));
+                 params.step.slice_dims + layout.head_index(layer, head) * layout.slice.dims,
+                 {0, layout.row.key_dim}, desc.tail + layout.tail_offset(layer, head));
     if (!layout.has_values()) return;
-    restore_tail(desc, layer, head, layout.values.tail(), nullptr, layout.row.key_bytes(),
+    simt::sync_block();  // the keys' scales have been read
+    restore_tail(desc, layer, head, layout.values.tail(), nullptr,
+                 {layout.row.key_bytes(), layout.row.value_dim},
                  desc.tail + layout.value_tail_offset(layer, head));
   }
 
-  // Of the part of a row from byte `in_row` on; `dims` null: its first elements.
+  // Its key, or its value.
+  struct RowPart {
+    int64_t in_row;  // bytes
+    int dim;
+  };
+
+  FASA_DEVICE static float* scales() { return reinterpret_cast<float*>(simt::shared_memory()); }
+
+  // Of a part of rows; `dims` null: its first elements.
   // The tail's order: pairs of dimensions of one token side by side, f32 one dimension (see
   // slice_format.h). Slots without a token are zero. A thread writes what lies together, so that
   // nothing has to be cleared first.
   FASA_DEVICE void restore_tail(const SequenceDesc& desc, int layer, int head,
-                                const SliceFormat& format, const int16_t* dims, int64_t in_row,
+                                const SliceFormat& format, const int16_t* dims, const RowPart& part,
                                 std::byte* tail) const {
     const CacheLayout& layout = params.step.layout;
     const int first = desc.start == 0 ? 0 : (desc.start - 1) / kPageTokens * kPageTokens;
+    const RowDType rows = layout.row.dtype;
+    for (int i = simt::thread_index(); rows.is_coded() && i < desc.start - first; i += kThreads) {
+      scales()[i] = scale_of(row_of(desc, layer, head, first + i) + part.in_row, part.dim);
+    }
+    simt::sync_block();
     const int side = format.dtype == SliceDType::kF32 ? 1 : 2;
     const DType dtype = side == 1 ? DType::kF32 : DType::kBF16;
     const int64_t elements = format.page_bytes() / dtype_bytes(dtype);
@@ -57,8 +75,9 @@ struct RestoreKernel {
       const int dim = static_cast<int>(i / side / kPageTokens) * side + static_cast<int>(i % side);
       float value = 0;
       if (first + token < desc.start && dim < format.dims) {
-        value = load(layout.row.dtype, row_of(desc, layer, head, first + token) + in_row,
-                     dims == nullptr ? dim : dims[dim]);
+        const RowVector from = {rows, row_of(desc, layer, head, first + token) + part.in_row,
+                                rows.is_coded() ? scales()[token] : 1.0f};
+        value = from.at(dims == nullptr ? dim : dims[dim]);
       }
       store(dtype, tail, i, value);
     }
@@ -92,7 +111,9 @@ struct RestoreKernel {
 template <typename Launcher>
 void start(const RestoreParams& params, const Launcher& launch) {
   const CacheLayout& layout = params.step.layout;
-  launch(RestoreKernel{params}, {.x = static_cast<int>(layout.heads()), .y = params.step.count});
+  launch(RestoreKernel{params}, {.x = static_cast<int>(layout.heads()),
+                                 .y = params.step.count,
+                                 .shared_bytes = RestoreKernel::kSharedBytes});
 }
 
 }  // namespace fasa::cuda

@@ -4,6 +4,7 @@
 #include "kernels/cuda/element_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
+#include "kernels/row_codec_inl.h"
 
 namespace fasa::cuda {
 
@@ -40,6 +41,44 @@ FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_byte
   }
 }
 
+// Of a whole coded vector (row_format.h): the parities of its codes, sixteen bits. Any thread, by
+// itself.
+FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
+  simt::Word16 all = {};
+  int d = 0;
+  if (reinterpret_cast<uintptr_t>(codes) % sizeof(simt::Word16) == 0) {
+    for (; d + kScaleBits <= dim; d += kScaleBits) {
+      const simt::Word16 more = *reinterpret_cast<const simt::Word16*>(codes + d);
+      FASA_UNROLL
+      for (int i = 0; i < 4; ++i) all.words[i] ^= more.words[i];
+    }
+  }
+  uint32_t bits = 0;
+  FASA_UNROLL
+  for (int i = 0; i < 4; ++i) {  // the lowest bits of a word's bytes, side by side
+    bits |= ((all.words[i] & 0x01010101u) * 0x01020408u >> 24 & 15u) << (4 * i);
+  }
+  for (; d < dim; ++d) bits ^= (static_cast<uint32_t>(codes[d]) & 1u) << (d % kScaleBits);
+  return simt::float_of(bits << 16);
+}
+FASA_DEVICE float code_at(const std::byte* codes, int d) {
+  return static_cast<float>(static_cast<int8_t>(codes[d]));
+}
+
+// A key or value of a row, element by element.
+struct RowVector {
+  RowDType dtype;
+  const std::byte* data = nullptr;
+  float scale = 1;  // where it is coded
+
+  FASA_DEVICE static RowVector of(RowDType dtype, const std::byte* data, int dim) {
+    return {dtype, data, dtype.is_coded() ? scale_of(data, dim) : 1.0f};
+  }
+  FASA_DEVICE float at(int d) const {
+    return dtype.is_coded() ? code_at(data, d) * scale : load(dtype.elements(), data, d);
+  }
+};
+
 struct Pair {
   float low = 0;
   float high = 0;
@@ -53,15 +92,29 @@ struct PairFormat {
   FASA_DEVICE int pairs() const { return (dim + 1) / 2; }
 };
 
-// Elements 2 x `pair` and the next one; 0 beyond the end.
-template <DType kType>
+// An element of a row, or its code.
+template <RowDType::Kind kRow>
+FASA_DEVICE float load_stored(const std::byte* vector, int d) {
+  if constexpr (kRow == RowDType::kInt8) {
+    return code_at(vector, d);
+  } else {
+    return load(RowDType(kRow).elements(), vector, d);
+  }
+}
+
+// Elements 2 x `pair` and the next one, or their codes; 0 beyond the end.
+template <RowDType::Kind kRow>
 FASA_DEVICE Pair load_pair(const std::byte* vector, int pair, const PairFormat& format) {
   if (!format.aligned) {
     const int first = 2 * pair;
-    return {load(kType, vector, first),
-            first + 1 < format.dim ? load(kType, vector, first + 1) : 0.0f};
+    return {load_stored<kRow>(vector, first),
+            first + 1 < format.dim ? load_stored<kRow>(vector, first + 1) : 0.0f};
   }
-  if constexpr (kType == DType::kF32) {
+  if constexpr (kRow == RowDType::kInt8) {
+    const uint16_t codes = reinterpret_cast<const uint16_t*>(vector)[pair];
+    return {static_cast<float>(static_cast<int8_t>(codes & 0xffu)),
+            static_cast<float>(static_cast<int8_t>(codes >> 8))};
+  } else if constexpr (kRow == RowDType::kF32) {
     struct alignas(8) Floats {
       float low, high;
     };
@@ -69,7 +122,7 @@ FASA_DEVICE Pair load_pair(const std::byte* vector, int pair, const PairFormat& 
     return {floats.low, floats.high};
   } else {
     const uint32_t word = reinterpret_cast<const uint32_t*>(vector)[pair];
-    if constexpr (kType == DType::kBF16) {
+    if constexpr (kRow == RowDType::kBF16) {
       return {simt::float_of(word << 16), simt::float_of(word & 0xffff0000u)};
     } else {
       return {float_of_f16(static_cast<uint16_t>(word)),

@@ -1,14 +1,11 @@
 #include <cstring>
 
 #include "kernels/reference/kernels.h"
+#include "kernels/reference/row_codes.h"
 #include "kernels/reference/slices.h"
 
 namespace fasa::reference {
 namespace {
-
-void copy_element(const ConstTensorView& from, int64_t index, DType dtype, std::byte* row, int at) {
-  store_element(dtype, row, at, load_element(from.dtype, from.data, index));
-}
 
 // Where the row goes first, and where else (or null).
 struct Homes {
@@ -44,13 +41,10 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   const int token = desc.first_token + index;
   const int slot = position % kPageTokens;
   const Homes homes = homes_of(params, desc, head, position);
-  std::memset(homes.row, 0, static_cast<size_t>(layout.row.bytes()));
-  for (int d = 0; d < layout.row.key_dim; ++d) {
-    copy_element(params.k, params.k.offset(token, head) + d, layout.row.dtype, homes.row, d);
-  }
-  for (int d = 0; d < layout.row.value_dim; ++d) {
-    copy_element(params.v, params.v.offset(token, head) + d, layout.row.dtype, homes.row,
-                 layout.row.key_dim + d);
+  if (params.stored.rows != nullptr) {
+    std::memcpy(homes.row, params.stored.at(token, head), static_cast<size_t>(layout.row.bytes()));
+  } else {
+    reference::write_row(layout.row, params.k, params.v, token, head, homes.row);
   }
   if (homes.copy != nullptr) {
     std::memcpy(homes.copy, homes.row, static_cast<size_t>(layout.row.bytes()));
@@ -70,9 +64,9 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
     std::memset(values, 0, static_cast<size_t>(value_format.page_bytes()));
   }
   reference::write_tail_token(format, params.step.slice_dims + head * layout.slice.dims,
-                              layout.row.dtype, homes.row, slot, tail);
-  reference::write_tail_token(value_format, nullptr, layout.row.dtype,
-                              homes.row + layout.row.key_bytes(), slot, values);
+                              DType::kF32, row_key(layout.row, homes.row).data(), slot, tail);
+  reference::write_tail_token(value_format, nullptr, DType::kF32,
+                              row_value(layout.row, homes.row).data(), slot, values);
   if (slot != kPageTokens - 1) return;
   std::byte* block = desc.slice_blocks[position / kPageTokens];
   reference::seal_page(layout.slice, tail, block + layout.slice_offset(layer, head),

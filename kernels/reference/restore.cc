@@ -2,6 +2,7 @@
 
 #include "kernels/hot_slots.h"
 #include "kernels/reference/kernels.h"
+#include "kernels/reference/row_codes.h"
 #include "kernels/reference/slices.h"
 
 namespace fasa::reference {
@@ -22,9 +23,10 @@ void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, i
     const int slot = position % kPageTokens;
     const std::byte* row =
         desc.row_blocks[position / kPageTokens] + layout.row_offset(layer, head, slot);
-    reference::write_tail_token(format, dims, layout.row.dtype, row, slot, tail);
-    reference::write_tail_token(value_format, nullptr, layout.row.dtype,
-                                row + layout.row.key_bytes(), slot, values);
+    reference::write_tail_token(format, dims, DType::kF32, row_key(layout.row, row).data(), slot,
+                                tail);
+    reference::write_tail_token(value_format, nullptr, DType::kF32,
+                                row_value(layout.row, row).data(), slot, values);
   }
 }
 

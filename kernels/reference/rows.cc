@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/reference/row_codes.h"
+
 namespace fasa::reference {
 
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
@@ -51,12 +53,11 @@ void RunningSoftmax::store(float* state) const {
 
 void RunningSoftmax::add(const std::byte* row, double bias) {
   double score = bias;
-  for (int d = 0; d < format_.key_dim; ++d) {
-    score += query_[static_cast<size_t>(d)] * load_element(format_.dtype, row, d);
-  }
-  add_value(score * scale_, [&](int d) {
-    return static_cast<double>(load_element(format_.dtype, row, format_.key_dim + d));
-  });
+  const std::vector<float> key = row_key(format_, row);
+  for (size_t d = 0; d < key.size(); ++d) score += query_[d] * static_cast<double>(key[d]);
+  const std::vector<float> value = row_value(format_, row);
+  add_value(score * scale_,
+            [&](int d) { return static_cast<double>(value[static_cast<size_t>(d)]); });
 }
 
 bool RunningSoftmax::raise_max(double score) {

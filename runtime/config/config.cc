@@ -294,6 +294,12 @@ void Config::check_for(const Geometry& geometry) const {
     require(layer < geometry.layers, "selection.dense_layers", fmt::to_string(layer),
             fmt::format("layers of this model, 0 to {}", geometry.layers - 1));
   }
+  const RowDType row_dtype = placement.row_dtype.value_or(RowDType());
+  require(RowFormat{row_dtype, geometry.key_dim, geometry.value_dim}.holds_scales(),
+          "placement.row_dtype", fmt::format("\"{}\"", row_dtype_name(row_dtype)),
+          fmt::format("int8 for keys and values of at least {} dimensions, these have {} and {}; "
+                      "else f32, f16, bf16",
+                      kFewestCoded, geometry.key_dim, geometry.value_dim));
   require(prefetch.depth.value_or(0) <= geometry.layers, "prefetch.depth",
           fmt::to_string(prefetch.depth.value_or(0)),
           fmt::format("auto, or layers ahead within this model, 0 to {}", geometry.layers));

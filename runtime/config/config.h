@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "kernels/replacement.h"
+#include "kernels/row_format.h"
 #include "kernels/slice_format.h"
 #include "offload/device_options.h"
 #include "offload/device_traits.h"
-#include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 #include "runtime/config/weight_options.h"
@@ -83,7 +83,7 @@ struct Config {
 
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
-    std::optional<DType> row_dtype;  // none: that of the model's files
+    std::optional<RowDType> row_dtype;  // none: that of the model's files
     // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
     std::optional<int> hot_rows;
     Replacement replacement = Replacement::kLru;

@@ -452,19 +452,22 @@ const std::array<ConfigOption, 40> kOptions{{
      .key = "row_dtype",
      .flag = "",
      .type = "DTYPE",
-     .allowed = "f32, f16, bf16",
-     .help = "Precision of the rows.",
+     .allowed = "f32, f16, bf16, int8",
+     .help = "How keys and values are stored in rows. int8: codes of 8 bits with a scale for each "
+             "token's key and value, half the memory and half the link of bf16; heads of at least "
+             "32 dimensions. A key or value that holds a NaN or an infinity is NaN throughout "
+             "then.",
      .default_text = "the model folder's",
      .text = true,
      .set =
          [](Config& c, const Json& v) {
-           const auto dtype = v.is_string() ? parse_dtype(v.get<std::string>()) : std::nullopt;
+           const auto dtype = v.is_string() ? parse_row_dtype(v.get<std::string>()) : std::nullopt;
            if (dtype) c.placement.row_dtype = dtype;
            return dtype.has_value();
          },
      .get =
          [](const Config& c) {
-           return c.placement.row_dtype ? Json(std::string(dtype_name(*c.placement.row_dtype)))
+           return c.placement.row_dtype ? Json(std::string(row_dtype_name(*c.placement.row_dtype)))
                                         : Json(nullptr);
          }},
     {.table = "placement",

@@ -12,7 +12,7 @@ struct NamedSlice {
 };
 
 KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometry& geometry,
-               DType row_dtype) {
+               RowDType row_dtype) {
   Config config;
   config.preset = preset;
   config.apply_preset();
@@ -30,7 +30,7 @@ KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometr
 
 }  // namespace
 
-std::vector<KvCost> kv_costs(const Geometry& geometry, DType row_dtype) {
+std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype) {
   constexpr NamedSlice kSlices[] = {{"default", SlicePreset::kDefault},
                                     {"lean", SlicePreset::kLean},
                                     {"paper", SlicePreset::kPaper}};

@@ -22,7 +22,7 @@ struct KvCost {
   double host_bytes = 0;
 };
 
-std::vector<KvCost> kv_costs(const Geometry& geometry, DType row_dtype);
+std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype);
 
 // Keys and values of one token in 2 bytes each.
 uint64_t full_kv_bytes_per_token(const Geometry& geometry);

@@ -46,11 +46,12 @@ class Runtime::Impl::MemoryGuard {
       impl_.scratch_.drop_prefill();
       impl_.settings_.layout.hot_rows = scratch_.hot_rows;
     }
+    for (size_t i = 0; i < capacities_.size(); ++i) {
+      if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(0);
+    }
     try {
       impl_.prefetch_.refresh();
-      for (size_t i = 0; i < capacities_.size(); ++i) {
-        if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(capacities_[i]);
-      }
+      for (size_t i = 0; i < capacities_.size(); ++i) impl_.slots_[i].ensure(capacities_[i]);
       impl_.scratch_.return_to(scratch_);
     } catch (const std::exception& error) {
       warn_of_loss(error);

@@ -1,5 +1,5 @@
 // Slices of sequences whose pages are smaller than ours: made when they are attended to, by the
-// append kernel, whose keys are then the stored rows. Nothing but slices comes of it.
+// append kernel, whose tokens are then the stored rows. Nothing but slices comes of it.
 #include <algorithm>
 
 #include "runtime/doors/paged_runtime_impl.h"
@@ -81,20 +81,9 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
   plan_index(layer);
   const IndexPlan& plan = index_plan_;
   CacheLayout layout = settings_.layout;
-  const RowFormat& row = layout.row;
   // Any row of the store is a token of these: see SequenceDesc::first_token above.
-  const std::byte* rows = store_.rows() + layer * layout.row_layer_bytes();
-  const int64_t element = dtype_bytes(row.dtype);
-  const ConstTensorView k{rows,
-                          row.dtype,
-                          shape_.page_size,
-                          layout.kv_heads,
-                          row.key_dim,
-                          row.bytes() / element,
-                          layout.row_head_bytes() / element};
-  ConstTensorView v = k;
-  v.data = rows + row.key_bytes();
-  v.dim = row.value_dim;
+  const StoredRows stored{store_.rows() + layer * layout.row_layer_bytes(), layout.row.bytes(),
+                          layout.row_head_bytes()};
   layout.row_page = kPageTokens;  // of the stage, where a page of ours fits
   const OperationTag tag = tag_of(layer, Cause::kCompute);
   device_.wait(stream, tables_ready_.view(), tag);
@@ -108,8 +97,9 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
         .count = static_cast<int>(end - begin),
         .layer = layer,
         .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};
-    device_.enqueue(AppendParams{.step = step, .k = k, .v = v, .rows_on_device = false}, stream,
-                    tag);
+    device_.enqueue(
+        AppendParams{.step = step, .k = {}, .v = {}, .rows_on_device = false, .stored = stored},
+        stream, tag);
     begin = end;
   }
   if (begin > 0) slot.mark_done(stream);

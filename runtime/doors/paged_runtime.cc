@@ -39,7 +39,7 @@ void check_shape(const PagedShape& shape) {
   }
 }
 
-StepSettings settings_of(const Config& config, const Geometry& geometry, DType row_dtype,
+StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
                          const DeviceTraits& traits, const PagedShape& shape) {
   check_shape(shape);
   StepSettings settings =
@@ -86,7 +86,7 @@ int fitting_hot_rows(const Device& device, const CacheLayout& layout, int sequen
 }  // namespace
 
 PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
-                         DType row_dtype, const std::vector<int16_t>& slice_dims,
+                         RowDType row_dtype, const std::vector<int16_t>& slice_dims,
                          const PagedShape& shape)
     : device_(device),
       geometry_(geometry),
@@ -240,7 +240,7 @@ void PagedRuntime::Impl::reset_metrics() {
 }
 
 PagedRuntime::PagedRuntime(Device& device, const Config& config, const Geometry& geometry,
-                           DType row_dtype, const std::vector<int16_t>& slice_dims,
+                           RowDType row_dtype, const std::vector<int16_t>& slice_dims,
                            const PagedShape& shape)
     : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, shape)) {}
 PagedRuntime::~PagedRuntime() = default;

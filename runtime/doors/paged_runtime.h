@@ -52,7 +52,7 @@ class PagedRuntime {
  public:
   // As a Runtime's. placement.rows = auto counts as host, and nothing is prefetched: a call sees
   // one layer, and a config that asks for it is refused. Throws UsageError, BudgetError.
-  PagedRuntime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  PagedRuntime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
                const std::vector<int16_t>& slice_dims, const PagedShape& shape);
   ~PagedRuntime();
   PagedRuntime(const PagedRuntime&) = delete;  // streams refer to it

@@ -23,7 +23,7 @@ namespace fasa {
 
 class PagedRuntime::Impl {
  public:
-  Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
        const std::vector<int16_t>& slice_dims, const PagedShape& shape);
   ~Impl();
   Impl(const Impl&) = delete;  // streams refer to it

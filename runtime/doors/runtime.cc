@@ -9,8 +9,9 @@
 
 namespace fasa {
 
-Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-                    const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
+Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
+                    RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
+                    int32_t most_steps)
     : device_(device),
       geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
@@ -163,7 +164,7 @@ void Runtime::Impl::set_predictor(Predictor* predictor) {
   prefetch_.set_predictor(predictor);
 }
 
-Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
                  const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
     : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context,
                                    most_steps)) {}

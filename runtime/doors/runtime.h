@@ -45,7 +45,7 @@ class Runtime {
   // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
   // rows than that. `most_steps`: before their numbers run out, and hot rows begin anew; tests have
   // few.
-  Runtime(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
           int32_t most_steps = kMostSteps);
   ~Runtime();

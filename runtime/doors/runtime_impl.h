@@ -26,7 +26,7 @@ namespace fasa {
 
 class Runtime::Impl : private MemoryReclaimer {
  public:
-  Impl(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
+  Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
        const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps);
   ~Impl() override;
   Impl(const Impl&) = delete;  // the device knows it

@@ -30,11 +30,13 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
 
 }  // namespace
 
-StepSettings make_step_settings(const Config& config, const Geometry& geometry, DType row_dtype,
+StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                                 const DeviceTraits& traits, int64_t max_context) {
   geometry.validate();
   config.validate();
-  config.validate_for(geometry);
+  Config with_rows = config;  // the caller's row dtype may be the model's
+  with_rows.placement.row_dtype = row_dtype;
+  with_rows.validate_for(geometry);
   config.validate_on(traits);
   StepSettings settings;
   settings.select_scratch = traits.select_scratch;

@@ -121,9 +121,9 @@ class Entry {
 
 }  // namespace
 
-void sparse_decode(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-                   const std::vector<int16_t>& slice_dims, const SparseDecode& call,
-                   StreamView stream) {
+void sparse_decode(Device& device, const Config& config, const Geometry& geometry,
+                   RowDType row_dtype, const std::vector<int16_t>& slice_dims,
+                   const SparseDecode& call, StreamView stream) {
   geometry.validate();
   config.validate_for(geometry);
   const Geometry one = geometry.only_layer(call.layer);

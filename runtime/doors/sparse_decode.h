@@ -60,8 +60,8 @@ struct SparseDecode {
 // all layers. Tensors are the device's; the memory for the rows and slices of one entry is taken on
 // the device for the call. Done on return. Throws UsageError for shapes that do not fit,
 // BudgetError.
-void sparse_decode(Device& device, const Config& config, const Geometry& geometry, DType row_dtype,
-                   const std::vector<int16_t>& slice_dims, const SparseDecode& call,
-                   StreamView stream);
+void sparse_decode(Device& device, const Config& config, const Geometry& geometry,
+                   RowDType row_dtype, const std::vector<int16_t>& slice_dims,
+                   const SparseDecode& call, StreamView stream);
 
 }  // namespace fasa

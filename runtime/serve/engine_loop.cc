@@ -21,6 +21,11 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
+struct EngineLoop::Failure {
+  ErrorKind kind;
+  std::string message;
+};
+
 // One choice of a request.
 struct EngineLoop::Active {
   uint64_t id = 0;
@@ -34,6 +39,7 @@ struct EngineLoop::Active {
   TokenLog log;  // what the sequence holds
   int64_t cached = 0;
   bool finished = false;
+  std::optional<Failure> failure;  // what finished it, if that was no end of its answer
   Clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
@@ -153,21 +159,28 @@ void EngineLoop::run() {
       step();
     } catch (const DeviceError& error) {
       // What a lost device computed is not to be trusted, and it can't be had back.
+      {
+        const std::lock_guard lock(mutex_);
+        failure_ = error.what();
+      }
+      take_submitted();
       fail_all(error.kind(), error.what());
-      const std::lock_guard lock(mutex_);
-      failure_ = error.what();
-      return;
+      return tell_ended();
     } catch (const std::exception& error) {
       log_warning(fmt::format("a step failed: {}", error.what()));
       fail_all(ErrorKind::kDevice, error.what());
     }
     remove_finished();
     publish();
+    tell_ended();
   }
+  take_submitted();
   for (auto* list : {&active_, &waiting_}) {
     for (const ActivePtr& one : *list) cancel(*one);
   }
   remove_finished();
+  publish();
+  tell_ended();
 }
 
 // False: the loop is to end.
@@ -181,15 +194,32 @@ bool EngineLoop::wait_for_work() {
 }
 
 void EngineLoop::take_commands() {
-  std::vector<Submitted> submitted;
   std::vector<uint64_t> cancelled, forgotten;
   bool evict = false;
   {
     const std::lock_guard lock(mutex_);
-    submitted.swap(submitted_);
     cancelled.swap(cancelled_);
     forgotten.swap(forgotten_);
     evict = std::exchange(evict_, false);
+  }
+  take_submitted();  // after that: what is to be cancelled has been submitted before
+  for (const uint64_t id : cancelled) {
+    for (auto* list : {&active_, &waiting_}) {
+      for (const ActivePtr& one : *list) {
+        if (one->id == id) cancel(*one);
+      }
+    }
+  }
+  for (const uint64_t id : forgotten) cache_.forget(id);
+  while (evict && cache_.evict_one()) ++numbers_.evictions;
+  remove_finished();
+}
+
+void EngineLoop::take_submitted() {
+  std::vector<Submitted> submitted;
+  {
+    const std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
   }
   for (Submitted& one : submitted) {
     auto active = std::make_unique<Active>();
@@ -201,21 +231,11 @@ void EngineLoop::take_commands() {
     numbers_.prompt_tokens += active->wanted.size();
     try {
       active->answer = new_answer(active->request, 0);
-      waiting_.push_back(std::move(active));
     } catch (const UsageError& error) {
       fail(*active, error.kind(), error.what());
     }
+    waiting_.push_back(std::move(active));
   }
-  for (const uint64_t id : cancelled) {
-    for (auto* list : {&active_, &waiting_}) {
-      for (const ActivePtr& one : *list) {
-        if (one->id == id) cancel(*one);
-      }
-    }
-  }
-  for (const uint64_t id : forgotten) cache_.forget(id);
-  while (evict && cache_.evict_one()) ++numbers_.evictions;
-  remove_finished();
 }
 
 std::unique_ptr<Answer> EngineLoop::new_answer(const GenerationRequest& request, int choice) const {
@@ -233,11 +253,11 @@ void EngineLoop::admit_waiting() {
     Active& first = *waiting_.front();
     if (!admit(first)) {
       if (!first.finished) return;  // it waits for the memory of those that are served
+      ended_.splice(ended_.end(), waiting_, waiting_.begin());
     } else {
       numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
-      active_.push_back(std::move(waiting_.front()));
+      active_.splice(active_.end(), waiting_, waiting_.begin());
     }
-    waiting_.pop_front();
   }
 }
 
@@ -471,7 +491,6 @@ void EngineLoop::finish(Active& active) {
     default:
       ++numbers_.finished_stop;
   }
-  active.request.observer->on_end(active.choice, *active.answer);
 }
 
 void EngineLoop::cancel(Active& active) {
@@ -483,8 +502,8 @@ void EngineLoop::cancel(Active& active) {
 void EngineLoop::fail(Active& active, ErrorKind kind, const std::string& message) {
   if (active.finished) return;
   active.finished = true;
+  active.failure = Failure{kind, message};
   ++numbers_.finished_error;
-  active.request.observer->on_error(kind, message);
 }
 
 void EngineLoop::fail_all(ErrorKind kind, const std::string& message) {
@@ -504,9 +523,28 @@ void EngineLoop::remove_finished() {
       cache_.keep(one->request.salt, std::move(one->log), owned.release());
     }
   }
-  const auto is_finished = [](const ActivePtr& one) { return one->finished; };
-  if (active_.remove_if(is_finished) > 0) crowded_ = false;
-  waiting_.remove_if(is_finished);
+  const size_t before = active_.size();
+  for (auto* list : {&active_, &waiting_}) {
+    for (auto one = list->begin(); one != list->end();) {
+      const auto next = std::next(one);
+      if ((*one)->finished) ended_.splice(ended_.end(), *list, one);
+      one = next;
+    }
+  }
+  if (active_.size() < before) crowded_ = false;
+}
+
+// After publish(): who has an answer finds it counted and its session kept.
+void EngineLoop::tell_ended() {
+  for (const ActivePtr& one : ended_) {
+    RequestObserver& observer = *one->request.observer;
+    if (one->failure) {
+      observer.on_error(one->failure->kind, one->failure->message);
+    } else {
+      observer.on_end(one->choice, *one->answer);
+    }
+  }
+  ended_.clear();
 }
 
 void EngineLoop::publish() {

@@ -63,6 +63,7 @@ class EngineLoop {
 
  private:
   struct Active;
+  struct Failure;
   struct Submitted {
     uint64_t id;
     GenerationRequest request;
@@ -78,7 +79,7 @@ class EngineLoop {
   void run();
   bool wait_for_work();
   void take_commands();
-  void drop_cancelled();
+  void take_submitted();
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
   void admit_waiting();
   bool admit(Active& active);
@@ -101,6 +102,7 @@ class EngineLoop {
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();
+  void tell_ended();
   void count_requests();
 
   Model& model_;
@@ -111,6 +113,7 @@ class EngineLoop {
   Pace pace_;
   std::list<ActivePtr> active_;   // oldest first
   std::list<ActivePtr> waiting_;  // oldest first
+  std::list<ActivePtr> ended_;    // whose observers have yet to hear of it
   bool crowded_ = false;          // no room for one more until one of those served has ended
   EngineStatus numbers_;          // the thread's own; published after each step
   std::chrono::steady_clock::time_point fetches_read_{};

@@ -7,57 +7,97 @@ namespace fasa {
 
 void DepthController::measured(int depth, const LayerTimes& times) {
   if (most_ == 0 || depth != depth_ || !(times.compute > 0)) return;
-  if (samples_++ == 0) return;  // still sees the last depth's hot rows
-  const double weight = samples_ == 2 ? 1 : kSmoothing;
-  mean_.compute += weight * (times.compute - mean_.compute);
-  mean_.transfer += weight * (times.transfer - mean_.transfer);
-  mean_.stall += weight * (times.stall - mean_.stall);
-  if (samples_ < kTrial) return;
-  judge();
-}
-
-void DepthController::judge() {
-  if (known_ && left_ > 0) --left_;
-  if (depth_ == 0) {
-    judge_without();
-  } else {
-    judge_with();
-  }
-}
-
-void DepthController::judge_without() {
-  without_ = mean_.compute + mean_.stall;
-  if (known_ && left_ > 0) return;  // guesses failed lately
-  known_ = true;
-  if (mean_.stall > kWorthHiding * without_) go_to(least_depth());
-}
-
-void DepthController::judge_with() {
-  const bool first = !known_;
-  known_ = true;
-  if (mean_.compute + mean_.stall > (1 - kWorthHiding / 2) * without_) {
-    go_to(0);
-    known_ = true;
-    left_ = kStay * pauses_;
-    pauses_ = std::min(2 * pauses_, kMostPauses);
+  if (skip_) {
+    skip_ = false;
     return;
   }
-  pauses_ = 1;
-  if (first) left_ = kStay;
-  const int least = least_depth();
-  const bool too_deep = mean_.transfer <= kMargin * (depth_ - 1) * mean_.compute;
-  if (least > depth_ || (least < depth_ && too_deep)) {
-    go_to(least);
-  } else if (left_ == 0) {
-    go_to(0);
+  if (stretch_ != Stretch::kTrial) {
+    const double weight = known_ ? kSmoothing : 1;
+    known_ = true;
+    mean_.compute += weight * (times.compute - mean_.compute);
+    mean_.transfer += weight * (times.transfer - mean_.transfer);
+    mean_.stall += weight * (times.stall - mean_.stall);
+  }
+  sum_ += times.compute + times.stall;
+  if (stretch_ == Stretch::kStay && left_ > 1 && needs_more()) left_ = 1, turn_ = 0;
+  if (--left_ == 0) end_stretch();
+}
+
+void DepthController::begin(Stretch stretch, int depth) {
+  stretch_ = stretch;
+  skip_ = depth != depth_;
+  depth_ = depth;
+  left_ = kTrial;
+  sum_ = 0;
+}
+
+void DepthController::end_stretch() {
+  const double mean = sum_ / kTrial;
+  switch (stretch_) {
+    case Stretch::kStay:
+      return begin(Stretch::kBefore, present_);
+    case Stretch::kBefore:
+      before_ = mean;
+      return choose_rival();
+    case Stretch::kTrial:
+      trial_ = mean;
+      return begin(Stretch::kAfter, present_);
+    case Stretch::kAfter:
+      return judge(mean);
   }
 }
 
-void DepthController::go_to(int depth) {
-  depth_ = depth;
-  samples_ = 0;
-  known_ = false;
-  left_ = 0;
+void DepthController::choose_rival() {
+  least_known_ = least_depth();
+  rival_ = next_rival();
+  if (rival_ == present_) return stay(1);
+  begin(Stretch::kTrial, rival_);
+}
+
+// Who guesses more has to beat the better of both stretches; who guesses less, their mean.
+void DepthController::judge(double after) {
+  const bool wins = rival_ > present_ ? trial_ < (1 - kMargin) * std::min(before_, after)
+                                      : trial_ <= (before_ + after) / 2;
+  if (!wins) {
+    stay(pauses_);
+    if (present_ == 0) pauses_ = std::min(2 * pauses_, kMostPauses);
+    return;
+  }
+  present_ = rival_;
+  pauses_ = 1;
+  turn_ = 0;
+  known_ = false;                     // its transfers and stalls are others
+  begin(Stretch::kBefore, present_);  // it meets its next rival at once
+}
+
+void DepthController::stay(int pauses) {
+  filling_ = false;
+  begin(Stretch::kStay, present_);
+  left_ = kStay * pauses;
+}
+
+// Times have changed since the last trial, so that the present depth hides less than it did.
+bool DepthController::needs_more() const {
+  if (filling_ || pauses_ > 1) return false;
+  return waits() && least_depth() > std::max(present_, least_known_);
+}
+
+bool DepthController::waits() const {
+  return mean_.stall > kWorthHiding * (mean_.compute + mean_.stall);
+}
+
+// The present depth where there is nobody to try.
+int DepthController::next_rival() {
+  const int least = least_depth();
+  if (present_ == 0) return waits() ? least : 0;
+  // By turns: one further if that can help, one less if that can do, none.
+  for (int i = 0; i < 3; ++i) {
+    const int kind = turn_++ % 3;
+    if (kind == 0 && waits() && present_ < most_) return std::max(least, present_ + 1);
+    if (kind == 1 && present_ > 1) return std::clamp(least, 1, present_ - 1);
+    if (kind == 2) return 0;
+  }
+  return present_;
 }
 
 int DepthController::least_depth() const {

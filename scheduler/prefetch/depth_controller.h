@@ -1,9 +1,11 @@
-// How many layers ahead to look, from what layers took. Knows no device and no clock.
+// How many layers ahead to look, from what steps took. Knows no device and no clock.
 //
 // Rows that are asked for d layers ahead have d layers' compute to arrive in, so the least depth
 // that can hide them is transfer / compute, rounded up: guesses get worse with every layer. Whether
-// guesses pay at all is measured, for they cost compute too and may be wrong: now and then some
-// steps go without (a trial), and a depth that does not beat those is left for a while.
+// a depth pays is measured on whole steps, for guesses cost compute too and may be wrong. A rival is
+// tried between two stretches at the present depth, so that what changes meanwhile (hot rows that
+// fill, a context that grows) does not pass for its merit, and takes over if its steps are shorter.
+// Depths that lose are left alone for longer and longer.
 #pragma once
 
 #include "scheduler/step_probe.h"
@@ -17,33 +19,46 @@ class DepthController {
 
   int depth() const { return depth_; }
   // False: every step should be measured.
-  bool settled() const { return most_ == 0 || (known_ && left_ > 0); }
+  bool settled() const { return most_ == 0 || (stretch_ == Stretch::kStay && !filling_); }
   // What a step at `depth` took per layer; others than the present depth's say nothing.
   void measured(int depth, const LayerTimes& times);
 
  private:
-  // Measurements of a depth before it is judged, the first after a change left out.
-  static constexpr int kTrial = 4;
-  static constexpr int kStay = 64;        // measurements until the next trial without guesses
-  static constexpr int kMostPauses = 16;  // times kStay without guesses, after failures in a row
-  static constexpr double kSmoothing = 0.25;    // weight of a new measurement
-  static constexpr double kWorthHiding = 0.03;  // of a layer: less is not worth a guess
-  static constexpr double kMargin = 0.8;        // of a depth's room, before it is called too deep
+  enum class Stretch : uint8_t { kStay, kBefore, kTrial, kAfter };
 
-  void judge();
-  void judge_without();
-  void judge_with();
-  void go_to(int depth);
+  static constexpr int kFill = 8;   // measurements before the first trial: hot rows fill
+  static constexpr int kTrial = 4;  // measurements of a stretch, the first after a change left out
+  static constexpr int kStay = 64;  // measurements between trials
+  static constexpr int kMostPauses = 16;        // times kStay, after failures in a row
+  static constexpr double kSmoothing = 0.25;    // weight of a new measurement
+  static constexpr double kWorthHiding = 0.01;  // of a step: less is not worth a guess
+  static constexpr double kMargin = 0.005;      // by which a deeper rival has to win
+
+  void end_stretch();
+  void begin(Stretch stretch, int depth);
+  void choose_rival();
+  void judge(double after);
+  void stay(int pauses);
+  bool needs_more() const;
+  bool waits() const;
+  int next_rival();
   int least_depth() const;
 
   int most_;
   int depth_ = 0;
-  int samples_ = 0;     // at this depth
-  bool known_ = false;  // this depth has been judged
-  int left_ = 0;        // measurements until the next change of mind
-  int pauses_ = 1;      // grows with failures in a row
-  double without_ = 0;  // seconds of a layer without guesses; 0 = not known
-  LayerTimes mean_;
+  int present_ = 0;  // the depth that rivals are measured against
+  int rival_ = 0;
+  int turn_ = 0;         // of the kinds of rivals
+  int least_known_ = 0;  // least_depth() at the last choice of a rival
+  Stretch stretch_ = Stretch::kStay;
+  bool filling_ = true;  // nothing has been tried yet
+  int left_ = kFill;     // measurements until this stretch ends
+  bool skip_ = true;     // the first after a change still sees the last depth's hot rows
+  int pauses_ = 1;
+  double sum_ = 0;  // seconds of a layer, over this stretch
+  double before_ = 0, trial_ = 0;
+  LayerTimes mean_;  // at the present depth
+  bool known_ = false;
 };
 
 }  // namespace fasa

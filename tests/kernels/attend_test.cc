@@ -44,11 +44,26 @@ TEST_P(AttendTest, Shapes) {
   }
 }
 
+TEST_P(AttendTest, CodedShapes) {
+  for (const int group : {1, 3, 4, 7, 16}) {
+    for (const auto& [key_dim, value_dim] :
+         {std::pair{32, 32}, {33, 47}, {64, 64}, {128, 128}, {81, 70}, {576, 512}}) {
+      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      RowShape shape;
+      shape.row = RowDType::kInt8;
+      shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
+      const Decode decode(shape, {67});
+      expect_all_cuts_equal(decode, cut(), {0, 32});
+    }
+  }
+}
+
 TEST_P(AttendTest, ElementTypes) {
-  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const RowDType row : kRowDTypes) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
       RowShape shape;
-      shape.row = row, shape.input = input, shape.key_dim = 40, shape.value_dim = 24;
+      shape.row = row, shape.input = input, shape.key_dim = 40;
+      shape.value_dim = row.is_coded() ? 36 : 24;
       const Decode decode(shape, {100});
       expect_all_cuts_equal(decode, cut());
     }
@@ -168,6 +183,28 @@ TEST_P(AttendTest, InfiniteScoresAndValues) {
   const Result result = attention(infinite.cache, infinite.step, cut());
   for (size_t i = 0; i < result.out.size(); ++i) {
     EXPECT_EQ(std::isinf(result.out[i]), i % 64 == 3) << i;
+  }
+}
+
+// In codes one infinite or missing element makes its whole vector NaN, and nothing else.
+TEST_P(AttendTest, CodedRowsThatAreNotNumbers) {
+  RowShape shape;
+  shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.group = 2;
+  for (const InputKind spoilt : {InputKind::kKey, InputKind::kValue}) {
+    const auto input = [spoilt](InputKind kind, int sequence, int layer, int position, int head,
+                                int dim) {
+      if (kind == spoilt && dim == 3 && position == 50) return -INFINITY;
+      return noise(kind, sequence, layer, position, head, dim);
+    };
+    const Decode decode(shape, {100}, input);
+    Cut without = cut();
+    without.set = std::vector<int>{1, 49, 51, 99};
+    for (const float value : attention(decode.cache, decode.step, without).out) {
+      EXPECT_TRUE(std::isfinite(value));
+    }
+    const Result all = attention(decode.cache, decode.step, cut());
+    for (const float value : all.out) EXPECT_TRUE(std::isnan(value));
+    for (const float value : all.lse) EXPECT_EQ(std::isnan(value), spoilt == InputKind::kKey);
   }
 }
 

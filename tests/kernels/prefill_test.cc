@@ -48,11 +48,25 @@ TEST_P(PrefillTest, Shapes) {
 }
 
 TEST_P(PrefillTest, ElementTypes) {
-  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const RowDType row : kRowDTypes) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
       RowShape shape;
-      shape.row = row, shape.input = input, shape.key_dim = 40, shape.value_dim = 24;
+      shape.row = row, shape.input = input, shape.key_dim = 40;
+      shape.value_dim = row.is_coded() ? 36 : 24;
       expect_near_reference(shape, 90);
+    }
+  }
+}
+
+TEST_P(PrefillTest, CodedShapes) {
+  for (const int group : {1, 3, 16}) {
+    for (const auto& [key_dim, value_dim] :
+         {std::pair{32, 32}, {33, 47}, {64, 64}, {128, 128}, {81, 70}}) {
+      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      RowShape shape;
+      shape.row = RowDType::kInt8, shape.kv_heads = 1;
+      shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
+      expect_near_reference(shape, 70);
     }
   }
 }
@@ -82,12 +96,14 @@ TEST_P(PrefillTest, Alibi) {
   }
 }
 
-// Chunks, waves, staging and placement, with and without a window; with ALiBi where there is one.
+// Chunks, waves, staging and placement, with and without a window; with ALiBi and coded rows where
+// there is one.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;
   for (const int window : {0, 90}) {
     RowShape shape;
     shape.key_dim = 48, shape.value_dim = 32;
+    if (window > 0) shape.row = RowDType::kInt8;
     if (window > 0) shape.slopes = falling_slopes(4);
     Ways whole = ways();
     whole.window = window;
@@ -155,6 +171,22 @@ TEST_P(PrefillTest, Infinities) {
       other.chunk = chunk;
       EXPECT_TRUE(same_bits(prefill(shape, 150, other, input), result)) << chunk;
     }
+  }
+}
+
+// A coded value that is not a number is NaN throughout, for the queries that see it.
+TEST_P(PrefillTest, CodedValuesThatAreNotNumbers) {
+  RowShape shape;
+  shape.row = RowDType::kInt8, shape.kv_heads = 1;
+  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && dim == 1 && position == 40) return INFINITY;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const std::vector<float> result = prefill(shape, 100, ways(), input);
+  const size_t width = 65;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const bool reached = i % width < 64 && i / width / 2 >= 40;
+    EXPECT_EQ(std::isnan(result[i]), reached) << "token " << i / width / 2;
   }
 }
 

@@ -19,6 +19,7 @@ TEST(RestoreTest, AnyLengthIsAFreshAppend) {
       shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
       shape.recent = recent, shape.on_device = on_device;
       if (recent == 16) shape.values = SliceDType::kInt4;
+      if (recent == 70) shape.row = RowDType::kInt8, shape.value_dim = 32;
       RowCase whole(shape, {7}, 200);
       whole.advance({{0, 200}});
       for (const int length : {0, 1, 3, 5, 63, 64, 65, 127, 128, 130, 200}) {

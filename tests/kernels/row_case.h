@@ -24,7 +24,7 @@ struct RowShape {
   int group = 2;
   int key_dim = 64;
   int value_dim = 64;
-  DType row = DType::kBF16;
+  RowDType row = RowDType::kBF16;
   DType input = DType::kF32;
   SliceDType slice = SliceDType::kInt2;
   bool slices = true;                // of all key dimensions
@@ -36,6 +36,9 @@ struct RowShape {
   bool device_copies = false;      // of every other page of rows on the host
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
 };
+
+inline constexpr RowDType kRowDTypes[] = {RowDType::kF32, RowDType::kF16, RowDType::kBF16,
+                                          RowDType::kInt8};
 
 enum class InputKind : uint32_t { kKey, kValue, kQuery };
 

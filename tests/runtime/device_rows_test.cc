@@ -121,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"hot_rows", {.hot_rows = 64}, 300}, Case{"few_hot_rows", {.hot_rows = 20}, 70},
         Case{"no_hot_rows", {.hot_rows = 0}, 64},
         Case{"dense_layer", {.hot_rows = 30, .dense_layers = {1}}, 70},
+        Case{"coded", {.hot_rows = 64, .row_dtype = RowDType::kInt8, .dense_layers = {1}}, 70},
         Case{"all_dense", {.kind = SelectionKind::kFull}, 45},
         Case{"guesses", {.hot_rows = 64, .depth = 2, .guesser = Guesser::kGoodQueries}, 100},
         Case{"anything_guessed", {.hot_rows = 70, .depth = 1, .guesser = Guesser::kRandom}, 300}),

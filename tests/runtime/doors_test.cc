@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/reference/row_codes.h"
 #include "runtime/base/error.h"
 #include "runtime/doors/sparse_decode.h"
 #include "tests/support/device_tensors.h"
@@ -45,7 +46,8 @@ std::vector<Output> run(const char* device_name, const Geometry& whole, const Co
                         const std::vector<int16_t>& dims, HeadRange heads) {
   const auto device = open(device_name);
   DeviceTensors tensors(*device);
-  Runtime runtime(*device, config, whole.share(heads), DType::kBF16,
+  Runtime runtime(*device, config, whole.share(heads),
+                  config.placement.row_dtype.value_or(RowDType()),
                   share_of_slice_dims(dims, whole, heads));
   const SequenceId id = runtime.create();
   const int group = whole.group();
@@ -87,12 +89,16 @@ std::vector<float> cut(const std::vector<float>& all, int heads, int first, int 
   return part;
 }
 
-TEST(Doors, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
-  Geometry whole = small_geometry();
+// What holds whatever rows are stored as.
+class DoorsOfRows : public ::testing::TestWithParam<RowDType> {};
+
+TEST_P(DoorsOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
+  Geometry whole = small_geometry(GetParam());
   whole.kv_heads = 4;
   whole.query_heads = 12;
   for (const char* device : {"cpu", "emulated"}) {
-    const Config config = small_config(RowPlacement::kHost, 4);
+    Config config = small_config(RowPlacement::kHost, 4);
+    config.placement.row_dtype = GetParam();
     std::vector<int16_t> dims;  // other ones for every head
     for (int head = 0; head < whole.layers * whole.kv_heads; ++head) {
       for (int i = 0; i < 4; ++i) {
@@ -108,7 +114,8 @@ TEST(Doors, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
       for (size_t i = 0; i < all.size(); ++i) {
         const int first = heads.first * 3;
         const int count = heads.count * 3;
-        EXPECT_TRUE(same_bits(part[i].out, cut(all[i].out, 12, first, count, 12))) << device << i;
+        EXPECT_TRUE(same_bits(part[i].out, cut(all[i].out, 12, first, count, whole.value_dim)))
+            << device << i;
         EXPECT_TRUE(same_bits(part[i].lse, cut(all[i].lse, 12, first, count, 1))) << device << i;
       }
     }
@@ -165,40 +172,62 @@ TEST(Doors, LogSumExpIsOfTheScaledScores) {
   }
 }
 
-void expect_rows(DeviceTensors& tensors, Runtime& runtime, SequenceId id, int64_t first,
-                 int64_t tokens, uint64_t seed) {
+// What rows of keys and values stand for, one after the other.
+struct Stored {
+  std::vector<float> keys, values;
+};
+Stored stored(const RowFormat& format, const std::vector<float>& keys,
+              const std::vector<float>& values) {
+  Stored all;
+  std::vector<std::byte> row(static_cast<size_t>(format.bytes()));
+  const auto count = static_cast<int64_t>(keys.size()) / format.key_dim;
+  const auto k = ConstTensorView::dense(keys.data(), DType::kF32, count, 1, format.key_dim);
+  const auto v = ConstTensorView::dense(values.data(), DType::kF32, count, 1, format.value_dim);
+  for (int64_t i = 0; i < count; ++i) {
+    reference::write_row(format, k, v, i, 0, row.data());
+    const std::vector<float> key = reference::row_key(format, row.data());
+    const std::vector<float> value = reference::row_value(format, row.data());
+    all.keys.insert(all.keys.end(), key.begin(), key.end());
+    all.values.insert(all.values.end(), value.begin(), value.end());
+  }
+  return all;
+}
+
+void expect_rows(DeviceTensors& tensors, Runtime& runtime, RowDType rows, SequenceId id,
+                 int64_t first, int64_t tokens, uint64_t seed) {
   const Geometry& g = runtime.geometry();
   for (int layer = 0; layer < g.layers; ++layer) {
     const TensorView k = tensors.zeros(tokens, g.kv_heads, g.key_dim);
     const TensorView v = tensors.zeros(tokens, g.kv_heads, g.value_dim, DType::kBF16);
     runtime.read(id, layer, first, k, v, tensors.stream());
-    const auto expected = [&](TapeKind kind, int dim) {
-      auto values = tensors.values(tensors.tape(seed, layer, first, tokens, kind, g.kv_heads, dim));
-      for (float& value : values) value = f32_from_bf16(bf16_from_f32(value));
-      return values;
+    const auto given = [&](TapeKind kind, int dim) {
+      return tensors.values(tensors.tape(seed, layer, first, tokens, kind, g.kv_heads, dim));
     };
-    EXPECT_EQ(tensors.values(k), expected(TapeKind::kKey, g.key_dim));
-    EXPECT_EQ(tensors.values(v), expected(TapeKind::kValue, g.value_dim));
+    Stored expected = stored({rows, g.key_dim, g.value_dim}, given(TapeKind::kKey, g.key_dim),
+                             given(TapeKind::kValue, g.value_dim));
+    for (float& value : expected.values) value = f32_from_bf16(bf16_from_f32(value));
+    EXPECT_EQ(tensors.values(k), expected.keys);
+    EXPECT_EQ(tensors.values(v), expected.values);
   }
 }
 
-TEST(Doors, StoredKeysAndValuesCanBeReadBack) {
+TEST_P(DoorsOfRows, StoredKeysAndValuesCanBeReadBack) {
   for (const char* device : {"cpu", "emulated"}) {
     for (const RowPlacement rows :
          {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
-      RuntimeRun run(RunSetup{.device = device, .rows = rows});
+      RuntimeRun run(RunSetup{.device = device, .rows = rows, .row_dtype = GetParam()});
       DeviceTensors tensors(run.device());
       const SequenceId id = run.runtime().create();
       run.prefill(id, 3, 130, 50);
       run.decode(id, 3, 7);
-      expect_rows(tensors, run.runtime(), id, 0, 137, 3);
-      expect_rows(tensors, run.runtime(), id, 61, 70, 3);
-      expect_rows(tensors, run.runtime(), id, 137, 0, 3);
+      expect_rows(tensors, run.runtime(), GetParam(), id, 0, 137, 3);
+      expect_rows(tensors, run.runtime(), GetParam(), id, 61, 70, 3);
+      expect_rows(tensors, run.runtime(), GetParam(), id, 137, 0, 3);
       const SequenceId child = run.runtime().fork(id, 100);
-      expect_rows(tensors, run.runtime(), child, 60, 40, 3);
+      expect_rows(tensors, run.runtime(), GetParam(), child, 60, 40, 3);
       const StepSequence part{id, 1, StepMode::kDecode};
       run.runtime().begin_step({&part, 1});  // the past is there while a step is open
-      expect_rows(tensors, run.runtime(), id, 130, 7, 3);
+      expect_rows(tensors, run.runtime(), GetParam(), id, 130, 7, 3);
       run.runtime().abort_step();
     }
   }
@@ -249,15 +278,16 @@ Batch batch_of(const std::vector<uint64_t>& seeds, int layer, int64_t tokens, Ta
   return made;
 }
 
-TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
-  const Geometry g = small_geometry();
+TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
+  const Geometry g = small_geometry(GetParam());
+  const int width = g.query_heads * g.value_dim;
   const std::vector<uint64_t> seeds = {11, 12, 13};
   const std::vector<int64_t> lengths = {kPrompt, 1, 129};
   for (const char* name : {"cpu", "emulated"}) {
     for (const bool tokens_first : {false, true}) {
       const auto device = open(name);
       DeviceTensors tensors(*device);
-      Config config = small_config(RowPlacement::kHost);
+      Config config = small_config(RowPlacement::kHost, g.chunks());
       const int64_t near = tokens_first ? 60 : 0;
       config.selection.near_tokens = {.tokens = near, .share = 0};
       const int layer = 1;
@@ -267,10 +297,11 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
           batch_of(seeds, layer, kPrompt, TapeKind::kValue, g.kv_heads, g.value_dim, tokens_first);
       k.view.data = tensors.upload(k.host);
       v.view.data = tensors.upload(v.host);
-      std::vector<std::byte> query_bytes(3 * 6 * 20 * 4);
+      const int query = g.query_heads * g.key_dim;
+      std::vector<std::byte> query_bytes(3 * static_cast<size_t>(query) * 4);
       for (size_t b = 0; b < seeds.size(); ++b) {
-        for (int i = 0; i < 120; ++i) {
-          store_element(DType::kF32, query_bytes.data(), static_cast<int64_t>(b) * 120 + i,
+        for (int i = 0; i < query; ++i) {
+          store_element(DType::kF32, query_bytes.data(), static_cast<int64_t>(b) * query + i,
                         tape_value(seeds[b], layer, lengths[b] - 1, TapeKind::kQuery, i));
         }
       }
@@ -285,8 +316,12 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
       call.lengths = lengths;
       call.out = out;
       call.lse = static_cast<float*>(lse.data);
-      const RunSetup setup{.device = name, .fac_tokens = 24, .near_tokens = near, .tip_chunks = 10};
-      sparse_decode(*device, config, g, DType::kBF16, RuntimeRun::dims(setup, g), call,
+      const RunSetup setup{.device = name,
+                           .fac_tokens = 24,
+                           .near_tokens = near,
+                           .tip_chunks = g.chunks(),
+                           .row_dtype = GetParam()};
+      sparse_decode(*device, config, g, GetParam(), RuntimeRun::dims(setup, g), call,
                     tensors.stream());
       const auto got = tensors.values(out);
       const auto got_lse = tensors.values(lse);
@@ -297,9 +332,10 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
         std::vector<float> sums;
         sequence.tape().lse = &sums;
         const auto all = sequence.decode(id, seeds[b], 1)[0];
-        const std::vector<float> expected(all.begin() + layer * 72, all.begin() + (layer + 1) * 72);
-        const auto first = got.begin() + static_cast<int64_t>(b) * 72;
-        EXPECT_TRUE(same_bits(std::vector<float>(first, first + 72), expected)) << name << b;
+        const std::vector<float> expected(all.begin() + layer * width,
+                                          all.begin() + (layer + 1) * width);
+        const auto first = got.begin() + static_cast<int64_t>(b) * width;
+        EXPECT_TRUE(same_bits(std::vector<float>(first, first + width), expected)) << name << b;
         const auto own = got_lse.begin() + static_cast<int64_t>(b) * 6;
         const auto other = sums.begin() + layer * 6;
         EXPECT_TRUE(same_bits({own, own + 6}, {other, other + 6})) << name << b;
@@ -308,6 +344,10 @@ TEST(Doors, ADecodeWithoutACacheGivesTheBitsOfASequence) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Rows, DoorsOfRows,
+                         ::testing::Values(RowDType::kBF16, RowDType::kInt8, RowDType::kF16),
+                         [](const auto& of) { return std::string(row_dtype_name(of.param)); });
 
 TEST(Doors, ADecodeWithoutACacheChecksItsTensors) {
   const Geometry g = small_geometry();

@@ -13,11 +13,22 @@ namespace {
 
 constexpr int kPrompt = 333;
 constexpr int kSteps = 9;
+constexpr RowDType kRows[] = {RowDType::kBF16, RowDType::kInt8};
 
 using Outputs = std::vector<std::vector<float>>;
 
-Outputs generate(const RunSetup& setup, int chunk = kPrompt) {
-  RuntimeRun run(setup);
+// Holds whatever rows are stored as.
+class Exactness : public ::testing::TestWithParam<RowDType> {
+ protected:
+  static RunSetup of(RunSetup setup) {
+    setup.row_dtype = GetParam();
+    return setup;
+  }
+  static Outputs generate(const RunSetup& setup, int chunk = kPrompt);
+};
+
+Outputs Exactness::generate(const RunSetup& setup, int chunk) {
+  RuntimeRun run(of(setup));
   const SequenceId id = run.runtime().create();
   Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
   for (auto& step : run.decode(id, 1, kSteps)) outputs.push_back(std::move(step));
@@ -31,7 +42,7 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   }
 }
 
-TEST(Exactness, DeviceAndPlacement) {
+TEST_P(Exactness, DeviceAndPlacement) {
   for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kInt8, SliceDType::kBF16}) {
     const Outputs base = generate({.slice = slice});
     for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
@@ -41,7 +52,7 @@ TEST(Exactness, DeviceAndPlacement) {
   }
 }
 
-TEST(Exactness, HotRowsStreamsThreads) {
+TEST_P(Exactness, HotRowsStreamsThreads) {
   const Outputs base = generate({});
   for (const int hot_rows : {0, 1, 20, 40, 64, 1000}) {
     expect_same(base, generate({.device = "emulated", .hot_rows = hot_rows}),
@@ -55,7 +66,7 @@ TEST(Exactness, HotRowsStreamsThreads) {
   expect_same(base, generate({.device = "emulated", .threads = 1}), "one thread, emulated");
 }
 
-TEST(Exactness, PrefillChunks) {
+TEST_P(Exactness, PrefillChunks) {
   for (const char* device : {"cpu", "emulated"}) {
     const Outputs base = generate({.device = device});
     for (const int chunk : {1, 7, 64, 100, 257}) {
@@ -65,7 +76,7 @@ TEST(Exactness, PrefillChunks) {
   }
 }
 
-TEST(Exactness, EverythingSelectedIsFull) {
+TEST_P(Exactness, EverythingSelectedIsFull) {
   for (const char* device : {"cpu", "emulated"}) {
     for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
       const Outputs full = generate({.device = device, .rows = rows, .kind = SelectionKind::kFull});
@@ -78,18 +89,18 @@ TEST(Exactness, EverythingSelectedIsFull) {
   }
 }
 
-TEST(Exactness, SelectionChangesTheResult) {  // or the tests above would prove nothing
+TEST_P(Exactness, SelectionChangesTheResult) {  // or the tests above would prove nothing
   const Outputs fasa = generate({});
   const Outputs full = generate({.kind = SelectionKind::kFull});
   EXPECT_FALSE(same_bits(fasa.back(), full.back()));
   EXPECT_TRUE(same_bits(fasa[100], full[100]));  // prefill is exact in both
 }
 
-TEST(Exactness, DenseLayersAndWindows) {
-  Geometry geometry = small_geometry();
+TEST_P(Exactness, DenseLayersAndWindows) {
+  Geometry geometry = small_geometry(GetParam());
   geometry.windows = {0, 90, 37};
   const auto run_one = [&](const RunSetup& setup, int chunk) {
-    RuntimeRun run(setup, geometry);
+    RuntimeRun run(of(setup), geometry);
     const SequenceId id = run.runtime().create();
     Outputs outputs = run.prefill(id, 5, 200, chunk);
     for (auto& step : run.decode(id, 5, 70)) outputs.push_back(std::move(step));
@@ -104,15 +115,15 @@ TEST(Exactness, DenseLayersAndWindows) {
   }
 }
 
-Geometry five_layers() {
-  Geometry geometry = small_geometry();
+Geometry five_layers(RowDType rows) {
+  Geometry geometry = small_geometry(rows);
   geometry.layers = 5;
   return geometry;
 }
 
 // A few steps, an aborted one, a few more.
-Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr) {
-  RuntimeRun run(setup, five_layers());
+Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr, int steps = 3) {
+  RuntimeRun run(setup, five_layers(setup.row_dtype));
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, 190, 190);
   Outputs outputs = run.decode(id, 1, 3);
@@ -120,7 +131,7 @@ Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr) {
   run.tape().begin({&part, 1});
   run.tape().layers({&part, 1}, true, 3);
   run.runtime().abort_step();
-  for (auto& step : run.decode(id, 1, 3)) outputs.push_back(std::move(step));
+  for (auto& step : run.decode(id, 1, steps)) outputs.push_back(std::move(step));
   if (rows != nullptr) *rows = run.runtime().metrics().rows;
   return outputs;
 }
@@ -135,32 +146,43 @@ constexpr GuesserCase kGuessers[] = {{Guesser::kNobody, PredictorKind::kNone},
                                      {Guesser::kPoorQueries, PredictorKind::kAuto},
                                      {Guesser::kRandom, PredictorKind::kAuto}};
 
-class PrefetchExactness : public ::testing::TestWithParam<GuesserCase> {};
+class PrefetchExactness : public ::testing::TestWithParam<std::tuple<GuesserCase, RowDType>> {
+ protected:
+  static GuesserCase who() { return std::get<0>(GetParam()); }
+  static Outputs of(RunSetup setup, StepCounters* rows = nullptr, int steps = 3) {
+    setup.row_dtype = std::get<1>(GetParam());
+    return prefetched(setup, rows, steps);
+  }
+};
 
 TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
-  const GuesserCase& who = GetParam();
-  const Outputs base = prefetched({.depth = 0});
+  const Outputs base = of({.depth = 0});
+  const bool coded = std::get<1>(GetParam()).is_coded();  // half of the ways are enough
   for (const std::optional<int> depth : {std::optional<int>(), {0}, {1}, {2}, {3}, {4}}) {
     for (const int hot_rows : {0, 30, 51, 300}) {
       for (const auto replacement : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
         for (const int streams : {1, 4}) {
+          if (coded && (streams == 4) != (replacement == Replacement::kClock)) continue;
           StepCounters rows;
           const std::string what = "depth " + std::to_string(depth.value_or(-1)) + " hot rows " +
                                    std::to_string(hot_rows) + " replacement " +
                                    std::to_string(static_cast<int>(replacement)) + " streams " +
                                    std::to_string(streams);
           expect_same(base,
-                      prefetched({.device = "emulated",
-                                  .hot_rows = hot_rows,
-                                  .streams = streams,
-                                  .depth = depth,
-                                  .predictor = who.predictor,
-                                  .replacement = replacement,
-                                  .guesser = who.guesser},
-                                 &rows),
+                      of({.device = "emulated",
+                          .hot_rows = hot_rows,
+                          .streams = streams,
+                          .depth = depth,
+                          .predictor = who().predictor,
+                          .replacement = replacement,
+                          .guesser = who().guesser},
+                         &rows),
                       what);
-          const bool guesses = depth != 0 && hot_rows > 48 && who.predictor != PredictorKind::kNone;
-          EXPECT_EQ(rows.speculated > 0, guesses) << what;
+          const bool guesses =
+              depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
+          // The automatic depth tries guesses later than this; see below.
+          const bool later = !depth && who().guesser != Guesser::kNobody;
+          EXPECT_EQ(rows.speculated > 0, guesses && !later) << what;
           EXPECT_LE(rows.speculated_used, rows.speculated) << what;
         }
       }
@@ -168,26 +190,45 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
   }
 }
 
-TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
-  const GuesserCase& who = GetParam();
+// Long enough for trials of several depths.
+TEST_P(PrefetchExactness, AutomaticDepth) {
+  constexpr int kLong = 50;
   StepCounters rows;
-  expect_same(prefetched({.depth = 0}),
-              prefetched({.depth = 2, .predictor = who.predictor, .guesser = who.guesser}, &rows),
+  const RunSetup setup{.device = "emulated",
+                       .hot_rows = 51,
+                       .streams = 2,
+                       .depth = std::nullopt,
+                       .predictor = who().predictor,
+                       .guesser = who().guesser};
+  expect_same(of({.depth = 0}, nullptr, kLong), of(setup, &rows, kLong), "automatic");
+  EXPECT_EQ(rows.speculated > 0, who().predictor != PredictorKind::kNone);
+}
+
+TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
+  StepCounters rows;
+  expect_same(of({.depth = 0}),
+              of({.depth = 2, .predictor = who().predictor, .guesser = who().guesser}, &rows),
               "cpu");
   EXPECT_EQ(rows.speculated, 0u);
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<GuesserCase>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<PrefetchExactness::ParamType>& info) {
   constexpr const char* kNames[] = {"None", "PreviousStep", "GoodQueries", "PoorQueries", "Random"};
-  return kNames[info.index];
+  const auto guesser = info.index / std::size(kRows);
+  return kNames[guesser] + std::string(row_dtype_name(std::get<1>(info.param)));
 }
-INSTANTIATE_TEST_SUITE_P(Guessers, PrefetchExactness, ::testing::ValuesIn(kGuessers), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Guessers, PrefetchExactness,
+                         ::testing::Combine(::testing::ValuesIn(kGuessers),
+                                            ::testing::ValuesIn(kRows)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Rows, Exactness, ::testing::ValuesIn(kRows),
+                         [](const auto& of) { return std::string(row_dtype_name(of.param)); });
 
-TEST(Exactness, PrefetchWithWindowsAndDenseLayers) {
-  Geometry geometry = five_layers();
+TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
+  Geometry geometry = five_layers(GetParam());
   geometry.windows = {0, 90, 37, 0, 64};
   const auto run_one = [&](const RunSetup& setup) {
-    RuntimeRun run(setup, geometry);
+    RuntimeRun run(of(setup), geometry);
     const SequenceId id = run.runtime().create();
     run.prefill(id, 5, 20, 20);
     return run.decode(id, 5, 60);  // from fewer tokens than a set to more
@@ -200,7 +241,7 @@ TEST(Exactness, PrefetchWithWindowsAndDenseLayers) {
   }
 }
 
-TEST(Exactness, SixteenSequencesTogether) {
+TEST_P(Exactness, SixteenSequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 50, .streams = 4},
@@ -208,12 +249,12 @@ TEST(Exactness, SixteenSequencesTogether) {
         RunSetup{.device = "emulated", .streams = 1, .depth = 2, .guesser = Guesser::kRandom}}) {
     std::vector<Outputs> alone;
     for (int i = 0; i < 16; ++i) {
-      RuntimeRun run(setup);
+      RuntimeRun run(of(setup));
       const SequenceId id = run.runtime().create();
       run.prefill(id, static_cast<uint64_t>(i), length_of(i), 128);
       alone.push_back(run.decode(id, static_cast<uint64_t>(i), 3));
     }
-    RuntimeRun run(setup);
+    RuntimeRun run(of(setup));
     std::vector<SequenceId> ids;
     std::vector<Part> prompts;
     for (int i = 0; i < 16; ++i) {
@@ -237,17 +278,17 @@ TEST(Exactness, SixteenSequencesTogether) {
   }
 }
 
-TEST(Exactness, PrefillAndDecodeInOneStep) {
+TEST_P(Exactness, PrefillAndDecodeInOneStep) {
   for (const char* device : {"cpu", "emulated"}) {
     const RunSetup setup{.device = device};
-    RuntimeRun alone(setup);
+    RuntimeRun alone(of(setup));
     const SequenceId a = alone.runtime().create();
     alone.prefill(a, 1, 130, 130);
     const Outputs decoded = alone.decode(a, 1, 1);
     const SequenceId b = alone.runtime().create();
     const Outputs filled = alone.prefill(b, 2, 70, 70);
 
-    RuntimeRun run(setup);
+    RuntimeRun run(of(setup));
     const SequenceId c = run.runtime().create();
     run.prefill(c, 1, 130, 130);
     const SequenceId d = run.runtime().create();
@@ -260,7 +301,7 @@ TEST(Exactness, PrefillAndDecodeInOneStep) {
 }
 
 // Forks, truncations, aborts and frees at random: every sequence gives what a fresh one gives.
-TEST(Exactness, RandomSchedules) {
+TEST_P(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
@@ -272,8 +313,8 @@ TEST(Exactness, RandomSchedules) {
         .depth = 1,
         .replacement = Replacement::kClock,
         .guesser = Guesser::kRandom}}) {
-    RuntimeRun run(setup);
-    RunSetup plain = setup;
+    RuntimeRun run(of(setup));
+    RunSetup plain = of(setup);
     plain.depth = 0;
     plain.predictor = PredictorKind::kAuto;
     plain.guesser = Guesser::kNobody;

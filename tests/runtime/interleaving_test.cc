@@ -106,7 +106,8 @@ bool same(const Outputs& a, const Outputs& b) {
 
 TEST(Interleaving, EveryOrderGivesTheSameBits) {
   for (const RunSetup& setup :
-       {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 20, .dense_layers = {1}}}) {
+       {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 20, .dense_layers = {1}},
+        RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
     for (auto& order : random_orders(50)) orders.push_back(std::move(order));

@@ -12,12 +12,15 @@ constexpr int kPrompt = 333;
 using Outputs = std::vector<std::vector<float>>;
 
 // Decode steps alone: prefill attends to everything whatever is selected. They cross a page's end.
-Outputs decoded(const RunSetup& setup, int chunk = kPrompt,
-                const Geometry& geometry = small_geometry()) {
+Outputs decoded(const RunSetup& setup, int chunk, const Geometry& geometry) {
   RuntimeRun run(setup, geometry);
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, kPrompt, chunk);
   return run.decode(id, 1, 60);
+}
+
+Outputs decoded(const RunSetup& setup, int chunk = kPrompt) {
+  return decoded(setup, chunk, small_geometry(setup.row_dtype));
 }
 
 void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
@@ -41,7 +44,10 @@ TEST(NearExactness, TheNearSetChangesTheResult) {
 
 TEST(NearExactness, DevicesPlacementHotRowsStreamsThreads) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
-    const RunSetup plain{.near_tokens = 70, .value_slice = values};
+    const bool coded = values == SliceDType::kInt4;
+    const RunSetup plain{.near_tokens = 70,
+                         .value_slice = values,
+                         .row_dtype = coded ? RowDType::kInt8 : RowDType::kBF16};
     const Outputs base = decoded(plain);
     RunSetup other = plain;
     other.threads = 1;

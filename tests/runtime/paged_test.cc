@@ -146,6 +146,15 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
       {.near_tokens = 60},
       {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .near_tokens = 60},
       {.device = "emulated", .page_size = 16, .pages = 90, .near_tokens = 60},
+      {.device = "emulated", .row_dtype = RowDType::kInt8},
+      {.page_size = 16, .pages = 90, .row_dtype = RowDType::kInt8},
+      {.device = "emulated",
+       .page_size = 32,
+       .pages = 45,
+       .hot_rows = 20,
+       .near_tokens = 60,
+       .row_dtype = RowDType::kInt8,
+       .dense_layers = {1}},
   };
   for (const PagedSetup& setup : setups) {
     for (const unsigned seed : {1u, 2u}) {
@@ -165,6 +174,11 @@ TEST(Paged, RandomSchedulesOnCuda) {
       {.device = "cuda:0", .page_size = 32, .pages = 45, .rows = RowPlacement::kDevice},
       {.device = "cuda:0", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
       {.device = "cuda:0", .interpreted = true, .page_size = 16, .pages = 90},
+      {.device = "cuda:0",
+       .interpreted = true,
+       .page_size = 16,
+       .pages = 90,
+       .row_dtype = RowDType::kInt8},
       {.device = "cuda:0",
        .interpreted = true,
        .page_size = 32,
@@ -207,7 +221,10 @@ TEST(Paged, HotRowsServeTheNextStep) {
 // The end of a prefix that others went on from, at every length, with and without a tail.
 TEST(Paged, EveryLengthOfStoredPages) {
   for (const int page_size : {16, 32, 64, 128}) {
-    const PagedSetup setup{.device = "emulated", .page_size = page_size, .pages = 1200 / page_size};
+    const PagedSetup setup{.device = "emulated",
+                           .page_size = page_size,
+                           .pages = 1200 / page_size,
+                           .row_dtype = page_size % 64 == 0 ? RowDType::kBF16 : RowDType::kInt8};
     Engine engine(setup);
     Reference reference(setup);
     Sequence sequence;

@@ -14,8 +14,8 @@
 namespace fasa::testing {
 namespace {
 
-constexpr int kSteps = 36;
-constexpr int kWarm = 18;  // steps before anything is measured: until the depth has settled
+constexpr int kSteps = 74;
+constexpr int kWarm = 56;  // steps before anything is measured: until the depth has settled
 
 struct DecodeCase {
   double link_bandwidth = 25e9;

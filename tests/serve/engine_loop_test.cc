@@ -133,6 +133,19 @@ TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
   }
 }
 
+// Who has an answer finds it counted, and the session kept.
+TEST_P(EngineLoopTest, AnEndIsToldWhenItIsCounted) {
+  Server server(GetParam());
+  for (uint64_t request = 1; request <= 50; ++request) {
+    server.start(bytes_of(some_text(50 * request, 20)), 2)->wait();
+    const EngineStatus status = server.loop().status();
+    EXPECT_EQ(status.generated_tokens, 2 * request);
+    EXPECT_EQ(status.finished_length + status.finished_stop, request);
+    EXPECT_EQ(status.running, 0);
+    EXPECT_THAT(status.sessions, SizeIs(request));
+  }
+}
+
 // A turn computes what is new: its 40 tokens, and the answer's last token, which was never fed.
 TEST_P(EngineLoopTest, ATurnComputesWhatIsNew) {
   Server server(GetParam());

@@ -53,6 +53,32 @@ TEST_P(AppendBody, SameBytesAsReference) {
   }
 }
 
+// Rows that are stored are copied, and give the slices that they have.
+TEST_P(AppendBody, StoredRowsAreCopied) {
+  for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+    RowShape shape;
+    shape.row = row, shape.key_dim = 32, shape.value_dim = 34;
+    RowCase first(shape, {5}, 64);
+    first.advance({{0, 50}}, true);
+    RowCase second(shape, {5}, 64);
+    RowStep step = second.begin({{0, 50}});
+    AppendParams params = second.append_params(step, 0);
+    params.k = params.v = {};
+    const RowFormat& format = second.layout().row;
+    params.stored = {first.sequence(0).row_blocks[0], format.bytes(),
+                     second.layout().row_head_bytes()};
+    cuda::start(params, SimtLauncher(interpreter_));
+    second.commit({{0, 50}});
+    expect_same(first, first.sequence(0), second.sequence(0), true);
+    RowCase third(shape, {5}, 64);
+    step = third.begin({{0, 50}});
+    params.step = third.params(step, 0);
+    cpu::run(params);
+    third.commit({{0, 50}});
+    expect_same(first, first.sequence(0), third.sequence(0), true);
+  }
+}
+
 // Channels of large means, constants, infinities, NaN, both zeros.
 TEST_P(AppendBody, OddChannelsAreCodedAsTheReferenceDoes) {
   for (const SliceDType slice : {SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {

@@ -54,11 +54,30 @@ TEST_F(AttendBody, Shapes) {
   }
 }
 
+TEST_F(AttendBody, CodedShapes) {
+  for (const Shape& of : {Shape{1, 32, 32}, {3, 35, 33}, {4, 192, 128}, {17, 34, 70}}) {
+    SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
+    RowShape shape;
+    shape.row = RowDType::kInt8, shape.kv_heads = 1;
+    shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
+    shape.slices = of.key_dim % 2 == 0;
+    expect_all_cuts_equal(Decode(shape, {37}), cut(), {0});
+  }
+}
+
+TEST_P(AttendBodyInOrders, CodedRows) {
+  RowShape shape;
+  shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.key_dim = 32, shape.value_dim = 34;
+  shape.device_copies = true;
+  expect_all_cuts_equal(Decode(shape, {103, 20}), cut(), {64});
+}
+
 TEST_F(AttendBody, ElementTypes) {
-  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const RowDType row : kRowDTypes) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
       RowShape shape;
-      shape.row = row, shape.input = input, shape.key_dim = 40, shape.value_dim = 24;
+      shape.row = row, shape.input = input, shape.key_dim = 40;
+      shape.value_dim = row.is_coded() ? 36 : 24;
       expect_all_cuts_equal(Decode(shape, {50}), cut(), {0});
     }
   }

@@ -61,13 +61,16 @@ TEST_F(PrefillBody, Shapes) {
 
 // What tensor cores would take, on a GPU that has none for it.
 TEST_F(PrefillBody, OldGpus) {
-  RowShape shape;
-  shape.kv_heads = 1, shape.group = 4, shape.key_dim = shape.value_dim = 128;
-  Ways old;
-  old.run = [this](const PrefillParams& params) {
-    cuda::start(params, SimtLauncher(interpreter_, 2, 75));
-  };
-  expect_near(prefill(shape, 13, old), prefill(shape, 13, Ways{}));
+  for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+    RowShape shape;
+    shape.row = row;
+    shape.kv_heads = 1, shape.group = 4, shape.key_dim = shape.value_dim = 128;
+    Ways old;
+    old.run = [this](const PrefillParams& params) {
+      cuda::start(params, SimtLauncher(interpreter_, 2, 75));
+    };
+    expect_near(prefill(shape, 13, old), prefill(shape, 13, Ways{}));
+  }
 }
 
 // Rows so wide that a page is staged in parts, and blocks hold fewer tokens.
@@ -79,25 +82,38 @@ TEST_F(PrefillBody, WideRows) {
 
 // As latent attention has them: many query heads, wide keys. A block has no room for a whole group.
 TEST_F(PrefillBody, WideRowsOfManyHeads) {
-  for (const DType row : {DType::kF32, DType::kBF16}) {
+  for (const RowDType row : {RowDType::kF32, RowDType::kBF16, RowDType::kInt8}) {
     RowShape shape;
     shape.kv_heads = 1, shape.group = 7, shape.key_dim = 576, shape.value_dim = 512;
     shape.row = row;
     CacheLayout layout;
     layout.kv_heads = 1, layout.group = 7, layout.row = {row, 576, 512};
-    EXPECT_GT(cuda::PrefillShape::of(layout, 70).parts, 1);
+    if (!row.is_coded()) {  // codes take so little room that a group fits
+      EXPECT_GT(cuda::PrefillShape::of(layout, 70).parts, 1);
+    }
     expect_near_reference(shape, 70);
   }
 }
 
 TEST_F(PrefillBody, ElementTypes) {
-  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const RowDType row : kRowDTypes) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
       RowShape shape;
       shape.kv_heads = 1;
-      shape.row = row, shape.input = input, shape.key_dim = 40, shape.value_dim = 24;
+      shape.row = row, shape.input = input, shape.key_dim = 40;
+      shape.value_dim = row.is_coded() ? 36 : 24;
       expect_near_reference(shape, 40);
     }
+  }
+}
+
+TEST_F(PrefillBody, CodedShapes) {
+  for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {35, 33}, {34, 70}, {256, 256}}) {
+    SCOPED_TRACE(testing::Message() << key_dim << " " << value_dim);
+    RowShape shape;
+    shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.slices = false;
+    shape.key_dim = key_dim, shape.value_dim = value_dim;
+    expect_near_reference(shape, 70);
   }
 }
 
@@ -157,22 +173,25 @@ TEST_F(PrefillBody, Alibi) {
 
 // A value that a query does not see, even an infinite one, is not part of it.
 TEST_P(PrefillBodyInOrders, LaterTokensAreNotSeen) {
-  RowShape shape;
-  shape.kv_heads = 1, shape.group = 2, shape.key_dim = 16, shape.value_dim = 16;
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20) return INFINITY;
     if (kind == InputKind::kKey && position == 30) return NAN;
     return noise(kind, sequence, layer, position, head, dim);
   };
-  const std::vector<float> result = prefill(shape, 40, ways(), input);
-  const std::vector<float> expected = prefill(shape, 20, ways());
-  EXPECT_TRUE(same_bits({result.begin(), result.begin() + static_cast<int64_t>(expected.size())},
-                        expected));
-  EXPECT_TRUE(std::isnan(result.back()));
+  for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+    RowShape shape;
+    shape.row = row;
+    shape.kv_heads = 1, shape.group = 2, shape.key_dim = 32, shape.value_dim = 32;
+    const std::vector<float> result = prefill(shape, 40, ways(), input);
+    const std::vector<float> expected = prefill(shape, 20, ways());
+    EXPECT_TRUE(same_bits({result.begin(), result.begin() + static_cast<int64_t>(expected.size())},
+                          expected));
+    EXPECT_TRUE(std::isnan(result.back()));
+  }
 }
 
 // Rows that tensor cores take (kernels/cuda/prefill_tile_inl.h).
-RowShape tile_shape(int group, int dim, DType row, DType input) {
+RowShape tile_shape(int group, int dim, RowDType row, DType input) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = group, shape.key_dim = shape.value_dim = dim;
   shape.row = row, shape.input = input;
@@ -180,8 +199,8 @@ RowShape tile_shape(int group, int dim, DType row, DType input) {
 }
 
 TEST_F(PrefillBody, Tiles) {
-  for (const DType row : {DType::kF16, DType::kBF16}) {
-    for (const DType input : {DType::kF32, row}) {
+  for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
+    for (const DType input : {DType::kF32, row.is_coded() ? DType::kBF16 : row.elements()}) {
       expect_near_reference(tile_shape(4, 128, row, input), 70);
       expect_near_reference(tile_shape(3, 64, row, input), 45);
     }
@@ -193,7 +212,8 @@ TEST_F(PrefillBody, Tiles) {
 TEST_F(PrefillBody, TilesWithAlibi) {
   for (const int window : {0, 70}) {
     for (const int group : {1, 3}) {
-      RowShape shape = tile_shape(group, 64, DType::kBF16, DType::kF32);
+      const RowDType row = group == 1 ? RowDType::kBF16 : RowDType::kInt8;
+      RowShape shape = tile_shape(group, 64, row, DType::kF32);
       shape.kv_heads = 2;
       shape.slopes = falling_slopes(2 * group);
       expect_near_reference(shape, 150, window);
@@ -205,12 +225,13 @@ TEST_P(PrefillBodyInOrders, TilesInWindows) {
   for (const int window : {1, 64, 90}) {
     SCOPED_TRACE(window);
     expect_near_reference(tile_shape(2, 64, DType::kBF16, DType::kBF16), 130, window);
+    expect_near_reference(tile_shape(2, 64, RowDType::kInt8, DType::kBF16), 130, window);
   }
 }
 
 TEST_P(PrefillBodyInOrders, CutsOfTilesDoNotMatter) {
   for (const int window : {0, 90}) {
-    RowShape shape = tile_shape(3, 64, DType::kF16, DType::kF32);
+    RowShape shape = tile_shape(3, 64, window > 0 ? RowDType::kInt8 : RowDType::kF16, DType::kF32);
     if (window > 0) shape.slopes = falling_slopes(3);
     Ways whole = ways();
     whole.window = window;
@@ -244,6 +265,26 @@ TEST_F(PrefillBody, TilesAndInfinity) {
       ASSERT_TRUE(std::isnan(result[i])) << token;
     } else if (token >= 20 && dim < 64 && dim % 5 == 3) {
       ASSERT_EQ(result[i], -INFINITY) << token << " " << dim;
+    } else {
+      ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
+    }
+  }
+}
+
+// A coded value that is not finite is no number at all, for the queries that see it.
+TEST_F(PrefillBody, CodedTilesAndInfinity) {
+  const RowShape shape = tile_shape(2, 64, RowDType::kInt8, DType::kBF16);
+  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && position == 20 && dim == 3) return -INFINITY;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const std::vector<float> result = prefill(shape, 40, ways(), input);
+  const std::vector<float> clean = prefill(shape, 40, ways());
+  const size_t of_token = clean.size() / 40;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const size_t token = i / of_token, dim = i % (of_token / 2);
+    if (token >= 20 && dim < 64) {
+      ASSERT_TRUE(std::isnan(result[i])) << token << " " << dim;
     } else {
       ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
     }

@@ -37,9 +37,10 @@ std::vector<float> read(RowCase& cache, int layer, int first, int tokens, DType 
 }
 
 TEST_P(ReadRowsBody, SameAsTheProcessors) {
-  for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const RowDType row : kRowDTypes) {
     RowShape shape;
-    shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 34, shape.value_dim = 10;
+    shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 34;
+    shape.value_dim = row.is_coded() ? 34 : 10;
     shape.row = row;
     RowCase cache(shape, {1}, 200);
     cache.advance({{0, 150}});

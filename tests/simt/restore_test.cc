@@ -18,10 +18,10 @@ class RestoreBody : public testing::TestWithParam<SimtRun> {
 // Any length, any dtypes: tail, residents and hot table as the reference leaves them.
 TEST_P(RestoreBody, SameAsTheReference) {
   for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kF32}) {
-    for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const RowDType row : kRowDTypes) {
       for (const int recent : {1, 16, 70}) {
         RowShape shape;
-        shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
+        shape.layers = 2, shape.key_dim = 34, shape.value_dim = row.is_coded() ? 34 : 10;
         shape.slice = slice, shape.row = row, shape.recent = recent;
         shape.hot_rows = 37, shape.on_device = false;
         if (recent == 16) shape.values = SliceDType::kInt4;

@@ -31,6 +31,16 @@ Geometry drawn_geometry(Draw& draw) {
   return geometry;
 }
 
+// To what coded rows take: of one KV head, for kMostWidth.
+void widen(Geometry& geometry) {
+  geometry.query_heads = geometry.group();
+  geometry.kv_heads = 1;
+  geometry.key_dim = geometry.value_dim = geometry.rotary_dims = kFewestCoded;
+  if (!geometry.alibi_slopes.empty()) {
+    geometry.alibi_slopes.resize(static_cast<size_t>(geometry.query_heads));
+  }
+}
+
 void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& selection) {
   selection.kind = draw.one_in(8) ? SelectionKind::kFull : SelectionKind::kFasa;
   selection.slice_dtype = draw.of({SliceDType::kInt2, SliceDType::kInt2, SliceDType::kInt4,
@@ -92,7 +102,8 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_placement(draw, setup.config.placement);
   setup.guesser = draw.of({DrawnGuesser::kNobody, DrawnGuesser::kQueries, DrawnGuesser::kAnything});
   draw_prefetch(draw, setup.guesser, setup.geometry.layers, setup.config.prefetch);
-  setup.row_dtype = draw.of({DType::kBF16, DType::kBF16, DType::kF32, DType::kF16});
+  setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
+  if (setup.row_dtype.is_coded()) widen(setup.geometry);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // what runs here never needs as much
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -107,7 +118,7 @@ std::string describe(const DrawnSetup& setup) {
   const Config& config = setup.config;
   return fmt::format(
       "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens, sinks "
-      "{}, recent {}{}, pages of {}; rows {}, {} hot rows, depth {}, predictor {}, {} lanes, "
+      "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "guesser {}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
@@ -115,11 +126,12 @@ std::string describe(const DrawnSetup& setup) {
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
       config.selection.fac_tokens[0].tokens, config.selection.sinks, config.selection.recent,
       config.selection.dense_layers.empty() ? "" : ", a dense layer",
-      config.selection.options.page_tokens, static_cast<int>(config.placement.rows),
-      config.placement.hot_rows.value_or(-1), config.prefetch.depth.value_or(-1),
-      static_cast<int>(config.prefetch.predictor), config.prefetch.streams,
-      static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
-      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
+      config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
+      static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
+      config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
+      config.prefetch.streams, static_cast<int>(setup.guesser),
+      setup.device_memory ? ", device limit" : "", setup.host_memory ? ", host limit" : "",
+      setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing

@@ -16,7 +16,7 @@ enum class DrawnGuesser : uint8_t { kNobody, kQueries, kAnything };
 struct DrawnSetup {
   Geometry geometry;
   Config config;
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   std::vector<int16_t> slice_dims;
   DrawnGuesser guesser = DrawnGuesser::kNobody;
   // Bytes; none = no limit. Somebody else holds part of the device's memory, more or less of it.

@@ -47,7 +47,7 @@ const float* token_values(int writer, int layer, int64_t position, TokenPart par
          (token * static_cast<int64_t>(kParts) + static_cast<int64_t>(part)) * kMostWidth;
 }
 
-PlainCache::PlainCache(const Config& config, const Geometry& geometry, DType row_dtype,
+PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
                        const std::vector<int16_t>& slice_dims)
     : geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, kHostTraits, 0)),

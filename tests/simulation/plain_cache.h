@@ -38,7 +38,7 @@ struct Attended {
 class PlainCache {
  public:
   // As a Runtime's; the device is always the cpu.
-  PlainCache(const Config& config, const Geometry& geometry, DType row_dtype,
+  PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
              const std::vector<int16_t>& slice_dims);
 
   // What attention gives for the tokens of the history from `start` on, which a step of this mode

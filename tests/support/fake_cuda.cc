@@ -433,7 +433,7 @@ void project(const ProjectParams& params) {
 void run(const KernelCall& call) {
   std::visit(
       []<typename Params>(const Params& params) {
-        if constexpr (CacheCalls::has<Params>) {
+        if constexpr (CacheCalls::kHas<Params>) {
           cpu::run(params);
         } else if constexpr (std::is_same_v<Params, ProjectParams>) {
           project(params);

@@ -27,6 +27,7 @@ struct PagedSetup {
   SliceDType slice = SliceDType::kInt2;
   SelectionKind kind = SelectionKind::kFasa;
   int64_t near_tokens = 0;
+  RowDType row_dtype = RowDType::kBF16;
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
@@ -79,8 +80,8 @@ class Engine {
         inner_(open(setup, fake_)),
         device_(*inner_),
         tensors_(*inner_),  // what fails, fails in the door's calls
-        paged_(device_, config_of(setup), small_geometry(), DType::kBF16,
-               all_slice_dims(small_geometry()),
+        paged_(device_, config_of(setup), small_geometry(setup.row_dtype), setup.row_dtype,
+               all_slice_dims(small_geometry(setup.row_dtype)),
                {.page_size = setup.page_size,
                 .num_pages = setup.pages,
                 .max_sequences = setup.max_sequences,
@@ -217,8 +218,8 @@ class Reference {
   explicit Reference(const PagedSetup& setup)
       : device_(open(setup.interpreted ? setup : PagedSetup{}, fake_)),
         tensors_(*device_),
-        runtime_(*device_, config_of(setup), small_geometry(), DType::kBF16,
-                 all_slice_dims(small_geometry())) {}
+        runtime_(*device_, config_of(setup), small_geometry(setup.row_dtype), setup.row_dtype,
+                 all_slice_dims(small_geometry(setup.row_dtype))) {}
 
   std::vector<std::vector<float>> newest(const std::vector<uint64_t>& seeds) {
     const auto found = known_.find(seeds);

@@ -30,7 +30,7 @@ struct RunSetup {
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
   SelectionOptions options = {};
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;
@@ -43,13 +43,14 @@ struct RunSetup {
   int32_t most_steps = kMostSteps;
 };
 
-inline Geometry small_geometry() {
+// For rows of a given kind: codes want vectors of 32 dimensions at least.
+inline Geometry small_geometry(RowDType rows = RowDType()) {
   return {.layers = 3,
           .kv_heads = 2,
           .query_heads = 6,
-          .key_dim = 20,
-          .value_dim = 12,
-          .rotary_dims = 20,
+          .key_dim = rows.is_coded() ? 34 : 20,
+          .value_dim = rows.is_coded() ? 33 : 12,
+          .rotary_dims = rows.is_coded() ? 34 : 20,
           .rotary_layout = RotaryLayout::kHalf,
           .scale = 0.25f,
           .windows = {}};
@@ -57,11 +58,13 @@ inline Geometry small_geometry() {
 
 class RuntimeRun {
  public:
-  explicit RuntimeRun(const RunSetup& setup, const Geometry& geometry = small_geometry())
+  explicit RuntimeRun(const RunSetup& setup) : RuntimeRun(setup, small_geometry(setup.row_dtype)) {}
+  RuntimeRun(const RunSetup& setup, const Geometry& geometry)
       : RuntimeRun(open(setup), setup, geometry) {}
   // Over a device of the caller's making.
-  RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup,
-             const Geometry& geometry = small_geometry())
+  RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup)
+      : RuntimeRun(std::move(device), setup, small_geometry(setup.row_dtype)) {}
+  RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup, const Geometry& geometry)
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,

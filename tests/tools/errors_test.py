@@ -76,7 +76,7 @@ class UsageErrors(CommandTest):
                             ("--fac-tokens", "-1"), ("--fac-tokens", "20"), ("--fac-tokens", "1.5"),
                             ("--hot-rows", "-1"), ("--tip-chunks", "33"), ("--tip-chunks", "0"),
                             ("--slice", "thin"), ("--slice-dtype", "int3"), ("--preset", "fast"),
-                            ("--device-memory", "6 Gigs"), ("--row-dtype", "int8"),
+                            ("--device-memory", "6 Gigs"), ("--row-dtype", "int3"),
                             ("--dense-layers", "4"),
                             ("--numa", "77"), ("--streams", "0"), ("--bandwidth", "fast")):
             with self.subTest(flag=flag, value=value):

@@ -22,7 +22,7 @@ std::unique_ptr<Device> open_host_device(const Config& config) {
   return device;
 }
 
-Engine::Engine(const Config& config, const Geometry& geometry, DType row_dtype,
+Engine::Engine(const Config& config, const Geometry& geometry, RowDType row_dtype,
                const std::vector<int16_t>& slice_dims, int64_t max_context)
     : device_(open_host_device(config)),
       stream_(device_->create_stream(StreamPriority::kNormal, "compute")),

@@ -19,7 +19,7 @@ std::unique_ptr<Device> open_host_device(const Config& config);
 // while one of them is in here. Uncontended, a lock costs a few nanoseconds of a layer's work.
 class Engine {
  public:
-  Engine(const Config& config, const Geometry& geometry, DType row_dtype,
+  Engine(const Config& config, const Geometry& geometry, RowDType row_dtype,
          const std::vector<int16_t>& slice_dims, int64_t max_context);
 
   // `action` with the runtime, alone.

@@ -14,9 +14,11 @@ namespace {
 
 using DimsArray = nb::ndarray<const int16_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
-DType dtype_of(const std::string& name) {
-  const auto dtype = parse_dtype(name);
-  if (!dtype) throw UsageError(fmt::format("row_dtype = \"{}\": allowed: f32, f16, bf16", name));
+RowDType row_dtype_of(const std::string& name) {
+  const auto dtype = parse_row_dtype(name);
+  if (!dtype) {
+    throw UsageError(fmt::format("row_dtype = \"{}\": allowed: f32, f16, bf16, int8", name));
+  }
   return *dtype;
 }
 
@@ -117,7 +119,7 @@ PyRuntime::PyRuntime(const Geometry& geometry, const PyConfig* config, const std
   geometry.validate();
   const Config settings = config == nullptr ? Config() : config->config();
   settings.validate_for(geometry);
-  const DType dtype = settings.placement.row_dtype.value_or(dtype_of(row_dtype));
+  const RowDType dtype = settings.placement.row_dtype.value_or(row_dtype_of(row_dtype));
   const std::vector<int16_t> dims = choose_dims(settings, geometry, fc_map, slice_dims);
   const nb::gil_scoped_release release;
   engine_ = std::make_shared<Engine>(settings, geometry, dtype, dims, max_context);

@@ -14,7 +14,7 @@
 namespace fasa {
 
 struct SliceIndexShape {
-  DType row_dtype = DType::kBF16;  // keys are rounded to it first, as a row's are
+  RowDType row_dtype = DType::kBF16;  // keys are rounded to it first, as a row's are
   SliceDType slice_dtype = SliceDType::kInt2;
   int chunks = 0;  // FCs of a head
   int sinks = 0;

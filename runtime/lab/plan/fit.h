@@ -14,7 +14,7 @@ namespace fasa {
 struct FitRequest {
   Geometry geometry;
   Config config;
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   DeviceTraits traits = kEmulatedTraits;
   uint64_t model_bytes = 0;  // weights and activations
   uint64_t device_memory = UINT64_MAX;

@@ -102,7 +102,7 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"machine", machine_json(request.machine)},
           {"tokens", request.tokens},
           {"weight_bits", request.weights ? Json(nullptr) : Json(request.weight_bits)},
-          {"row_dtype", std::string(dtype_name(request.row_dtype))},
+          {"row_dtype", std::string(row_dtype_name(request.row_dtype))},
           {"weight_bytes", plan.weight_bytes},
           {"activation_bytes", plan.activation_bytes},
           {"prefill_seconds_at_least", prefill ? Json(plan.prefill_seconds) : Json(nullptr)},

@@ -42,7 +42,7 @@ struct PlanRequest {
   int64_t tokens = 0;
   int weight_bits = 16;                        // 16, 8, 4
   std::optional<PlannedWeights> weights = {};  // over `weight_bits`
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
   PlanGuess guess;
 };

@@ -18,7 +18,7 @@ struct SyntheticSettings {
   int64_t tokens = 131072;  // of each sequence before the first step
   int sequences = 1;
   int64_t max_steps = 512;  // room is taken for so many
-  DType row_dtype = DType::kBF16;
+  RowDType row_dtype = DType::kBF16;
   // device.name is ignored: the emulated one it is. Its memory's bandwidth and its launches' cost:
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second

@@ -356,7 +356,10 @@ std::string gguf_tokenizer_config_json(const GgufHeader& header) {
   }
 }
 
-bool has_gguf_tokenizer(const GgufHeader& header) { return header.has("tokenizer.ggml.model"); }
+bool has_gguf_tokenizer(const GgufHeader& header) {
+  const auto model = header.text("tokenizer.ggml.model");
+  return model && *model != "no_vocab";
+}
 
 std::string gguf_tokenizer_json(const GgufHeader& header) {
   const std::string key = "tokenizer.ggml.model";

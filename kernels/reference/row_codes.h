@@ -1,0 +1,21 @@
+// Coded rows one code at a time, by row_format.h's words: what every writer and reader of rows is
+// tested against.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/row_format.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa::reference {
+
+// As cpu::write_row, for every row dtype.
+void write_row(const RowFormat& format, const ConstTensorView& k, const ConstTensorView& v,
+               int64_t token, int64_t head, std::byte* row);
+
+// What a row stands for.
+std::vector<float> row_key(const RowFormat& format, const std::byte* row);
+std::vector<float> row_value(const RowFormat& format, const std::byte* row);
+
+}  // namespace fasa::reference

@@ -1,0 +1,63 @@
+// How a coded row's scale and codes are chosen (row_format.h says what they mean), for hosts and
+// devices alike: nothing here needs a library.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/row_format.h"
+#include "kernels/slice_codec.h"
+
+namespace fasa::codec {
+
+inline constexpr uint32_t kInfiniteBits = 0x7f800000u;
+inline constexpr uint16_t kNotAScale = 0x7fc0u;  // NaN
+
+// The scale of a vector, as bf16, by the bits of its largest magnitude.
+constexpr uint16_t row_scale(uint32_t largest_bits) {
+  if (largest_bits == 0) return 0;
+  if (largest_bits >= kInfiniteBits) return kNotAScale;
+  const float exact = std::bit_cast<float>(largest_bits) / static_cast<float>(kLargestCode);
+  const uint32_t bits = bf16_from_f32(exact);
+  constexpr uint32_t kSmallest = 0x0080u;  // 2^-126
+  constexpr uint32_t kLargest =
+      std::bit_cast<uint32_t>(0x1.fffffep127f / static_cast<float>(kLargestCode)) >> 16;
+  if (bits < kSmallest) return kSmallest;
+  return static_cast<uint16_t>(bits > kLargest ? kLargest : bits);
+}
+
+// What elements are multiplied by; 0 where all codes are 0 but for the scale's bits.
+constexpr float row_inverse(uint16_t scale) {
+  if (scale == 0 || scale == kNotAScale) return 0;
+  return 1.0f / f32_from_bf16(scale);
+}
+
+struct RowCode {
+  float code = 0;
+  float rest = 0;  // of the exact place above the code
+};
+constexpr RowCode row_code(float value, float inverse) {
+  if (!(inverse > 0)) return {};  // the value may be NaN
+  constexpr auto kTop = static_cast<float>(kLargestCode);
+  const float place = value * inverse;
+  float code = round_code(place);
+  code = code < kTop ? code : kTop;
+  code = code > -kTop ? code : -kTop;
+  return {code, place - code};
+}
+// How good a code is to move.
+constexpr float row_code_distance(const RowCode& of) {
+  constexpr auto kTop = static_cast<float>(kLargestCode);
+  if (of.code >= kTop || of.code <= -kTop) return -0.5f;
+  return of.rest < 0 ? -of.rest : of.rest;
+}
+
+// What is added to a code for its other neighbour: away from what it was rounded by, or towards
+// zero where it is exact; never out of the codes.
+constexpr int other_neighbour(const RowCode& of) {
+  constexpr auto kTop = static_cast<float>(kLargestCode);
+  const bool above = of.rest > 0 || (of.rest == 0 && of.code <= 0);
+  return (above && of.code < kTop) || of.code <= -kTop ? 1 : -1;
+}
+
+}  // namespace fasa::codec
