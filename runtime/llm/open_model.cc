@@ -10,7 +10,7 @@
 namespace fasa {
 
 std::unique_ptr<Runtime> OpenModel::make_runtime(int64_t max_context) const {
-  const DType rows = config.placement.row_dtype.value_or(model.config().row_dtype());
+  const RowDType rows = config.placement.row_dtype.value_or(model.config().row_dtype());
   return std::make_unique<Runtime>(*device, config, model.config().geometry(), rows, slices.dims,
                                    max_context);
 }
