@@ -24,7 +24,7 @@ Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
     : options_(options), eos_(eos), sampler_(options.sampling), stop_(options.stop) {
   options_.validate();
   if (tokenizer != nullptr) {
-    continuation_.emplace(*tokenizer, prompt);
+    continuation_.emplace(*tokenizer, prompt, options_.shown);
   } else if (!options_.stop.empty()) {
     throw UsageError("stop strings need a model with a tokenizer.json");
   }

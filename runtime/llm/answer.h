@@ -21,6 +21,7 @@ struct AnswerOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // end the text where they begin
   std::optional<int> logprobs = {};    // for each token its own, and those of the best N
+  std::vector<int32_t> shown = {};     // special tokens that the text shows
 
   // Throws UsageError naming the option that is impossible.
   void validate() const;

@@ -123,7 +123,8 @@ std::optional<ChatTemplates> ChatTemplates::make(const Sources& sources, Control
   if (sources.empty()) return std::nullopt;
   ChatTemplates templates;
   for (const auto& [name, source] : sources) {
-    templates.templates_.emplace(name, jinja::Template::parse(source.second, source.first));
+    templates.templates_.emplace(
+        name, Entry{jinja::Template::parse(source.second, source.first), source.second});
   }
   templates.control_tokens_ = std::move(tokens);
   return templates;
@@ -141,6 +142,14 @@ ChatTemplates ChatTemplates::load(const fs::path& model_dir) {
 }
 
 const jinja::Template& ChatTemplates::choose(std::string_view name, bool tools) const {
+  return entry(name, tools).parsed;
+}
+
+const std::string& ChatTemplates::source(std::string_view name, bool tools) const {
+  return entry(name, tools).source;
+}
+
+const ChatTemplates::Entry& ChatTemplates::entry(std::string_view name, bool tools) const {
   auto found = templates_.end();
   if (!name.empty()) {
     found = templates_.find(name);

@@ -48,6 +48,8 @@ class ChatTemplates {
   // The one of this name; "": `tool_use` where there are tools and one of this name, else
   // `default`, else the only one. Throws UsageError naming those that there are.
   const jinja::Template& choose(std::string_view name, bool tools) const;
+  // The text of the template that choose() gives.
+  const std::string& source(std::string_view name, bool tools) const;
   // The file's control tokens, where the context has none of the same name.
   void add_control_tokens(jinja::Context* context) const;
 
@@ -62,7 +64,13 @@ class ChatTemplates {
   using ControlTokens = std::vector<std::pair<std::string, std::string>>;
   static std::optional<ChatTemplates> make(const Sources& sources, ControlTokens tokens);
 
-  std::map<std::string, jinja::Template, std::less<>> templates_;
+  struct Entry {
+    jinja::Template parsed;
+    std::string source;
+  };
+  const Entry& entry(std::string_view name, bool tools) const;
+
+  std::map<std::string, Entry, std::less<>> templates_;
   ControlTokens control_tokens_;
 };
 

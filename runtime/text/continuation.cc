@@ -4,9 +4,10 @@
 
 namespace fasa::text {
 
-Continuation::Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
-    : stream_(tokenizer, true) {
-  DecodeStream whole(tokenizer, true);
+Continuation::Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                           const std::vector<int32_t>& shown)
+    : stream_(tokenizer, true, shown) {
+  DecodeStream whole(tokenizer, true, shown);
   size_t sent = 0;
   for (const int32_t id : prompt) {
     sent += stream_.push(id).size();

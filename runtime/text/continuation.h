@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/text/tokenizer.h"
 
@@ -14,8 +15,9 @@ namespace fasa::text {
 // left out. Not thread-safe.
 class Continuation {
  public:
-  // `tokenizer` outlives it.
-  Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
+  // `tokenizer` outlives it. `shown`: special tokens that are not left out.
+  Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
+               const std::vector<int32_t>& shown = {});
 
   std::string push(int32_t id) { return behind_prompt(stream_.push(id)); }
   std::string finish() { return behind_prompt(stream_.finish()); }

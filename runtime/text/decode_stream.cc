@@ -1,11 +1,17 @@
+#include <algorithm>
+#include <utility>
+
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/tokenizer_parts.h"
 
 namespace fasa::text {
 
 struct DecodeStream::State {
-  State(const TokenizerParts& tokenizer, bool skips)
-      : parts(tokenizer), skip_special(skips), steps(tokenizer.decoder.start()) {}
+  State(const TokenizerParts& tokenizer, bool skips, std::vector<int32_t> not_skipped)
+      : parts(tokenizer),
+        skip_special(skips),
+        shown(std::move(not_skipped)),
+        steps(tokenizer.decoder.start()) {}
 
   // Sends parts through the steps from `first` on; what comes out behind the last is text.
   std::string run(std::vector<DecoderStep::Part> in, size_t first) {
@@ -21,11 +27,13 @@ struct DecodeStream::State {
 
   const TokenizerParts& parts;
   bool skip_special;
+  std::vector<int32_t> shown;
   std::vector<std::unique_ptr<DecoderStep>> steps;
 };
 
-DecodeStream::DecodeStream(const Tokenizer& tokenizer, bool skip_special)
-    : state_(std::make_unique<State>(*tokenizer.parts_, skip_special)) {}
+DecodeStream::DecodeStream(const Tokenizer& tokenizer, bool skip_special,
+                           std::vector<int32_t> shown)
+    : state_(std::make_unique<State>(*tokenizer.parts_, skip_special, std::move(shown))) {}
 DecodeStream::DecodeStream(DecodeStream&&) noexcept = default;
 DecodeStream& DecodeStream::operator=(DecodeStream&&) noexcept = default;
 DecodeStream::~DecodeStream() = default;
@@ -33,7 +41,11 @@ DecodeStream::~DecodeStream() = default;
 std::string DecodeStream::push(int32_t id) {
   const auto spelling = state_->parts.spelling(id);
   if (!spelling) return "";
-  if (state_->skip_special && state_->parts.added.is_special(*spelling)) return "";
+  const auto& shown = state_->shown;
+  if (state_->skip_special && state_->parts.added.is_special(*spelling) &&
+      std::find(shown.begin(), shown.end(), id) == shown.end()) {
+    return "";
+  }
   std::vector<DecoderStep::Part> parts;
   parts.push_back({std::string(*spelling), true});
   return state_->run(std::move(parts), 0);

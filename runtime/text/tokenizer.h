@@ -92,8 +92,9 @@ class Tokenizer final : public TextCoder {
 // ids; every piece is whole UTF-8 characters. Not thread-safe.
 class DecodeStream {
  public:
-  // `tokenizer` outlives it.
-  explicit DecodeStream(const Tokenizer& tokenizer, bool skip_special = false);
+  // `tokenizer` outlives it. `shown`: ids that are no special ones here.
+  explicit DecodeStream(const Tokenizer& tokenizer, bool skip_special = false,
+                        std::vector<int32_t> shown = {});
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;
   ~DecodeStream();

@@ -12,6 +12,19 @@ from support import FASA, MODEL, CommandTest, main
 
 TEMPLATE = ("{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
             "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+TOOL_TEMPLATE = (
+    "{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    " Answer by <tool_call>{...}</tool_call>{% endif %}"
+    "{% for message in messages %}{{ '<' + message.role + '>' }}{{ message.content or '' }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    "{\"name\": \"{{ call.function.name }}\", "
+    "\"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a town.",
+    "parameters": {"type": "object", "properties": {"town": {"type": "string", "maxLength": 8}},
+                   "required": ["town"], "additionalProperties": False}}},
+         {"type": "function", "function": {"name": "now"}}]
 STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+)|unix:\S+)")
 
 
@@ -61,9 +74,9 @@ class Server:
 
 
 class ServeTest(CommandTest):
-    def chat_model(self):
+    def chat_model(self, template=TEMPLATE):
         folder = self.copy_model()
-        self.replace(folder, "chat_template.jinja", TEMPLATE)
+        self.replace(folder, "chat_template.jinja", template)
         return folder
 
     def frames(self, body):
@@ -164,6 +177,31 @@ class Completions(ServeTest):
         self.assertEqual(got, expected)
 
 
+class Tools(ServeTest):
+    def tokens(self, server, **fields):
+        status, _, body = server.ask("POST", "/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "x"}], "max_tokens": 1, **fields})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["usage"]["prompt_tokens"]  # bytes, for this model
+
+    def test_the_template_shows_tools_and_what_they_gave(self):
+        server = Server(self, model=self.chat_model(TOOL_TEMPLATE))
+        bare = self.tokens(server)
+        shown = len("<tools> Answer by <tool_call>{...}</tool_call>") + sum(
+            len(json.dumps(tool)) for tool in TOOLS)
+        self.assertEqual(self.tokens(server, tools=TOOLS), bare + shown)
+        self.assertEqual(self.tokens(server, tools=TOOLS, tool_choice="none"), bare)
+        self.assertEqual(self.tokens(server, tools=[]), bare)
+        call = {"id": "a1b2c3d4e", "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"town":"Nain"}'}}
+        history = [{"role": "user", "content": "x"},
+                   {"role": "assistant", "content": None, "tool_calls": [call]},
+                   {"role": "tool", "tool_call_id": "a1b2c3d4e", "content": "rain"}]
+        said = ('<assistant><tool_call>\n{"name": "get_weather", "arguments": {"town": "Nain"}}\n'
+                '</tool_call><tool>rain')
+        self.assertEqual(self.tokens(server, messages=history), bare + len(said))
+
+
 class Refusals(ServeTest):
     def test_fields_are_named(self):
         server = Server(self, model=self.chat_model())
@@ -183,7 +221,20 @@ class Refusals(ServeTest):
             ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
             ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
              "messages[0].content[0].type"),
-            ({"tools": [{"type": "function"}]}, "tools"),
+            ({"tools": "x"}, "tools"), ({"tools": [{"type": "function"}]}, "tools[0].function"),
+            ({"tools": TOOLS * 65}, "tools"), ({"tools": TOOLS * 2}, "tools[2].function.name"),
+            ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
+            ({"tools": [{"type": "function", "function": {"name": "a b"}}]},
+             "tools[0].function.name"),
+            ({"tools": TOOLS, "tool_choice": "perhaps"}, "tool_choice"),
+            ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
+             "tool_choice"),
+            ({"tool_choice": "required"}, "tool_choice"),
+            ({"tools": TOOLS}, "tools"),  # the template shows none
+            ({"messages": user + [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
+             "messages[1].tool_calls[0].function"),
+            ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
+             "messages[0].tool_calls"),
             ({"response_format": {"type": "json_object"}}, "response_format"),
             ({"model": "other"}, "model")]
         for fields, name in cases:

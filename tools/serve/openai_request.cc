@@ -17,6 +17,7 @@ constexpr size_t kMaxBiases = 1024;
 constexpr int kMaxChoices = 8;
 constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxMessages = 10'000;
+constexpr size_t kMaxCalls = 128;  // of one message
 
 std::vector<std::string> read_stops(const RequestFields& fields) {
   std::vector<std::string> stops = fields.strings("stop", kMaxStops);
@@ -110,6 +111,44 @@ std::string text_of_parts(const Json& parts, const std::string& path) {
   return text;
 }
 
+// Templates show the arguments as the object that they are.
+Json read_calls(const Json& calls, const std::string& path) {
+  if (!calls.is_array() || calls.size() > kMaxCalls) {
+    throw ApiError::bad_field(
+        path, fmt::format("{}; allowed: a list of at most {} calls", kind_of(calls), kMaxCalls));
+  }
+  Json read = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const RequestFields call(calls[i], fmt::format("{}[{}]", path, i));
+    const auto function = call.object("function");
+    if (!function) {
+      throw ApiError::bad_field(call.path_of("function"), "left out; allowed: an object");
+    }
+    if (!function->string("name")) {
+      throw ApiError::bad_field(function->path_of("name"), "left out; allowed: a string");
+    }
+    Json one = calls[i];
+    one["type"] = "function";
+    const Json* const arguments = function->find("arguments");
+    Json& shown = one["function"]["arguments"];
+    if (arguments == nullptr) {
+      shown = Json::object();
+    } else if (arguments->is_string()) {
+      try {
+        Json parsed = parse_body(arguments->get<std::string>());
+        if (parsed.is_object()) shown = std::move(parsed);
+      } catch (const ApiError&) {
+        // An answer that was cut: it is shown as it was given.
+      }
+    } else if (!arguments->is_object()) {
+      throw ApiError::bad_field(function->path_of("arguments"),
+                                kind_of(*arguments) + "; allowed: a string of JSON");
+    }
+    read.push_back(std::move(one));
+  }
+  return read;
+}
+
 Json read_message(const Json& message, const std::string& path) {
   const RequestFields fields(message, path);
   std::string role = fields.string("role").value_or("");
@@ -122,6 +161,13 @@ Json read_message(const Json& message, const std::string& path) {
   if (role == "developer") role = "system";  // templates know no other name for it
   Json read = message;
   read["role"] = role;
+  if (const Json* const calls = fields.find("tool_calls"); calls != nullptr) {
+    if (role != "assistant") {
+      throw ApiError::bad_field(path + ".tool_calls", "allowed in messages of the role assistant");
+    }
+    read["tool_calls"] = read_calls(*calls, path + ".tool_calls");
+  }
+  if (role == "tool") fields.string("tool_call_id");
   const Json* const content = fields.find("content");
   if (content == nullptr) {
     if (role != "assistant" || fields.find("tool_calls") == nullptr) {
@@ -154,9 +200,8 @@ Json read_messages(const RequestFields& fields) {
 }
 
 void refuse_unsupported_chat(const RequestFields& fields) {
-  fields.refuse("tools", {Json::array()}, "this server does no tool calls");
-  fields.refuse("tool_choice", {"none", "auto"}, "this server does no tool calls");
-  fields.refuse("functions", {Json::array()}, "this server does no function calls");
+  fields.refuse("functions", {Json::array()}, "this server reads tools instead");
+  fields.refuse("function_call", {"none", "auto"}, "this server reads tool_choice instead");
   fields.refuse("response_format", {{{"type", "text"}}},
                 "this server gives text only; allowed: {\"type\": \"text\"}");
   fields.refuse("modalities", {{"text"}}, "this server gives text only");
@@ -206,6 +251,8 @@ ChatRequest read_chat_request(const Json& body) {
   }
   refuse_unsupported_chat(fields);
   request.context = {{"messages", read_messages(fields)}, {"add_generation_prompt", true}};
+  request.tools = read_tools(fields);
+  if (request.tools.used()) request.context["tools"] = request.tools.list;
   if (const auto extra = fields.object("chat_template_kwargs")) {
     for (const auto& [name, value] : extra->json().items()) {
       if (name != "messages" && name != "tools") request.context[name] = value;

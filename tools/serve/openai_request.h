@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/serve/request_fields.h"
+#include "tools/serve/tool_fields.h"
 
 namespace fasa::serve {
 
@@ -36,8 +37,9 @@ struct CompletionFields {
 
 struct ChatRequest {
   CompletionFields common;
+  ToolFields tools;
   // What the chat template reads: {"messages": [...], "tools": [...], ...}. Contents that came as
-  // lists of text parts are one string each.
+  // lists of text parts are one string each, arguments of calls the objects that they spell.
   Json context;
 };
 

@@ -19,15 +19,17 @@ ApiError api_error_of(ErrorKind kind, const std::string& message) {
   }
 }
 
-Reply::Reply(ReplyOptions options, const text::Tokenizer& tokenizer,
-             std::shared_ptr<HttpExchange> exchange, Done done)
+Reply::Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form,
+             const text::Tokenizer& tokenizer, std::shared_ptr<HttpExchange> exchange, Done done)
     : options_(std::move(options)),
+      form_(std::move(form)),
       tokenizer_(tokenizer),
       exchange_(std::move(exchange)),
       done_(std::move(done)),
-      told_(static_cast<size_t>(options_.choices)),
-      ends_(static_cast<size_t>(options_.choices), AnswerEnd::kOpen) {
-  for (int choice = 0; choice < options_.choices; ++choice) parts_.push_back({.choice = choice});
+      choices_(static_cast<size_t>(options_.choices)) {
+  for (Choice& choice : choices_) {
+    if (options_.format) choice.parser = std::make_unique<MessageParser>(*options_.format);
+  }
   usage_.prompt_tokens = options_.prompt_tokens;
 }
 
@@ -37,14 +39,13 @@ void Reply::begin() {
   if (!options_.stream) return;
   exchange_->begin({.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}},
                     .content_type = "text/event-stream; charset=utf-8"});
-  for (int choice = 0; choice < options_.choices; ++choice) {
-    if (const std::string frame = first_frame(options_.head, choice); !frame.empty()) write(frame);
-  }
+  write(form_->begin(options_.choices));
 }
 
-void Reply::write(const std::string& frame) {
+void Reply::write(const std::string& frames) {
+  if (frames.empty()) return;
   written_ = Clock::now();
-  exchange_->write(frame);
+  exchange_->write(frames);
 }
 
 void Reply::on_prefill(int64_t, int64_t, int64_t cached) {
@@ -60,38 +61,71 @@ TokenText Reply::token_text(const TokenLogprobs& token) const {
   return told;
 }
 
+std::vector<MessagePiece> Reply::pieces_of(Choice& choice, const Answer& answer, bool ends) {
+  if (choice.parser != nullptr) {
+    return ends ? choice.parser->finish() : choice.parser->push(answer.fresh());
+  }
+  if (ends || answer.fresh().empty()) return {};
+  return {{MessagePiece::Kind::kContent, std::string(answer.fresh())}};
+}
+
+void Reply::take(int choice, const Answer& answer, bool ends) {
+  Choice& of = choices_[static_cast<size_t>(choice)];
+  if (options_.logprobs) {
+    const auto& logprobs = answer.logprobs();
+    for (; of.told < logprobs.size(); ++of.told) {
+      of.tokens.push_back(token_text(logprobs[of.told]));
+    }
+  }
+  for (MessagePiece& piece : pieces_of(of, answer, ends)) add_piece(choice, std::move(piece));
+}
+
+// Tokens whose text is held back come with the text.
+void Reply::add_piece(int choice, MessagePiece piece) {
+  Choice& of = choices_[static_cast<size_t>(choice)];
+  AnswerMessage& message = of.message;
+  ReplyPart part{.choice = choice, .piece = std::move(piece), .text_offset = of.text_bytes};
+  switch (part.piece.kind) {
+    case MessagePiece::Kind::kContent:
+      message.content += part.piece.text;
+      break;
+    case MessagePiece::Kind::kReasoning:
+      message.reasoning += part.piece.text;
+      break;
+    case MessagePiece::Kind::kCallBegin:
+      part.call_id = new_call_id();
+      message.calls.push_back({part.call_id, part.piece.text, ""});
+      break;
+    case MessagePiece::Kind::kCallArguments:
+      message.calls.back().arguments += part.piece.text;
+  }
+  message.tokens.insert(message.tokens.end(), of.tokens.begin(), of.tokens.end());
+  part.tokens = std::exchange(of.tokens, {});
+  of.text_bytes += static_cast<int64_t>(part.piece.text.size());
+  if (options_.stream) write(form_->piece(part));
+}
+
 void Reply::on_token(int choice, const Answer& answer) {
   const std::lock_guard lock(mutex_);
   if (over_) return;
   begin();
-  const auto index = static_cast<size_t>(choice);
-  ReplyPart& part = parts_[index];
-  part.text += answer.fresh();
-  if (options_.head.logprobs) {
-    const auto& logprobs = answer.logprobs();
-    for (size_t& told = told_[index]; told < logprobs.size(); ++told) {
-      part.tokens.push_back(token_text(logprobs[told]));
-    }
-  }
-  // Tokens whose text is held back come with the text.
-  if (!options_.stream || part.text.empty()) return;
-  write(text_frame(options_.head, part));
-  const auto sent = static_cast<int64_t>(part.text.size());
-  part = {.choice = choice, .text_offset = part.text_offset + sent};
+  take(choice, answer, false);
 }
 
 void Reply::on_end(int choice, const Answer& answer) {
   {
     const std::lock_guard lock(mutex_);
     if (over_) return;
-    ends_[static_cast<size_t>(choice)] = answer.end();
-    usage_.completion_tokens += static_cast<int64_t>(answer.tokens().size());
-    ++ended_;
-    if (options_.stream) {
-      begin();
-      write(finish_frame(options_.head, choice, answer.end()));
-    }
-    if (ended_ == options_.choices) finish();
+    begin();
+    take(choice, answer, true);
+    Choice& of = choices_[static_cast<size_t>(choice)];
+    of.message.end = answer.end();
+    of.message.token_count = static_cast<int64_t>(answer.tokens().size());
+    usage_.completion_tokens += of.message.token_count;
+    const std::vector<TokenText> rest = std::exchange(of.tokens, {});
+    of.message.tokens.insert(of.message.tokens.end(), rest.begin(), rest.end());
+    if (options_.stream) write(form_->end_choice(choice, of.message, rest));
+    if (++ended_ == options_.choices) finish();
   }
   if (choice != 0) return;
   if (const Done done = std::exchange(done_, nullptr)) done(&answer);
@@ -99,11 +133,10 @@ void Reply::on_end(int choice, const Answer& answer) {
 
 void Reply::finish() {
   over_ = true;
-  if (!options_.stream) {
-    return exchange_->send({.body = whole_reply(options_.head, parts_, ends_, usage_)});
-  }
-  if (options_.include_usage) write(usage_frame(options_.head, usage_));
-  write(kLastFrame);
+  std::vector<AnswerMessage> messages;
+  for (Choice& choice : choices_) messages.push_back(std::move(choice.message));
+  if (!options_.stream) return exchange_->send({.body = form_->whole(messages, usage_)});
+  write(form_->end(messages, usage_));
   exchange_->end();
 }
 
@@ -114,7 +147,7 @@ void Reply::on_error(ErrorKind kind, const std::string& message) {
     over_ = true;
     const ApiError error = api_error_of(kind, message);
     if (options_.stream && begun_) {
-      write(frame_of(error_json(error)));  // the status has gone out: an event says it
+      write(form_->error(error));
       exchange_->end();
     } else {
       exchange_->send(error_response(error));

@@ -11,16 +11,17 @@
 #include "runtime/text/tokenizer.h"
 #include "tools/serve/api_error.h"
 #include "tools/serve/http_exchange.h"
-#include "tools/serve/openai_reply.h"
+#include "tools/serve/reply_form.h"
 
 namespace fasa::serve {
 
 struct ReplyOptions {
-  ReplyHead head;
   bool stream = false;
-  bool include_usage = false;
+  bool logprobs = false;
   int choices = 1;
   int64_t prompt_tokens = 0;
+  // How a chat's answers are taken apart; nothing: their text is content as it is.
+  std::optional<MessageFormat> format = {};
 };
 
 // Any thread may call.
@@ -30,7 +31,7 @@ class Reply final : public RequestObserver {
   using Done = std::function<void(const Answer*)>;
 
   // `tokenizer` outlives the reply.
-  Reply(ReplyOptions options, const text::Tokenizer& tokenizer,
+  Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form, const text::Tokenizer& tokenizer,
         std::shared_ptr<HttpExchange> exchange, Done done);
 
   void on_prefill(int64_t computed, int64_t total, int64_t cached) override;
@@ -43,20 +44,29 @@ class Reply final : public RequestObserver {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Choice {
+    std::unique_ptr<MessageParser> parser;  // null: text is content
+    AnswerMessage message;
+    std::vector<TokenText> tokens;  // that no piece has told of
+    size_t told = 0;                // tokens of the answer that were looked at
+    int64_t text_bytes = 0;         // that were sent
+  };
 
   void begin();
-  void write(const std::string& frame);
+  void write(const std::string& frames);
   TokenText token_text(const TokenLogprobs& token) const;
+  std::vector<MessagePiece> pieces_of(Choice& choice, const Answer& answer, bool ends);
+  void take(int choice, const Answer& answer, bool ends);
+  void add_piece(int choice, MessagePiece piece);
   void finish();
 
   const ReplyOptions options_;
+  const std::unique_ptr<ReplyForm> form_;
   const text::Tokenizer& tokenizer_;
   const std::shared_ptr<HttpExchange> exchange_;
   Done done_;  // empty once it was called
   std::mutex mutex_;
-  std::vector<ReplyPart> parts_;  // of each choice: the whole of it, or what is not sent yet
-  std::vector<size_t> told_;      // tokens of each choice whose log-probabilities are in parts
-  std::vector<AnswerEnd> ends_;
+  std::vector<Choice> choices_;
   Usage usage_;
   int ended_ = 0;
   bool begun_ = false;

@@ -38,7 +38,7 @@ class RequestFields {
   std::string path_;
 };
 
-// A body of at most 64 levels. Throws ApiError.
+// JSON of at most 64 levels. Throws ApiError.
 Json parse_body(const std::string& body);
 // "true", "a list", "the number 7": what a field was, for messages.
 std::string kind_of(const Json& json);

@@ -24,6 +24,15 @@ HttpResponse json_response(const Json& json) {
 // Those that watch a server have no key; what they see names no user.
 bool is_public(const std::string& path) { return path.starts_with("/health") || path == "/"; }
 
+std::vector<int32_t> special_marks(const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (const std::string& mark : message_marks()) {
+    const auto id = tokenizer.token_id(mark);
+    if (id && tokenizer.is_special(*id)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 }  // namespace
 
 Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokenizer& tokenizer,
@@ -32,6 +41,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       engine_(engine),
       tokenizer_(tokenizer),
       templates_(templates),
+      shown_marks_(special_marks(tokenizer)),
       known_(kKnownBytes),
       jobs_(kMaxJobs),
       pinger_([this] { ping_replies(); }) {}

@@ -20,6 +20,7 @@
 #include "runtime/text/tokenizer.h"
 #include "tools/serve/api_error.h"
 #include "tools/serve/api_keys.h"
+#include "tools/serve/completion_form.h"
 #include "tools/serve/http_server.h"
 #include "tools/serve/job_queue.h"
 #include "tools/serve/openai_request.h"
@@ -55,7 +56,8 @@ class Service {
   void drain() { draining_ = true; }
 
  private:
-  struct Call;  // a request on its way: who asks, and where the answer goes
+  struct Call;        // a request on its way: who asks, and where the answer goes
+  struct Generation;  // what is to be generated, and how it is told
 
   void answer(Call& call);
   std::optional<HttpResponse> answer_get(const Call& call);
@@ -73,8 +75,10 @@ class Service {
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
   void check_ids(std::span<const int32_t> ids) const;
-  void start(Call& call, ReplyKind kind, const CompletionFields& fields,
-             std::vector<int32_t> prompt, std::string text);
+  MessageFormat message_format(const ToolFields& tools, const std::string& prompt) const;
+  ReplyHead reply_head(ReplyKind kind, const CompletionFields& fields) const;
+  text::ChatPrompt render(const Json& context) const;
+  void start(Call& call, Generation generation);
   Json model_json() const;
   void ping_replies();
 
@@ -82,6 +86,7 @@ class Service {
   EngineLoop& engine_;
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplates* const templates_;
+  const std::vector<int32_t> shown_marks_;  // control tokens that answers of a chat show
   const HttpCounters* counters_ = nullptr;
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/serve/call.h"
+#include "tools/serve/generation.h"
 
 namespace fasa::serve {
 namespace {
@@ -102,18 +103,64 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
+// Tools that the model's template does not show would not be called.
+MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
+  MessageFormat format;
+  const size_t last = prompt.find_last_not_of(" \n");
+  format.thinks = last != std::string::npos &&
+                  std::string_view(prompt).substr(0, last + 1).ends_with("<think>");
+  if (!tools.used()) return format;
+  format.tools = tool_format_of(templates_->source("", true));
+  if (!format.tools) {
+    throw ApiError(
+        400, "invalid_request_error",
+        "tools: this model's chat template shows no tool calls, or in a format that this "
+        "server does not read; allowed: Llama 3's, Hermes' and Qwen's, Mistral's",
+        "tools", "unsupported_value");
+  }
+  for (const Tool& tool : tools.tools) {
+    if (tools.named.empty() || tool.name == tools.named) format.names.push_back(tool.name);
+  }
+  format.one_call = !tools.parallel;
+  return format;
+}
+
+ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) const {
+  const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
+  return {.kind = kind,
+          .id = fmt::format("{}-{:016x}", prefix, drawn_number()),
+          .created = static_cast<int64_t>(std::time(nullptr)),
+          .model = options_.model_name,
+          .logprobs = fields.logprobs,
+          .include_usage = fields.include_usage};
+}
+
 void Service::chat(Call& call) {
-  ChatRequest request = read_chat_request(parse_body(call.request.body));
+  const ChatRequest request = read_chat_request(parse_body(call.request.body));
   check_model(request.common);
+  if (request.tools.choice == ToolChoice::kRequired) {
+    throw ApiError(400, "invalid_request_error",
+                   "tool_choice: this server does not force calls; allowed: \"none\", \"auto\"",
+                   "tool_choice", "unsupported_value");
+  }
+  const text::ChatPrompt prompt = render(request.context);
+  start(call,
+        {.fields = request.common,
+         .prompt = encode(call.salt, prompt),
+         .text = prompt.text(),
+         .format = message_format(request.tools, prompt.text()),
+         .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kChat, request.common))});
+}
+
+text::ChatPrompt Service::render(const Json& context) const {
   if (templates_ == nullptr) {
     throw ApiError(400, "invalid_request_error",
                    "this model has no chat template; ask /v1/completions", "messages",
                    "no_chat_template");
   }
-  jinja::Context context = jinja::parse_context(request.context.dump(), "the request");
-  context.now = options_.now();
-  const text::ChatPrompt prompt = templates_->render(std::move(context));
-  start(call, ReplyKind::kChat, request.common, encode(call.salt, prompt), prompt.text());
+  jinja::Context read = jinja::parse_context(context.dump(), "the request");
+  read.now = options_.now();
+  return templates_->render(std::move(read));
 }
 
 void Service::complete(Call& call) {
@@ -125,36 +172,34 @@ void Service::complete(Call& call) {
   } else {
     ids = std::get<std::vector<int32_t>>(request.prompt);
   }
-  start(call, ReplyKind::kText, request.common, std::move(ids), "");
+  start(call,
+        {.fields = request.common,
+         .prompt = std::move(ids),
+         .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
 }
 
-// `text`: the prompt's, of a chat.
-void Service::start(Call& call, ReplyKind kind, const CompletionFields& fields,
-                    std::vector<int32_t> prompt, std::string text) {
-  check_ids(prompt);
+void Service::start(Call& call, Generation generation) {
+  const CompletionFields& fields = generation.fields;
+  check_ids(generation.prompt);
   GenerationRequest request{
-      .salt = call.salt, .prompt = std::move(prompt), .choices = fields.choices};
+      .salt = call.salt, .prompt = std::move(generation.prompt), .choices = fields.choices};
   request.answer = answer_options(fields, request.prompt.size());
-  const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
-  ReplyOptions options{.head = {.kind = kind,
-                                .id = fmt::format("{}-{:016x}", prefix, drawn_number()),
-                                .created = static_cast<int64_t>(std::time(nullptr)),
-                                .model = options_.model_name,
-                                .logprobs = fields.logprobs},
-                       .stream = fields.stream,
-                       .include_usage = fields.include_usage,
+  if (generation.format) request.answer.shown = shown_marks_;
+  ReplyOptions options{.stream = fields.stream,
+                       .logprobs = fields.logprobs,
                        .choices = fields.choices,
-                       .prompt_tokens = static_cast<int64_t>(request.prompt.size())};
+                       .prompt_tokens = static_cast<int64_t>(request.prompt.size()),
+                       .format = std::move(generation.format)};
   // The answer's ids belong to its text, unless a stop string cut it.
-  const auto remember = [this, salt = call.salt, text = std::move(text),
+  const auto remember = [this, salt = call.salt, text = std::move(generation.text),
                          ids = request.prompt](const Answer* answer) mutable {
     if (answer == nullptr || text.empty() || answer->end() == AnswerEnd::kStopString) return;
     ids.insert(ids.end(), answer->tokens().begin(), answer->tokens().end());
     const std::lock_guard lock(known_mutex_);
     known_.remember(std::move(salt), text + answer->text(), std::move(ids));
   };
-  const auto reply =
-      std::make_shared<Reply>(std::move(options), tokenizer_, call.exchange, remember);
+  const auto reply = std::make_shared<Reply>(std::move(options), std::move(generation.form),
+                                             tokenizer_, call.exchange, remember);
   request.observer = reply;
   const auto number = engine_.submit(std::move(request));
   if (!number) {
