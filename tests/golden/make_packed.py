@@ -246,6 +246,8 @@ NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 # Of architectures that call a layer's tensors otherwise.
 OWN_NAMES = {
     "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+    "olmo2": {"post_attention_layernorm": "post_attention_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"},
     "gemma3": {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"},
@@ -295,6 +297,11 @@ def add_own_keys(arch, writer):
         writer.add_rope_scaling_attn_factors(float(factor))
         for name, factors in PHI3_FACTORS.items():
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(factors, np.float32))
+    if arch == "granite":
+        writer.add_attention_scale(0.125)
+        writer.add_embedding_scale(3.0)
+        writer.add_residual_scale(0.4)
+        writer.add_logit_scale(2.5)
     if arch == "gemma3":
         writer.add_sliding_window(20)
         writer.add_sliding_window_pattern(2)
@@ -316,13 +323,13 @@ def make_gguf(arch, config_class, index):
     random = np.random.default_rng(index)
     writer = gguf.GGUFWriter(str(folder / "model.gguf"), arch)
     writer.add_context_length(256)
-    writer.add_embedding_length(256)
+    writer.add_embedding_length(shape["hidden_size"])
     writer.add_block_count(shape["num_hidden_layers"])
-    writer.add_feed_forward_length(256)
+    writer.add_feed_forward_length(shape["intermediate_size"])
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
-    writer.add_key_length(64)
-    writer.add_value_length(64)
+    writer.add_key_length(shape["head_dim"])
+    writer.add_value_length(shape["head_dim"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
     writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
@@ -347,9 +354,10 @@ def make_gguf(arch, config_class, index):
             base = 1 if arch == "gemma3" else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
-        quant = TYPES[turn % len(TYPES)]
+        types = TYPES if shape["hidden_size"] == 256 else [Q.Q4_0, Q.Q8_0, Q.BF16]
+        quant = types[turn % len(types)]
         turn += 1
-        heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch == "llama" else None
+        heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch in PAIRED else None
         stored = paired(values, heads) if heads else values
         data, plain = packed_by_gguf(quant, np.ascontiguousarray(stored), random)
         parameter.data = torch.tensor(from_pairs(plain, heads) if heads else plain)
@@ -363,7 +371,13 @@ def make_gguf(arch, config_class, index):
 
 
 PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
+PAIRED = ("llama", "granite", "smollm3")
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 GGUF_OWN = {
+    "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
+                "residual_multiplier": 0.4, "logits_scaling": 2.5},
+    "olmo2": SMALL,
+    "smollm3": {**SMALL, "num_hidden_layers": 4},  # of which the last is not rotated
     "phi3": {"original_max_position_embeddings": 64, "sliding_window": 40,
              "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4,
                                  "partial_rotary_factor": 0.75,
@@ -372,7 +386,9 @@ GGUF_OWN = {
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
 }
 GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config,
-              "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig}
+              "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
+              "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
+              "smollm3": transformers.SmolLM3Config}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]

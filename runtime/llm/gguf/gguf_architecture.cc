@@ -21,6 +21,8 @@ constexpr GgufName kInLayer[] = {
     {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"}};
 constexpr GgufName kPhi3[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm"},
+                               {"post_ffw_norm", "post_feedforward_layernorm"}};
 constexpr GgufName kGemma3[] = {{"ffn_norm", "pre_feedforward_layernorm"},
                                 {"post_attention_norm", "post_attention_layernorm"},
                                 {"post_ffw_norm", "post_feedforward_layernorm"}};
@@ -29,6 +31,9 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
     GgufArchitecture{.name = "qwen2", .model_type = "qwen2"},
     GgufArchitecture{.name = "qwen3", .model_type = "qwen3"},
+    GgufArchitecture{.name = "granite", .model_type = "granite", .paired_heads = true},
+    GgufArchitecture{.name = "olmo2", .model_type = "olmo2", .layer_names = kOlmo2},
+    GgufArchitecture{.name = "smollm3", .model_type = "smollm3", .paired_heads = true},
     GgufArchitecture{
         .name = "phi3", .model_type = "phi3", .layer_names = kPhi3, .partial_rotary = true},
     GgufArchitecture{.name = "gemma3",

@@ -157,6 +157,18 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   (*config)["head_dim"] = head_dim;
 }
 
+// Of granite: where a file has them.
+void add_factors(const Keys& keys, nlohmann::json* config) {
+  constexpr std::pair<const char*, const char*> kFactors[] = {
+      {"attention.scale", "attention_multiplier"},
+      {"embedding_scale", "embedding_multiplier"},
+      {"residual_scale", "residual_multiplier"},
+      {"logit_scale", "logits_scaling"}};
+  for (const auto& [key, name] : kFactors) {
+    if (keys.has(key)) (*config)[name] = keys.number(key);
+  }
+}
+
 void add_phi3(const Keys& keys, nlohmann::json* config) {
   const int64_t window = keys.integer_or("attention.sliding_window", 0, 0);
   if (window > 0) (*config)["sliding_window"] = window;
@@ -230,6 +242,7 @@ std::string gguf_config_json(const GgufHeader& header) {
       {"eos_token_id", ends_of_text(header)},
   };
   add_heads(keys, architecture, &config);
+  add_factors(keys, &config);
   if (architecture.name == "phi3") add_phi3(keys, &config);
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);

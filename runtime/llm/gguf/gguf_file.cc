@@ -23,14 +23,17 @@ std::optional<DType> plain_dtype(GgmlType type) {
 
 // Of matrices of queries and keys whose rows the file keeps in rotary pairs; 0: as the model has
 // them.
-int64_t paired_head_dim(const GgufHeader& header, std::string_view name) {
+int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& architecture,
+                        std::string_view name) {
+  if (!architecture.paired_heads) return 0;
   if (name.find(".attn_q.") == std::string_view::npos &&
       name.find(".attn_k.") == std::string_view::npos) {
     return 0;
   }
-  const int64_t hidden = header.integer("llama.embedding_length", 1, int64_t{1} << 30);
-  const int64_t heads = header.integer("llama.attention.head_count", 1, int64_t{1} << 20);
-  return header.integer_or("llama.attention.key_length", 1, int64_t{1} << 20, hidden / heads);
+  const auto key = [&](std::string_view of) { return fmt::format("{}.{}", architecture.name, of); };
+  const int64_t hidden = header.integer(key("embedding_length"), 1, int64_t{1} << 30);
+  const int64_t heads = header.integer(key("attention.head_count"), 1, int64_t{1} << 20);
+  return header.integer_or(key("attention.key_length"), 1, int64_t{1} << 20, hidden / heads);
 }
 
 // Frequencies of the rotation: the config says what they say.
@@ -55,7 +58,7 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
     if (!names_.emplace(wanted, &tensor).second) {
       throw InputError(fmt::format("{}: tensor {} is there twice", header_.name(), wanted));
     }
-    const int64_t head_dim = architecture.paired_heads ? paired_head_dim(header_, name) : 0;
+    const int64_t head_dim = paired_head_dim(header_, architecture, name);
     if (tensor.shape.size() == 1) {
       const bool is_norm = name.ends_with("norm.weight");
       const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
