@@ -56,14 +56,17 @@ enum class AddOrder : uint8_t {
 };
 
 // What a projection gave joins the residual, and the residual is normalised for the next one:
-// residual += addend + bias, out = norm(residual), in either order.
+// residual += scale x addend_norm(addend + bias), out = norm(residual), in either order. A norm of
+// no weight leaves what it is given as it is.
 struct AddNormParams {
   static constexpr const char* kName = "add_norm";
   int64_t rows = 0;
   int64_t size = 0;
-  float* residual = nullptr;        // [tokens, size]
-  const float* addend = nullptr;    // [tokens, size], or null
-  const float* bias = nullptr;      // [size], or null
+  float* residual = nullptr;      // [tokens, size]
+  const float* addend = nullptr;  // [tokens, size], or null
+  const float* bias = nullptr;    // [size], or null
+  NormParams addend_norm = {};
+  float scale = 1;
   const int32_t* tokens = nullptr;  // row i is this token; null: token i
   AddOrder order = AddOrder::kAddThenNorm;
   NormParams norm;
@@ -101,6 +104,7 @@ struct HeadsParams {
   NormParams query_norm = {};   // of no weight: none
   NormParams key_norm = {};
   int64_t norm_stride = 0;         // of one head's norm weights to the next one's; 0: one for all
+  bool norm_together = false;      // one norm of all query heads, one of all key heads
   const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
   const float* sines = nullptr;
   DType dtype = DType::kBF16;

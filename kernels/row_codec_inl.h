@@ -37,19 +37,20 @@ struct RowCode {
   float rest = 0;  // of the exact place above the code
 };
 constexpr RowCode row_code(float value, float inverse) {
-  if (!(inverse > 0)) return {};  // the value may be NaN
   constexpr auto kTop = static_cast<float>(kLargestCode);
-  const float place = value * inverse;
-  float code = round_code(place);
-  code = code < kTop ? code : kTop;
-  code = code > -kTop ? code : -kTop;
-  return {code, place - code};
+  const float product = value * inverse;
+  const float place = product == product ? product : 0.0f;  // no number, where inverse is 0 alone
+  const float code = round_code(place);
+  const float below = code < kTop ? code : kTop;
+  const float within = below > -kTop ? below : -kTop;
+  return {within, place - within};
 }
 // How good a code is to move.
 constexpr float row_code_distance(const RowCode& of) {
   constexpr auto kTop = static_cast<float>(kLargestCode);
-  if (of.code >= kTop || of.code <= -kTop) return -0.5f;
-  return of.rest < 0 ? -of.rest : of.rest;
+  const float rest = of.rest < 0 ? -of.rest : of.rest;
+  const float magnitude = of.code < 0 ? -of.code : of.code;
+  return magnitude < kTop ? rest : -0.5f;
 }
 
 // What is added to a code for its other neighbour: away from what it was rounded by, or towards

@@ -105,8 +105,10 @@ class AttendCall {
     }
     const int first = head.first_visible + params_.begin + tile * kTileTokens;
     const int count = std::min(kTileTokens, head.entries - tile * kTileTokens);
-    for (int i = 0; i < count; ++i) {
-      buffer[i] = reinterpret_cast<RowPointer>(page_row(head, first + i));
+    for (int i = 0; i < count;) {  // a page's rows of a head lie one after the other
+      const auto row = reinterpret_cast<RowPointer>(page_row(head, first + i));
+      const int end = std::min(count, i + kPageTokens - (first + i) % kPageTokens);
+      for (int64_t at = 0; i < end; ++i, at += layout_.row.bytes()) buffer[i] = row + at;
     }
     return buffer;
   }

@@ -5,37 +5,12 @@
 // Everything of a (head, token) pair is computed in one order whatever the block it is in.
 #pragma once
 
-#include "kernels/cpu/row_math_inl.h"
-#include "kernels/softmax_state.h"
+#include "kernels/cpu/row_attend_codes_inl.h"
 
 namespace fasa::cpu {
 namespace {
 
 constexpr int kHeadBlock = 4;
-constexpr int kCacheLine = 64;
-
-// Lines [begin, end) of a row, in bytes, into L2. Measured over rows in memory: into L1 is 1.1x
-// slower, as streaming data (NTA) 2.3x, without prefetching 1.35x in order and 1.5x at random.
-inline void prefetch_lines(const unsigned char* row, int64_t begin, int64_t end) {
-  for (int64_t at = begin; at < end; at += kCacheLine) __builtin_prefetch(row + at, 0, 2);
-}
-
-// scores[head * kMaxTileTokens + key] of the sums [head][key].
-template <int kHeads, int kSums>
-inline void store_scores(const Vec (&sums)[kSums], float scale, float* scores) {
-#pragma GCC unroll 4
-  for (int i = 0; i < kSums; i += 4) {
-    Quad four = reduce_add4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
-    four = four * scale;
-    if constexpr (kTileKeys == 4) {
-      *reinterpret_cast<QuadMem*>(scores + i / 4 * kMaxTileTokens) = four;
-    } else {
-      for (int j = 0; j < 4 && i + j < kHeads * kTileKeys; ++j) {
-        scores[(i + j) / kTileKeys * kMaxTileTokens + (i + j) % kTileKeys] = four[j];
-      }
-    }
-  }
-}
 
 // Dot products of kTileKeys rows with kHeads queries, scaled: scores[head * kMaxTileTokens + key].
 template <RowType kType, int kHeads>
@@ -100,57 +75,6 @@ inline void score_bf16_keys(const TileTask& task, int head,
   store_scores<kHeads>(sums, task.scale, scores);
 }
 #endif
-
-// The same from codes and queries in 16 bits, in integers: what is rounded is the query, by 2^-16 of
-// its largest element. Without the key's scale and the query's.
-template <int kHeads>
-inline void score_codes(const TileTask& task, int head,
-                        const unsigned char* const (&rows)[kTileKeys], float* scores) {
-  constexpr int kSums = (kHeads * kTileKeys + 3) / 4 * 4;
-  Bits sums[kSums] = {};  // [head][key]
-  const int64_t stride = (task.key_dim + kPadCodes - 1) / kPadCodes * kPadCodes;
-  const int16_t* q = task.q_codes + head * stride;
-  for (int at = 0; at < task.key_dim; at += kCodeLanes) {
-    const int left = task.key_dim - at;
-    Codes keys[kTileKeys];
-#pragma GCC unroll 4
-    for (int t = 0; t < kTileKeys; ++t) {
-      keys[t] = left >= kCodeLanes ? load_codes(rows[t] + at) : load_codes_part(rows[t] + at, left);
-    }
-#pragma GCC unroll 4
-    for (int h = 0; h < kHeads; ++h) {
-      const Codes query = load_int16(q + h * stride + at);
-#pragma GCC unroll 4
-      for (int t = 0; t < kTileKeys; ++t) {
-        sums[h * kTileKeys + t] = dot_codes(sums[h * kTileKeys + t], query, keys[t]);
-      }
-    }
-  }
-  Vec floats[kSums];
-#pragma GCC unroll 16
-  for (int i = 0; i < kSums; ++i) floats[i] = floats_of(sums[i]);
-  store_scores<kHeads>(floats, task.scale, scores);
-}
-
-// Of a tile's rows where they are coded; 1 beyond.
-struct TileScales {
-  alignas(64) float keys[kMaxTileTokens];
-  alignas(64) float values[kMaxTileTokens];
-};
-
-inline void find_scales(const TileTask& task, TileScales* scales) {
-  for (int t = 0; t < kMaxTileTokens; ++t) {
-    const bool there = t < task.tokens;
-    scales->keys[t] = there ? scale_of(task.rows[t], task.key_dim) : 1.0f;
-    scales->values[t] = there ? scale_of(task.rows[t] + task.key_bytes, task.value_dim) : 1.0f;
-  }
-}
-
-inline void multiply_tile(const float* scales, float factor, float* values) {
-  for (int t = 0; t < kMaxTileTokens; t += kLanes) {
-    store(values + t, load(values + t) * (load(scales + t) * factor));
-  }
-}
 
 // Scores [head][kMaxTileTokens] of all tokens, -inf beyond.
 template <RowType kType, int kHeads>
@@ -258,9 +182,14 @@ inline void sum_value_rest(const TileTask& task, int head, int at, const float* 
 }
 
 template <RowType kType, int kHeads>
-inline void attend_heads(const TileTask& task, const TileScales& scales, int head) {
+inline void attend_heads(const TileTask& task, TileScales& scales, int head) {
   alignas(64) float scores[kHeads * kMaxTileTokens];
   score_tile<kType, kHeads>(task, head, scores);
+  if (kIsCoded<kType> && head == 0) {
+    find_scales(task, 0, task.key_dim, scales.keys);
+    // Not before: the last of the values were called for when the last tile ended.
+    find_scales(task, task.key_bytes, task.value_dim, scales.values);
+  }
   for (int h = 0; h < kHeads; ++h) {
     float* const of_head = scores + h * kMaxTileTokens;
     if constexpr (kIsCoded<kType>) multiply_tile(scales.keys, task.q_scales[head + h], of_head);
@@ -269,6 +198,10 @@ inline void attend_heads(const TileTask& task, const TileScales& scales, int hea
     }
     weigh_tile(of_head, task.partials + (head + h) * task.partial_stride);
     if constexpr (kIsCoded<kType>) multiply_tile(scales.values, 1.0f, of_head);
+  }
+  if constexpr (kIsCoded<kType>) {
+    WeightCodes<kHeads> coded;
+    if (code_weights(scores, &coded)) return sum_coded_values(task, head, coded);
   }
   constexpr int kVectors = kTileKeys;  // as many accumulators as for the scores
   int at = 0;
@@ -284,7 +217,6 @@ inline void attend_heads(const TileTask& task, const TileScales& scales, int hea
 template <RowType kType>
 void attend_tile(const TileTask& task) {
   TileScales scales;
-  if constexpr (kIsCoded<kType>) find_scales(task, &scales);
   int head = 0;
   for (; head + kHeadBlock <= task.group; head += kHeadBlock) {
     attend_heads<kType, 4>(task, scales, head);

@@ -1,5 +1,4 @@
-// Plain loops over sixteen codes at a time, the ones that hold one bit each of the scale, of a form
-// that the compiler vectorises.
+// Sixteen codes at a time, which hold one bit each of the scale.
 #include "kernels/cpu/row_codec.h"
 
 #include <algorithm>
@@ -18,53 +17,81 @@ float* room_of(std::vector<float>& room, int dim) {
   return room.data();
 }
 
+// The compiler's own vectors, of a width that every processor has: it makes none of these loops by
+// itself, and takes wider ones apart.
+typedef float Floats __attribute__((vector_size(16)));
+typedef int32_t Ints __attribute__((vector_size(16)));
+constexpr int kLanes = 4;
+constexpr int kParts = kScaleBits / kLanes;
+constexpr int32_t kMagnitude = 0x7fffffff;
+
 uint32_t largest_bits(const float* values, int dim) {
   uint32_t largest = 0;
   for (int d = 0; d < dim; ++d) {
-    const uint32_t bits = std::bit_cast<uint32_t>(values[d]) & 0x7fffffffu;
+    const uint32_t bits = std::bit_cast<uint32_t>(values[d]) & uint32_t{kMagnitude};
     largest = bits > largest ? bits : largest;
   }
   return largest;
 }
 
-// Of the codes that hold one bit: how they stand, and which of them is moved if that is wrong.
-struct BitHolders {
-  int32_t parity[kScaleBits] = {};
-  float distance[kScaleBits];
-  float step[kScaleBits] = {};
-  int32_t first[kScaleBits] = {};  // the code to move, less its bit's number
+// Of four of the codes that hold one bit each: how they stand, and the one to move where that is
+// wrong, less its bit's number.
+struct Holders {
+  Ints parities = {};
+  Ints moved = {};
+  Floats farthest = {-1, -1, -1, -1};
 
-  BitHolders() { std::fill_n(distance, kScaleBits, -1.0f); }
+  // Values of dimensions `first` and on; the codes of these. As codec::row_code and
+  // row_code_distance.
+  Ints add(Floats values, float inverse, int32_t first) {
+    constexpr float kMagic = 12582912.0f;  // round_code's
+    constexpr auto kTop = static_cast<float>(kLargestCode);
+    const Floats products = values * inverse;
+    const Floats places = products == products ? products : Floats{};
+    Floats rounded = (places + kMagic) - kMagic;
+    rounded = rounded < kTop ? rounded : Floats{} + kTop;
+    rounded = rounded > -kTop ? rounded : Floats{} - kTop;
+    const Ints at_top = (Floats)((Ints)rounded & kMagnitude) >= kTop;
+    const auto rests = (Floats)((Ints)(places - rounded) & kMagnitude);
+    const Floats distances = at_top ? Floats{} - 0.5f : rests;
+    const Ints farther = distances > farthest;
+    farthest = farther ? distances : farthest;
+    moved = farther ? Ints{} + first : moved;
+    const Ints codes = __builtin_convertvector(rounded, Ints);
+    parities ^= codes;
+    return codes;
+  }
 };
 
-void round_codes(const float* values, int count, int first, float inverse, int8_t* codes,
-                 BitHolders* holders) {
-  for (int b = 0; b < count; ++b) {
-    const codec::RowCode of = codec::row_code(values[b], inverse);
-    const auto code = static_cast<int32_t>(of.code);
-    const float distance = codec::row_code_distance(of);
-    const bool farther = distance > holders->distance[b];
-    holders->parity[b] ^= code & 1;
-    holders->distance[b] = farther ? distance : holders->distance[b];
-    holders->step[b] = farther ? static_cast<float>(codec::other_neighbour(of)) : holders->step[b];
-    holders->first[b] = farther ? first : holders->first[b];
-    codes[b] = static_cast<int8_t>(code);
-  }
-}
-
+// The last dimensions may be fewer than sixteen: zeros stand in for what lacks, and are never moved.
 void encode(const float* values, int dim, std::byte* out) {
   auto* codes = reinterpret_cast<int8_t*>(out);
   const uint16_t scale = codec::row_scale(largest_bits(values, dim));
   const float inverse = codec::row_inverse(scale);
-  BitHolders holders;
+  Holders holders[kParts];
   for (int first = 0; first < dim; first += kScaleBits) {
-    round_codes(values + first, std::min(kScaleBits, dim - first), first, inverse, codes + first,
-                &holders);
+    const int count = std::min(kScaleBits, dim - first);
+    Floats block[kParts] = {};
+    std::memcpy(block, values + first, static_cast<size_t>(count) * sizeof(float));
+    int32_t wide[kScaleBits];
+    for (int part = 0; part < kParts; ++part) {
+      Holders with = holders[part];
+      const Ints of = with.add(block[part], inverse, first);
+      std::memcpy(wide + part * kLanes, &of, sizeof(of));
+      for (int i = std::max(0, count - part * kLanes); i < kLanes; ++i) {
+        with.farthest[i] = holders[part].farthest[i];
+        with.moved[i] = holders[part].moved[i];
+      }
+      holders[part] = with;
+    }
+    for (int b = 0; b < count; ++b) codes[first + b] = static_cast<int8_t>(wide[b]);
   }
   for (int b = 0; b < kScaleBits; ++b) {
-    if (holders.parity[b] == (scale >> b & 1)) continue;
-    int8_t& code = codes[holders.first[b] + b];
-    code = static_cast<int8_t>(code + static_cast<int>(holders.step[b]));
+    const Holders& of = holders[b / kLanes];
+    if ((of.parities[b % kLanes] & 1) == (scale >> b & 1)) continue;
+    const int d = of.moved[b % kLanes] + b;
+    const codec::RowCode code = codec::row_code(values[d], inverse);
+    codes[d] = static_cast<int8_t>(codes[d] + codec::other_neighbour(code));
   }
 }
 

@@ -14,6 +14,10 @@ void convert_elements(DType in_dtype, const void* in, int64_t index, int count, 
     const float* values = reinterpret_cast<const float*>(source);
     uint16_t* bits = static_cast<uint16_t*>(out);
     for (int i = 0; i < count; ++i) bits[i] = bf16_from_f32(values[i]);
+  } else if (in_dtype == DType::kBF16 && out_dtype == DType::kF32) {
+    const uint16_t* bits = reinterpret_cast<const uint16_t*>(source);
+    float* values = static_cast<float*>(out);
+    for (int i = 0; i < count; ++i) values[i] = f32_from_bf16(bits[i]);
   } else {
     for (int i = 0; i < count; ++i) {
       store_element(out_dtype, out, i, load_element(in_dtype, source, i));

@@ -76,6 +76,28 @@ inline Codes load_int16(const int16_t* p) {
 }
 inline Bits dot_codes(Bits sum, Codes a, Codes b) { return sum + (Bits)_mm256_madd_epi16(a, b); }
 inline Vec floats_of(Bits values) { return (Vec)_mm256_cvtepi32_ps((__m256i)values); }
+inline void store_int16(int16_t* p, Bits values) {
+  const __m256i all = (__m256i)values;
+  const __m128i packed =
+      _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i_u*>(p), packed);
+}
+
+constexpr int kPairVectors = 2;
+inline void load_code_pairs(const unsigned char* a, const unsigned char* b, Codes* pairs) {
+  const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(a));
+  const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(b));
+  pairs[0] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(first, second));
+  pairs[1] = _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(first, second));
+}
+inline void store_pair_sums(const Vec* sums, float* out) {
+  for (int i = 0; i < kPairVectors; ++i) *reinterpret_cast<VecMem*>(out + i * kLanes) = sums[i];
+}
+inline Codes splat_pair(const int16_t* p) {
+  int both;
+  __builtin_memcpy(&both, p, sizeof(both));
+  return _mm256_set1_epi32(both);
+}
 
 inline unsigned parities(const unsigned char* p, int count) {
   __m256i all = {};
@@ -91,6 +113,10 @@ inline unsigned parities(const unsigned char* p, int count) {
   const __m128i sixteen =
       _mm_xor_si128(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
   return static_cast<unsigned>(_mm_movemask_epi8(_mm_slli_epi16(sixteen, 7)));
+}
+inline void parities4(const unsigned char* const* vectors, int64_t offset, int count,
+                      unsigned* bits) {
+  for (int i = 0; i < 4; ++i) bits[i] = parities(vectors[i] + offset, count);
 }
 
 }  // namespace

@@ -76,8 +76,40 @@ inline Bits dot_codes(Bits sum, Codes a, Codes b) {
 #endif
 }
 inline Vec floats_of(Bits values) { return (Vec)_mm512_cvtepi32_ps((__m512i)values); }
+inline void store_int16(int16_t* p, Bits values) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(p), _mm512_cvtepi32_epi16((__m512i)values));
+}
 
-inline unsigned parities(const unsigned char* p, int count) {
+constexpr int kPairVectors = 4;
+inline void load_code_pairs(const unsigned char* a, const unsigned char* b, Codes* pairs) {
+  const __m512i first = _mm512_loadu_si512(a);
+  const __m512i second = _mm512_loadu_si512(b);
+  const __m512i low = _mm512_unpacklo_epi8(first, second);
+  const __m512i high = _mm512_unpackhi_epi8(first, second);
+  pairs[0] = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(low));
+  pairs[1] = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(high));
+  pairs[2] = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(low, 1));
+  pairs[3] = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(high, 1));
+}
+// Unpacking leaves eight dimensions of one register beside eight of the next.
+inline void store_pair_sums(const Vec* sums, float* out) {
+  for (int i = 0; i < kPairVectors; i += 2, out += 2 * kLanes) {
+    const __m512 low = (__m512)sums[i];
+    const __m512 high = (__m512)sums[i + 1];
+    _mm256_storeu_ps(out, _mm512_castps512_ps256(low));
+    _mm256_storeu_ps(out + 8, _mm512_castps512_ps256(high));
+    _mm256_storeu_ps(out + 16, _mm512_extractf32x8_ps(low, 1));
+    _mm256_storeu_ps(out + 24, _mm512_extractf32x8_ps(high, 1));
+  }
+}
+inline Codes splat_pair(const int16_t* p) {
+  int both;
+  __builtin_memcpy(&both, p, sizeof(both));
+  return _mm512_set1_epi32(both);
+}
+
+// The bytes of a vector folded onto 64.
+inline __m512i xor_codes(const unsigned char* p, int count) {
   __m512i all = {};
   int i = 0;
   for (; i + 64 <= count; i += 64) all = _mm512_xor_si512(all, _mm512_loadu_si512(p + i));
@@ -85,11 +117,29 @@ inline unsigned parities(const unsigned char* p, int count) {
     const __mmask64 rest = (__mmask64{1} << (count - i)) - 1;
     all = _mm512_xor_si512(all, _mm512_maskz_loadu_epi8(rest, p + i));
   }
-  const __m256i half =
-      _mm256_xor_si256(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
-  const __m128i sixteen =
-      _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-  return static_cast<unsigned>(_mm_movemask_epi8(_mm_slli_epi16(sixteen, 7)));
+  return all;
+}
+// The quarters of a and of b, two by two: a0^a2, a1^a3, b0^b2, b1^b3.
+inline __m512i xor_halves(__m512i a, __m512i b) {
+  return _mm512_xor_si512(_mm512_shuffle_i64x2(a, b, 0x44), _mm512_shuffle_i64x2(a, b, 0xee));
+}
+inline void parities4(const unsigned char* const* vectors, int64_t offset, int count,
+                      unsigned* bits) {
+  const __m512i ab =
+      xor_halves(xor_codes(vectors[0] + offset, count), xor_codes(vectors[1] + offset, count));
+  const __m512i cd =
+      xor_halves(xor_codes(vectors[2] + offset, count), xor_codes(vectors[3] + offset, count));
+  const __m512i sixteens =
+      _mm512_xor_si512(_mm512_shuffle_i64x2(ab, cd, 0x88), _mm512_shuffle_i64x2(ab, cd, 0xdd));
+  const __mmask64 of_all = _mm512_movepi8_mask(_mm512_slli_epi16(sixteens, 7));
+  const __m128i words = _mm_cvtsi64_si128(static_cast<int64_t>(of_all));
+  _mm_storeu_si128(reinterpret_cast<__m128i_u*>(bits), _mm_cvtepu16_epi32(words));
+}
+inline unsigned parities(const unsigned char* p, int count) {
+  const unsigned char* const four[] = {p, p, p, p};
+  unsigned bits[4];
+  parities4(four, 0, count, bits);
+  return bits[0];
 }
 
 #ifdef FASA_BF16_DOT

@@ -82,6 +82,25 @@ inline Bits dot_codes(Bits sum, Codes a, Codes b) {
   return sum;
 }
 inline Vec floats_of(Bits values) { return __builtin_convertvector(values, Vec); }
+inline void store_int16(int16_t* p, Bits values) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int16_t>(values[i]);
+}
+
+constexpr int kPairVectors = 2;
+inline void load_code_pairs(const unsigned char* a, const unsigned char* b, Codes* pairs) {
+  for (int i = 0; i < kPairVectors * kLanes; ++i) {
+    pairs[i / kLanes].of[i % kLanes * 2] = static_cast<signed char>(a[i]);
+    pairs[i / kLanes].of[i % kLanes * 2 + 1] = static_cast<signed char>(b[i]);
+  }
+}
+inline void store_pair_sums(const Vec* sums, float* out) {
+  for (int i = 0; i < kPairVectors; ++i) *reinterpret_cast<VecMem*>(out + i * kLanes) = sums[i];
+}
+inline Codes splat_pair(const int16_t* p) {
+  Codes codes;
+  for (int i = 0; i < kCodeLanes; ++i) codes.of[i] = p[i % 2];
+  return codes;
+}
 
 inline unsigned parities(const unsigned char* p, int count) {
   unsigned char all[16] = {};
@@ -89,6 +108,10 @@ inline unsigned parities(const unsigned char* p, int count) {
   unsigned bits = 0;
   for (int b = 0; b < 16; ++b) bits |= (all[b] & 1u) << b;
   return bits;
+}
+inline void parities4(const unsigned char* const* vectors, int64_t offset, int count,
+                      unsigned* bits) {
+  for (int i = 0; i < 4; ++i) bits[i] = parities(vectors[i] + offset, count);
 }
 
 }  // namespace

@@ -34,12 +34,8 @@ struct HeadsKernel {
     if (item >= params.tokens * params.heads) return;  // a whole warp
     const int64_t token = item / params.heads;
     const int head = static_cast<int>(item % params.heads);
-    const Head of = {
-        params.x + token * params.x_stride + head * or_dense(params.x_head_stride, params.dim),
-        params.bias == nullptr ? nullptr : params.bias + int64_t{head} * params.dim,
-        norm_of(head),
-    };
-    const NormScale scale = scale_of(of);
+    const Head of = head_at(token, head);
+    const NormScale scale = scale_of(of, token, head);
     const bool rotates = head < params.query_heads + params.key_heads;
     const int64_t out = token * or_dense(params.out_stride, int64_t{params.heads} * params.dim) +
                         head * or_dense(params.out_head_stride, params.dim);
@@ -59,6 +55,11 @@ struct HeadsKernel {
     FASA_DEVICE float operator[](int d) const { return bias == nullptr ? x[d] : x[d] + bias[d]; }
   };
 
+  FASA_DEVICE Head head_at(int64_t token, int head) const {
+    return {params.x + token * params.x_stride + head * or_dense(params.x_head_stride, params.dim),
+            params.bias == nullptr ? nullptr : params.bias + int64_t{head} * params.dim,
+            norm_of(head)};
+  }
   FASA_DEVICE NormParams norm_of(int head) const {
     const bool is_query = head < params.query_heads;
     if (!is_query && head >= params.query_heads + params.key_heads) return {};
@@ -68,16 +69,27 @@ struct HeadsKernel {
     if (norm.bias != nullptr) norm.bias += offset;
     return norm;
   }
-  FASA_DEVICE NormScale scale_of(const Head& head) const {
-    if (head.norm.weight == nullptr) return {};
-    return NormScale::of(head.norm, params.dim, [&](const auto& term) {
+  // Of the head alone, or of all heads of its kind: then each of their warps reads all of them,
+  // a row that lies in L2, and a launch is saved.
+  FASA_DEVICE NormScale scale_of(const Head& of, int64_t token, int head) const {
+    if (of.norm.weight == nullptr) return {};
+    int first = head, count = 1;
+    if (params.norm_together) {
+      const bool is_query = head < params.query_heads;
+      first = is_query ? 0 : params.query_heads;
+      count = is_query ? params.query_heads : params.key_heads;
+    }
+    return NormScale::of(of.norm, int64_t{count} * params.dim, [&](const auto& term) {
       float sum = 0;
-      for (int d = simt::lane(); d < params.dim; d += simt::kWarpThreads) sum += term(head[d]);
+      for (int other = first; other < first + count; ++other) {
+        const Head part = head_at(token, other);
+        for (int d = simt::lane(); d < params.dim; d += simt::kWarpThreads) sum += term(part[d]);
+      }
       return simt::warp_sum(sum);
     });
   }
   FASA_DEVICE static float value(const Head& head, const NormScale& scale, int d) {
-    return head.norm.weight == nullptr ? head[d] : scale(head.norm, head[d], d);
+    return scale(head.norm, head[d], d);
   }
   FASA_DEVICE void write(const Head& head, const NormScale& scale, int half, int64_t token,
                          int64_t out) const {

@@ -19,7 +19,7 @@ FASA_DEVICE float block_sum(float value, float* warp_sums) {
   return sum;
 }
 
-// y = (x - mean) * scale * weight + bias
+// y = (x - mean) * scale * weight + bias; of no weight y = x.
 struct NormScale {
   float mean = 0;
   float scale = 1;
@@ -36,6 +36,7 @@ struct NormScale {
     return made;
   }
   FASA_DEVICE float operator()(const NormParams& norm, float x, int64_t i) const {
+    if (norm.weight == nullptr) return x;
     const float y = (x - mean) * scale * norm.weight[i];
     return norm.bias == nullptr ? y : y + norm.bias[i];
   }
@@ -55,27 +56,36 @@ struct AddNormKernel {
     const float* const addend =
         params.addend == nullptr ? nullptr : params.addend + token * params.size;
     if (params.order == AddOrder::kAddThenNorm) add(residual, addend);
-    if (params.norm.weight != nullptr) normalise(residual, row);
+    normalise(residual, row);
     if (params.order == AddOrder::kNormThenAdd) add(residual, addend);
   }
 
  private:
   FASA_DEVICE void add(float* residual, const float* addend) const {
     if (addend == nullptr) return;
+    const auto value = [&](int64_t i) {
+      return params.bias == nullptr ? addend[i] : addend[i] + params.bias[i];
+    };
+    const NormScale scale = scale_of(params.addend_norm, value);
     for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) {
-      residual[i] += params.bias == nullptr ? addend[i] : addend[i] + params.bias[i];
+      residual[i] += params.scale * scale(params.addend_norm, value(i), i);
     }
   }
   FASA_DEVICE void normalise(const float* x, int64_t row) const {
-    auto* const warp_sums = reinterpret_cast<float*>(simt::shared_memory());
-    const NormScale scale = NormScale::of(params.norm, params.size, [&](const auto& term) {
-      float sum = 0;
-      for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) sum += term(x[i]);
-      return block_sum(sum, warp_sums);
-    });
+    const NormScale scale = scale_of(params.norm, [&](int64_t i) { return x[i]; });
     for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) {
       store(params.dtype, params.out, row * params.size + i, scale(params.norm, x[i], i));
     }
+  }
+  template <typename Value>
+  FASA_DEVICE NormScale scale_of(const NormParams& norm, const Value& value) const {
+    if (norm.weight == nullptr) return {};
+    auto* const warp_sums = reinterpret_cast<float*>(simt::shared_memory());
+    return NormScale::of(norm, params.size, [&](const auto& term) {
+      float sum = 0;
+      for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) sum += term(value(i));
+      return block_sum(sum, warp_sums);
+    });
   }
 };
 

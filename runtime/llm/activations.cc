@@ -32,8 +32,9 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
   head_result_ = take(tokens * at_once * std::max(mla.latent, mla.value), kFloat);
-  cosines_ = take(tokens * config.rotary_dims / 2, kFloat);
-  sines_ = take(tokens * config.rotary_dims / 2, kFloat);
+  angles_ = tokens * config.rotary_dims / 2;
+  cosines_ = take(config.rotations() * angles_, kFloat);
+  sines_ = take(config.rotations() * angles_, kFloat);
   logits_ = take(rows_ * config.vocab_size, kFloat);
   return bytes;
 }

@@ -33,8 +33,9 @@ class Activations {
   // MLA: of a projection of one head, by kernels of all, or the query's small one.
   std::byte* head_input() const { return at<std::byte>(head_input_); }
   float* head_result() const { return at<float>(head_result_); }
-  float* cosines() const { return at<float>(cosines_); }  // [rotary_dims / 2]
-  float* sines() const { return at<float>(sines_); }
+  // [rotary_dims / 2], of one of the model's rotations.
+  float* cosines(int rotation = 0) const { return at<float>(cosines_) + rotation * angles_; }
+  float* sines(int rotation = 0) const { return at<float>(sines_) + rotation * angles_; }
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_logits() const { return host_logits_.as<float>(); }
@@ -48,6 +49,7 @@ class Activations {
   }
   int64_t tokens_ = 0;
   int64_t rows_ = 0;
+  int64_t angles_ = 0;  // of all tokens, for one rotation
   Buffer device_;
   Buffer host_;
   Buffer host_logits_;

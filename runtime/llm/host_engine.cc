@@ -6,7 +6,7 @@ namespace fasa {
 
 void HostEngine::begin(const StepShape& step) {
   step_ = &step;
-  work_.emplace(parts_.config, parts_.weights, parts_.activations, parts_.dtype, parts_.frequencies,
+  work_.emplace(parts_.config, parts_.weights, parts_.activations, parts_.dtype, parts_.rotations,
                 step);
   const auto bytes = static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float);
   parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(), bytes,

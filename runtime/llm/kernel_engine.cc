@@ -11,14 +11,17 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 KernelEngine::KernelEngine(const EngineParts& parts) : parts_(parts) {
-  const size_t bytes = parts.frequencies.size() * sizeof(float);
+  const size_t bytes = frequency_bytes();
   const auto project_scratch = parts.device.traits().project_scratch;
   fixed_ = parts.device.allocate(MemorySpace::kDevice,
                                  aligned(bytes) + (project_scratch ? project_scratch() : 0),
                                  "scratch of projections");
   const Buffer staging =
       parts.device.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
-  std::copy(parts.frequencies.begin(), parts.frequencies.end(), staging.as<float>());
+  auto* staged = staging.as<float>();
+  for (const Rotation& rotation : parts.rotations) {
+    staged = std::copy(rotation.frequencies.begin(), rotation.frequencies.end(), staged);
+  }
   parts.device.copy(fixed_.data(), staging.data(), bytes, CopyKind::kHostToDevice, parts.stream);
   parts.device.synchronize(parts.stream);
 }
@@ -48,14 +51,16 @@ void KernelEngine::begin(const StepShape& step) {
   parts_.device.copy(activations.residual(), activations.host_embeddings(),
                      static_cast<size_t>(step.tokens * config.hidden) * sizeof(float),
                      CopyKind::kHostToDevice, parts_.stream, tag_);
-  if (config.rotary_dims > 0) {
-    enqueue(AnglesParams{.tokens = step.tokens,
-                         .half = config.rotary_dims / 2,
-                         .positions = inputs_.as<int32_t>(),
-                         .frequencies = fixed_.as<float>(),
-                         .factor = static_cast<float>(config.rope.attention_factor),
-                         .cosines = activations.cosines(),
-                         .sines = activations.sines()});
+  for (int i = 0; config.rotary_dims > 0 && i < config.rotations(); ++i) {
+    const int64_t half = config.rotary_dims / 2;
+    enqueue(
+        AnglesParams{.tokens = step.tokens,
+                     .half = half,
+                     .positions = inputs_.as<int32_t>(),
+                     .frequencies = fixed_.as<float>() + i * half,
+                     .factor = static_cast<float>(parts_.rotations[static_cast<size_t>(i)].factor),
+                     .cosines = activations.cosines(i),
+                     .sines = activations.sines(i)});
   }
   const Norm& norm = parts_.weights.embedding_norm();
   if (norm.weight == nullptr) return;
@@ -80,9 +85,13 @@ void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, in
                         .scratch = scratch()});
 }
 
-std::byte* KernelEngine::scratch() const {
-  return fixed_.data() + aligned(parts_.frequencies.size() * sizeof(float));
+size_t KernelEngine::frequency_bytes() const {
+  size_t count = 0;
+  for (const Rotation& rotation : parts_.rotations) count += rotation.frequencies.size();
+  return count * sizeof(float);
 }
+
+std::byte* KernelEngine::scratch() const { return fixed_.data() + aligned(frequency_bytes()); }
 
 void KernelEngine::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
   enqueue(AddNormParams{.rows = step_->tokens,
@@ -90,6 +99,8 @@ void KernelEngine::add_norm(const Norm& norm, AddOrder order, const Pending& pen
                         .residual = parts_.activations.residual(),
                         .addend = pending.addend,
                         .bias = pending.bias,
+                        .addend_norm = params_of(pending.norm),
+                        .scale = parts_.config.residual_scale,
                         .order = order,
                         .norm = params_of(norm),
                         .dtype = parts_.dtype,
@@ -101,23 +112,25 @@ void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) 
   const Activations& activations = parts_.activations;
   const int64_t width = int64_t{heads.all} * config.head_dim;
   project(layer.qkv, activations.input(), step_->tokens, width, activations.result());
-  const bool per_head = config.head_norm == HeadNorm::kPerHead;
+  const bool one_for_all = config.head_norm == HeadNorm::kShared;
   const bool normed = config.head_norm != HeadNorm::kNone;
+  const bool rotated = heads.rotation != kUnrotated;
   enqueue(HeadsParams{.tokens = step_->tokens,
                       .heads = heads.all,
                       .query_heads = heads.query,
                       .key_heads = heads.key,
                       .dim = config.head_dim,
-                      .rotary_dims = config.rotary_dims,
+                      .rotary_dims = rotated ? config.rotary_dims : 0,
                       .rotary_layout = config.family->rotary_layout,
                       .x = activations.result(),
                       .x_stride = layer.qkv.outputs(),
                       .bias = layer.qkv_bias,
                       .query_norm = normed ? params_of(layer.query_norm) : NormParams{},
                       .key_norm = normed ? params_of(layer.key_norm) : NormParams{},
-                      .norm_stride = per_head ? config.head_dim : 0,
-                      .cosines = activations.cosines(),
-                      .sines = activations.sines(),
+                      .norm_stride = one_for_all ? 0 : config.head_dim,
+                      .norm_together = config.head_norm == HeadNorm::kTogether,
+                      .cosines = rotated ? activations.cosines(heads.rotation) : nullptr,
+                      .sines = rotated ? activations.sines(heads.rotation) : nullptr,
                       .dtype = parts_.dtype,
                       .out = heads.out});
 }
@@ -140,6 +153,7 @@ void KernelEngine::to_attention(int index) {
   project_heads(layer, {.all = config.query_heads + 2 * config.kv_heads,
                         .query = config.query_heads,
                         .key = config.kv_heads,
+                        .rotation = config.rotation(index),
                         .out = parts_.activations.qkv()});
 }
 
@@ -152,7 +166,11 @@ void KernelEngine::query_of(int index, std::byte* query, OperationTag tag) {
   if (parts_.config.has_mla()) {
     return latent_work().queries(layer.mla, query, int64_t{heads} * parts_.config.head_dim);
   }
-  project_heads(layer, {.all = heads, .query = heads, .key = 0, .out = query});
+  project_heads(layer, {.all = heads,
+                        .query = heads,
+                        .key = 0,
+                        .rotation = parts_.config.rotation(index),
+                        .out = query});
 }
 
 void KernelEngine::after_attention(int index) {
@@ -164,19 +182,19 @@ void KernelEngine::after_attention(int index) {
   project(layer.output, config.has_mla() ? activations.input() : activations.attended(), tokens,
           config.hidden, activations.result());
   add_norm(layer.mlp_norm, config.parallel ? AddOrder::kNormThenAdd : AddOrder::kAddThenNorm,
-           {activations.result(), layer.output_bias});
+           {activations.result(), layer.output_bias, layer.attention_out_norm});
   project(layer.gate_up, activations.input(), tokens, layer.gate_up.outputs(),
           activations.result());
   enqueue(ActivateParams{.tokens = tokens,
                          .size = config.intermediate,
                          .function = config.activation,
-                         .gated = !config.family->names.gate.empty(),
+                         .gated = config.family->names.gated(),
                          .x = activations.result(),
                          .bias = layer.gate_up_bias,
                          .dtype = parts_.dtype,
                          .out = activations.input()});
   project(layer.down, activations.input(), tokens, config.hidden, activations.result());
-  pending_ = {activations.result(), layer.down_bias};
+  pending_ = {activations.result(), layer.down_bias, layer.mlp_out_norm};
 }
 
 void KernelEngine::logits() {
@@ -190,6 +208,8 @@ void KernelEngine::logits() {
                         .residual = activations.residual(),
                         .addend = pending_.addend,
                         .bias = pending_.bias,
+                        .addend_norm = params_of(pending_.norm),
+                        .scale = config.residual_scale,
                         .tokens = inputs_.as<int32_t>() + step_->tokens,
                         .norm = params_of(parts_.weights.final_norm()),
                         .dtype = parts_.dtype,

@@ -24,11 +24,13 @@ class KernelEngine final : public LayerEngine {
   struct Pending {
     const float* addend = nullptr;
     const float* bias = nullptr;
+    Norm norm = {};
   };
   struct Heads {
     int all;  // query heads first, then key heads, then values'
     int query;
     int key;
+    int rotation;
     std::byte* out;
   };
   void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
@@ -36,6 +38,7 @@ class KernelEngine final : public LayerEngine {
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project_heads(const LayerWeights& layer, const Heads& heads) const;
   void after_attention(int layer);
+  size_t frequency_bytes() const;
   std::byte* scratch() const;  // of projections
   KernelLatentWork latent_work() const { return {parts_, scratch(), step_->tokens, tag_}; }
 

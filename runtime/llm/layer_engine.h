@@ -12,6 +12,7 @@
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_work.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
@@ -23,7 +24,7 @@ struct EngineParts {
   const Weights& weights;
   const Activations& activations;
   DType dtype;
-  const std::vector<float>& frequencies;
+  const std::vector<Rotation>& rotations;
   StreamView stream;
 };
 

@@ -7,43 +7,66 @@ namespace fasa {
 
 KernelWork LayerWork::begin() const {
   const int64_t half = config_.rotary_dims / 2;
-  for_each_row(step_.tokens, half * 16, [&](int64_t row) {
-    rope_angles(frequencies_, config_.rope.attention_factor,
-                step_.positions[static_cast<size_t>(row)], activations_.cosines() + row * half,
-                activations_.sines() + row * half);
-  });
+  for (int i = 0; i < config_.rotations(); ++i) {
+    const Rotation& rotation = rotations_[static_cast<size_t>(i)];
+    for_each_row(step_.tokens, half * 16, [&](int64_t row) {
+      rope_angles(rotation.frequencies, rotation.factor, step_.positions[static_cast<size_t>(row)],
+                  activations_.cosines(i) + row * half, activations_.sines(i) + row * half);
+    });
+  }
   if (weights_.embedding_norm().weight != nullptr) {
     for_each_row(step_.tokens, config_.hidden, [&](int64_t row) {
       normalise(activations_.residual() + row * config_.hidden, weights_.embedding_norm(),
                 config_.hidden);
     });
   }
-  return {.device_bytes = static_cast<uint64_t>(step_.tokens * half) * 2 * sizeof(float)};
+  return {.device_bytes =
+              static_cast<uint64_t>(config_.rotations() * step_.tokens * half) * 2 * sizeof(float)};
+}
+
+void LayerWork::normalise_heads(const LayerWeights& layer, const Projection& wanted,
+                                float* x) const {
+  const int64_t dim = config_.head_dim;
+  float* const keys = x + wanted.query_heads * dim;
+  switch (config_.head_norm) {
+    case HeadNorm::kNone:
+      return;
+    case HeadNorm::kTogether:
+      normalise(x, layer.query_norm, wanted.query_heads * dim);
+      if (wanted.key_heads > 0) normalise(keys, layer.key_norm, wanted.key_heads * dim);
+      return;
+    case HeadNorm::kShared:
+    case HeadNorm::kPerHead:
+      break;
+  }
+  const int64_t step = config_.head_norm == HeadNorm::kPerHead ? dim : 0;
+  const auto each = [&](Norm norm, int heads, float* values) {
+    for (int head = 0; head < heads; ++head, norm.weight += step) {
+      normalise(values + head * dim, norm, dim);
+    }
+  };
+  each(layer.query_norm, wanted.query_heads, x);
+  each(layer.key_norm, wanted.key_heads, keys);
 }
 
 // One token's row of the projection: bias, norm per head, rotation, the model's dtype.
-void LayerWork::finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const {
-  const int64_t dim = config_.head_dim;
+void LayerWork::finish_row(const Projection& wanted, int64_t row) const {
+  const LayerWeights& layer = weights_.layer(wanted.layer);
   float* x = activations_.result() + row * layer.qkv.outputs();
   if (layer.qkv_bias != nullptr) {
     for (int64_t i = 0; i < wanted.width; ++i) x[i] += layer.qkv_bias[i];
   }
-  const int64_t half = config_.rotary_dims / 2;
-  const float* cosines = activations_.cosines() + row * half;
-  const float* sines = activations_.sines() + row * half;
-  const bool pairs = config_.family->rotary_layout == RotaryLayout::kInterleaved;
-  const auto rotate = pairs ? rope_rotate_pairs : rope_rotate;
-  for (int head = 0; head < wanted.query_heads + wanted.key_heads; ++head) {
-    float* values = x + head * dim;
-    const bool is_query = head < wanted.query_heads;
-    if (config_.head_norm != HeadNorm::kNone) {
-      Norm norm = is_query ? layer.query_norm : layer.key_norm;
-      if (config_.head_norm == HeadNorm::kPerHead) {
-        norm.weight += (is_query ? head : head - wanted.query_heads) * dim;
-      }
-      normalise(values, norm, dim);
+  normalise_heads(layer, wanted, x);
+  const int rotation = config_.rotation(wanted.layer);
+  if (rotation != kUnrotated) {
+    const int64_t half = config_.rotary_dims / 2;
+    const float* cosines = activations_.cosines(rotation) + row * half;
+    const float* sines = activations_.sines(rotation) + row * half;
+    const bool pairs = config_.family->rotary_layout == RotaryLayout::kInterleaved;
+    const auto rotate = pairs ? rope_rotate_pairs : rope_rotate;
+    for (int head = 0; head < wanted.query_heads + wanted.key_heads; ++head) {
+      rotate(x + int64_t{head} * config_.head_dim, config_.rotary_dims, cosines, sines);
     }
-    rotate(values, config_.rotary_dims, cosines, sines);
   }
   store_row(x, wanted.width, dtype_, wanted.out + row * wanted.width * dtype_bytes(dtype_));
 }
@@ -56,10 +79,11 @@ void LayerWork::normalise_input(const LayerWeights& layer) const {
   });
 }
 
-KernelWork LayerWork::project(const LayerWeights& layer, const Projection& wanted) const {
+KernelWork LayerWork::project(const Projection& wanted) const {
+  const LayerWeights& layer = weights_.layer(wanted.layer);
   normalise_input(layer);
   layer.qkv.apply_first(activations_.input(), step_.runs, wanted.width, activations_.result());
-  for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(layer, wanted, row); });
+  for_each_row(step_.tokens, wanted.width, [&](int64_t row) { finish_row(wanted, row); });
   return {.device_bytes = layer.qkv.work_bytes(step_.tokens, wanted.width)};
 }
 
@@ -72,10 +96,11 @@ KernelWork LayerWork::before_attention(int index) const {
     return {.device_bytes = latent_work().queries(layer.mla, activations_.qkv(), stride) +
                             latent_work().keys(layer.mla, keys, stride)};
   }
-  return project(layer, {.width = layer.qkv.outputs(),
-                         .query_heads = config_.query_heads,
-                         .key_heads = config_.kv_heads,
-                         .out = activations_.qkv()});
+  return project({.layer = index,
+                  .width = layer.qkv.outputs(),
+                  .query_heads = config_.query_heads,
+                  .key_heads = config_.kv_heads,
+                  .out = activations_.qkv()});
 }
 
 KernelWork LayerWork::query_of(int index, std::byte* query) const {
@@ -85,8 +110,11 @@ KernelWork LayerWork::query_of(int index, std::byte* query) const {
     normalise_input(layer);
     return {.device_bytes = latent_work().queries(layer.mla, query, width)};
   }
-  return project(
-      layer, {.width = width, .query_heads = config_.query_heads, .key_heads = 0, .out = query});
+  return project({.layer = index,
+                  .width = width,
+                  .query_heads = config_.query_heads,
+                  .key_heads = 0,
+                  .out = query});
 }
 
 void LayerWork::mlp(const LayerWeights& layer) const {
@@ -96,13 +124,14 @@ void LayerWork::mlp(const LayerWeights& layer) const {
   for_each_row(step_.tokens, intermediate * 8, [&](int64_t row) {
     const float* x = activations_.result() + row * layer.gate_up.outputs();
     std::byte* out = activations_.input() + row * intermediate * dtype_bytes(dtype_);
-    const auto apply = config_.family->names.gate.empty() ? activate : activate_gate;
+    const auto apply = config_.family->names.gated() ? activate_gate : activate;
     apply(config_.activation, x, layer.gate_up_bias, intermediate, dtype_, out);
   });
   layer.down.apply(activations_.input(), step_.runs, activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
-    add_row(activations_.result() + row * hidden, layer.down_bias, hidden,
-            activations_.residual() + row * hidden);
+    join_row(activations_.result() + row * hidden,
+             {layer.down_bias, layer.mlp_out_norm, config_.residual_scale}, hidden,
+             activations_.residual() + row * hidden);
   });
 }
 
@@ -115,11 +144,15 @@ KernelWork LayerWork::after_attention(int index) const {
                      activations_.result());
   for_each_row(step_.tokens, hidden, [&](int64_t row) {
     float* residual = activations_.residual() + row * hidden;
-    const float* attended = activations_.result() + row * hidden;
+    const auto join = [&] {
+      join_row(activations_.result() + row * hidden,
+               {layer.output_bias, layer.attention_out_norm, config_.residual_scale}, hidden,
+               residual);
+    };
     std::byte* input = activations_.input() + row * hidden * dtype_bytes(dtype_);
-    if (!config_.parallel) add_row(attended, layer.output_bias, hidden, residual);
+    if (!config_.parallel) join();
     normalise(residual, layer.mlp_norm, hidden, dtype_, input);
-    if (config_.parallel) add_row(attended, layer.output_bias, hidden, residual);
+    if (config_.parallel) join();
   });
   mlp(layer);
   return {.device_bytes = bytes + layer.output.work_bytes(step_.tokens) +

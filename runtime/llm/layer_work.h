@@ -10,6 +10,7 @@
 #include "runtime/llm/activations.h"
 #include "runtime/llm/latent_work.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
@@ -28,12 +29,12 @@ struct StepShape {
 class LayerWork {
  public:
   LayerWork(const ModelConfig& config, const Weights& weights, const Activations& activations,
-            DType dtype, const std::vector<float>& frequencies, const StepShape& step)
+            DType dtype, const std::vector<Rotation>& rotations, const StepShape& step)
       : config_(config),
         weights_(weights),
         activations_(activations),
         dtype_(dtype),
-        frequencies_(frequencies),
+        rotations_(rotations),
         step_(step) {}
 
   // Cosines and sines of the step's positions; the embeddings' norm, where the family has one.
@@ -50,8 +51,10 @@ class LayerWork {
   KernelWork logits() const;
 
  private:
-  // The first `width` values of a projection to q, k and v, of them the first heads to rotate.
+  // The first `width` values of a layer's projection to q, k and v, of them the first heads to
+  // rotate.
   struct Projection {
+    int layer;
     int64_t width;
     int query_heads;
     int key_heads;
@@ -59,15 +62,16 @@ class LayerWork {
   };
   void normalise_input(const LayerWeights& layer) const;
   LatentWork latent_work() const { return {config_, activations_, dtype_, step_.runs}; }
-  KernelWork project(const LayerWeights& layer, const Projection& wanted) const;
-  void finish_row(const LayerWeights& layer, const Projection& wanted, int64_t row) const;
+  KernelWork project(const Projection& wanted) const;
+  void normalise_heads(const LayerWeights& layer, const Projection& wanted, float* x) const;
+  void finish_row(const Projection& wanted, int64_t row) const;
   void mlp(const LayerWeights& layer) const;
 
   const ModelConfig& config_;
   const Weights& weights_;
   const Activations& activations_;
   DType dtype_;
-  const std::vector<float>& frequencies_;
+  const std::vector<Rotation>& rotations_;
   const StepShape& step_;
 };
 

@@ -41,9 +41,9 @@ class Model::Impl final : public QuerySource {
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
         weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
-        frequencies_(rope_frequencies(config_)),
+        rotations_(make_rotations(config_)),
         engine_(make_layer_engine(
-            {device_, config_, weights_, activations_, dtype_, frequencies_, stream_.view()})) {}
+            {device_, config_, weights_, activations_, dtype_, rotations_, stream_.view()})) {}
 
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
@@ -96,7 +96,7 @@ class Model::Impl final : public QuerySource {
   DType dtype_;
   Stream stream_;
   Weights weights_;
-  std::vector<float> frequencies_;
+  std::vector<Rotation> rotations_;
   Activations activations_;
   std::unique_ptr<LayerEngine> engine_;
   Buffer shown_;  // what observers look at, where the device's memory is not the host's

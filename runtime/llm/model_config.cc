@@ -12,6 +12,7 @@
 #include "runtime/llm/alibi.h"
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/gguf/gguf_texts.h"
+#include "runtime/llm/layer_kinds.h"
 #include "runtime/llm/weights/quantization_config.h"
 
 namespace fasa {
@@ -40,42 +41,6 @@ std::vector<int32_t> read_eos(const JsonFields& fields) {
     add(value);
   }
   return ids;
-}
-
-// mistral: every layer has the window. qwen2, qwen3: those of layer_types, or from
-// max_window_layers on, where use_sliding_window says so. Others: none.
-std::vector<int> read_windows(const JsonFields& config, const std::string& model_type, int layers) {
-  constexpr int64_t kMaxWindow = INT32_MAX;
-  if (model_type == "mistral") {
-    // Written as null where there is none; transformers takes 4096 where the key is missing.
-    if (!config.has("sliding_window") && config.present("sliding_window")) return {};
-    const auto window = static_cast<int>(config.integer_or("sliding_window", 1, kMaxWindow, 4096));
-    return std::vector<int>(static_cast<size_t>(layers), window);
-  }
-  const bool qwen = model_type == "qwen2" || model_type == "qwen3";
-  if (!qwen || !config.boolean_or("use_sliding_window", false)) return {};
-  if (!config.has("sliding_window") && config.present("sliding_window")) return {};
-  const auto window = static_cast<int>(config.integer_or("sliding_window", 1, kMaxWindow, 4096));
-  std::vector<int> windows(static_cast<size_t>(layers), 0);
-  if (config.has("layer_types")) {
-    const auto& types = config.at("layer_types");
-    if (!types.is_array() || types.size() != windows.size()) {
-      config.fail("layer_types", fmt::format("a list of {} texts, one per layer", layers));
-    }
-    for (size_t i = 0; i < windows.size(); ++i) {
-      if (types[i] == "sliding_attention") {
-        windows[i] = window;
-      } else if (types[i] != "full_attention") {
-        config.fail("layer_types", "full_attention or sliding_attention in each place");
-      }
-    }
-    return windows;
-  }
-  const int64_t first = config.integer_or("max_window_layers", 0, kMaxLayers, 28);
-  for (size_t i = 0; i < windows.size(); ++i) {
-    if (static_cast<int64_t>(i) >= first) windows[i] = window;
-  }
-  return windows;
 }
 
 void read_shapes(const JsonFields& fields, ModelConfig* config) {
@@ -185,15 +150,57 @@ void read_mpt(const JsonFields& config_fields, const std::string& name, ModelCon
   config->alibi_slopes = alibi_slopes(config->query_heads, AlibiOrder::kInterleaved, most);
 }
 
+void read_scales(const JsonFields& fields, ModelConfig* config) {
+  constexpr double kLow = 1e-6, kHigh = 1e6;
+  const ConfigKeys& keys = config->family->keys;
+  const auto factor = [&](const char* key) {
+    return key == nullptr ? 1 : fields.number_or(key, kLow, kHigh, 1);
+  };
+  config->embedding_scale = static_cast<float>(factor(keys.embedding_scale));
+  if (config->family->root_embedding_scale) {
+    config->embedding_scale = std::sqrt(static_cast<float>(config->hidden));
+  }
+  config->residual_scale = static_cast<float>(factor(keys.residual_scale));
+  config->logits_scale = static_cast<float>(1 / factor(keys.logits_divisor));
+  if (keys.score_scale != nullptr) {
+    config->score_scale = static_cast<float>(factor(keys.score_scale));
+  }
+  if (keys.query_scalar != nullptr) {
+    const double scalar =
+        fields.number_or(keys.query_scalar, kLow, kHigh, keys.default_query_scalar);
+    config->score_scale = static_cast<float>(1 / std::sqrt(scalar));
+  }
+}
+
+void read_gemma(const JsonFields& fields) {
+  if (fields.boolean_or("use_bidirectional_attention", false)) {
+    fields.fail("use_bidirectional_attention", "false");
+  }
+  for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (fields.has(key)) fields.fail(key, "null");
+  }
+}
+
 void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
   const ModelFamily& family = *config->family;
-  config->rope = read_rope(fields, name, config->max_positions,
-                           {.usual = family.rotary_share, .partial = family.partial_rotary});
+  config->rope = read_rope(
+      fields, name, config->max_positions,
+      {.share = family.rotary_share, .partial = family.partial_rotary, .theta = family.rope_theta});
+  if (family.local_rope) config->local_rope = read_local_rope(fields, name, config->max_positions);
   config->rotary_dims = static_cast<int>(config->rope.share * config->head_dim);
   if (config->rotary_dims % 2 != 0) {
     fields.fail("head_dim", fmt::format("one of which the rotated share, {}, is an even number",
                                         config->rope.share));
   }
+  const auto pairs = static_cast<size_t>(config->rotary_dims / 2);
+  const auto check = [&](const RopeParameters& rope) {
+    if (rope.kind == RopeKind::kLongRope && rope.pair_factors.size() != pairs) {
+      fields.fail(fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling",
+                  fmt::format("{} numbers in short_factor and in long_factor", pairs));
+    }
+  };
+  check(config->rope);
+  if (config->local_rope) check(*config->local_rope);
 }
 
 }  // namespace
@@ -211,6 +218,8 @@ Geometry ModelConfig::geometry() const {
   if (has_mla()) {
     geometry.scale = static_cast<float>(rope.score_factor /
                                         std::sqrt(static_cast<double>(mla.plain + rotary_dims)));
+  } else if (score_scale > 0) {
+    geometry.scale = score_scale;
   }
   geometry.alibi_slopes = alibi_slopes;
   geometry.windows = windows;
@@ -230,7 +239,7 @@ int64_t ModelConfig::attention_parameters() const {
 int64_t ModelConfig::parameters() const {
   const int64_t width = hidden;
   const int64_t attention = attention_parameters();
-  const int64_t mlp = (family->names.gate.empty() ? 2 : 3) * width * intermediate;
+  const int64_t mlp = (family->names.gated() ? 3 : 2) * width * intermediate;
   const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2);
   return layers * (attention + mlp + 2 * width) + embeddings + width;
 }
@@ -260,7 +269,9 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   if (config.family->latent_attention) read_mla(fields, &config);
   if (type == "bloom") read_bloom(fields, &config);
   if (type == "mpt") read_mpt(fields, name, &config);
-  config.windows = read_windows(fields, config.model_type, config.layers);
+  if (type == "gemma3_text") read_gemma(fields);
+  read_scales(fields, &config);
+  read_layer_kinds(fields, &config);
   config.eos_ids = read_eos(fields);
   const char* dtype_key = fields.has("dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = fields.text(dtype_key).value_or("");

@@ -24,6 +24,8 @@ struct LatentShape {
   int value = 0;       // v_head_dim: of a head, once the latent is expanded
 };
 
+inline constexpr int kUnrotated = -1;
+
 struct ModelConfig {
   std::string model_type;
   const ModelFamily* family = nullptr;  // of the table
@@ -39,6 +41,12 @@ struct ModelConfig {
   float norm_eps = 1e-6f;
   Activation activation = Activation::kSilu;
   RopeParameters rope;
+  std::optional<RopeParameters> local_rope;  // the second rotation, where there is one
+  std::vector<int8_t> layer_rotations;       // of each layer, see rotation(); empty = all the first
+  float embedding_scale = 1;
+  float residual_scale = 1;  // of what attention and MLP add
+  float logits_scale = 1;
+  float score_scale = 0;  // of q·k; 0 = 1/sqrt(head_dim)
   int64_t max_positions = 0;
   std::vector<float> alibi_slopes;  // [query_heads], empty = none
   std::vector<int> windows;  // sliding window of each layer in tokens, 0 = none; empty = none
@@ -60,6 +68,11 @@ struct ModelConfig {
   int64_t qkv_width() const {
     return int64_t{head_dim} * (query_heads + (has_mla() ? 1 : 2) * kv_heads);
   }
+  // Which rotation a layer has: 0 is `rope`, 1 `local_rope`, kUnrotated none.
+  int rotation(int layer) const {
+    return layer_rotations.empty() ? 0 : layer_rotations[static_cast<size_t>(layer)];
+  }
+  int rotations() const { return local_rope ? 2 : 1; }
   Geometry geometry() const;
   int64_t parameters() const;
   int64_t attention_parameters() const;  // of one layer

@@ -13,11 +13,16 @@ constexpr ModelFamily kLlama{.type = "llama",
                              .output_bias = {.key = "attention_bias"},
                              .mlp_bias = {.key = "mlp_bias"}};
 
-constexpr ModelFamily kMistral{.type = "mistral"};
+constexpr ModelFamily kMistral{.type = "mistral",
+                               .window = {.layers = WindowedLayers::kAll, .otherwise = 4096}};
 
-constexpr ModelFamily kQwen2{.type = "qwen2", .qkv_bias = kAlways};
+constexpr WindowRule kQwenWindow{
+    .layers = WindowedLayers::kFrom, .enabled = "use_sliding_window", .otherwise = 4096};
+
+constexpr ModelFamily kQwen2{.type = "qwen2", .window = kQwenWindow, .qkv_bias = kAlways};
 
 constexpr ModelFamily kQwen3{.type = "qwen3",
+                             .window = kQwenWindow,
                              .head_norm = HeadNorm::kShared,
                              .has_head_norm = kAlways,
                              .qkv_bias = {.key = "attention_bias"},
@@ -155,8 +160,67 @@ constexpr ModelFamily kDeepseekV2{.type = "deepseek_v2",
                                   .latent_attention = true,
                                   .mlp_bias = {.key = "mlp_bias"}};
 
-constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kErnie45,   kGptNeox,
-                                  kStableLm, kPhi,     kBloom, kMpt,   kDeepseekV2};
+constexpr ModelFamily kGranite{.type = "granite",
+                               .qkv_bias = {.key = "attention_bias"},
+                               .output_bias = {.key = "attention_bias"},
+                               .mlp_bias = {.key = "mlp_bias"},
+                               .keys = {.embedding_scale = "embedding_multiplier",
+                                        .residual_scale = "residual_multiplier",
+                                        .logits_divisor = "logits_scaling",
+                                        .score_scale = "attention_multiplier"}};
+
+constexpr ModelFamily kOlmo2{.type = "olmo2",
+                             .head_norm = HeadNorm::kTogether,
+                             .has_head_norm = kAlways,
+                             .qkv_bias = {.key = "attention_bias"},
+                             .output_bias = {.key = "attention_bias"},
+                             .keys = {.default_norm_eps = 1e-5},
+                             .names = {.attention_norm = "",
+                                       .attention_out_norm = "post_attention_layernorm",
+                                       .mlp_norm = "",
+                                       .mlp_out_norm = "post_feedforward_layernorm"}};
+
+constexpr ModelFamily kSmolLm3{
+    .type = "smollm3",
+    .rope_theta = 2e6,
+    .unrotated_layers = true,
+    .window = {.layers = WindowedLayers::kUnrotated, .enabled = "use_sliding_window"},
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"},
+    .mlp_bias = {.key = "mlp_bias"},
+    .tied_embeddings = true};
+
+constexpr ModelFamily kPhi3{.type = "phi3",
+                            .qkv_layout = QkvLayout::kStacked,
+                            .partial_rotary = true,
+                            .window = {.layers = WindowedLayers::kAll},
+                            .keys = {.default_norm_eps = 1e-5},
+                            .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
+
+constexpr ModelFamily kGemma3{
+    .type = "gemma3_text",
+    .norm_base = 1,
+    .rope_theta = 1e6,
+    .local_rope = true,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 6},
+    .root_embedding_scale = true,
+    .head_norm = HeadNorm::kShared,
+    .has_head_norm = kAlways,
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"},
+    .tied_embeddings = true,
+    .keys = {.default_head_dim = 256,
+             .activation = "hidden_activation",
+             .default_activation = "gelu_pytorch_tanh",
+             .query_scalar = "query_pre_attn_scalar",
+             .default_query_scalar = 256},
+    .names = {.attention_out_norm = "post_attention_layernorm",
+              .mlp_norm = "pre_feedforward_layernorm",
+              .mlp_out_norm = "post_feedforward_layernorm"}};
+
+constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kErnie45,    kGptNeox,
+                                  kStableLm, kPhi,     kBloom, kMpt,   kDeepseekV2, kGranite,
+                                  kOlmo2,    kSmolLm3, kPhi3,  kGemma3};
 
 }  // namespace
 

@@ -53,27 +53,42 @@ void scale_yarn(const RopeParameters& rope, int dim, std::vector<float>* frequen
 
 }  // namespace
 
-std::vector<float> rope_frequencies(const ModelConfig& config) {
-  const int dim = config.rotary_dims;
+std::vector<float> rope_frequencies(const RopeParameters& rope, int rotary_dims) {
+  const int dim = rotary_dims;
   std::vector<float> frequencies(static_cast<size_t>(dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
-    frequencies[i] = 1.0f / std::pow(static_cast<float>(config.rope.theta), exponent);
+    frequencies[i] = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
   }
-  switch (config.rope.kind) {
+  switch (rope.kind) {
     case RopeKind::kDefault:
       break;
     case RopeKind::kLinear:
-      for (float& frequency : frequencies) frequency /= static_cast<float>(config.rope.factor);
+      for (float& frequency : frequencies) frequency /= static_cast<float>(rope.factor);
       break;
     case RopeKind::kLlama3:
-      scale_llama3(config.rope, &frequencies);
+      scale_llama3(rope, &frequencies);
       break;
     case RopeKind::kYarn:
-      scale_yarn(config.rope, dim, &frequencies);
+      scale_yarn(rope, dim, &frequencies);
+      break;
+    case RopeKind::kLongRope:
+      for (size_t i = 0; i < frequencies.size(); ++i) {
+        frequencies[i] /= static_cast<float>(rope.pair_factors.at(i));
+      }
       break;
   }
   return frequencies;
+}
+
+std::vector<Rotation> make_rotations(const ModelConfig& config) {
+  std::vector<Rotation> all;
+  const auto add = [&](const RopeParameters& rope) {
+    all.push_back({rope_frequencies(rope, config.rotary_dims), rope.attention_factor});
+  };
+  add(config.rope);
+  if (config.local_rope) add(*config.local_rope);
+  return all;
 }
 
 }  // namespace fasa

@@ -25,6 +25,40 @@ void read_yarn(const JsonFields& fields, RopeParameters* rope) {
                        both ? magnitude(mscale) / magnitude(mscale_all) : magnitude(1));
 }
 
+std::vector<double> read_factors(const JsonFields& fields, const char* key) {
+  constexpr size_t kMost = 4096;
+  constexpr double kLow = 1e-6, kHigh = 1e6;
+  const auto fail = [&] { fields.fail(key, "a list of numbers, 1e-6 to 1e6, one a frequency"); };
+  if (!fields.has(key)) fail();
+  const nlohmann::json& list = fields.at(key);
+  if (!list.is_array() || list.size() > kMost) fail();
+  std::vector<double> factors;
+  for (const nlohmann::json& value : list) {
+    if (!value.is_number()) fail();
+    factors.push_back(value.get<double>());
+    if (!(factors.back() >= kLow && factors.back() <= kHigh)) fail();
+  }
+  return factors;
+}
+
+// LongRoPE (arXiv 2402.13753): every frequency has a divisor of its own, other ones within the
+// original context than beyond it. A sequence keeps the ones that it began with, as its keys do; so
+// a model with a longer context takes those, whatever the length.
+void read_long_rope(const JsonFields& fields, int64_t max_positions, RopeParameters* rope) {
+  const auto original = static_cast<double>(rope->original_positions);
+  rope->factor =
+      fields.number_or("factor", 1e-3, 1e6, static_cast<double>(max_positions) / original);
+  const bool stretched = rope->factor > 1 && original > 1;
+  const double usual = stretched ? std::sqrt(1 + std::log(rope->factor) / std::log(original)) : 1.0;
+  rope->attention_factor = fields.number_or("attention_factor", 1e-6, 1e6, usual);
+  const std::vector<double> within = read_factors(fields, "short_factor");
+  const std::vector<double> beyond = read_factors(fields, "long_factor");
+  if (within.size() != beyond.size()) {
+    fields.fail("long_factor", "as many numbers as short_factor has");
+  }
+  rope->pair_factors = max_positions > rope->original_positions ? beyond : within;
+}
+
 // `config`: the whole file; `fields`: its rotary part.
 void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t max_positions,
                   RopeParameters* rope) {
@@ -35,14 +69,17 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
     rope->kind = RopeKind::kLinear;
   } else if (kind == "llama3") {
     rope->kind = RopeKind::kLlama3;
+  } else if (kind == "longrope" || kind == "su" || fields.has("long_factor")) {
+    rope->kind = RopeKind::kLongRope;
   } else if (kind == "yarn") {
     rope->kind = RopeKind::kYarn;
   } else {
-    fields.fail(kind_key, "default, linear, llama3, yarn");
+    fields.fail(kind_key, "default, linear, llama3, longrope, yarn");
   }
   rope->original_positions = config.integer_or(
       "original_max_position_embeddings", 1, kMostPositions,
       fields.integer_or("original_max_position_embeddings", 1, kMostPositions, max_positions));
+  if (rope->kind == RopeKind::kLongRope) return read_long_rope(fields, max_positions, rope);
   if (rope->kind == RopeKind::kYarn && !fields.has("factor")) {
     rope->factor =
         static_cast<double>(max_positions) / static_cast<double>(rope->original_positions);
@@ -60,26 +97,51 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
 }
 
 double read_share(const JsonFields& fields, const char* key, double otherwise,
-                  const RotaryShare& share) {
+                  const RotaryDefaults& defaults) {
   const double value = fields.number_or(key, 0, 1, otherwise);
-  if (value != 1 && !share.partial) fields.fail(key, "1 for this model type");
+  if (value != 1 && !defaults.partial) fields.fail(key, "1 for this model type");
   return value;
+}
+
+// rope_parameters.sliding_attention and its like. Null where there is none.
+const nlohmann::json* part_of(const JsonFields& config, const char* kind) {
+  if (!config.has("rope_parameters")) return nullptr;
+  const nlohmann::json& all = config.at("rope_parameters");
+  if (!all.is_object() || !all.contains(kind) || all.at(kind).is_null()) return nullptr;
+  return &all.at(kind);
 }
 
 }  // namespace
 
 RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
-                         const RotaryShare& share) {
+                         const RotaryDefaults& defaults) {
   RopeParameters rope;
-  rope.theta =
-      config.number_or("rope_theta", 2, 1e15, config.number_or("rotary_emb_base", 2, 1e15, 10000));
-  rope.share = read_share(config, "rotary_pct", share.usual, share);
-  rope.share = read_share(config, "partial_rotary_factor", rope.share, share);
-  const char* key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!config.has(key)) return rope;
-  const JsonFields fields(config.at(key), name, fmt::format("{}.", key));
+  rope.theta = config.number_or("rope_theta", 2, 1e15,
+                                config.number_or("rotary_emb_base", 2, 1e15, defaults.theta));
+  rope.share = read_share(config, "rotary_pct", defaults.share, defaults);
+  rope.share = read_share(config, "partial_rotary_factor", rope.share, defaults);
+  std::string key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!config.has(key.c_str())) return rope;
+  const nlohmann::json* parameters = &config.at(key.c_str());
+  if (const nlohmann::json* part = part_of(config, "full_attention"); part != nullptr) {
+    parameters = part;
+    key += ".full_attention";
+  }
+  const JsonFields fields(*parameters, name, key + ".");
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
-  rope.share = read_share(fields, "partial_rotary_factor", rope.share, share);
+  rope.share = read_share(fields, "partial_rotary_factor", rope.share, defaults);
+  read_scaling(config, fields, max_positions, &rope);
+  return rope;
+}
+
+RopeParameters read_local_rope(const JsonFields& config, const std::string& name,
+                               int64_t max_positions) {
+  RopeParameters rope;
+  rope.theta = config.number_or("rope_local_base_freq", 2, 1e15, rope.theta);
+  const nlohmann::json* part = part_of(config, "sliding_attention");
+  if (part == nullptr) return rope;
+  const JsonFields fields(*part, name, "rope_parameters.sliding_attention.");
+  rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
   read_scaling(config, fields, max_positions, &rope);
   return rope;
 }
@@ -97,6 +159,9 @@ std::string RopeParameters::scaling_text() const {
       return fmt::format("yarn factor={} fast={} slow={} truncate={} attention={} original={}",
                          factor, beta_fast, beta_slow, truncate, attention_factor,
                          original_positions);
+    case RopeKind::kLongRope:
+      return fmt::format("longrope factors={} attention={} original={}",
+                         fmt::join(pair_factors, ","), attention_factor, original_positions);
   }
   return "";
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/io/json_fields.h"
 
@@ -10,7 +11,7 @@ namespace fasa {
 
 inline constexpr int64_t kMostPositions = int64_t{1} << 30;  // positions are int32
 
-enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
+enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope };
 
 struct RopeParameters {
   RopeKind kind = RopeKind::kDefault;
@@ -22,7 +23,8 @@ struct RopeParameters {
   double beta_fast = 32;  // yarn
   double beta_slow = 1;
   bool truncate = true;
-  double attention_factor = 1;  // multiplies cosines and sines
+  double attention_factor = 1;       // multiplies cosines and sines
+  std::vector<double> pair_factors;  // longrope: of each frequency, which it divides
   // deepseek: multiplies the scores' scale, the square of YaRN's factor for "all dimensions".
   double score_factor = 1;
   double share = 1;  // of a head's dimensions that are rotated, the first ones
@@ -32,15 +34,20 @@ struct RopeParameters {
 };
 
 // What a family's configs may say, and take where they don't.
-struct RotaryShare {
-  double usual = 1;      // of a head's dimensions
+struct RotaryDefaults {
+  double share = 1;      // of a head's dimensions
   bool partial = false;  // less than all is allowed
+  double theta = 10000;
 };
 
 // transformers 5 writes rope_parameters; before, rope_theta stood alone beside rope_scaling, whose
-// kind was once called "type", and gpt_neox had rotary_pct and rotary_emb_base. `name`: the file's.
-// Throws InputError.
+// kind was once called "type", and gpt_neox had rotary_pct and rotary_emb_base. Where rope_parameters
+// has parts for kinds of layers, those of full attention. `name`: the file's. Throws InputError.
 RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
-                         const RotaryShare& share);
+                         const RotaryDefaults& defaults);
+// Those of layers with a window where they have their own: rope_parameters.sliding_attention,
+// before transformers 5 rope_local_base_freq.
+RopeParameters read_local_rope(const JsonFields& config, const std::string& name,
+                               int64_t max_positions);
 
 }  // namespace fasa

@@ -142,8 +142,8 @@ void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
       {target, 0, {{used(part.tensor, shape), part.first, part.rows}}, take(linear.bytes()), true});
 }
 
-void WeightPlan::vector(const float** target, const Parts& parts) {
-  VectorItem item{target, {}, 0, 0};
+void WeightPlan::vector(const float** target, const Parts& parts, const Adjust& adjust) {
+  VectorItem item{target, {}, 0, 0, adjust};
   for (const Part& part : parts) {
     const int64_t shape[] = {part.of == 0 ? part.rows : part.of};
     item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
@@ -291,7 +291,9 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
     auto* out = reinterpret_cast<float*>(uploader.staging());
     for (const Piece& part : item.parts) {
       part.tensor.read(part.first, part.rows, out);
-      out += part.rows;
+      for (int64_t i = 0; i < part.rows; ++i, ++out) {
+        *out = (*out + item.adjust.base) * item.adjust.scale;
+      }
     }
     uploader.send(item.offset, static_cast<size_t>(item.size) * sizeof(float));
     *item.target = reinterpret_cast<const float*>(memory.data() + item.offset);

@@ -44,8 +44,13 @@ class WeightPlan {
               const std::optional<Rounding>& rounding = std::nullopt);
   // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
   void transposed(Matrix* target, const Part& part, int64_t columns);
+  // What becomes of a vector's values: (value + base) * scale.
+  struct Adjust {
+    float base = 0;
+    float scale = 1;
+  };
   // All parts side by side.
-  void vector(const float** target, const Parts& parts);
+  void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1});
   // A tensor that somebody else reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
@@ -76,6 +81,7 @@ class WeightPlan {
     std::vector<Piece> parts;
     size_t offset;
     int64_t size;
+    Adjust adjust;
   };
   class Uploader;
   const PackedTensor* packed_of(const Piece& piece) const;

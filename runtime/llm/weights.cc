@@ -39,19 +39,22 @@ class Planner {
   const std::string& root() const { return root_; }
 
   void layer(int index, LayerWeights* layer) const {
-    norm(in_layer(index, names_.attention_norm), config_.hidden, &layer->attention_norm);
+    layer_norm(index, names_.attention_norm, &layer->attention_norm);
     if (config_.has_mla()) {
       latent_attention(index, layer);
     } else {
       attention(index, layer);
     }
+    layer_norm(index, names_.attention_out_norm, &layer->attention_out_norm);
     mlp(index, layer);
+    layer_norm(index, names_.mlp_out_norm, &layer->mlp_out_norm);
   }
 
-  // `tensor`: without ".weight" and ".bias".
-  void norm(const std::string& tensor, int64_t size, Norm* norm) const {
+  // `tensor`: without ".weight" and ".bias". What it gives is multiplied by `scale`.
+  void norm(const std::string& tensor, int64_t size, Norm* norm, float scale = 1) const {
     *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
-    plan_->vector(&norm->weight, {{tensor + ".weight", size}});
+    plan_->vector(&norm->weight, {{tensor + ".weight", size}},
+                  {.base = config_.family->norm_base, .scale = scale});
     if (norm->kind == NormKind::kLayer && config_.family->norm_bias) {
       plan_->vector(&norm->bias, {{tensor + ".bias", size}});
     }
@@ -70,6 +73,9 @@ class Planner {
 
   std::string in_layer(int index, std::string_view name) const {
     return fmt::format("{}{}.{}.{}", root_, names_.layers, index, name);
+  }
+  void layer_norm(int index, std::string_view name, Norm* norm) const {
+    if (!name.empty()) this->norm(in_layer(index, name), config_.hidden, norm);
   }
   int64_t query_rows() const { return int64_t{config_.query_heads} * config_.head_dim; }
   int64_t key_rows() const { return int64_t{config_.kv_heads} * config_.head_dim; }
@@ -111,6 +117,7 @@ class Planner {
     const int64_t dim = config_.head_dim;
     if (config_.head_norm == HeadNorm::kNone) return;
     if (config_.head_norm == HeadNorm::kShared) return this->norm(tensor, dim, norm);
+    if (config_.head_norm == HeadNorm::kTogether) return this->norm(tensor, heads * dim, norm);
     *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
     Parts parts;
     for (int head = 0; head < heads; ++head) {
@@ -164,6 +171,10 @@ class Planner {
   }
 
   Parts gate_up(int index, std::string_view kind) const {
+    if (!names_.gate_up.empty()) {
+      return {{fmt::format("{}.{}", in_layer(index, names_.gate_up), kind),
+               2 * int64_t{config_.intermediate}}};
+    }
     Parts parts;
     for (const std::string_view name : {names_.gate, names_.up}) {
       if (name.empty()) continue;
@@ -181,8 +192,7 @@ class Planner {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
     }
-    const std::string_view name = config_.one_norm ? names_.attention_norm : names_.mlp_norm;
-    norm(in_layer(index, name), config_.hidden, &layer->mlp_norm);
+    layer_norm(index, config_.one_norm ? names_.attention_norm : names_.mlp_norm, &layer->mlp_norm);
   }
 
   const ModelConfig& config_;
@@ -204,7 +214,9 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 }  // namespace
 
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config)
-    : files_(std::move(source)), layers_(static_cast<size_t>(config.layers)) {}
+    : files_(std::move(source)),
+      embedding_scale_(config.embedding_scale),
+      layers_(static_cast<size_t>(config.layers)) {}
 
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
                  Device& device, StreamView stream, const WeightOptions& options)
@@ -252,7 +264,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   if (!names.embedding_norm.empty()) {
     planner.norm(planner.in_root(names.embedding_norm), config.hidden, &embedding_norm_);
   }
-  planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_);
+  planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_, config.logits_scale);
   const std::string head =
       config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
   plan->matrix(&head_, {{head, config.vocab_size}}, config.hidden,
@@ -267,6 +279,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
 void Weights::embed(int32_t token, float* out) const {
   const int64_t hidden = embeddings_.shape[1];
   embeddings_.read(token * hidden, hidden, out);
+  for (int64_t i = 0; i < hidden; ++i) out[i] *= embedding_scale_;
 }
 
 }  // namespace fasa

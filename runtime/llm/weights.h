@@ -33,17 +33,19 @@ struct LatentWeights {
 // Vectors are f32 in device memory; null where the family has none.
 struct LayerWeights {
   LatentWeights mla;
-  Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
-  Matrix output;   // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
-  Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
-  Matrix down;     // [hidden, intermediate]
-  Norm attention_norm;
+  Matrix qkv;           // [(query_heads + 2 kv_heads) x head_dim, hidden]
+  Matrix output;        // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
+  Matrix gate_up;       // [2 x intermediate, hidden], without a gate [intermediate, hidden]
+  Matrix down;          // [hidden, intermediate]
+  Norm attention_norm;  // norms of no weight leave everything as it is
+  Norm attention_out_norm;
   Norm mlp_norm;
+  Norm mlp_out_norm;
   const float* qkv_bias = nullptr;
   const float* output_bias = nullptr;
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
-  Norm query_norm;  // [head_dim], or with kPerHead [heads, head_dim]
+  Norm query_norm;  // [head_dim], or with kPerHead and kTogether [heads, head_dim]
   Norm key_norm;
 };
 
@@ -77,6 +79,7 @@ class Weights {
 
   std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;
+  float embedding_scale_ = 1;
   std::vector<std::string> key_rows_;
   uint64_t planned_bytes_ = 0;
   Buffer memory_;

@@ -86,6 +86,25 @@ def deepseek_v2(**changes):
     )
 
 
+def phi3(**changes):
+    return transformers.Phi3Config(**{**COMMON, "original_max_position_embeddings": 32, **changes})
+
+
+def gemma3(**changes):
+    return transformers.Gemma3TextConfig(
+        **{
+            **COMMON,
+            "num_hidden_layers": 3,
+            "head_dim": 12,
+            "num_key_value_heads": 1,
+            "sliding_window": 20,
+            "sliding_window_pattern": 3,
+            "query_pre_attn_scalar": 20,
+            **changes,
+        }
+    )
+
+
 def rope(kind, **parameters):
     return {"rope_type": kind, "rope_theta": 10000.0, **parameters}
 
@@ -162,15 +181,62 @@ CASES = {
     "ernie": (ernie(), torch.bfloat16, {}),
     "ernie-mha-biases": (ernie(num_key_value_heads=4, use_bias=True, tie_word_embeddings=False),
                          torch.bfloat16, {}),
+    "granite": (
+        transformers.GraniteConfig(
+            **{**COMMON, "embedding_multiplier": 3.0, "attention_multiplier": 0.25,
+               "residual_multiplier": 0.4, "logits_scaling": 2.5, "attention_bias": True,
+               "mlp_bias": True}
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "olmo2": (transformers.Olmo2Config(**COMMON), torch.bfloat16, {}),
+    "olmo2-biases": (transformers.Olmo2Config(**{**COMMON, "num_key_value_heads": 4, "attention_bias": True}),
+                     torch.bfloat16, {}),
+    "smollm3": (
+        transformers.SmolLM3Config(**{**COMMON, "num_hidden_layers": 3, "no_rope_layer_interval": 2}),
+        torch.bfloat16,
+        {},
+    ),
+    "smollm3-window": (
+        transformers.SmolLM3Config(
+            **{**COMMON, "no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 20,
+               "tie_word_embeddings": False}
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "phi3": (
+        phi3(rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 2.5, 6.0],
+                                  partial_rotary_factor=0.75)),
+        torch.bfloat16,
+        {},
+    ),
+    "phi3-short": (
+        phi3(original_max_position_embeddings=256, sliding_window=30, num_key_value_heads=4,
+             rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.3, 2.0],
+                                  long_factor=[1.5, 2.5, 6.0, 9.0])),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma3": (gemma3(layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+               torch.bfloat16, {}),
+    "gemma3-old-config": (
+        gemma3(rope_parameters={"full_attention": rope("linear", factor=8.0),
+                                "sliding_attention": rope("default")}),
+        torch.bfloat16,
+        {"old_gemma_config": True},
+    ),
 }
 
 
 def randomise(model, generator):
     """Weights large enough that attention is far from uniform and every parameter matters."""
+    base = 0 if model.config.model_type.startswith("gemma") else 1  # what a norm's weights vary around
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name and not name.endswith("bias"):
-            parameter.data = 1 + 0.2 * noise
+            parameter.data = base + 0.2 * noise
         elif name.endswith("bias"):
             parameter.data = 0.3 * noise
         elif "embed" in name or "lm_head" in name:
@@ -187,6 +253,20 @@ def to_old_config(folder):
     config["rope_theta"] = parameters.pop("rope_theta")
     config["rope_scaling"] = {"type": parameters.pop("rope_type"), **parameters}
     config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def to_old_gemma_config(folder):
+    """Two bases, one scaling and a pattern, as before transformers 5."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    kinds = config.pop("rope_parameters")
+    config.pop("layer_types")
+    full = kinds["full_attention"]
+    config["rope_theta"] = full.pop("rope_theta")
+    config["rope_local_base_freq"] = kinds["sliding_attention"]["rope_theta"]
+    config["rope_scaling"] = full
+    config["sliding_window_pattern"] = 3
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
@@ -217,6 +297,8 @@ def make_case(name, index):
     model.save_pretrained(folder, max_shard_size="20KB" if special.get("shards") else "1GB")
     if special.get("old_config"):
         to_old_config(folder)
+    if special.get("old_gemma_config"):
+        to_old_gemma_config(folder)
     # Loaded again: what the files say counts, not what is in memory here.
     model = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager").eval()

@@ -243,6 +243,15 @@ NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
          "mlp.down_proj": "ffn_down"}
+# Of architectures that call a layer's tensors otherwise.
+OWN_NAMES = {
+    "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+    "olmo2": {"post_attention_layernorm": "post_attention_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"},
+    "gemma3": {"post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"},
+}
 TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -278,12 +287,33 @@ def from_pairs(values, heads):
     return values.reshape(heads, -1, 2, shape[-1]).swapaxes(1, 2).reshape(shape)
 
 
+def add_own_keys(arch, writer):
+    """What only this architecture's files say; the config's side of it is in GGUF_CASES."""
+    if arch == "phi3":
+        writer.add_rope_dimension_count(48)
+        writer.add_sliding_window(40)
+        writer.add_rope_scaling_orig_ctx_len(64)
+        factor = (1 + np.log(256 / 64) / np.log(64)) ** 0.5
+        writer.add_rope_scaling_attn_factors(float(factor))
+        for name, factors in PHI3_FACTORS.items():
+            writer.add_tensor(f"rope_factors_{name}.weight", np.array(factors, np.float32))
+    if arch == "granite":
+        writer.add_attention_scale(0.125)
+        writer.add_embedding_scale(3.0)
+        writer.add_residual_scale(0.4)
+        writer.add_logit_scale(2.5)
+    if arch == "gemma3":
+        writer.add_sliding_window(20)
+        writer.add_sliding_window_pattern(2)
+
+
 def make_gguf(arch, config_class, index):
     folder = HERE / f"packed-gguf-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     shape = {**COMMON, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64,
-             "tie_word_embeddings": arch == "qwen3"}
+             "tie_word_embeddings": arch in ("qwen3", "gemma3")}
+    shape |= GGUF_OWN.get(arch, {})
     config = config_class(**shape)
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -293,15 +323,17 @@ def make_gguf(arch, config_class, index):
     random = np.random.default_rng(index)
     writer = gguf.GGUFWriter(str(folder / "model.gguf"), arch)
     writer.add_context_length(256)
-    writer.add_embedding_length(256)
-    writer.add_block_count(2)
-    writer.add_feed_forward_length(256)
+    writer.add_embedding_length(shape["hidden_size"])
+    writer.add_block_count(shape["num_hidden_layers"])
+    writer.add_feed_forward_length(shape["intermediate_size"])
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
-    writer.add_key_length(64)
-    writer.add_value_length(64)
+    writer.add_key_length(shape["head_dim"])
+    writer.add_value_length(shape["head_dim"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters
+    writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
+    add_own_keys(arch, writer)
     pieces = [chr(0x100 + i) for i in range(VOCAB)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -316,14 +348,16 @@ def make_gguf(arch, config_class, index):
             name = TOP[stem]
         else:
             _, _, layer, part = stem.split(".", 3)
-            name = f"blk.{layer}.{NAMES[part]}"
+            name = f"blk.{layer}.{OWN_NAMES.get(arch, {}).get(part) or NAMES[part]}"
         name = f"{name}.{kind}"
         if values.ndim == 1:
-            writer.add_tensor(name, values)
+            base = 1 if arch == "gemma3" else 0  # the model's own addition is in the file's norms
+            writer.add_tensor(name, values + np.float32(base))
             continue
-        quant = TYPES[turn % len(TYPES)]
+        types = TYPES if shape["hidden_size"] == 256 else [Q.Q4_0, Q.Q8_0, Q.BF16]
+        quant = types[turn % len(types)]
         turn += 1
-        heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch == "llama" else None
+        heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch in PAIRED else None
         stored = paired(values, heads) if heads else values
         data, plain = packed_by_gguf(quant, np.ascontiguousarray(stored), random)
         parameter.data = torch.tensor(from_pairs(plain, heads) if heads else plain)
@@ -336,7 +370,25 @@ def make_gguf(arch, config_class, index):
     write_golden(folder, model, tokens)
 
 
-GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config}
+PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
+PAIRED = ("llama", "granite", "smollm3")
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+GGUF_OWN = {
+    "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
+                "residual_multiplier": 0.4, "logits_scaling": 2.5},
+    "olmo2": SMALL,
+    "smollm3": {**SMALL, "num_hidden_layers": 4},  # of which the last is not rotated
+    "phi3": {"original_max_position_embeddings": 64, "sliding_window": 40,
+             "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4,
+                                 "partial_rotary_factor": 0.75,
+                                 "short_factor": PHI3_FACTORS["short"],
+                                 "long_factor": PHI3_FACTORS["long"]}},
+    "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
+}
+GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config,
+              "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
+              "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
+              "smollm3": transformers.SmolLM3Config}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]

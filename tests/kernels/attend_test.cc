@@ -208,6 +208,30 @@ TEST_P(AttendTest, CodedRowsThatAreNotNumbers) {
   }
 }
 
+// Weights as codes reach down to values of 2^-100, floats beyond; a large value beside small ones.
+TEST_P(AttendTest, CodedValuesOfAllSizes) {
+  RowShape shape;
+  shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.group = 5;
+  for (const float size : {0.0f, 0x1p-120f, 0x1p-101f, 0x1p-99f, 0x1p100f}) {
+    for (const float of_one : {1.0f, 1000.0f}) {
+      const auto input = [=](InputKind kind, int sequence, int layer, int position, int head,
+                             int dim) {
+        const float plain = noise(kind, sequence, layer, position, head, dim);
+        if (kind != InputKind::kValue) return plain;
+        return plain * size * (position == 40 ? of_one : 1.0f);
+      };
+      const Decode decode(shape, {70}, input);
+      Cut slow = cut();
+      slow.run = reference::attend;
+      const Result truth = attention(decode.cache, decode.step, slow);
+      const Result result = attention(decode.cache, decode.step, cut());
+      for (size_t i = 0; i < truth.out.size(); ++i) {
+        ASSERT_NEAR(result.out[i], truth.out[i], kCodedTolerance * size * of_one) << size;
+      }
+    }
+  }
+}
+
 // Weights that underflow and scores far apart: the tiles' maxima differ by hundreds.
 TEST_P(AttendTest, FarApartScores) {
   RowShape shape;

@@ -57,7 +57,16 @@ constexpr const char* kFamilies[] = {"llama-gqa-bf16",
                                      "bloom-heads",
                                      "mpt",
                                      "deepseek-v2",
-                                     "deepseek-v2-yarn"};
+                                     "deepseek-v2-yarn",
+                                     "granite",
+                                     "olmo2",
+                                     "olmo2-biases",
+                                     "smollm3",
+                                     "smollm3-window",
+                                     "phi3",
+                                     "phi3-short",
+                                     "gemma3",
+                                     "gemma3-old-config"};
 
 class CudaModel : public testing::TestWithParam<const char*> {};
 
@@ -91,7 +100,9 @@ TEST_P(InterpretedModel, LogitsEqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                          testing::Values("llama-gqa-bf16", "mistral-window", "ernie", "bloom-heads",
-                                         "mpt", "deepseek-v2", "deepseek-v2-yarn"),
+                                         "mpt", "deepseek-v2", "deepseek-v2-yarn", "granite",
+                                         "olmo2", "olmo2-biases", "smollm3-window", "phi3",
+                                         "gemma3"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -96,7 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Families, DecodeGolden,
                                          "llama-linear-old-config", "llama-yarn", "mistral-window",
                                          "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
                                          "ernie-mha-biases", "gpt-neox-sequential", "stablelm",
-                                         "phi-norms", "bloom"),
+                                         "phi-norms", "bloom", "granite", "olmo2", "olmo2-biases",
+                                         "smollm3", "smollm3-window", "phi3", "phi3-short",
+                                         "gemma3", "gemma3-old-config"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

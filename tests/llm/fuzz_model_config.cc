@@ -18,8 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // What was let through makes a geometry and frequencies.
     config.geometry().validate();
     if (config.parameters() <= 0) std::abort();
-    for (const float frequency : fasa::rope_frequencies(config)) {
-      if (!std::isfinite(frequency)) std::abort();
+    for (const fasa::Rotation& rotation : fasa::make_rotations(config)) {
+      for (const float frequency : rotation.frequencies) {
+        if (!std::isfinite(frequency)) std::abort();
+      }
     }
     config.parse_generation(text, "fuzz.json");
   } catch (const fasa::InputError&) {

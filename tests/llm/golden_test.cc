@@ -49,7 +49,9 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                                          "ernie-mha-biases", "gpt-neox", "gpt-neox-sequential",
                                          "stablelm", "stablelm-parallel", "phi", "phi-norms",
                                          "bloom", "bloom-heads", "mpt", "deepseek-v2",
-                                         "deepseek-v2-yarn"),
+                                         "deepseek-v2-yarn", "granite", "olmo2", "olmo2-biases",
+                                         "smollm3", "smollm3-window", "phi3", "phi3-short",
+                                         "gemma3", "gemma3-old-config"),
                          [](const auto& test) { return test_name(test.param); });
 
 class BundledModelTest : public testing::TestWithParam<const char*> {

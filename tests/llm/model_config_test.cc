@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
@@ -73,8 +74,9 @@ TEST(ModelConfigTest, OldAndNewRopeFormsAreOne) {
   EXPECT_EQ(older.rope.theta, 5e5);
   EXPECT_EQ(newer.rope.theta, 5e5);
   EXPECT_EQ(older.rope.scaling_text(), newer.rope.scaling_text());
-  EXPECT_EQ(rope_frequencies(older), rope_frequencies(newer));
-  EXPECT_FLOAT_EQ(rope_frequencies(older)[0], 0.25f);
+  const std::vector<float> frequencies = make_rotations(older).at(0).frequencies;
+  EXPECT_EQ(frequencies, make_rotations(newer).at(0).frequencies);
+  EXPECT_FLOAT_EQ(frequencies[0], 0.25f);
   EXPECT_EQ(parse({{"rope_scaling", nullptr}}).rope.scaling_text(), "");
 }
 
@@ -92,6 +94,129 @@ TEST(ModelConfigTest, WindowsOfEachFamily) {
   EXPECT_THAT(parse(qwen).windows, ElementsAre(9, 0, 0));
   qwen["layer_types"] = {"sliding_attention"};
   EXPECT_THAT(error_of(qwen), HasSubstr("layer_types"));
+  const nlohmann::json phi = {{"model_type", "phi3"}, {"sliding_window", 9}};
+  EXPECT_THAT(parse(phi).windows, ElementsAre(9, 9, 9));
+  EXPECT_THAT(parse({{"model_type", "phi3"}}).windows, IsEmpty());
+  nlohmann::json gemma = {
+      {"model_type", "gemma3_text"}, {"sliding_window", 9}, {"sliding_window_pattern", 2}};
+  EXPECT_THAT(parse(gemma).windows, ElementsAre(9, 0, 9));
+  gemma["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_THAT(parse(gemma).windows, ElementsAre(0, 9, 0));
+}
+
+std::vector<int> rotations(const ModelConfig& config) {
+  std::vector<int> all;
+  for (int layer = 0; layer < config.layers; ++layer) all.push_back(config.rotation(layer));
+  return all;
+}
+
+TEST(ModelConfigTest, LayersWithoutRotation) {
+  nlohmann::json smol = {{"model_type", "smollm3"}, {"sliding_window", 9}};
+  EXPECT_THAT(rotations(parse({})), ElementsAre(0, 0, 0));
+  EXPECT_THAT(rotations(parse(smol)), ElementsAre(0, 0, 0));  // every fourth is not
+  smol["no_rope_layer_interval"] = 2;
+  EXPECT_THAT(rotations(parse(smol)), ElementsAre(0, kUnrotated, 0));
+  EXPECT_THAT(parse(smol).windows, IsEmpty());
+  smol["use_sliding_window"] = true;
+  EXPECT_THAT(parse(smol).windows, ElementsAre(0, 9, 0));
+  smol["no_rope_layers"] = {0, 1, 0};
+  EXPECT_THAT(rotations(parse(smol)), ElementsAre(kUnrotated, 0, kUnrotated));
+  EXPECT_EQ(parse(smol).rope.theta, 2e6);
+  for (const nlohmann::json& list : {nlohmann::json{1, 1}, nlohmann::json{1, 2, 0},
+                                     nlohmann::json("1"), nlohmann::json{1, true, "0"}}) {
+    smol["no_rope_layers"] = list;
+    EXPECT_THAT(error_of(smol), HasSubstr("no_rope_layers")) << list;
+  }
+}
+
+TEST(ModelConfigTest, LayersWithAWindowHaveTheirOwnRotation) {
+  const ModelConfig newer =
+      parse({{"model_type", "gemma3_text"},
+             {"sliding_window", 9},
+             {"sliding_window_pattern", 3},
+             {"rope_parameters",
+              {{"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 1e5}}},
+               {"sliding_attention", {{"rope_theta", 500}}}}}});
+  const ModelConfig older = parse({{"model_type", "gemma3_text"},
+                                   {"sliding_window", 9},
+                                   {"sliding_window_pattern", 3},
+                                   {"rope_theta", 1e5},
+                                   {"rope_local_base_freq", 500},
+                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8}}}});
+  for (const ModelConfig& config : {newer, older}) {
+    EXPECT_THAT(rotations(config), ElementsAre(1, 1, 0));
+    EXPECT_EQ(config.rope.theta, 1e5);
+    EXPECT_EQ(config.rope.scaling_text(), "linear factor=8");
+    EXPECT_EQ(config.local_rope->theta, 500);
+    EXPECT_EQ(config.local_rope->scaling_text(), "");
+  }
+  const ModelConfig unsaid = parse({{"model_type", "gemma3_text"}});
+  EXPECT_THAT(unsaid.windows, ElementsAre(4096, 4096, 4096));
+  EXPECT_EQ(unsaid.rope.theta, 1e6);
+  EXPECT_EQ(unsaid.local_rope->theta, 1e4);
+  // The kind of a layer counts where there is no window either.
+  const ModelConfig none = parse({{"model_type", "gemma3_text"}, {"sliding_window", nullptr}});
+  EXPECT_THAT(none.windows, IsEmpty());
+  EXPECT_THAT(rotations(none), ElementsAre(1, 1, 1));
+}
+
+TEST(ModelConfigTest, FactorsOfEachFamily) {
+  const ModelConfig plain = parse({{"embedding_multiplier", 9}});
+  EXPECT_EQ(plain.embedding_scale, 1);
+  EXPECT_FLOAT_EQ(plain.geometry().scale, 1 / std::sqrt(8.0f));
+  const ModelConfig granite = parse({{"model_type", "granite"},
+                                     {"embedding_multiplier", 12},
+                                     {"residual_multiplier", 0.25},
+                                     {"attention_multiplier", 0.0625},
+                                     {"logits_scaling", 8}});
+  EXPECT_EQ(granite.embedding_scale, 12);
+  EXPECT_EQ(granite.residual_scale, 0.25);
+  EXPECT_EQ(granite.logits_scale, 0.125);
+  EXPECT_EQ(granite.geometry().scale, 0.0625);
+  EXPECT_EQ(parse({{"model_type", "granite"}}).geometry().scale, 1);
+  const ModelConfig gemma = parse({{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 64}});
+  EXPECT_FLOAT_EQ(gemma.embedding_scale, std::sqrt(32.0f));
+  EXPECT_EQ(gemma.geometry().scale, 0.125);
+  EXPECT_EQ(parse({{"model_type", "gemma3_text"}}).geometry().scale, 0.0625);
+}
+
+TEST(ModelConfigTest, LongRopeTakesWhatItsContextNeeds) {
+  const auto phi = [](int64_t original) {
+    return nlohmann::json{
+        {"model_type", "phi3"},
+        {"original_max_position_embeddings", original},
+        {"partial_rotary_factor", 0.5},
+        {"rope_scaling", {{"type", "su"}, {"short_factor", {1, 2}}, {"long_factor", {4, 8}}}}};
+  };
+  const ModelConfig longer = parse(phi(64));
+  const Rotation rotation = make_rotations(longer).at(0);
+  EXPECT_THAT(rotation.frequencies, ElementsAre(0.25f, 0.01f / 8));
+  EXPECT_DOUBLE_EQ(rotation.factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)));
+  const Rotation own = make_rotations(parse(phi(256))).at(0);
+  EXPECT_THAT(own.frequencies, ElementsAre(1.0f, 0.01f / 2));
+  EXPECT_EQ(own.factor, 1);
+  nlohmann::json named = phi(64);
+  named["rope_scaling"]["type"] = "longrope";
+  EXPECT_EQ(parse(named).rope.scaling_text(), longer.rope.scaling_text());
+  EXPECT_NE(parse(phi(256)).rope.scaling_text(), longer.rope.scaling_text());
+  for (const nlohmann::json& list :
+       {nlohmann::json{1}, nlohmann::json{1, 2, 3}, nlohmann::json{1, "2"}, nlohmann::json{1, 0},
+        nlohmann::json(4), nlohmann::json(nullptr)}) {
+    nlohmann::json wrong = phi(64);
+    wrong["rope_scaling"]["short_factor"] = list;
+    EXPECT_THAT(error_of(wrong), AllOf(HasSubstr("rope_scaling"), HasSubstr("_factor"))) << list;
+    wrong["rope_scaling"]["long_factor"] = list;
+    EXPECT_THAT(error_of(wrong), AllOf(HasSubstr("rope_scaling"), HasSubstr("_factor"))) << list;
+  }
+}
+
+TEST(ModelConfigTest, WhatGemmaCannotDoIsNamed) {
+  for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {key, 30.0}}), HasSubstr(key));
+  }
+  EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}}),
+              HasSubstr("use_bidirectional_attention"));
+  EXPECT_THAT(error_of({{"model_type", "gemma3"}}), HasSubstr("gemma3_text"));
 }
 
 TEST(ModelConfigTest, BiasesAndNormsOfEachFamily) {

@@ -71,38 +71,68 @@ struct NormCase {
   AddOrder order;
   bool bias;
   DType dtype;
+  bool normed_addend = false;
+  float scale = 1;
+  bool normed = true;
 };
 
 void expect_add_norm(const NormCase& c, const SimtLauncher& launch) {
   constexpr int64_t kTokens = 5;
   const std::vector<int32_t> chosen = {1, 3};
   const auto weight = randoms(c.size, 1), shift = randoms(c.size, 2), bias = randoms(c.size, 3);
-  const auto addend = randoms(kTokens * c.size, 4);
+  auto addend = randoms(kTokens * c.size, 4);
+  const auto of_addend = randoms(c.size, 6);
+  const float* const addend_weight = c.normed_addend ? of_addend.data() : nullptr;
+  const float* const norm_weight = c.normed ? weight.data() : nullptr;
   std::vector<float> residual = randoms(kTokens * c.size, 5), expected = residual;
   Elements out(c.dtype, 2 * c.size), expected_out(c.dtype, 2 * c.size);
-  const float* const norm_bias = c.bias ? shift.data() : nullptr;
+  const float* const norm_bias = c.bias && c.kind == NormKind::kLayer ? shift.data() : nullptr;
   const float* const add_bias = c.bias ? bias.data() : nullptr;
   cuda::start(AddNormParams{.rows = 2,
                             .size = c.size,
                             .residual = residual.data(),
                             .addend = addend.data(),
                             .bias = add_bias,
+                            .addend_norm = {c.kind, 1e-5f, addend_weight, nullptr},
+                            .scale = c.scale,
                             .tokens = chosen.data(),
                             .order = c.order,
-                            .norm = {c.kind, 1e-5f, weight.data(), norm_bias},
+                            .norm = {c.kind, 1e-5f, norm_weight, norm_bias},
                             .dtype = c.dtype,
                             .out = out.bytes.data()},
               launch);
-  const Norm norm = {c.kind, 1e-5f, weight.data(), norm_bias};
+  const Norm norm = {c.kind, 1e-5f, norm_weight, norm_bias};
+  const Joining joining = {add_bias, {c.kind, 1e-5f, addend_weight, nullptr}, c.scale};
   for (int64_t row = 0; row < 2; ++row) {
     const int64_t at = chosen[static_cast<size_t>(row)] * c.size;
-    const auto add = [&] { add_row(addend.data() + at, add_bias, c.size, expected.data() + at); };
+    const auto add = [&] { join_row(addend.data() + at, joining, c.size, expected.data() + at); };
     if (c.order == AddOrder::kAddThenNorm) add();
     normalise(expected.data() + at, norm, c.size, c.dtype, expected_out.at(row * c.size));
     if (c.order == AddOrder::kNormThenAdd) add();
   }
-  EXPECT_EQ(residual, expected);
+  if (c.normed_addend) {
+    expect_near(residual, expected);
+  } else {
+    EXPECT_EQ(residual, expected);
+  }
   expect_near(out, expected_out);
+}
+
+TEST_P(ModelKernels, WhatIsAddedIsNormedAndScaled) {
+  for (const int64_t size : {1, 31, 301}) {
+    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+      for (const bool bias : {false, true}) {
+        for (const bool normed : {false, true}) {
+          NormCase c{size, kind, AddOrder::kAddThenNorm, bias, DType::kF32};
+          c.normed = normed;
+          c.scale = 0.25f;
+          expect_add_norm(c, launcher());
+          c.normed_addend = true;
+          expect_add_norm(c, launcher());
+        }
+      }
+    }
+  }
 }
 
 TEST_P(ModelKernels, AddNormIsTheProcessors) {
@@ -165,7 +195,8 @@ struct HeadsCase {
 void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
   constexpr int kTokens = 3, kQueries = 3, kKeys = 2, kAll = 7;
   const int64_t width = int64_t{kAll} * c.dim, stride = width + 5;
-  const int64_t norm_stride = c.norm == HeadNorm::kPerHead ? c.dim : 0;
+  const bool together = c.norm == HeadNorm::kTogether;
+  const int64_t norm_stride = c.norm == HeadNorm::kPerHead || together ? c.dim : 0;
   const int64_t half = c.rotary_dims / 2;
   std::vector<float> x = randoms(kTokens * stride, 1);
   const auto bias = randoms(width, 2);
@@ -188,19 +219,25 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
                           .query_norm = {c.kind, 1e-6f, query_norm.weight, nullptr},
                           .key_norm = {c.kind, 1e-6f, key_norm.weight, nullptr},
                           .norm_stride = norm_stride,
+                          .norm_together = together,
                           .cosines = cosines.data(),
                           .sines = sines.data(),
                           .dtype = c.dtype,
                           .out = out.bytes.data()},
               launch);
   for (int token = 0; token < kTokens; ++token) {
+    float* const row = x.data() + token * stride;
+    for (int64_t i = 0; i < width; ++i) row[i] += bias[static_cast<size_t>(i)];
+    if (together) {
+      normalise(row, query_norm, kQueries * c.dim);
+      normalise(row + kQueries * c.dim, key_norm, kKeys * c.dim);
+    }
     for (int head = 0; head < kAll; ++head) {
-      float* values = x.data() + token * stride + int64_t{head} * c.dim;
-      for (int d = 0; d < c.dim; ++d) values[d] += bias[static_cast<size_t>(head * c.dim + d)];
+      float* values = row + int64_t{head} * c.dim;
       if (head < kQueries + kKeys) {
         Norm norm = head < kQueries ? query_norm : key_norm;
         const int64_t index = head < kQueries ? head : head - kQueries;
-        if (normed) {
+        if (normed && !together) {
           norm.weight += index * norm_stride;
           normalise(values, norm, c.dim);
         }
@@ -219,6 +256,7 @@ TEST_P(ModelKernels, HeadsAreTheProcessors) {
       expect_heads({dim, rotary, HeadNorm::kNone, NormKind::kRms, DType::kF32}, launcher());
       expect_heads({dim, rotary, HeadNorm::kShared, NormKind::kRms, DType::kF32}, launcher());
       expect_heads({dim, rotary, HeadNorm::kPerHead, NormKind::kLayer, DType::kBF16}, launcher());
+      expect_heads({dim, rotary, HeadNorm::kTogether, NormKind::kRms, DType::kF32}, launcher());
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         expect_heads(
             {dim, rotary, HeadNorm::kNone, NormKind::kRms, dtype, RotaryLayout::kInterleaved},

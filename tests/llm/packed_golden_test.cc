@@ -70,20 +70,21 @@ TEST_P(PackedGolden, PrefillsBitsDontDependOnTheChunk) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, PackedGolden,
-                         testing::Values(Case{"packed-awq"}, Case{"packed-gptq"},
-                                         Case{"packed-gptq-act"}, Case{"packed-gptq-v2-8bit"},
-                                         Case{"packed-ct"}, Case{"packed-ct-ragged"},
-                                         Case{"packed-ct-act"}, Case{"packed-ct-8bit"},
-                                         Case{"packed-ct-mxfp4"}, Case{"packed-nf4"},
-                                         Case{"packed-nf4-nested"}, Case{"packed-fp4"},
-                                         Case{"packed-gguf-llama", "model.gguf"},
-                                         Case{"packed-gguf-qwen3", "model.gguf"}),
-                         [](const auto& tested) {
-                           std::string name = tested.param.name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, PackedGolden,
+    testing::Values(
+        Case{"packed-awq"}, Case{"packed-gptq"}, Case{"packed-gptq-act"},
+        Case{"packed-gptq-v2-8bit"}, Case{"packed-ct"}, Case{"packed-ct-ragged"},
+        Case{"packed-ct-act"}, Case{"packed-ct-8bit"}, Case{"packed-ct-mxfp4"}, Case{"packed-nf4"},
+        Case{"packed-nf4-nested"}, Case{"packed-fp4"}, Case{"packed-gguf-llama", "model.gguf"},
+        Case{"packed-gguf-qwen3", "model.gguf"}, Case{"packed-gguf-phi3", "model.gguf"},
+        Case{"packed-gguf-gemma3", "model.gguf"}, Case{"packed-gguf-granite", "model.gguf"},
+        Case{"packed-gguf-olmo2", "model.gguf"}, Case{"packed-gguf-smollm3", "model.gguf"}),
+    [](const auto& tested) {
+      std::string name = tested.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace fasa

@@ -125,7 +125,8 @@ TEST_P(PositionsTest, MapsHoldPairsAndSingleDimensions) {
 
 INSTANTIATE_TEST_SUITE_P(Models, PositionsTest,
                          testing::Values("phi", "gpt-neox", "stablelm-parallel", "bloom-heads",
-                                         "mpt", "deepseek-v2", "deepseek-v2-yarn"),
+                                         "mpt", "deepseek-v2", "deepseek-v2-yarn", "smollm3",
+                                         "phi3", "gemma3"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -25,7 +25,7 @@ class LoneLayer {
         stream_(device_->create_stream(StreamPriority::kNormal, "test")),
         weights_(std::make_unique<WeightFiles>(dir), config_, dtype, *device_, stream_.view()),
         activations_(*device_, config_, dtype, tokens, 1),
-        frequencies_(rope_frequencies(config_)) {
+        rotations_(make_rotations(config_)) {
     shape_.tokens = tokens;
     shape_.runs = {{tokens, StepMode::kDecode}};
     for (int64_t i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
@@ -37,7 +37,7 @@ class LoneLayer {
     work().begin();
   }
 
-  LayerWork work() const { return {config_, weights_, activations_, dtype_, frequencies_, shape_}; }
+  LayerWork work() const { return {config_, weights_, activations_, dtype_, rotations_, shape_}; }
   const ModelConfig& config() const { return config_; }
   size_t query_bytes() const {
     return static_cast<size_t>(config_.query_heads * config_.head_dim * dtype_bytes(dtype_));
@@ -55,7 +55,7 @@ class LoneLayer {
   Stream stream_;
   Weights weights_;
   Activations activations_;
-  std::vector<float> frequencies_;
+  std::vector<Rotation> rotations_;
   StepShape shape_;
 };
 
@@ -83,7 +83,8 @@ TEST_P(QueryOfLayer, HasTheBitsOfTheLayersOwn) {
 INSTANTIATE_TEST_SUITE_P(Families, QueryOfLayer,
                          ::testing::Combine(::testing::Values("needle-3m", "llama-biases",
                                                               "llama-odd-head", "mistral-window",
-                                                              "qwen2-window", "qwen3"),
+                                                              "qwen2-window", "qwen3", "olmo2",
+                                                              "smollm3-window", "phi3", "gemma3"),
                                             ::testing::Values(DType::kF32, DType::kBF16)));
 
 // The bundled model with layers that add nothing to the residual.

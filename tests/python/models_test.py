@@ -54,6 +54,50 @@ def test_families(kind, changes):
     assert pairs[0] == ((0, 1) if kind in ("Cohere", "Glm") else (0, geometry.rotary_dims // 2))
 
 
+LONG_ROPE = {
+    "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+    "short_factor": [1.0, 1.0, 1.5, 1.5, 2.0, 2.0], "long_factor": [2.0, 2.0, 3.0, 3.0, 4.0, 4.0]}
+
+
+@pytest.mark.parametrize("kind,changes", [
+    ("Granite", {"attention_multiplier": 0.2, "residual_multiplier": 0.5}),
+    ("Olmo2", {}),
+    ("SmolLM3", {"no_rope_layer_interval": 2}),
+    ("Phi3", {"original_max_position_embeddings": 512, "rope_parameters": LONG_ROPE}),
+    ("Gemma3", {"sliding_window": 32, "query_pre_attn_scalar": 24, "layer_types": [
+        "sliding_attention", "full_attention"] * 2}),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_families_of_the_runner(kind, changes, tmp_path):
+    """transformers' own text on fasa, and the fingerprint that the runner's maps have."""
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{'Gemma3Text' if kind == 'Gemma3' else kind}Config")
+    model = getattr(transformers, f"{kind}ForCausalLM")(
+        config(**{**SMALL, "vocab_size": 256, **changes})).eval()
+    twin, own = on_fasa(model)
+    assert torch.equal(generate(twin, own), generate(model))
+    assert own.runtime.geometry.layers == (2 if kind == "Gemma3" else 4)
+    model.save_pretrained(tmp_path)
+    texts = tmp_path / "text.txt"
+    texts.write_text(" ".join(str(i % 256) for i in range(512)))
+    native = fasa.calibrate(str(tmp_path), [str(texts)], tokens=256, queries=4, window=64,
+                            probes=False)
+    assert fasa.transformers.fingerprint(model) == native.fingerprint
+
+
+def test_a_rotation_that_changes_on_the_way_is_refused():
+    phi = small("Phi3", original_max_position_embeddings=64, rope_parameters=dict(LONG_ROPE))
+    with pytest.raises(fasa.UsageError, match="phi3: rope_type = longrope beyond .* = 64"):
+        on_fasa(phi)
+    fasa.transformers.fingerprint(phi)
+
+
+def test_scores_that_are_capped_are_refused():
+    gemma = small("Gemma2", query_pre_attn_scalar=24, layer_types=["full_attention"] * 4)
+    twin, own = on_fasa(gemma)
+    with pytest.raises(fasa.UsageError, match="softcap"):
+        generate(twin, own)
+
+
 def test_windowed_layers_stay_transformers_own():
     kinds = ["sliding_attention", "full_attention"] * 2
     model = small("Qwen2", layer_types=kinds, use_sliding_window=True, sliding_window=32,

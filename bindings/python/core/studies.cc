@@ -169,6 +169,7 @@ std::string rope_scaling_text(const nb::dict& parameters, int64_t max_positions)
                            {"max_position_embeddings", max_positions}};
   config["rope_parameters"] = rope;
   config["rope_parameters"].erase("partial_rotary_factor");
+  if (rope.contains("long_factor")) config["head_dim"] = 2 * rope["long_factor"].size();
   try {
     return ModelConfig::parse(config.dump(), "rope_parameters").rope.scaling_text();
   } catch (const InputError&) {

@@ -40,6 +40,7 @@ float scale_of(const Norm& norm, const float* x, float mean, int64_t size) {
 // Calls `write` with each normalised value.
 template <typename Write>
 void normalise_each(const float* x, const Norm& norm, int64_t size, Write write) {
+  if (norm.weight == nullptr) return write([&](int64_t i) { return x[i]; });
   const float mean = mean_of(norm, x, size);
   const float scale = scale_of(norm, x, mean, size);
   if (norm.kind == NormKind::kRms) {
@@ -106,6 +107,13 @@ void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
   } else {
     for (int64_t i = 0; i < size; ++i) sum[i] += addend[i] + bias[i];
   }
+}
+
+void join_row(float* addend, const Joining& how, int64_t size, float* sum) {
+  if (how.norm.weight == nullptr && how.scale == 1) return add_row(addend, how.bias, size, sum);
+  if (how.bias != nullptr) add_bias(how.bias, size, addend);
+  normalise(addend, how.norm, size);
+  for (int64_t i = 0; i < size; ++i) sum[i] += how.scale * addend[i];
 }
 
 void add_bias(const float* bias, int64_t size, float* sum) {

@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// A norm's parameters, [size] each. `bias` may be null.
+// A norm's parameters, [size] each. `bias` may be null. Of no weight: no norm, out = x.
 struct Norm {
   NormKind kind = NormKind::kRms;
   float eps = 0;
@@ -24,6 +24,14 @@ void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void
 void normalise(float* x, const Norm& norm, int64_t size);
 // sum += addend + bias; `bias` may be null.
 void add_row(const float* addend, const float* bias, int64_t size, float* sum);
+// What a projection gave joins the residual: sum += scale * norm(addend + bias). `addend` is
+// overwritten.
+struct Joining {
+  const float* bias = nullptr;
+  Norm norm = {};
+  float scale = 1;
+};
+void join_row(float* addend, const Joining& how, int64_t size, float* sum);
 // sum += bias.
 void add_bias(const float* bias, int64_t size, float* sum);
 // out = f(x + bias); `bias` may be null. kGelu is exact, kGeluTanh its approximation by tanh.

@@ -1,30 +1,30 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/gguf/gguf_architecture.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
 namespace {
 
-constexpr std::array<std::string_view, 3> kArchitectures = {"llama", "qwen2", "qwen3"};
 constexpr int64_t kMost = int64_t{1} << 30;
 
 // Keys of one architecture.
 class Keys {
  public:
-  Keys(const GgufHeader& header, std::string architecture)
-      : header_(header), prefix_(std::move(architecture) + ".") {}
+  Keys(const GgufHeader& header, std::string_view architecture)
+      : header_(header), prefix_(std::string(architecture) + ".") {}
   std::string name(std::string_view key) const { return prefix_ + std::string(key); }
   int64_t integer(std::string_view key) const { return header_.integer(name(key), 1, kMost); }
-  int64_t integer_or(std::string_view key, int64_t otherwise) const {
-    return header_.integer_or(name(key), 1, kMost, otherwise);
+  int64_t integer_or(std::string_view key, int64_t otherwise, int64_t low = 1) const {
+    return header_.integer_or(name(key), low, kMost, otherwise);
   }
+  bool has(std::string_view key) const { return header_.has(name(key)); }
   double number(std::string_view key) const { return header_.number(name(key)); }
   double number_or(std::string_view key, double otherwise) const {
     return header_.number_or(name(key), otherwise);
@@ -41,14 +41,6 @@ class Keys {
   std::string prefix_;
 };
 
-std::string architecture_of(const GgufHeader& header) {
-  const std::string name(header.text("general.architecture").value_or(""));
-  for (const std::string_view known : kArchitectures) {
-    if (name == known) return name;
-  }
-  header.fail("general.architecture", fmt::format("{}", fmt::join(kArchitectures, ", ")));
-}
-
 // Frequencies of Llama 3.1's kind are stored divided: by nothing where a turn is short, by the
 // factor where it is long, in between smoothly.
 double llama3_divisor(double theta, int64_t pair, int64_t dims, double factor, double original) {
@@ -62,16 +54,25 @@ double llama3_divisor(double theta, int64_t pair, int64_t dims, double factor, d
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-nlohmann::json divided_frequencies(const GgufHeader& header, const GgufTensor& tensor,
-                                   double theta) {
-  constexpr int64_t kOriginal = 8192;
-  constexpr const char* kName = "rope_freqs.weight";
+// Of a tensor that the file may lack: then empty.
+std::vector<float> frequency_divisors(const GgufHeader& header, const char* name) {
+  const auto found = header.tensors().find(name);
+  if (found == header.tensors().end()) return {};
+  const GgufTensor& tensor = found->second;
   const int64_t pairs = tensor.shape.back();
   if (tensor.shape.size() != 1 || tensor.block->type != GgmlType::kF32 || pairs > 4096) {
-    throw InputError(fmt::format("{}: tensor {}: allowed: one row of F32", header.name(), kName));
+    throw InputError(fmt::format("{}: tensor {}: allowed: one row of F32", header.name(), name));
   }
   std::vector<float> divisors(static_cast<size_t>(pairs));
   std::memcpy(divisors.data(), header.data().data() + tensor.begin, divisors.size() * 4);
+  return divisors;
+}
+
+nlohmann::json divided_frequencies(const GgufHeader& header, const std::vector<float>& divisors,
+                                   double theta) {
+  constexpr int64_t kOriginal = 8192;
+  constexpr const char* kName = "rope_freqs.weight";
+  const auto pairs = static_cast<int64_t>(divisors.size());
   const double factor = static_cast<double>(divisors.back());
   for (int64_t i = 0; i < pairs; ++i) {
     const double expected = llama3_divisor(theta, i, 2 * pairs, factor, kOriginal);
@@ -91,10 +92,25 @@ nlohmann::json divided_frequencies(const GgufHeader& header, const GgufTensor& t
           {"original_max_position_embeddings", kOriginal}};
 }
 
+nlohmann::json long_rope(const GgufHeader& header, const Keys& keys,
+                         const std::vector<float>& beyond) {
+  nlohmann::json scaling = {
+      {"rope_type", "longrope"},
+      {"long_factor", beyond},
+      {"short_factor", frequency_divisors(header, "rope_factors_short.weight")},
+      {"original_max_position_embeddings", keys.integer("rope.scaling.original_context_length")}};
+  if (keys.has("rope.scaling.attn_factor")) {
+    scaling["attention_factor"] = keys.number("rope.scaling.attn_factor");
+  }
+  return scaling;
+}
+
 nlohmann::json rope_scaling(const GgufHeader& header, const Keys& keys, double theta) {
   const std::string kind = keys.text_or("rope.scaling.type", "none");
-  const auto freqs = header.tensors().find("rope_freqs.weight");
-  if (freqs != header.tensors().end()) return divided_frequencies(header, freqs->second, theta);
+  const std::vector<float> divisors = frequency_divisors(header, "rope_freqs.weight");
+  if (!divisors.empty()) return divided_frequencies(header, divisors, theta);
+  const std::vector<float> beyond = frequency_divisors(header, "rope_factors_long.weight");
+  if (!beyond.empty()) return long_rope(header, keys, beyond);
   if (kind == "none") return nullptr;
   const double factor = keys.number("rope.scaling.factor");
   if (kind == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
@@ -120,20 +136,60 @@ bool has_tensor(const GgufHeader& header, const char* name) {
   return header.tensors().contains(name);
 }
 
-void add_heads(const Keys& keys, nlohmann::json* config) {
+void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann::json* config) {
   const int64_t hidden = keys.integer("embedding_length");
   const int64_t heads = keys.integer("attention.head_count");
   const int64_t head_dim = keys.integer_or("attention.key_length", hidden / heads);
   if (keys.integer_or("attention.value_length", head_dim) != head_dim) {
     keys.fail("attention.value_length", "attention.key_length");
   }
-  if (keys.integer_or("rope.dimension_count", head_dim) != head_dim) {
+  const int64_t rotated = keys.integer_or("rope.dimension_count", head_dim);
+  if (rotated > head_dim || (rotated != head_dim && !architecture.partial_rotary)) {
     keys.fail("rope.dimension_count", "the length of a head's key");
+  }
+  if (rotated != head_dim) {  // a share whose product with head_dim does not fall short of it
+    (*config)["partial_rotary_factor"] =
+        std::nextafter(static_cast<double>(rotated) / static_cast<double>(head_dim), 1.0);
   }
   (*config)["hidden_size"] = hidden;
   (*config)["num_attention_heads"] = heads;
   (*config)["num_key_value_heads"] = keys.integer_or("attention.head_count_kv", heads);
   (*config)["head_dim"] = head_dim;
+}
+
+// Of granite: where a file has them.
+void add_factors(const Keys& keys, nlohmann::json* config) {
+  constexpr std::pair<const char*, const char*> kFactors[] = {
+      {"attention.scale", "attention_multiplier"},
+      {"embedding_scale", "embedding_multiplier"},
+      {"residual_scale", "residual_multiplier"},
+      {"logit_scale", "logits_scaling"}};
+  for (const auto& [key, name] : kFactors) {
+    if (keys.has(key)) (*config)[name] = keys.number(key);
+  }
+}
+
+void add_phi3(const Keys& keys, nlohmann::json* config) {
+  const int64_t window = keys.integer_or("attention.sliding_window", 0, 0);
+  if (window > 0) (*config)["sliding_window"] = window;
+}
+
+// What the files do not say is the same in all models of the family, but for the largest, whose
+// scores are scaled by what a head's share of the hidden size is; it has this many layers.
+void add_gemma3(const Keys& keys, nlohmann::json* config) {
+  constexpr int64_t kLargestLayers = 62;
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const bool largest = (*config)["num_hidden_layers"] == kLargestLayers;
+  const int64_t share =
+      (*config)["hidden_size"].get<int64_t>() / (*config)["num_attention_heads"].get<int64_t>();
+  (*config)["query_pre_attn_scalar"] = largest ? share : (*config)["head_dim"].get<int64_t>();
+  (*config)["sliding_window"] = keys.integer("attention.sliding_window");
+  (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, 6);
+  (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
+  for (const char* const kind : {"attn", "final"}) {
+    const std::string key = fmt::format("{}_logit_softcapping", kind);
+    if (keys.has(key)) (*config)[key] = keys.number(key);
+  }
 }
 
 }  // namespace
@@ -162,8 +218,8 @@ std::string gguf_generation_json(const GgufHeader& header) {
 }
 
 std::string gguf_config_json(const GgufHeader& header) {
-  const std::string architecture = architecture_of(header);
-  const Keys keys(header, architecture);
+  const GgufArchitecture& architecture = GgufArchitecture::of(header);
+  const Keys keys(header, architecture.name);
   const auto embeddings = header.tensors().find("token_embd.weight");
   if (embeddings == header.tensors().end() || embeddings->second.shape.size() != 2) {
     throw InputError(fmt::format("{}: has no matrix token_embd.weight", header.name()));
@@ -172,19 +228,23 @@ std::string gguf_config_json(const GgufHeader& header) {
   // Written from a float, as 9.99999974e-06: six digits are what was meant.
   const double eps = keys.number("attention.layer_norm_rms_epsilon");
   nlohmann::json config = {
-      {"model_type", architecture},
+      {"model_type", architecture.model_type},
       {"vocab_size", embeddings->second.shape[0]},
       {"num_hidden_layers", keys.integer("block_count")},
       {"intermediate_size", keys.integer("feed_forward_length")},
       {"max_position_embeddings", keys.integer("context_length")},
       {"rms_norm_eps", std::stod(fmt::format("{:.6g}", eps))},
       {"rope_theta", theta},
-      {"hidden_act", "silu"},
+      {"hidden_act", architecture.activation},
+      {"hidden_activation", architecture.activation},
       {"tie_word_embeddings", !has_tensor(header, "output.weight")},
       {"attention_bias", has_tensor(header, "blk.0.attn_output.bias")},
       {"eos_token_id", ends_of_text(header)},
   };
-  add_heads(keys, &config);
+  add_heads(keys, architecture, &config);
+  add_factors(keys, &config);
+  if (architecture.name == "phi3") add_phi3(keys, &config);
+  if (architecture.name == "gemma3") add_gemma3(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);
   if (!scaling.is_null()) config["rope_scaling"] = scaling;
   return config.dump();

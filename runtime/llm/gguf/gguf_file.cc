@@ -8,48 +8,11 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/gguf/gguf_architecture.h"
 #include "runtime/llm/gguf/gguf_matrix.h"
 
 namespace fasa {
 namespace {
-
-struct NamePair {
-  std::string_view file;
-  std::string_view model;
-};
-constexpr NamePair kTop[] = {
-    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
-constexpr NamePair kInLayer[] = {
-    {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
-    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"}};
-
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". A name of none of these keeps
-// its text behind "model.", where no config asks for it.
-std::string model_name(std::string_view name) {
-  const std::string other = fmt::format("model.{}", name);
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return other;
-  const std::string_view stem = name.substr(0, dot);
-  const std::string_view kind = name.substr(dot);
-  for (const NamePair& pair : kTop) {
-    if (stem == pair.file) return fmt::format("{}{}", pair.model, kind);
-  }
-  constexpr std::string_view kLayer = "blk.";
-  if (!stem.starts_with(kLayer)) return other;
-  const size_t part = stem.find('.', kLayer.size());
-  if (part == std::string_view::npos) return other;
-  const std::string_view layer = stem.substr(kLayer.size(), part - kLayer.size());
-  for (const NamePair& pair : kInLayer) {
-    if (stem.substr(part + 1) == pair.file) {
-      return fmt::format("model.layers.{}.{}{}", layer, pair.model, kind);
-    }
-  }
-  return other;
-}
 
 std::optional<DType> plain_dtype(GgmlType type) {
   if (type == GgmlType::kF32) return DType::kF32;
@@ -58,17 +21,24 @@ std::optional<DType> plain_dtype(GgmlType type) {
   return std::nullopt;
 }
 
-// Of matrices of queries and keys, whose rows the llama architecture keeps in rotary pairs; 0: as
-// the model has them.
-int64_t paired_head_dim(const GgufHeader& header, std::string_view name) {
-  if (header.text("general.architecture").value_or("") != "llama") return 0;
+// Of matrices of queries and keys whose rows the file keeps in rotary pairs; 0: as the model has
+// them.
+int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& architecture,
+                        std::string_view name) {
+  if (!architecture.paired_heads) return 0;
   if (name.find(".attn_q.") == std::string_view::npos &&
       name.find(".attn_k.") == std::string_view::npos) {
     return 0;
   }
-  const int64_t hidden = header.integer("llama.embedding_length", 1, int64_t{1} << 30);
-  const int64_t heads = header.integer("llama.attention.head_count", 1, int64_t{1} << 20);
-  return header.integer_or("llama.attention.key_length", 1, int64_t{1} << 20, hidden / heads);
+  const auto key = [&](std::string_view of) { return fmt::format("{}.{}", architecture.name, of); };
+  const int64_t hidden = header.integer(key("embedding_length"), 1, int64_t{1} << 30);
+  const int64_t heads = header.integer(key("attention.head_count"), 1, int64_t{1} << 20);
+  return header.integer_or(key("attention.key_length"), 1, int64_t{1} << 20, hidden / heads);
+}
+
+// Frequencies of the rotation: the config says what they say.
+bool is_rotary(std::string_view name) {
+  return name == "rope_freqs.weight" || name.starts_with("rope_factors_");
 }
 
 }  // namespace
@@ -80,16 +50,19 @@ bool is_gguf(const std::string& path) {
 }
 
 GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes(), path) {
+  const GgufArchitecture& architecture = GgufArchitecture::of(header_);
   const std::byte* const data = header_.data().data();
   for (const auto& [name, tensor] : header_.tensors()) {
-    if (name == "rope_freqs.weight") continue;  // the config says what it says
-    const std::string wanted = model_name(name);
+    if (is_rotary(name)) continue;
+    const std::string wanted = architecture.model_name(name);
     if (!names_.emplace(wanted, &tensor).second) {
       throw InputError(fmt::format("{}: tensor {} is there twice", header_.name(), wanted));
     }
-    const int64_t head_dim = paired_head_dim(header_, name);
+    const int64_t head_dim = paired_head_dim(header_, architecture, name);
     if (tensor.shape.size() == 1) {
-      if (head_dim > 0) add_vector(wanted, tensor, head_dim);
+      const bool is_norm = name.ends_with("norm.weight");
+      const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
+      if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
       continue;
     }
     if (tensor.shape.size() != 2) continue;  // require() says so
@@ -102,17 +75,20 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
   }
 }
 
-void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim) {
+void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim,
+                          float base) {
   const auto dtype = plain_dtype(tensor.block->type);
-  if (!dtype || head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0) return;
+  if (!dtype || (head_dim > 0 && (head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0))) return;
   WeightView view;
   view.dtype = *dtype;
   view.data = header_.data().data() + tensor.begin;
   std::vector<float> values(static_cast<size_t>(tensor.shape[0]));
   for (int64_t i = 0; i < tensor.shape[0]; ++i) {
-    view.read(GgufRows{head_dim}.in_file(i), 1, &values[static_cast<size_t>(i)]);
+    float& value = values[static_cast<size_t>(i)];
+    view.read(head_dim > 0 ? GgufRows{head_dim}.in_file(i) : i, 1, &value);
+    value -= base;
   }
-  reordered_[name] = std::move(values);
+  vectors_[name] = std::move(values);
 }
 
 std::vector<std::string> GgufFile::names() const {
@@ -138,7 +114,7 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
   file_.require_whole();
   WeightView view;
   view.shape = tensor.shape;
-  if (const auto vector = reordered_.find(name); vector != reordered_.end()) {
+  if (const auto vector = vectors_.find(name); vector != vectors_.end()) {
     view.data = reinterpret_cast<const std::byte*>(vector->second.data());
     return view;
   }

@@ -30,13 +30,15 @@ class GgufFile final : public WeightSource {
   const std::string& source() const override { return header_.name(); }
 
  private:
-  void add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim);
+  // What the model has where the file has `base` more, or rows of heads in another order
+  // (head_dim above 0).
+  void add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim, float base);
 
   MappedFile file_;
   GgufHeader header_;
   std::map<std::string, const GgufTensor*> names_;
   std::map<std::string, std::unique_ptr<PackedTensor>> matrices_;
-  std::map<std::string, std::vector<float>> reordered_;  // vectors whose order is another
+  std::map<std::string, std::vector<float>> vectors_;  // those that are not as in the file
 };
 
 }  // namespace fasa

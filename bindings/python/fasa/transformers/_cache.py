@@ -8,7 +8,7 @@ from transformers import cache_utils
 
 from .. import Config, FcMap, UsageError
 from ._enable import mark_prefill
-from ._geometry import attention_modules, parameters_of, require_divisible, text_config
+from ._geometry import attention_modules, parameters_of, require_divisible, require_one_rotation, text_config
 from ._handle import Handle
 from ._session import ModelPart, Session
 
@@ -117,6 +117,7 @@ class Cache(cache_utils.Cache):
         settings = _settings(config, options)
         own = text_config(model)
         require_divisible(model, own)
+        require_one_rotation(own)
         layers = cache_utils.DynamicCache(config=own).layers
         indices = [i for i, layer in enumerate(layers) if type(layer) is cache_utils.DynamicLayer]
         if not indices:

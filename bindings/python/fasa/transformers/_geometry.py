@@ -64,25 +64,31 @@ def geometry_of(module, config, layers: int, query, key, value, scale: float | N
     )
 
 
+def key_projection(module):
+    """The linear module that gives keys, of queries and values too where they are stacked."""
+    return getattr(module, "k_proj", None) or getattr(module, "qkv_proj", None)
+
+
 def attention_modules(model, layers: list[int]) -> list[torch.nn.Module]:
     """The attention module of each of these layers of the text model."""
     found = {}
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     for module in decoder.modules():
         index = getattr(module, "layer_idx", None)
-        if isinstance(index, int) and hasattr(module, "k_proj"):
+        if isinstance(index, int) and key_projection(module) is not None:
             found.setdefault(index, module)
     missing = [layer for layer in layers if layer not in found]
     if missing:
         raise UsageError(
-            f"{type(model).__name__}: no attention module with layer_idx and k_proj for layers {missing}"
+            f"{type(model).__name__}: no attention module with layer_idx and k_proj or qkv_proj for "
+            f"layers {missing}"
         )
     return [found[layer] for layer in layers]
 
 
 def shard_of(module) -> tuple[int, int]:
     """(rank, ranks) of a tensor-parallel module's KV heads; (0, 1) for a whole one."""
-    mesh = getattr(getattr(module.k_proj, "weight", None), "device_mesh", None)
+    mesh = getattr(getattr(key_projection(module), "weight", None), "device_mesh", None)
     return (0, 1) if mesh is None else (mesh.get_local_rank(), mesh.size())
 
 
@@ -96,9 +102,22 @@ def require_divisible(model, config) -> None:
         )
 
 
-def _first_key_row(module) -> str:
-    weight = module.k_proj.weight
-    row = weight[0].detach()
+def require_one_rotation(config) -> None:
+    """Raises UsageError where transformers rotates by other frequencies beyond the original context:
+    it drops the cache there, and in chunks it mixes both."""
+    original = getattr(config, "original_max_position_embeddings", None)
+    longer = original is not None and config.max_position_embeddings > original
+    if longer and rope_parameters(config).get("rope_type") == "longrope":
+        raise UsageError(
+            f"{config.model_type}: rope_type = longrope beyond original_max_position_embeddings = "
+            f"{original}; transformers drops its cache there. Take `fasa generate`, or a config whose "
+            "max_position_embeddings is that number"
+        )
+
+
+def _first_key_row(module, query_rows: int) -> str:
+    weight = key_projection(module).weight
+    row = weight[0 if hasattr(module, "k_proj") else query_rows].detach()  # all queries, then keys
     if hasattr(row, "full_tensor"):
         row = row.full_tensor()
     if hasattr(row, "dequantize") and type(row) is not torch.Tensor:
@@ -124,7 +143,8 @@ def fingerprint(model) -> ModelFingerprint:
     print_.rotary_layout = rotary_layout(modules[0])
     print_.rope_theta = float(rope["rope_theta"])
     print_.rope_scaling = rope_scaling_text(rope, config.max_position_embeddings)
-    print_.key_rows = [_first_key_row(module) for module in modules]
+    queries = config.num_attention_heads * head_dim
+    print_.key_rows = [_first_key_row(module, queries) for module in modules]
     return print_
 
 

@@ -1,0 +1,83 @@
+#include "runtime/llm/gguf/gguf_architecture.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fasa {
+namespace {
+
+constexpr GgufName kTop[] = {
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+constexpr GgufName kInLayer[] = {
+    {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
+    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"}};
+constexpr GgufName kPhi3[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm"},
+                               {"post_ffw_norm", "post_feedforward_layernorm"}};
+constexpr GgufName kGemma3[] = {{"ffn_norm", "pre_feedforward_layernorm"},
+                                {"post_attention_norm", "post_attention_layernorm"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+constexpr std::array kArchitectures = {
+    GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
+    GgufArchitecture{.name = "qwen2", .model_type = "qwen2"},
+    GgufArchitecture{.name = "qwen3", .model_type = "qwen3"},
+    GgufArchitecture{.name = "granite", .model_type = "granite", .paired_heads = true},
+    GgufArchitecture{.name = "olmo2", .model_type = "olmo2", .layer_names = kOlmo2},
+    GgufArchitecture{.name = "smollm3", .model_type = "smollm3", .paired_heads = true},
+    GgufArchitecture{
+        .name = "phi3", .model_type = "phi3", .layer_names = kPhi3, .partial_rotary = true},
+    GgufArchitecture{.name = "gemma3",
+                     .model_type = "gemma3_text",
+                     .layer_names = kGemma3,
+                     .norms_have_base = true,
+                     .activation = "gelu_pytorch_tanh"}};
+
+std::optional<std::string_view> find(std::span<const GgufName> names, std::string_view file) {
+  for (const GgufName& name : names) {
+    if (name.file == file) return name.model;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const GgufArchitecture& GgufArchitecture::of(const GgufHeader& header) {
+  constexpr const char* kKey = "general.architecture";
+  const std::string_view name = header.text(kKey).value_or("");
+  std::vector<std::string_view> names;
+  for (const GgufArchitecture& known : kArchitectures) {
+    if (known.name == name) return known;
+    names.push_back(known.name);
+  }
+  header.fail(kKey, fmt::format("{}", fmt::join(names, ", ")));
+}
+
+std::string GgufArchitecture::model_name(std::string_view tensor) const {
+  const std::string other = fmt::format("model.{}", tensor);
+  const size_t dot = tensor.rfind('.');
+  if (dot == std::string_view::npos) return other;
+  const std::string_view stem = tensor.substr(0, dot);
+  const std::string_view kind = tensor.substr(dot);
+  if (const auto top = find(kTop, stem)) return fmt::format("{}{}", *top, kind);
+  constexpr std::string_view kLayer = "blk.";
+  if (!stem.starts_with(kLayer)) return other;
+  const size_t end = stem.find('.', kLayer.size());
+  if (end == std::string_view::npos) return other;
+  const std::string_view layer = stem.substr(kLayer.size(), end - kLayer.size());
+  const std::string_view part = stem.substr(end + 1);
+  auto found = find(layer_names, part);
+  if (!found) found = find(kInLayer, part);
+  return found ? fmt::format("model.layers.{}.{}{}", layer, *found, kind) : other;
+}
+
+}  // namespace fasa

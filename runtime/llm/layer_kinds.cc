@@ -1,0 +1,110 @@
+#include "runtime/llm/layer_kinds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kMostInterval = 4096;
+
+// no_rope_layers says 1 of those that are rotated; else every no_rope_layer_interval-th is not.
+std::vector<bool> read_rotated(const JsonFields& fields, const ModelConfig& config) {
+  std::vector<bool> rotated(static_cast<size_t>(config.layers), true);
+  if (!config.family->unrotated_layers) return rotated;
+  constexpr const char* kKey = "no_rope_layers";
+  if (!fields.has(kKey)) {
+    const auto interval =
+        static_cast<size_t>(fields.integer_or("no_rope_layer_interval", 1, kMostInterval, 4));
+    for (size_t i = interval - 1; i < rotated.size(); i += interval) rotated[i] = false;
+    return rotated;
+  }
+  const nlohmann::json& list = fields.at(kKey);
+  const bool fits = list.is_array() && list.size() == rotated.size();
+  for (size_t i = 0; fits && i < rotated.size(); ++i) {
+    if (list[i] != 0 && list[i] != 1) fields.fail(kKey, "0 or 1 in each place");
+    rotated[i] = list[i] == 1;
+  }
+  if (!fits) fields.fail(kKey, fmt::format("a list of {} numbers, one per layer", rotated.size()));
+  return rotated;
+}
+
+std::vector<bool> read_layer_types(const JsonFields& fields, size_t layers) {
+  constexpr const char* kKey = "layer_types";
+  const nlohmann::json& types = fields.at(kKey);
+  if (!types.is_array() || types.size() != layers) {
+    fields.fail(kKey, fmt::format("a list of {} texts, one per layer", layers));
+  }
+  std::vector<bool> windowed(layers);
+  for (size_t i = 0; i < layers; ++i) {
+    windowed[i] = types[i] == "sliding_attention";
+    if (!windowed[i] && types[i] != "full_attention") {
+      fields.fail(kKey, "full_attention or sliding_attention in each place");
+    }
+  }
+  return windowed;
+}
+
+std::vector<bool> read_windowed(const JsonFields& fields, const ModelConfig& config,
+                                const std::vector<bool>& rotated) {
+  const WindowRule& rule = config.family->window;
+  std::vector<bool> windowed(rotated.size(), false);
+  if (rule.layers == WindowedLayers::kNone) return windowed;
+  if (rule.enabled != nullptr && !fields.boolean_or(rule.enabled, false)) return windowed;
+  if (rule.layers == WindowedLayers::kAll) {
+    windowed.assign(windowed.size(), true);
+    return windowed;
+  }
+  if (fields.has("layer_types")) return read_layer_types(fields, windowed.size());
+  const auto number = [&](const char* key, int64_t low, int64_t otherwise) {
+    return static_cast<size_t>(fields.integer_or(key, low, kMostInterval, otherwise));
+  };
+  switch (rule.layers) {
+    case WindowedLayers::kNone:
+    case WindowedLayers::kAll:
+      break;
+    case WindowedLayers::kFrom:
+      for (size_t i = number("max_window_layers", 0, 28); i < windowed.size(); ++i) {
+        windowed[i] = true;
+      }
+      break;
+    case WindowedLayers::kUnrotated:
+      for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = !rotated[i];
+      break;
+    case WindowedLayers::kPattern: {
+      const size_t every = number("sliding_window_pattern", 1, rule.pattern);
+      for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = (i + 1) % every != 0;
+      break;
+    }
+  }
+  return windowed;
+}
+
+// 0 = none. Where the key is written as null there is none; where it is missing, what transformers
+// takes then.
+int read_window(const JsonFields& fields, const WindowRule& rule) {
+  constexpr const char* kKey = "sliding_window";
+  if (fields.has(kKey)) return static_cast<int>(fields.integer(kKey, 1, INT32_MAX));
+  return fields.present(kKey) ? 0 : rule.otherwise;
+}
+
+}  // namespace
+
+void read_layer_kinds(const JsonFields& fields, ModelConfig* config) {
+  const std::vector<bool> rotated = read_rotated(fields, *config);
+  const std::vector<bool> windowed = read_windowed(fields, *config, rotated);
+  if (std::find(windowed.begin(), windowed.end(), true) != windowed.end()) {
+    const int window = read_window(fields, config->family->window);
+    for (const bool has : windowed) {
+      if (window > 0) config->windows.push_back(has ? window : 0);
+    }
+  }
+  if (!config->local_rope && !config->family->unrotated_layers) return;
+  for (size_t i = 0; i < rotated.size(); ++i) {
+    const int8_t of_rotated = config->local_rope && windowed[i] ? 1 : 0;
+    config->layer_rotations.push_back(rotated[i] ? of_rotated : int8_t{kUnrotated});
+  }
+}
+
+}  // namespace fasa

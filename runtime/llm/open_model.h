@@ -1,0 +1,34 @@
+// A model with all that it takes to run it, in one call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/config/config.h"
+#include "runtime/doors/runtime.h"
+#include "runtime/llm/model.h"
+#include "runtime/llm/model_slices.h"
+
+namespace fasa {
+
+// Declared in the order in which they are needed: runtimes end before it does.
+struct OpenModel {
+  Config config;  // with what it leaves to the FC map
+  std::unique_ptr<Device> device;
+  Model model;
+  ModelSlices slices;
+
+  // A KV cache for the model. `max_context`: tokens of the longest sequence expected, 0 = unknown.
+  std::unique_ptr<Runtime> make_runtime(int64_t max_context = 0) const;
+};
+
+// `path`: a folder in Hugging Face form or a GGUF file. The device is the config's, its memory limits
+// included; `dtype` of activations as in Model::load(). Throws InputError for a file that is not what
+// it should be, or slices over some of the FCs without a map that says over which (`fasa calibrate`
+// makes one), BudgetError, UsageError.
+OpenModel open_model(const std::string& path, const Config& config,
+                     std::optional<DType> dtype = std::nullopt);
+
+}  // namespace fasa
