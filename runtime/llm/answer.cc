@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 #include "runtime/base/error.h"
 
@@ -29,18 +31,43 @@ Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
     throw UsageError("stop strings need a model with a tokenizer.json");
   }
   sampler_.see_prompt(prompt);
+  if (options_.grammar != nullptr) held_ = options_.grammar->begin();
+}
+
+bool Answer::is_eos(int32_t token) const {
+  return std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+}
+
+// The sampler takes no NaN while there is something else.
+std::span<const float> Answer::of_grammar(std::span<const float> logits) {
+  const auto mask = options_.grammar->allowed(*held_);
+  const bool may_end = options_.grammar->may_end(*held_);
+  masked_.assign(logits.size(), std::numeric_limits<float>::quiet_NaN());
+  const size_t words = std::min(mask->size(), (logits.size() + 63) / 64);
+  for (size_t word = 0; word < words; ++word) {
+    for (uint64_t left = (*mask)[word]; left != 0; left &= left - 1) {
+      const size_t id = word * 64 + static_cast<size_t>(std::countr_zero(left));
+      if (id < logits.size()) masked_[id] = logits[id];
+    }
+  }
+  for (const int32_t id : eos_) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+    const auto at = static_cast<size_t>(id);
+    masked_[at] = may_end ? logits[at] : std::numeric_limits<float>::quiet_NaN();
+  }
+  return masked_;
 }
 
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
-  const int32_t token = sampler_.next(logits);
-  if (std::find(eos_.begin(), eos_.end(), token) != eos_.end()) {
-    return finish(AnswerEnd::kEndOfSequence);
-  }
+  const int32_t token = sampler_.next(held_ ? of_grammar(logits) : logits);
+  if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
+  if (held_) options_.grammar->push(*held_, token);
   tokens_.push_back(token);
   if (options_.logprobs) logprobs_.push_back(logprobs_of(logits, token, *options_.logprobs));
   if (continuation_) text_ += stop_.push(continuation_->push(token));
   if (stop_.stopped()) return finish(AnswerEnd::kStopString);
+  if (held_ && options_.grammar->is_whole(*held_)) return finish(AnswerEnd::kEndOfSequence);
   if (static_cast<int64_t>(tokens_.size()) < options_.max_tokens) return true;
   return finish(AnswerEnd::kMaxTokens);
 }

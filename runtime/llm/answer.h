@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "runtime/llm/logprobs.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/continuation.h"
+#include "runtime/text/grammar/token_grammar.h"
 #include "runtime/text/stop_strings.h"
 #include "runtime/text/tokenizer.h"
 
@@ -22,6 +24,7 @@ struct AnswerOptions {
   std::vector<std::string> stop = {};  // end the text where they begin
   std::optional<int> logprobs = {};    // for each token its own, and those of the best N
   std::vector<int32_t> shown = {};     // special tokens that the text shows
+  std::shared_ptr<text::TokenGrammar> grammar = {};  // what the text must be; null: any
 
   // Throws UsageError naming the option that is impossible.
   void validate() const;
@@ -39,7 +42,8 @@ class Answer {
          const text::Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
   // Takes a token from the logits [vocab] behind the last one. True: the answer goes on, and
-  // tokens().back() is what the model reads next.
+  // tokens().back() is what the model reads next. Throws InputError where no token is one of the
+  // grammar's.
   bool take(std::span<const float> logits);
   // Ends an answer that its reader has enough of.
   void cancel();
@@ -54,12 +58,16 @@ class Answer {
 
  private:
   bool finish(AnswerEnd end);
+  std::span<const float> of_grammar(std::span<const float> logits);
+  bool is_eos(int32_t token) const;
 
   AnswerOptions options_;
   std::span<const int32_t> eos_;
   Sampler sampler_;
   std::optional<text::Continuation> continuation_;
   text::StopStrings stop_;
+  std::optional<text::TokenGrammar::Text> held_;  // to the grammar: what is written of it
+  std::vector<float> masked_;                     // logits, NaN where the grammar allows no token
   std::vector<int32_t> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;

@@ -34,7 +34,7 @@ struct GenerateOptions {
   // What was held back at the end, where anything was.
   std::function<void(std::string_view text)> on_rest = {};
 
-  AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs, {}}; }
+  AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs, {}, {}}; }
 };
 
 struct GenerateResult {

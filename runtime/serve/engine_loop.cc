@@ -463,7 +463,12 @@ void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
 void EngineLoop::sample(Active& active, std::span<const float> logits) {
   Answer& answer = *active.answer;
   const size_t before = answer.tokens().size();
-  const bool goes_on = answer.take(logits);
+  bool goes_on = false;
+  try {
+    goes_on = answer.take(logits);
+  } catch (const InputError& error) {  // its grammar's: the others have theirs
+    return fail(active, error.kind(), error.what());
+  }
   if (answer.tokens().size() > before) {
     const auto now = Clock::now();
     (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)

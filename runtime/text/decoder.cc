@@ -27,9 +27,20 @@ class DecoderOf final : public Decoder {
   std::unique_ptr<DecoderStep> start() const override {
     return std::make_unique<Step>(description_);
   }
+  std::string bytes_of(std::string piece) const override {
+    return Step::bytes_of(description_, std::move(piece));
+  }
 
  private:
   Description description_;
+};
+
+// Steps that leave pieces within a text as they are.
+struct KeepsPieces {
+  template <typename Description>
+  static std::string bytes_of(const Description&, std::string piece) {
+    return piece;
+  }
 };
 
 // Steps that look at whole pieces: where an earlier one made one piece of all, at the very end.
@@ -59,6 +70,9 @@ struct ByteLevelDescription {};
 class ByteLevelStep final : public DecoderStep {
  public:
   explicit ByteLevelStep(const ByteLevelDescription&) {}
+  static std::string bytes_of(const ByteLevelDescription&, std::string piece) {
+    return ByteAlphabet::get().bytes_of(piece).value_or(piece);
+  }
 
   void push(Part part, Parts& out) override {
     piece_ += part.text;
@@ -95,22 +109,25 @@ class ByteLevelStep final : public DecoderStep {
 class ReplaceStep final : public WholePieceStep {
  public:
   explicit ReplaceStep(const Replacement& replacement) : replacement_(replacement) {}
-
- private:
-  void push_piece(std::string piece, Parts& out) override {
+  static std::string bytes_of(const Replacement& replacement, const std::string& piece) {
     std::string replaced;
     size_t copied = 0;
-    replacement_.for_each_match(piece, [&](Span match) {
+    replacement.for_each_match(piece, [&](Span match) {
       replaced.append(piece, copied, match.begin - copied);
-      replaced += replacement_.content();
+      replaced += replacement.content();
       copied = match.end;
       if (replaced.size() > kMaxDecodedBytes) {
-        throw InputError(fmt::format("{}: a piece grows beyond {} bytes", replacement_.where(),
+        throw InputError(fmt::format("{}: a piece grows beyond {} bytes", replacement.where(),
                                      kMaxDecodedBytes));
       }
     });
     replaced.append(piece, copied);
-    out.push_back({std::move(replaced)});
+    return replaced;
+  }
+
+ private:
+  void push_piece(std::string piece, Parts& out) override {
+    out.push_back({bytes_of(replacement_, piece)});
   }
 
   const Replacement& replacement_;
@@ -123,6 +140,10 @@ struct ByteFallbackDescription {};
 class ByteFallbackStep final : public WholePieceStep {
  public:
   explicit ByteFallbackStep(const ByteFallbackDescription&) {}
+  static std::string bytes_of(const ByteFallbackDescription&, std::string piece) {
+    const auto byte = byte_of(piece);
+    return byte ? std::string(1, static_cast<char>(*byte)) : piece;
+  }
   void finish(Parts& out) override { end_run(out); }
 
  private:
@@ -173,7 +194,7 @@ class ByteFallbackStep final : public WholePieceStep {
 struct FuseDescription {};
 
 // All pieces become one.
-class FuseStep final : public DecoderStep {
+class FuseStep final : public DecoderStep, public KeepsPieces {
  public:
   explicit FuseStep(const FuseDescription&) {}
   void push(Part part, Parts& out) override { out.push_back({std::move(part.text), false}); }
@@ -185,7 +206,7 @@ struct StripDescription {
   int64_t start, stop;  // how many of it go at a piece's beginning and end, at most
 };
 
-class StripStep final : public DecoderStep {
+class StripStep final : public DecoderStep, public KeepsPieces {
  public:
   explicit StripStep(const StripDescription& strip) : strip_(strip) {}
 
@@ -234,21 +255,29 @@ struct MetaspaceDescription {
 class MetaspaceStep final : public WholePieceStep {
  public:
   explicit MetaspaceStep(const MetaspaceDescription& metaspace) : metaspace_(metaspace) {}
+  static std::string bytes_of(const MetaspaceDescription& metaspace, const std::string& piece) {
+    return with_blanks(metaspace, piece, " ");
+  }
 
  private:
-  void push_piece(std::string piece, Parts& out) override {
+  static std::string with_blanks(const MetaspaceDescription& metaspace, const std::string& piece,
+                                 const char* blank) {
     std::string text;
     for (size_t at = 0; at < piece.size();) {
       const size_t bytes = utf8_bytes(piece[at]);
-      if (piece.compare(at, bytes, metaspace_.mark) != 0) {
+      if (piece.compare(at, bytes, metaspace.mark) != 0) {
         text.append(piece, at, bytes);
-      } else if (!first_ || !metaspace_.prepends) {
-        text += ' ';
+      } else {
+        text += blank;
       }
       at += bytes;
     }
+    return text;
+  }
+
+  void push_piece(std::string piece, Parts& out) override {
+    out.push_back({with_blanks(metaspace_, piece, first_ && metaspace_.prepends ? "" : " ")});
     first_ = false;
-    out.push_back({std::move(text)});
   }
 
   const MetaspaceDescription& metaspace_;
@@ -258,7 +287,7 @@ class MetaspaceStep final : public WholePieceStep {
 struct JoinDescription {};
 
 // Without a decoder pieces are put side by side with blanks between.
-class JoinStep final : public WholePieceStep {
+class JoinStep final : public WholePieceStep, public KeepsPieces {
  public:
   explicit JoinStep(const JoinDescription&) {}
 
@@ -309,6 +338,12 @@ std::vector<std::unique_ptr<DecoderStep>> DecoderChain::start() const {
   std::vector<std::unique_ptr<DecoderStep>> steps;
   for (const auto& step : steps_) steps.push_back(step->start());
   return steps;
+}
+
+std::string DecoderChain::bytes_of(std::string_view piece) const {
+  std::string bytes(piece);
+  for (const auto& step : steps_) bytes = step->bytes_of(std::move(bytes));
+  return bytes;
 }
 
 }  // namespace fasa::text

@@ -29,6 +29,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual std::unique_ptr<DecoderStep> start() const = 0;
+  // What a piece within a text becomes, its neighbours apart.
+  virtual std::string bytes_of(std::string piece) const { return piece; }
 };
 
 // ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and sequences of them, one after
@@ -40,6 +42,8 @@ class DecoderChain {
   DecoderChain(const nlohmann::json& part, const std::string& place);
 
   std::vector<std::unique_ptr<DecoderStep>> start() const;
+  // The bytes that a piece adds within a text.
+  std::string bytes_of(std::string_view piece) const;
 
  private:
   std::vector<std::unique_ptr<const Decoder>> steps_;

@@ -146,6 +146,11 @@ std::string_view Tokenizer::piece(int32_t id) const {
   return token != nullptr ? std::string_view(token->content) : parts_->bpe.vocabulary().piece(id);
 }
 
+std::string Tokenizer::token_bytes(int32_t id) const {
+  const auto spelling = parts_->spelling(id);
+  return spelling ? parts_->decoder.bytes_of(*spelling) : "";
+}
+
 bool Tokenizer::is_special(int32_t id) const {
   const AddedToken* token = parts_->added.find(id);
   return token != nullptr && token->special;

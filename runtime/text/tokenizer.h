@@ -74,6 +74,8 @@ class Tokenizer final : public TextCoder {
   std::optional<int32_t> token_id(std::string_view piece) const;
   // As the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>"); "" for an id that stands for none.
   std::string_view piece(int32_t id) const;
+  // What it adds to a text's bytes, within the text: not whole characters always. "" for none.
+  std::string token_bytes(int32_t id) const;
   bool is_special(int32_t id) const;
   int64_t vocab_size() const;  // one more than the largest id
 

@@ -1,100 +1,12 @@
 """fasa serve, over sockets: what clients send, and what they must get."""
-import http.client
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 
-from support import FASA, MODEL, CommandTest, main
-
-TEMPLATE = ("{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
-            "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
-TOOL_TEMPLATE = (
-    "{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
-    " Answer by <tool_call>{...}</tool_call>{% endif %}"
-    "{% for message in messages %}{{ '<' + message.role + '>' }}{{ message.content or '' }}"
-    "{% for call in message.tool_calls or [] %}<tool_call>\n"
-    "{\"name\": \"{{ call.function.name }}\", "
-    "\"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>"
-    "{% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
-TOOLS = [{"type": "function", "function": {
-    "name": "get_weather", "description": "The weather of a town.",
-    "parameters": {"type": "object", "properties": {"town": {"type": "string", "maxLength": 8}},
-                   "required": ["town"], "additionalProperties": False}}},
-         {"type": "function", "function": {"name": "now"}}]
-STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+)|unix:\S+)")
-
-
-class Server:
-    """A running `fasa serve`, ended with the test."""
-
-    def __init__(self, test, *flags, model=MODEL):
-        variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
-        self.process = subprocess.Popen(
-            [FASA, "serve", "--model", str(model), "--port", "0", "--fac-tokens", "32",
-             *map(str, flags)], stderr=subprocess.PIPE, text=True, env=variables)
-        test.addCleanup(self.stop)
-        for line in self.process.stderr:
-            if found := STARTED.search(line):
-                self.port = int(found[2]) if found[2] else None
-                return
-        test.fail(f"the server ended with {self.process.wait()}")
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
-
-    def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-
-    def ask(self, method, path, body=None, headers=None):
-        """(status, headers, body)."""
-        connection = self.connect()
-        text = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
-        connection.request(method, path, text, headers or {})
-        response = connection.getresponse()
-        result = response.status, response.headers, response.read()
-        connection.close()
-        return result
-
-    def complete(self, prompt, max_tokens=8, **fields):
-        status, _, body = self.ask("POST", "/v1/completions", {
-            "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **fields})
-        assert status == 200, body
-        return json.loads(body)
-
-    def metric(self, name):
-        text = self.ask("GET", "/metrics")[2].decode()
-        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
-
-
-class ServeTest(CommandTest):
-    def chat_model(self, template=TEMPLATE):
-        folder = self.copy_model()
-        self.replace(folder, "chat_template.jinja", template)
-        return folder
-
-    def frames(self, body):
-        """The stream's objects, after its grammar was checked."""
-        text = body.decode("utf-8")  # strictly
-        self.assertTrue(text.endswith("data: [DONE]\n\n"))
-        blocks = text[:-2].split("\n\n")
-        self.assertEqual(blocks.count("data: [DONE]"), 1)
-        objects = []
-        for block in blocks[:-1]:
-            if block.startswith(":"):
-                continue
-            self.assertTrue(block.startswith("data: "), block)
-            self.assertNotIn("\n", block)
-            objects.append(json.loads(block[6:]))
-        for name in ("id", "created", "model", "object"):
-            self.assertEqual(len({json.dumps(one[name]) for one in objects}), 1, name)
-        return objects
+from serving import TEMPLATE, TOOL_TEMPLATE, TOOLS, ServeTest, Server, schema_format
+from support import MODEL, main
 
 
 class Completions(ServeTest):
@@ -202,6 +114,88 @@ class Tools(ServeTest):
         self.assertEqual(self.tokens(server, messages=history), bare + len(said))
 
 
+class HeldAnswers(ServeTest):
+    """Answers that a mask holds to a format, from a model that would never write it."""
+
+    def chat(self, server, **fields):
+        status, _, body = server.ask("POST", "/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "x"}], "temperature": 1, "max_tokens": 400,
+            "seed": 3, **fields})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["choices"]
+
+    def test_json(self):
+        server = Server(self, model=self.chat_model())
+        # Letters and digits are what a free string is made of here; its end is made likely.
+        likely = {str(ord(c)): 12 for c in '"}]'}
+        for seed in range(3):
+            choices = self.chat(server, response_format={"type": "json_object"}, seed=seed, n=2,
+                                logit_bias=likely)
+            for choice in choices:
+                self.assertEqual(choice["finish_reason"], "stop", choice)
+                self.assertIsInstance(json.loads(choice["message"]["content"]), dict)
+        schema = {"type": "object", "additionalProperties": False,
+                  "required": ["name", "age", "pets"],
+                  "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 6},
+                                 "age": {"type": "integer", "minimum": 18, "maximum": 99},
+                                 "kind": {"enum": ["judge", "gleaner"]},
+                                 "pets": {"type": "array", "items": {"type": "boolean"},
+                                          "minItems": 2, "maxItems": 2}}}
+        for temperature in (0, 1.5):
+            choice, = self.chat(server, temperature=temperature, **schema_format(schema))
+            value = json.loads(choice["message"]["content"])
+            self.assertEqual(choice["finish_reason"], "stop")
+            self.assertLessEqual(set(value), {"name", "age", "kind", "pets"})
+            self.assertTrue(1 <= len(value["name"]) <= 6 and 18 <= value["age"] <= 99, value)
+            self.assertTrue(len(value["pets"]) == 2 and {type(p) for p in value["pets"]} == {bool})
+        cut, = self.chat(server, max_tokens=3, **schema_format(schema))
+        self.assertEqual(cut["finish_reason"], "length")
+
+    def test_calls_by_request(self):
+        for template, mark in ((TOOL_TEMPLATE, "hermes"), ("[TOOL_CALLS]" + TEMPLATE, "mistral"),
+                               ("<|python_tag|>" + TEMPLATE, "llama"),
+                               ("[TOOL_CALLS][ARGS]" + TEMPLATE, "mistral, later")):
+            server = Server(self, model=self.chat_model(template))
+            for choice in ("required", {"type": "function", "function": {"name": "now"}}):
+                fields = {"tools": TOOLS, "tool_choice": choice}
+                whole, = self.chat(server, **fields)
+                self.assertEqual(whole["finish_reason"], "tool_calls", (mark, whole))
+                message = whole["message"]
+                self.assertIsNone(message["content"])
+                call, = message["tool_calls"]
+                self.assertRegex(call["id"], "^[A-Za-z0-9]{9}$")
+                arguments = json.loads(call["function"]["arguments"])
+                if choice == "required":
+                    self.assertIn(call["function"]["name"], ("get_weather", "now"))
+                else:
+                    self.assertEqual((call["function"]["name"], arguments), ("now", {}))
+                if call["function"]["name"] == "get_weather":
+                    self.assertEqual(list(arguments), ["town"])
+                    self.assertLessEqual(len(arguments["town"]), 8)
+                status, _, body = server.ask("POST", "/v1/chat/completions", {
+                    "messages": [{"role": "user", "content": "x"}], "temperature": 1, "seed": 3,
+                    "max_tokens": 400, "stream": True, **fields})
+                self.assertEqual(status, 200, body)
+                deltas = [frame["choices"][0] for frame in self.frames(body)]
+                calls = [one["delta"]["tool_calls"][0] for one in deltas
+                         if "tool_calls" in one["delta"]]
+                self.assertEqual({one["index"] for one in calls}, {0})
+                self.assertEqual(calls[0]["function"], {**call["function"], "arguments": ""})
+                self.assertEqual("".join(one["function"]["arguments"] for one in calls),
+                                 call["function"]["arguments"])
+                self.assertEqual([one["finish_reason"] for one in deltas if one["finish_reason"]],
+                                 ["tool_calls"])
+
+    def test_thoughts_come_before(self):
+        server = Server(self, model=self.chat_model(TEMPLATE + "<think>\n"))
+        end = {str(ord(c)): 8 for c in "</think>"}
+        choice, = self.chat(server, logit_bias=end, max_tokens=2000, temperature=0.8,
+                            **schema_format({"const": 7}))
+        if choice["finish_reason"] == "stop":
+            self.assertEqual(choice["message"]["content"], "7")
+        self.assertIn("reasoning_content", choice["message"])
+
+
 class Refusals(ServeTest):
     def test_fields_are_named(self):
         server = Server(self, model=self.chat_model())
@@ -235,7 +229,15 @@ class Refusals(ServeTest):
              "messages[1].tool_calls[0].function"),
             ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
              "messages[0].tool_calls"),
-            ({"response_format": {"type": "json_object"}}, "response_format"),
+            ({"response_format": "json"}, "response_format"),
+            ({"response_format": {"type": "yaml"}}, "response_format.type"),
+            ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+            ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+             "response_format.json_schema.schema"),
+            (schema_format({"type": "string", "pattern": "(?<=(a+)+)$"}), "schema.pattern"),
+            (schema_format({"items": {"type": "strong"}}), "schema.items.type"),
+            (schema_format({"enum": list(range(100_000))}), "response_format"),
+            (schema_format({"$ref": "#"}), "response_format"),
             ({"model": "other"}, "model")]
         for fields, name in cases:
             status, _, body = server.ask("POST", "/v1/chat/completions",

@@ -39,6 +39,7 @@ struct AnswerMessage {
   std::vector<TokenText> tokens;  // where log-probabilities were asked for
   AnswerEnd end = AnswerEnd::kOpen;
   int64_t token_count = 0;
+  int64_t reasoning_tokens = 0;  // of them, about: those that came in a thought
 };
 
 // A piece of a choice, as it comes.

@@ -16,6 +16,7 @@ struct Service::Generation {
   std::vector<int32_t> prompt;
   std::string text = {};                     // the prompt's, of a chat
   std::optional<MessageFormat> format = {};  // of a chat
+  std::shared_ptr<text::TokenGrammar> grammar = {};
   std::unique_ptr<ReplyForm> form;
 };
 

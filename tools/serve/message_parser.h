@@ -35,6 +35,7 @@ class MessageParser {
   MessageParser& operator=(const MessageParser&) = delete;
 
   std::vector<MessagePiece> push(std::string_view text);
+  bool thinking() const { return state_ == State::kThinking; }
   // What was held back, at the text's end.
   std::vector<MessagePiece> finish();
 

@@ -56,6 +56,8 @@ std::vector<std::pair<int32_t, float>> read_biases(const RequestFields& fields) 
   return biases;
 }
 
+}  // namespace
+
 SamplingFields read_sampling(const RequestFields& fields) {
   SamplingFields sampling;
   sampling.temperature = fields.number("temperature", 0, 2);
@@ -77,6 +79,8 @@ SamplingFields read_sampling(const RequestFields& fields) {
   sampling.stop = read_stops(fields);
   return sampling;
 }
+
+namespace {
 
 CompletionFields read_common(const RequestFields& fields) {
   CompletionFields common;
@@ -111,8 +115,10 @@ std::string text_of_parts(const Json& parts, const std::string& path) {
   return text;
 }
 
+}  // namespace
+
 // Templates show the arguments as the object that they are.
-Json read_calls(const Json& calls, const std::string& path) {
+Json read_chat_calls(const Json& calls, const std::string& path) {
   if (!calls.is_array() || calls.size() > kMaxCalls) {
     throw ApiError::bad_field(
         path, fmt::format("{}; allowed: a list of at most {} calls", kind_of(calls), kMaxCalls));
@@ -149,7 +155,7 @@ Json read_calls(const Json& calls, const std::string& path) {
   return read;
 }
 
-Json read_message(const Json& message, const std::string& path) {
+Json read_chat_message(const Json& message, const std::string& path) {
   const RequestFields fields(message, path);
   std::string role = fields.string("role").value_or("");
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
@@ -165,7 +171,7 @@ Json read_message(const Json& message, const std::string& path) {
     if (role != "assistant") {
       throw ApiError::bad_field(path + ".tool_calls", "allowed in messages of the role assistant");
     }
-    read["tool_calls"] = read_calls(*calls, path + ".tool_calls");
+    read["tool_calls"] = read_chat_calls(*calls, path + ".tool_calls");
   }
   if (role == "tool") fields.string("tool_call_id");
   const Json* const content = fields.find("content");
@@ -183,6 +189,8 @@ Json read_message(const Json& message, const std::string& path) {
   return read;
 }
 
+namespace {
+
 Json read_messages(const RequestFields& fields) {
   const Json* const messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty() ||
@@ -194,7 +202,7 @@ Json read_messages(const RequestFields& fields) {
   }
   Json read = Json::array();
   for (size_t i = 0; i < messages->size(); ++i) {
-    read.push_back(read_message((*messages)[i], fmt::format("messages[{}]", i)));
+    read.push_back(read_chat_message((*messages)[i], fmt::format("messages[{}]", i)));
   }
   return read;
 }
@@ -202,8 +210,6 @@ Json read_messages(const RequestFields& fields) {
 void refuse_unsupported_chat(const RequestFields& fields) {
   fields.refuse("functions", {Json::array()}, "this server reads tools instead");
   fields.refuse("function_call", {"none", "auto"}, "this server reads tool_choice instead");
-  fields.refuse("response_format", {{{"type", "text"}}},
-                "this server gives text only; allowed: {\"type\": \"text\"}");
   fields.refuse("modalities", {{"text"}}, "this server gives text only");
   fields.refuse("audio", {}, "this server gives text only");
   fields.refuse("web_search_options", {}, "this server has no web search");
@@ -252,6 +258,7 @@ ChatRequest read_chat_request(const Json& body) {
   refuse_unsupported_chat(fields);
   request.context = {{"messages", read_messages(fields)}, {"add_generation_prompt", true}};
   request.tools = read_tools(fields);
+  request.format = read_response_format(fields);
   if (request.tools.used()) request.context["tools"] = request.tools.list;
   if (const auto extra = fields.object("chat_template_kwargs")) {
     for (const auto& [name, value] : extra->json().items()) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/serve/answer_grammar.h"
 #include "tools/serve/request_fields.h"
 #include "tools/serve/tool_fields.h"
 
@@ -38,6 +39,7 @@ struct CompletionFields {
 struct ChatRequest {
   CompletionFields common;
   ToolFields tools;
+  ResponseFormat format;
   // What the chat template reads: {"messages": [...], "tools": [...], ...}. Contents that came as
   // lists of text parts are one string each, arguments of calls the objects that they spell.
   Json context;
@@ -48,6 +50,12 @@ struct CompletionRequest {
   std::variant<std::string, std::vector<int32_t>> prompt;  // text, or token ids
   bool echo = false;
 };
+
+// For APIs beside these; all throw ApiError.
+SamplingFields read_sampling(const RequestFields& fields);
+// A message as templates read it. `path`: what errors call it.
+Json read_chat_message(const Json& message, const std::string& path);
+Json read_chat_calls(const Json& calls, const std::string& path);
 
 // Throw ApiError for a wrong type, a value out of range, and what this server does not do.
 ChatRequest read_chat_request(const Json& body);

@@ -109,6 +109,8 @@ void Reply::on_token(int choice, const Answer& answer) {
   const std::lock_guard lock(mutex_);
   if (over_) return;
   begin();
+  Choice& of = choices_[static_cast<size_t>(choice)];
+  if (of.parser != nullptr && of.parser->thinking()) ++of.message.reasoning_tokens;
   take(choice, answer, false);
 }
 

@@ -92,6 +92,7 @@ void Service::answer(Call& call) {
   try {
     if (call.is("POST", "/v1/chat/completions")) return chat(call);
     if (call.is("POST", "/v1/completions")) return complete(call);
+    if (call.is("POST", "/v1/responses")) return respond(call);
     if (call.is("POST", "/tokenize")) return call.exchange->send(tokenize(call));
     if (call.is("POST", "/detokenize")) return call.exchange->send(detokenize(call));
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {

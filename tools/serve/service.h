@@ -70,12 +70,17 @@ class Service {
   HttpResponse detokenize(const Call& call) const;
   void chat(Call& call);
   void complete(Call& call);
+  void respond(Call& call);
 
   void check_model(const CompletionFields& fields) const;
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
+  Generation chat_generation(const Call& call, const ChatRequest& request);
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
   void check_ids(std::span<const int32_t> ids) const;
   MessageFormat message_format(const ToolFields& tools, const std::string& prompt) const;
+  std::shared_ptr<text::TokenGrammar> grammar_of(const ToolFields& tools,
+                                                 const ResponseFormat& format,
+                                                 const MessageFormat& message);
   ReplyHead reply_head(ReplyKind kind, const CompletionFields& fields) const;
   text::ChatPrompt render(const Json& context) const;
   void start(Call& call, Generation generation);
@@ -87,6 +92,8 @@ class Service {
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplates* const templates_;
   const std::vector<int32_t> shown_marks_;  // control tokens that answers of a chat show
+  std::once_flag grammars_made_;
+  std::unique_ptr<AnswerGrammars> grammars_;  // once one was asked for
   const HttpCounters* counters_ = nullptr;
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;

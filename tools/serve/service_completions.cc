@@ -9,6 +9,8 @@
 
 #include "tools/serve/call.h"
 #include "tools/serve/generation.h"
+#include "tools/serve/responses_form.h"
+#include "tools/serve/responses_request.h"
 
 namespace fasa::serve {
 namespace {
@@ -125,6 +127,32 @@ MessageFormat Service::message_format(const ToolFields& tools, const std::string
   return format;
 }
 
+// What the answer is held to; null: anything.
+std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
+                                                        const ResponseFormat& format,
+                                                        const MessageFormat& message) {
+  const bool json = format.kind != ResponseFormat::Kind::kText;
+  const bool forced = tools.choice == ToolChoice::kRequired;
+  if (!json && !forced) return nullptr;
+  if (json && tools.used()) {
+    throw ApiError(
+        400, "invalid_request_error",
+        "response_format: beside tools that may be called this server holds no answer to "
+        "it; allowed: without tools, or with tool_choice \"none\"",
+        "response_format", "unsupported_value");
+  }
+  const bool knows = templates_->source("", forced).find("<think>") != std::string::npos;
+  const ThoughtForm thought = message.thinks ? ThoughtForm::kOpen
+                              : knows        ? ThoughtForm::kOptional
+                                             : ThoughtForm::kNone;
+  std::call_once(grammars_made_, [this] {
+    grammars_ = std::make_unique<AnswerGrammars>(
+        std::make_shared<text::TokenTable>(tokenizer_, shown_marks_));
+  });
+  return forced ? grammars_->of_call(tools, *message.tools, thought)
+                : grammars_->of_format(format, thought);
+}
+
 ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) const {
   const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
   return {.kind = kind,
@@ -135,21 +163,36 @@ ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) co
           .include_usage = fields.include_usage};
 }
 
+// All but its form.
+Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
+  check_model(request.common);
+  const text::ChatPrompt prompt = render(request.context);
+  MessageFormat format = message_format(request.tools, prompt.text());
+  auto grammar = grammar_of(request.tools, request.format, format);
+  return {.fields = request.common,
+          .prompt = encode(call.salt, prompt),
+          .text = prompt.text(),
+          .format = std::move(format),
+          .grammar = std::move(grammar),
+          .form = nullptr};
+}
+
 void Service::chat(Call& call) {
   const ChatRequest request = read_chat_request(parse_body(call.request.body));
-  check_model(request.common);
-  if (request.tools.choice == ToolChoice::kRequired) {
-    throw ApiError(400, "invalid_request_error",
-                   "tool_choice: this server does not force calls; allowed: \"none\", \"auto\"",
-                   "tool_choice", "unsupported_value");
-  }
-  const text::ChatPrompt prompt = render(request.context);
-  start(call,
-        {.fields = request.common,
-         .prompt = encode(call.salt, prompt),
-         .text = prompt.text(),
-         .format = message_format(request.tools, prompt.text()),
-         .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kChat, request.common))});
+  Generation generation = chat_generation(call, request);
+  generation.form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kChat, request.common));
+  start(call, std::move(generation));
+}
+
+void Service::respond(Call& call) {
+  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
+  Generation generation = chat_generation(call, request.chat);
+  generation.form = std::make_unique<ResponsesForm>(
+      ResponsesHead{.id = fmt::format("resp_{:016x}", drawn_number()),
+                    .created = static_cast<int64_t>(std::time(nullptr)),
+                    .model = options_.model_name,
+                    .echo = std::move(request.echo)});
+  start(call, std::move(generation));
 }
 
 text::ChatPrompt Service::render(const Json& context) const {
@@ -185,6 +228,7 @@ void Service::start(Call& call, Generation generation) {
       .salt = call.salt, .prompt = std::move(generation.prompt), .choices = fields.choices};
   request.answer = answer_options(fields, request.prompt.size());
   if (generation.format) request.answer.shown = shown_marks_;
+  request.answer.grammar = std::move(generation.grammar);
   ReplyOptions options{.stream = fields.stream,
                        .logprobs = fields.logprobs,
                        .choices = fields.choices,

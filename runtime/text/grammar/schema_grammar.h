@@ -1,0 +1,73 @@
+// From a JSON Schema to a grammar: every text of the grammar is JSON that the schema allows.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/grammar/json_grammar.h"
+
+namespace fasa::text {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// A subset of what the schema allows: members in the order of `properties` and no others beside them,
+// numbers of at most 15 digits. What the subset can't express is refused, never left aside:
+// annotations apart, every keyword is one of type, enum, const, properties, required,
+// additionalProperties, items, minItems, maxItems, minLength, maxLength, format (date, time, date-time,
+// uuid), minimum, maximum and their exclusive forms (of integers), anyOf, oneOf (where the
+// alternatives can't overlap), allOf (of one), $ref within the schema, recursive ones too.
+class SchemaGrammar {
+ public:
+  static constexpr int64_t kMostLength = 2048;  // of strings and arrays with a bound
+  static constexpr int kMostSchemas = 128;      // within each other
+  static constexpr size_t kMostMembers = 1024;
+  static constexpr size_t kMostAlternatives = 64;  // of oneOf
+
+  // `schema` outlives this; `place`: what errors call it.
+  SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place);
+
+  // Throws SchemaError.
+  ByteGrammar::Rule build();
+
+ private:
+  using Rule = ByteGrammar::Rule;
+  using Json = OrderedJson;
+  struct Property {
+    std::string name;
+    Rule value;
+    bool required;
+  };
+
+  Rule value_of(const Json& schema, const std::string& place);
+  Rule read(const Json& schema, const std::string& place);
+  Rule reference(const Json& target, const std::string& place);
+  Rule any_of(const Json& list, const std::string& place);
+  Rule one_of_values(const Json& schema, const std::string& place);
+  Rule kind_of(const std::string& kind, const Json& schema, const std::string& place);
+  Rule object(const Json& schema, const std::string& place);
+  Rule members(const std::vector<Property>& properties);
+  Rule array(const Json& schema, const std::string& place);
+  Rule string(const Json& schema, const std::string& place);
+  Rule integer(const Json& schema, const std::string& place);
+  Rule number(const Json& schema, const std::string& place);
+  std::vector<std::string> kinds_of(const Json& schema, const std::string& place) const;
+  void check_keywords(const Json& schema, const std::string& place,
+                      const std::vector<std::string>& kinds) const;
+  void check_alone(const Json& schema, const std::string& keyword, const std::string& place) const;
+  void require_disjoint(const Json& list, const std::string& place) const;
+  const Json& resolved(const Json& schema, const std::string& place) const;
+  const Json& target_of(const Json& reference, const std::string& place) const;
+
+  ByteGrammar& grammar_;
+  JsonGrammar json_;
+  const Json& root_;
+  const std::string place_;
+  std::map<const Json*, Rule> referred_;
+  int depth_ = 0;  // of schemas that are being read
+};
+
+}  // namespace fasa::text

@@ -1,0 +1,112 @@
+#include "runtime/text/grammar/token_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace fasa::text {
+
+using State = GrammarAutomaton::State;
+
+TokenGrammar::TokenGrammar(ByteGrammar grammar, std::shared_ptr<const TokenTable> tokens)
+    : tokens_(std::move(tokens)), automaton_(std::move(grammar)) {}
+
+TokenGrammar::Text TokenGrammar::begin() {
+  const std::lock_guard lock(mutex_);
+  Text text;
+  text.state_ = automaton_.start();
+  text.age_ = age_;
+  return text;
+}
+
+void TokenGrammar::forget() {
+  automaton_.clear();
+  masks_.clear();
+  ++age_;
+}
+
+// Its state in the automaton as it is now.
+void TokenGrammar::find(Text& text) {
+  const bool too_many = automaton_.states() > most_states_;
+  if (too_many) forget();
+  if (text.age_ == age_) return;
+  text.state_ = automaton_.start();
+  for (const char byte : text.bytes_) {
+    text.state_ = automaton_.next(text.state_, static_cast<unsigned char>(byte));
+  }
+  text.age_ = age_;
+  if (too_many) most_states_ = std::max(kManyStates, 2 * automaton_.states());
+}
+
+std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::allowed(Text& text) {
+  const std::lock_guard lock(mutex_);
+  find(text);
+  if (const auto found = masks_.find(text.state_); found != masks_.end()) return found->second;
+  auto mask = compute(text.state_);
+  if ((masks_.size() + 1) * mask->size() * sizeof(uint64_t) > kMaskBytes) masks_.clear();
+  masks_.emplace(text.state_, mask);
+  return mask;
+}
+
+// Tokens that share a beginning lie together: it is read once, and where it is wrong all are.
+std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
+  auto mask = std::make_shared<Mask>((static_cast<size_t>(tokens_->end_id()) + 63) / 64);
+  path_.assign(1, state);
+  bool any = automaton_.accepts(state);
+  for (const TokenTable::Token& token : tokens_->sorted()) {
+    if (token.common >= path_.size()) continue;
+    path_.resize(token.common + 1);
+    for (size_t at = token.common; at < token.bytes.size(); ++at) {
+      const State next = automaton_.next(path_.back(), static_cast<unsigned char>(token.bytes[at]));
+      if (next == GrammarAutomaton::kDead) break;
+      path_.push_back(next);
+    }
+    if (path_.size() <= token.bytes.size()) continue;
+    const auto id = static_cast<size_t>(token.id);
+    (*mask)[id / 64] |= uint64_t{1} << (id % 64);
+    any = true;
+  }
+  if (!any) throw InputError("no token of the vocabulary goes on from here as it was asked for");
+  return mask;
+}
+
+void TokenGrammar::push(Text& text, int32_t token) {
+  const std::lock_guard lock(mutex_);
+  find(text);
+  const std::string_view bytes = tokens_->bytes(token);
+  State state = text.state_;
+  for (const char byte : bytes) {
+    state = automaton_.next(state, static_cast<unsigned char>(byte));
+    if (state == GrammarAutomaton::kDead) break;
+  }
+  if (bytes.empty() || state == GrammarAutomaton::kDead) {
+    throw InputError(fmt::format("token {} is not allowed here", token));
+  }
+  text.bytes_ += bytes;
+  text.state_ = state;
+}
+
+bool TokenGrammar::may_end(Text& text) {
+  const std::lock_guard lock(mutex_);
+  find(text);
+  return automaton_.accepts(text.state_);
+}
+
+bool TokenGrammar::is_whole(Text& text) {
+  const std::lock_guard lock(mutex_);
+  find(text);
+  return automaton_.complete(text.state_);
+}
+
+size_t TokenGrammar::bytes() const {
+  constexpr size_t kState = 2048;  // with what finds it, about
+  const std::lock_guard lock(mutex_);
+  size_t bytes = automaton_.states() * kState;
+  for (const auto& [state, mask] : masks_) bytes += mask->size() * sizeof(uint64_t);
+  return bytes;
+}
+
+}  // namespace fasa::text

@@ -1,0 +1,64 @@
+// Which tokens may come next, so that a text is one of a grammar.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/text/grammar/grammar_automaton.h"
+#include "runtime/text/grammar/token_table.h"
+
+namespace fasa::text {
+
+// Shared by all answers that are held to it: what one of them has met costs the others nothing. Any
+// thread.
+class TokenGrammar {
+ public:
+  // A text as far as it is written. One thread at a time.
+  class Text {
+   private:
+    friend class TokenGrammar;
+    std::string bytes_;
+    GrammarAutomaton::State state_ = 0;
+    uint64_t age_ = 0;  // of the automaton that has the state
+  };
+  // A bit for each id of the vocabulary, the lowest first.
+  using Mask = std::vector<uint64_t>;
+
+  TokenGrammar(ByteGrammar grammar, std::shared_ptr<const TokenTable> tokens);
+
+  Text begin();
+  // What may come next. Throws InputError where no token fits, or beyond a limit.
+  std::shared_ptr<const Mask> allowed(Text& text);
+  // Throws InputError for a token that is not allowed.
+  void push(Text& text, int32_t token);
+  // The text may end here; all() also says that nothing can follow.
+  bool may_end(Text& text);
+  bool is_whole(Text& text);
+
+  // Of memory, about.
+  size_t bytes() const;
+
+ private:
+  static constexpr size_t kManyStates = 8192;  // forgotten beyond that, unless one text has as many
+  static constexpr size_t kMaskBytes = size_t{16} << 20;
+
+  void find(Text& text);
+  std::shared_ptr<const Mask> compute(GrammarAutomaton::State state);
+  void forget();
+
+  const std::shared_ptr<const TokenTable> tokens_;
+  mutable std::mutex mutex_;
+  GrammarAutomaton automaton_;
+  uint64_t age_ = 1;
+  size_t most_states_ = kManyStates;
+  std::unordered_map<GrammarAutomaton::State, std::shared_ptr<const Mask>> masks_;
+  std::vector<GrammarAutomaton::State> path_;  // scratch of compute()
+};
+
+}  // namespace fasa::text

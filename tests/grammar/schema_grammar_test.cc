@@ -1,0 +1,240 @@
+// Whatever a schema's grammar lets through is JSON that the schema allows; what it can't hold an
+// answer to is refused by its name.
+#include "runtime/text/grammar/schema_grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "runtime/text/grammar/grammar_automaton.h"
+#include "runtime/text/grammar/schema_error.h"
+#include "tests/grammar/schema_oracle.h"
+
+namespace fasa::text {
+namespace {
+
+using Json = OrderedJson;
+using testing::HasSubstr;
+
+ByteGrammar grammar_of(const Json& schema) {
+  ByteGrammar grammar;
+  const auto rule = SchemaGrammar(grammar, schema, "schema").build();
+  grammar.seal(rule);
+  return grammar;
+}
+
+bool matches(GrammarAutomaton& automaton, const std::string& text) {
+  GrammarAutomaton::State state = automaton.start();
+  for (const char byte : text) {
+    state = automaton.next(state, static_cast<unsigned char>(byte));
+    if (state == GrammarAutomaton::kDead) return false;
+  }
+  return automaton.accepts(state);
+}
+
+bool matches(const Json& schema, const std::string& text) {
+  GrammarAutomaton automaton(grammar_of(schema));
+  return matches(automaton, text);
+}
+
+// A text that the automaton lets through, byte by byte at random; towards its end once it is long.
+std::string some_text(GrammarAutomaton& automaton, std::mt19937& random, size_t length) {
+  std::string text;
+  GrammarAutomaton::State state = automaton.start();
+  for (;;) {
+    std::vector<unsigned char> bytes;
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto value = static_cast<unsigned char>(byte);
+      if (automaton.next(state, value) != GrammarAutomaton::kDead) bytes.push_back(value);
+    }
+    if (automaton.accepts(state) && (bytes.empty() || text.size() > length)) return text;
+    EXPECT_FALSE(bytes.empty()) << "nothing can follow " << text;
+    if (bytes.empty()) return text;
+    unsigned char byte = bytes[random() % bytes.size()];
+    if (text.size() > length) {
+      for (const char closing : std::string_view("\"]}")) {
+        const auto value = static_cast<unsigned char>(closing);
+        if (std::find(bytes.begin(), bytes.end(), value) == bytes.end()) continue;
+        byte = value;
+        break;
+      }
+    }
+    text += static_cast<char>(byte);
+    state = automaton.next(state, byte);
+  }
+}
+
+const std::vector<const char*>& schemas() {
+  static const std::vector<const char*> list = {
+      R"({"type": "object"})",
+      R"(true)",
+      R"({"type": "string"})",
+      R"({"type": "string", "minLength": 2, "maxLength": 5})",
+      R"({"type": "string", "minLength": 3})",
+      R"({"type": "integer"})",
+      R"({"type": "integer", "minimum": -17, "maximum": 2304})",
+      R"({"type": "integer", "exclusiveMinimum": 99, "exclusiveMaximum": 1001})",
+      R"({"type": "integer", "maximum": -5})",
+      R"({"type": "number"})",
+      R"({"type": ["boolean", "null"]})",
+      R"({"enum": ["red", "re\"d", 5, null, {"a": [1]}]})",
+      R"({"type": "string", "enum": ["x", 5, "xy"]})",
+      R"({"const": "é"})",
+      R"({"type": "array"})",
+      R"({"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 4})",
+      R"({"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1})",
+      R"({"type": "array", "maxItems": 0})",
+      R"({"type": "object", "additionalProperties": {"type": "integer"}})",
+      R"({"type": "object", "additionalProperties": false})",
+      R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"},
+          "tags": {"type": "array", "items": {"type": "string", "maxLength": 3}}},
+          "required": ["age"], "additionalProperties": false})",
+      R"({"type": "object", "properties": {"a": true}, "required": ["a", "b"],
+          "additionalProperties": {"type": "null"}})",
+      R"({"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"k": {"const": 1}}}]})",
+      R"({"oneOf": [{"type": "object", "properties": {"kind": {"const": "a"}, "x": {"type": "null"}},
+                     "required": ["kind"]},
+                    {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}]})",
+      R"({"allOf": [{"type": "boolean"}]})",
+      R"({"$defs": {"node": {"type": "object", "properties": {"value": {"type": "integer"},
+          "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+          "required": ["value", "next"], "additionalProperties": false}}, "$ref": "#/$defs/node"})",
+      R"({"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}})"};
+  return list;
+}
+
+TEST(SchemaGrammar, WhatItLetsThroughParsesAndHolds) {
+  std::mt19937 random(7);
+  for (const char* text : schemas()) {
+    const Json schema = Json::parse(text);
+    const SchemaOracle oracle(schema);
+    GrammarAutomaton automaton(grammar_of(schema));
+    for (size_t round = 0; round < 60; ++round) {
+      const std::string made = some_text(automaton, random, 3 * round);
+      const Json value = Json::parse(made, nullptr, false);
+      ASSERT_FALSE(value.is_discarded()) << text << "\n" << made;
+      ASSERT_TRUE(oracle.holds(value)) << text << "\n" << made;
+    }
+  }
+}
+
+TEST(SchemaGrammar, LetsThroughWhatItShould) {
+  const auto expect = [](const char* schema, const std::vector<const char*>& good,
+                         const std::vector<const char*>& bad) {
+    GrammarAutomaton automaton(grammar_of(Json::parse(schema)));
+    for (const char* text : good) EXPECT_TRUE(matches(automaton, text)) << schema << " " << text;
+    for (const char* text : bad) EXPECT_FALSE(matches(automaton, text)) << schema << " " << text;
+  };
+  expect(R"({"type": "object"})",
+         {"{}", R"({"a": 1})",
+          "{\n  \"a\": [1, {}, null, -0.5e-7],\n  \"\": \"\\u00e9\\ud83d\\ude00\"\n}"},
+         {"", "[]", "{", "{}}", "{a: 1}", R"({"a": 01})", R"({"a": 1,})", R"({"a": "\x"})",
+          R"({"a": "\ud83d"})", "{\"a\": \"\xff\"}", "{\"a\": \"\n\"}", R"({"a": .5})"});
+  expect(R"({"type": "integer", "minimum": -17, "maximum": 2304})",
+         {"-17", "-1", "0", "9", "10", "999", "1000", "2299", "2304"},
+         {"-18", "-0", "2305", "00", "1.0", "-20", "+1", "9999"});
+  expect(R"({"type": "string", "minLength": 2, "maxLength": 3})", {"\"ab\"", "\"éü\"", "\"a\\n😀\""},
+         {"\"a\"", "\"\"", "\"abcd\"", "\"\\n\""});
+  expect(R"({"type": "string", "format": "date-time"})", {"\"2026-11-22T23:59:00+01:00\""},
+         {"\"2026-13-22T23:59:00Z\"", "\"2026-11-22\"", "\"2026-02-31T00:00:00Z\""});
+  expect(R"({"type": "string", "format": "uuid"})", {"\"123e4567-e89b-12d3-a456-426614174000\""},
+         {"\"123e4567e89b12d3a456426614174000\""});
+  expect(
+      R"({"properties": {"a": {"type": "integer"}, "b": {"type": "null"}}, "required": ["b"]})",
+      {R"({"a": 1, "b": null})", R"({"b":null})"},
+      {"{}", R"({"a": 1})", R"({"b": null, "a": 1})", R"({"b": null, "c": 1})", R"({, "b":null})"});
+  expect(R"({"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 2})",
+         {"[1]", "[1, 1]", "[ 1,1 ]"}, {"[]", "[1,1,1]", "[1,]", "[2]"});
+}
+
+TEST(SchemaGrammar, NamesWhatItCannotExpress) {
+  const auto place_of = [](const char* schema) -> std::string {
+    try {
+      grammar_of(Json::parse(schema));
+    } catch (const SchemaError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(error.place()));
+      return error.place();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(place_of(R"({"type": "string", "pattern": "(a+)+$"})"), "schema.pattern");
+  EXPECT_EQ(place_of(R"({"properties": {"x": {"type": "number", "minimum": 0}}})"),
+            "schema.properties.x.minimum");
+  EXPECT_EQ(place_of(R"({"items": {"not": {}}})"), "schema.items.not");
+  EXPECT_EQ(place_of(R"({"type": "strong"})"), "schema.type");
+  EXPECT_EQ(place_of(R"({"type": []})"), "schema.type");
+  EXPECT_EQ(place_of(R"({"type": "string", "format": "email"})"), "schema.format");
+  EXPECT_EQ(place_of(R"({"type": "string", "minLength": -1})"), "schema.minLength");
+  EXPECT_EQ(place_of(R"({"type": "string", "maxLength": 1000000})"), "schema.maxLength");
+  EXPECT_EQ(place_of(R"({"type": "string", "minLength": 3, "maxLength": 2})"), "schema.maxLength");
+  EXPECT_EQ(place_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"), "schema");
+  EXPECT_EQ(place_of(R"({"type": "integer", "minimum": 1e300})"), "schema.minimum");
+  EXPECT_EQ(place_of(R"({"type": "integer", "multipleOf": 2})"), "schema.multipleOf");
+  EXPECT_EQ(place_of(R"({"type": "array", "uniqueItems": true})"), "schema.uniqueItems");
+  EXPECT_EQ(place_of(R"({"enum": []})"), "schema.enum");
+  EXPECT_EQ(place_of(R"({"type": "integer", "enum": ["a"]})"), "schema.enum");
+  EXPECT_EQ(place_of(R"({"enum": [1], "minimum": 2})"), "schema.minimum");
+  EXPECT_EQ(place_of(R"({"$ref": "#/nowhere"})"), "schema.$ref");
+  EXPECT_EQ(place_of(R"({"$ref": "http://elsewhere"})"), "schema.$ref");
+  EXPECT_EQ(place_of(R"({"anyOf": [{}], "properties": {}})"), "schema.properties");
+  EXPECT_EQ(place_of(R"({"oneOf": [{"type": "number"}, {"type": "integer"}]})"), "schema.oneOf");
+  EXPECT_EQ(place_of(R"({"allOf": [{}, {}]})"), "schema.allOf");
+  EXPECT_EQ(place_of(R"({"required": ["a"], "additionalProperties": false})"), "schema.required");
+  EXPECT_EQ(place_of(R"({"properties": 5})"), "schema.properties");
+  EXPECT_EQ(place_of("7"), "schema");
+  EXPECT_EQ(place_of("false"), "schema");
+  // Nothing is that: it has to contain itself.
+  EXPECT_THAT(place_of(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),
+              HasSubstr("no text"));
+  EXPECT_THAT(place_of(R"({"$ref": "#"})"), HasSubstr("no text"));
+}
+
+TEST(SchemaGrammar, HugeSchemasAreRefused) {
+  Json values = Json::array();
+  for (int i = 0; i < 1 << 16; ++i) values.push_back(i);
+  EXPECT_THROW(grammar_of({{"enum", values}}), InputError);
+  Json chain = Json::object();
+  for (int i = 0; i < 100'000; ++i) {
+    chain[std::to_string(i)] = {{"$ref", "#/$defs/" + std::to_string(i + 1)}};
+    if (i == 2000) break;  // looking members up is linear
+  }
+  EXPECT_THROW(grammar_of({{"$defs", chain}, {"$ref", "#/$defs/0"}}), SchemaError);
+  Json members = Json::object();
+  for (int i = 0; i < 2000; ++i) members[std::to_string(i)] = true;
+  EXPECT_THROW(grammar_of({{"properties", members}}), SchemaError);
+}
+
+// However deep a text is led, it can be ended.
+TEST(SchemaGrammar, DepthEnds) {
+  GrammarAutomaton automaton(grammar_of(true));
+  GrammarAutomaton::State state = automaton.start();
+  int depth = 0;
+  for (; depth < 1000; ++depth) {
+    const auto next = automaton.next(state, '[');
+    if (next == GrammarAutomaton::kDead) break;
+    state = next;
+  }
+  EXPECT_GT(depth, 30);
+  EXPECT_LT(depth, 200);
+  for (; depth > 0; --depth) {
+    state = automaton.next(state, ']');
+    ASSERT_NE(state, GrammarAutomaton::kDead);
+  }
+  EXPECT_TRUE(automaton.complete(state));
+}
+
+TEST(SchemaGrammar, AutomatonForgetsAndGoesOn) {
+  GrammarAutomaton automaton(grammar_of(Json::parse(R"({"type": "object"})")));
+  EXPECT_TRUE(matches(automaton, R"({"a": [1, 2, {"b": "c"}]})"));
+  EXPECT_GT(automaton.states(), 10u);
+  automaton.clear();
+  EXPECT_EQ(automaton.states(), 1u);
+  EXPECT_TRUE(matches(automaton, R"({"a": [1, 2, {"b": "c"}]})"));
+  EXPECT_FALSE(matches(Json::parse(R"({"type": "object"})"), "[]"));
+}
+
+}  // namespace
+}  // namespace fasa::text

@@ -1,0 +1,103 @@
+"""A running fasa serve, and what its tests share."""
+import http.client
+import json
+import os
+import re
+import subprocess
+
+from support import FASA, MODEL, CommandTest
+
+TEMPLATE = ("{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
+            "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+TOOL_TEMPLATE = (
+    "{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    " Answer by <tool_call>{...}</tool_call>{% endif %}"
+    "{% for message in messages %}{{ '<' + message.role + '>' }}{{ message.content or '' }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    "{\"name\": \"{{ call.function.name }}\", "
+    "\"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a town.",
+    "parameters": {"type": "object", "properties": {"town": {"type": "string", "maxLength": 8}},
+                   "required": ["town"], "additionalProperties": False}}},
+         {"type": "function", "function": {"name": "now"}}]
+
+
+def schema_format(schema):
+    return {"response_format": {"type": "json_schema",
+                                "json_schema": {"name": "answer", "schema": schema}}}
+
+
+STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+)|unix:\S+)")
+
+
+class Server:
+    """A running `fasa serve`, ended with the test."""
+
+    def __init__(self, test, *flags, model=MODEL):
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
+        self.process = subprocess.Popen(
+            [FASA, "serve", "--model", str(model), "--port", "0", "--fac-tokens", "32",
+             *map(str, flags)], stderr=subprocess.PIPE, text=True, env=variables)
+        test.addCleanup(self.stop)
+        for line in self.process.stderr:
+            if found := STARTED.search(line):
+                self.port = int(found[2]) if found[2] else None
+                return
+        test.fail(f"the server ended with {self.process.wait()}")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def ask(self, method, path, body=None, headers=None):
+        """(status, headers, body)."""
+        connection = self.connect()
+        text = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
+        connection.request(method, path, text, headers or {})
+        response = connection.getresponse()
+        result = response.status, response.headers, response.read()
+        connection.close()
+        return result
+
+    def complete(self, prompt, max_tokens=8, **fields):
+        status, _, body = self.ask("POST", "/v1/completions", {
+            "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **fields})
+        assert status == 200, body
+        return json.loads(body)
+
+    def metric(self, name):
+        text = self.ask("GET", "/metrics")[2].decode()
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
+
+
+class ServeTest(CommandTest):
+    def chat_model(self, template=TEMPLATE):
+        folder = self.folder / "chat-model"
+        if not folder.exists():
+            self.copy_model(folder.name)
+        self.replace(folder, "chat_template.jinja", template)
+        return folder
+
+    def frames(self, body):
+        """The stream's objects, after its grammar was checked."""
+        text = body.decode("utf-8")  # strictly
+        self.assertTrue(text.endswith("data: [DONE]\n\n"))
+        blocks = text[:-2].split("\n\n")
+        self.assertEqual(blocks.count("data: [DONE]"), 1)
+        objects = []
+        for block in blocks[:-1]:
+            if block.startswith(":"):
+                continue
+            self.assertTrue(block.startswith("data: "), block)
+            self.assertNotIn("\n", block)
+            objects.append(json.loads(block[6:]))
+        for name in ("id", "created", "model", "object"):
+            self.assertEqual(len({json.dumps(one[name]) for one in objects}), 1, name)
+        return objects
