@@ -4,9 +4,10 @@
 //
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/rows:int8
+//   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/near:1024
 //
-// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1. Counters, medians over
-// the steps of ratios taken within a step: ratio_to_full (full / this), full_stream_share (of the
+// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1, without
+// near tokens or with those named. Counters, medians over the steps of ratios taken within a step: ratio_to_full (full / this), full_stream_share (of the
 // read bandwidth measured in the same step), stream_share (bytes of slices and rows that this layer
 // must read), and the two floors: bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms
 // (scoring the same pages out of the cache), bound_share (the larger floor / this).
@@ -28,14 +29,18 @@ struct Format {
   SliceDType dtype;
   int chunks;
   RowDType rows = RowDType::kBF16;
+  int near_tokens = 0;
 
+  bool operator==(const Format&) const = default;
   int64_t row_bytes() const { return RowFormat{rows, 128, 128}.bytes(); }
 };
 constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
                                {SliceDType::kInt8, 16},
                                {SliceDType::kInt2, 32},
                                {SliceDType::kInt2, 64},
-                               {SliceDType::kInt2, 64, RowDType::kInt8}};
+                               {SliceDType::kInt2, 64, RowDType::kInt8},
+                               {SliceDType::kInt2, 64, RowDType::kBF16, 512},
+                               {SliceDType::kInt2, 64, RowDType::kBF16, 1024}};
 constexpr int kBudgets[] = {256, 2048};
 constexpr int kHeads = 8;
 // Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
@@ -99,6 +104,7 @@ class Case {
     Config config;
     config.selection.slice_dtype = format.dtype;
     config.selection.tip_chunks = format.chunks;
+    config.selection.near_tokens = {.tokens = format.near_tokens, .share = 0};
     config.placement.row_dtype = format.rows;
     config.selection.fac_tokens.clear();
     for (int layer = 0; layer < layers; ++layer) {
@@ -120,9 +126,8 @@ class Case {
 // Filling is slow: benchmarks of one length and format follow each other and share it.
 Case& case_of(int64_t tokens, Format format) {
   static std::unique_ptr<Case> current;
-  static std::tuple<int64_t, SliceDType, int, RowDType::Kind> key;
-  const auto wanted =
-      std::make_tuple(tokens, format.dtype, format.chunks, RowDType::Kind(format.rows));
+  static std::pair<int64_t, Format> key;
+  const std::pair wanted(tokens, format);
   if (!current || key != wanted) {
     current.reset();
     current = std::make_unique<Case>(tokens, format);
@@ -179,6 +184,7 @@ void register_all() {
             fmt::format("decode_attention/tokens:{}/k:{}/slice:{}/fcs:{}", tokens, kBudgets[kind],
                         slice_dtype_name(format.dtype), format.chunks);
         if (format.rows.is_coded()) name += fmt::format("/rows:{}", row_dtype_name(format.rows));
+        if (format.near_tokens > 0) name += fmt::format("/near:{}", format.near_tokens);
         benchmark::RegisterBenchmark(name.c_str(), run, tokens, kind, format)
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond)

@@ -40,4 +40,4 @@ target_link_libraries(fasa_cuda INTERFACE CUDA::cudart_static)
 target_compile_options(fasa_cuda INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Werror=all-warnings
                              -diag-suppress=554
-                             -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off>)
+                             -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-ffp-contract=off>)

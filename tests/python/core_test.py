@@ -91,6 +91,33 @@ def test_stored_rows_are_read_back():
     np.testing.assert_array_equal(values, prompt[1][1][3:])
 
 
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_rows_in_eight_bits(device):
+    bytes_of = {}
+    for kind in ("bf16", "int8"):
+        runtime = fasa.Runtime(geometry(), fasa.Config(device=device, fac_tokens=4096,
+                                                       row_dtype=kind))
+        sequence = runtime.sequence()
+        prompt, new = new_tokens(300), new_tokens(1)
+        run(runtime, [(sequence, 300)], prompt)
+        outs = run(runtime, [sequence], new)
+        memory = runtime.memory()
+        bytes_of[kind] = memory["host_rows"] + memory["device_rows"]
+        for layer, (given_k, given_v, _) in enumerate(prompt):
+            keys, values = runtime.read(sequence, layer)
+            if kind == "int8":
+                for stored, given in ((keys, given_k), (values, given_v)):
+                    step = np.abs(given).max(axis=-1, keepdims=True) / 127
+                    # Rounded once, and one code of a bit of the scale's goes to its neighbour.
+                    assert (np.abs(stored[:300].astype(np.float32) - given) <= 1.01 * step).all()
+            expected, _ = softmax_attention(keys.astype(np.float32), values.astype(np.float32),
+                                            new[layer][2][0])
+            np.testing.assert_allclose(outs[layer][0], expected, atol=1e-2)
+    assert bytes_of["int8"] == bytes_of["bf16"] / 2
+    with expect(fasa.UsageError, "int8"):
+        fasa.Runtime(geometry(head_dim=16), fasa.Config(row_dtype="int8"))
+
+
 def test_dtypes_and_strides_without_a_copy():
     runtime = open_runtime()
     same = [RNG.integers(-3, 4, (5, heads, DIM)).astype(np.float32) for heads in (KV, KV, QUERY)]
@@ -351,6 +378,17 @@ def test_the_stateless_door_gives_a_runtimes_bits():
     np.testing.assert_array_equal(out[:1], wanted[0])
     with expect(fasa.UsageError, r"k is no tensor \[batch, heads, tokens, dim\]"):
         fasa.sparse_decode(new[0][2], k[0], v, geometry(), config)
+
+
+def test_the_stateless_door_knows_rows_in_eight_bits():
+    config = fasa.Config(fac_tokens=48, row_dtype="int8")
+    runtime = fasa.Runtime(geometry(), config)
+    sequence = runtime.sequence()
+    prompt, new = new_tokens(200), new_tokens(1)
+    run(runtime, [(sequence, 200)], prompt)
+    wanted = run(runtime, [sequence], new)
+    k, v = (np.concatenate([prompt[0][i], new[0][i]]).transpose(1, 0, 2)[None] for i in (0, 1))
+    np.testing.assert_array_equal(fasa.sparse_decode(new[0][2], k, v, geometry(), config), wanted[0])
 
 
 def test_threads_take_turns():

@@ -40,6 +40,20 @@ def test_tiers_give_the_same_text(plain, model, text_ids):
     assert own.runtime.memory()["host_rows"] > 0
 
 
+def test_rows_in_eight_bits(model, text_ids):
+    """The same text from every tier, in half of the bytes."""
+    ids = text_ids[:300]
+    texts, sizes = [], []
+    for options in ({"row_dtype": "int8"}, {"row_dtype": "int8", "preset": "fasa-c"},
+                    {"row_dtype": "bf16"}):
+        own = cache(model, **{"preset": "fasa-m", "device": "emulated", **options})
+        texts.append(generate(model, ids, past_key_values=own))
+        memory = own.runtime.memory()
+        sizes.append(memory["host_rows"] + memory["device_rows"])
+    assert torch.equal(texts[0], texts[1])
+    assert sizes[0] == sizes[2] / 2
+
+
 def test_without_a_fasa_cache(plain, model, text_ids):
     ids = torch.tensor([text_ids[:200]])
     with torch.no_grad():

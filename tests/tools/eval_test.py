@@ -148,6 +148,21 @@ class Eval(CommandTest):
         self.assertIn("against full: KL 0.0000 nats", done.stdout.decode())
         self.assertIn("against full: KL", page.read_text())
 
+    def test_ways_to_store_rows_are_compared(self):
+        arguments = (*PPL, "--selections", "full,fasa", "--budgets", 24, "--row-dtypes", "bf16",
+                     "int8")
+        result = self.evaluate(*arguments, "--examples", 2)
+        names = [m["method"] for m in result["methods"]]
+        self.assertEqual([name.split(", ")[-1] for name in names],
+                         ["bf16 rows", "bf16 rows", "int8 rows", "int8 rows"])
+        against = {m["method"]: m["tasks"][0].get("against_full") for m in result["methods"]}
+        self.assertIsNone(against["full, bf16 rows"])
+        self.assertGreater(against["full, int8 rows"]["kl"]["mean"], 0)
+        self.assertLess(against["full, int8 rows"]["kl"]["mean"], 0.01)
+        again = self.evaluate(*arguments, "--examples", 2)
+        self.assertEqual([m["tasks"][0]["resumed"] for m in again["methods"]], [2, 2, 2, 2])
+        self.assert_fails(2, ["--row-dtypes", "int8"], *PPL, "--row-dtypes", "int4")
+
     def test_selections_that_cannot_be_compared(self):
         self.assert_fails(2, ["--selections", "quset"], *PPL, "--selections", "fasa,quset")
         self.assert_fails(2, ["--budgets"], *PPL, "--selections", "fasa", "--budgets", 0)

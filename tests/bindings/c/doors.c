@@ -1,8 +1,9 @@
 /* The three doors of the installed library give the same bits for the same tokens, on every device
- * that a build has; a share of the heads gives its part of them. */
+ * that a build has, with rows in f32 and in eight bits; a share of the heads gives its part of
+ * them. */
 #include "check.h"
 
-enum { kLayers = 2, kKv = 2, kQuery = 4, kDim = 16, kTokens = 200, kPage = 64 };
+enum { kLayers = 2, kKv = 2, kQuery = 4, kDim = 32, kTokens = 200, kPage = 64 };
 
 /* [layer][token][head][dim] of the whole model. */
 static float keys[kLayers][kTokens][kKv][kDim];
@@ -35,18 +36,38 @@ static void step(fasa_runtime* runtime, fasa_sequence sequence, int first, int t
   OK(fasa_end_step(runtime));
 }
 
-static void check_read(fasa_runtime* runtime, fasa_sequence sequence) {
+/* Codes stand for steps of 1/127 of a vector's largest element, and may be one step off. */
+static float magnitude(float value) { return value < 0 ? -value : value; }
+static void check_codes(const float* stored, const float* given) {
+  float largest = 0;
+  for (int d = 0; d < kDim; ++d) {
+    if (magnitude(given[d]) > largest) largest = magnitude(given[d]);
+  }
+  for (int d = 0; d < kDim; ++d) {
+    CHECK(magnitude(stored[d] - given[d]) <= largest * 1.01f / 127);
+  }
+}
+
+static void check_read(fasa_runtime* runtime, fasa_sequence sequence, int coded) {
   static float k[70][kKv][kDim];
   static float v[70][kKv][kDim];
   const fasa_tensor to_k = tensor3(k, 70, kKv, kDim);
   const fasa_tensor to_v = tensor3(v, 70, kKv, kDim);
   OK(fasa_read(runtime, sequence, 1, 50, &to_k, &to_v, NULL));
   OK(fasa_synchronize(runtime));
-  CHECK(memcmp(k, keys[1][50], sizeof k) == 0); /* rows are f32 here */
-  CHECK(memcmp(v, values[1][50], sizeof v) == 0);
+  if (!coded) {
+    CHECK(memcmp(k, keys[1][50], sizeof k) == 0); /* rows are f32 */
+    CHECK(memcmp(v, values[1][50], sizeof v) == 0);
+    return;
+  }
+  for (int i = 0; i < 70 * kKv; ++i) {
+    check_codes(k[i / kKv][i % kKv], keys[1][50 + i / kKv][i % kKv]);
+    check_codes(v[i / kKv][i % kKv], values[1][50 + i / kKv][i % kKv]);
+  }
 }
 
-static void run_sequences(const fasa_options* options, fasa_stream* stream, struct result* result) {
+static void run_sequences(const fasa_options* options, fasa_stream* stream, int coded,
+                          struct result* result) {
   fasa_runtime* runtime = NULL;
   OK(fasa_runtime_create(options, &runtime));
   fasa_sequence parent = 0, child = 0;
@@ -64,7 +85,7 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, stru
   int64_t length = 0;
   OK(fasa_sequence_length(runtime, child, &length));
   CHECK(length == kTokens);
-  check_read(runtime, child);
+  check_read(runtime, child, coded);
 
   fasa_metrics metrics = FASA_METRICS_INIT;
   OK(fasa_read_metrics(runtime, -1, &metrics));
@@ -183,25 +204,28 @@ static void run_share(const fasa_options* options, struct result* result) {
   fasa_runtime_destroy(runtime);
 }
 
-static void run_device(const char* name) {
-  fasa_config* config = config_with(name, NULL, NULL, 0);
+static void run_device(const char* name, const char* row_dtype) {
+  const char* const option = "row_dtype";
+  fasa_config* config = config_with(name, &option, &row_dtype, 1);
+  const int coded = strcmp(row_dtype, "int8") == 0;
   fasa_device* device = NULL;
   OK(fasa_device_open(config, &device));
   const char* opened = NULL;
   OK(fasa_device_name(device, &opened));
   CHECK(strcmp(opened, name) == 0);
-  const fasa_geometry geometry = small_geometry();
+  fasa_geometry geometry = small_geometry();
+  geometry.key_dim = geometry.value_dim = kDim;
   fasa_options options = FASA_OPTIONS_INIT;
   options.geometry = &geometry;
   options.config = config;
   options.device = device;
-  options.row_dtype = FASA_F32;
+  options.row_dtype = FASA_BF16; /* the config's goes first */
   fasa_stream* stream = NULL;
   OK(fasa_stream_create(device, &stream));
 
   static struct result sequences, again, paged, stateless, share;
-  run_sequences(&options, NULL, &sequences);
-  run_sequences(&options, stream, &again);
+  run_sequences(&options, NULL, coded, &sequences);
+  run_sequences(&options, stream, coded, &again);
   CHECK(memcmp(&sequences, &again, sizeof again) == 0);
   run_paged(&options, stream, &paged);
   CHECK(memcmp(&sequences, &paged, sizeof paged) == 0);
@@ -233,8 +257,10 @@ int main(void) {
     fill(queries[layer][0][0], kTokens * kQuery * kDim, 30 + (uint64_t)layer);
   }
   CHECK(strcmp(fasa_last_error(), "") == 0);
-  run_device("cpu");
-  run_device("emulated");
+  run_device("cpu", "f32");
+  run_device("emulated", "f32");
+  run_device("cpu", "int8");
+  run_device("emulated", "int8");
   printf("doors: fasa %s gives the same bits through every door\n", fasa_version());
   return 0;
 }
