@@ -111,10 +111,10 @@ class ServeCommand final : public Command {
     command_
         ->add_option(
             "--max-step-ms", max_step_ms_,
-            "Time of a decode step and the chunk of prompt beside it; 0 = twice the decode "
+            "Time of a decode step and the chunk of prompt beside it; auto = twice the decode "
             "step of the moment, at most 100")
         ->type_name("MS")
-        ->check(CLI::Range(0.0, 60'000.0))
+        ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
         ->capture_default_str();
     command_->add_flag("--allow-long", allow_long_, "--max-context may pass the model's positions");
     command_->add_option("--now", now_, "The date that chat templates show")->type_name("DATE");
@@ -137,7 +137,7 @@ class ServeCommand final : public Command {
   std::string dir_, key_file_, name_, now_, dtype_ = "auto";
   serve::HttpOptions http_;
   serve::EngineOptions engine_;
-  double max_step_ms_ = 0;
+  std::string max_step_ms_ = "auto";
   int64_t max_context_ = 0;
   bool allow_long_ = false;
 };
@@ -222,7 +222,7 @@ int ServeCommand::run() {
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
-  engine_.max_step_seconds = max_step_ms_ * 1e-3;
+  engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   EngineLoop engine(model, runtime, &tokenizer, engine_);
   Service service(options, engine, tokenizer, templates ? &*templates : nullptr);
   HttpServer server(

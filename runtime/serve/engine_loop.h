@@ -55,6 +55,7 @@ class EngineLoop {
   void evict_idle();
 
   EngineStatus status() const;
+  const EngineOptions& options() const { return options_; }
   // None is taken any more, those that are here go on. Any thread.
   void drain();
   bool idle() const;

@@ -162,6 +162,18 @@ TEST(TokenizerTest, SentencePiecesHaveABlankBeforeAndBytesBehind) {
   EXPECT_EQ(tokenizer.unk_id(), 0);
 }
 
+TEST(TokenizerTest, BytesOfTokensMakeTheText) {
+  const auto bytes = parse(byte_level());
+  EXPECT_EQ(bytes.token_bytes(9), " a");
+  EXPECT_EQ(bytes.token_bytes(4) + bytes.token_bytes(5), "é");
+  EXPECT_EQ(bytes.token_bytes(11), "<think>");
+  EXPECT_EQ(bytes.token_bytes(99), "");
+  const auto sentences = parse(sentence());
+  std::string text;
+  for (const int32_t id : Ids{8, 5, 2, 3, 4}) text += sentences.token_bytes(id);
+  EXPECT_EQ(text, " a é\n");
+}
+
 TEST(TokenizerTest, ConfigNamesTokens) {
   const auto tokenizer =
       parse(sentence(),
@@ -204,6 +216,10 @@ TEST(ContinuationTest, IsWhatFollowsThePrompt) {
   EXPECT_EQ(behind.push(8), " a");
   Continuation first(tokenizer, Ids{1});
   EXPECT_EQ(first.push(8), "a");
+  // Special tokens are left out, but for those that are to be shown.
+  Continuation hidden(tokenizer, Ids{1, 8}), shown(tokenizer, Ids{1, 8}, {0});
+  EXPECT_EQ(hidden.push(0), "");
+  EXPECT_EQ(shown.push(0), "<unk>");
   // The prompt's line break is not the continuation's, though it was held back.
   Continuation line(tokenizer, Ids{1, 8, 4});
   EXPECT_EQ(line.push(6), "a");

@@ -108,7 +108,8 @@ Json read_input(const RequestFields& fields) {
 }
 
 void refuse_unsupported(const RequestFields& fields) {
-  const char* const kNothingStored = "this server stores no responses: send the whole conversation";
+  constexpr const char* kNothingStored =
+      "this server stores no responses: send the whole conversation";
   fields.refuse("previous_response_id", {}, kNothingStored);
   fields.refuse("conversation", {}, kNothingStored);
   fields.refuse("prompt", {}, "this server stores no prompts");

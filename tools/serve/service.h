@@ -83,6 +83,7 @@ class Service {
                                                  const MessageFormat& message);
   ReplyHead reply_head(ReplyKind kind, const CompletionFields& fields) const;
   text::ChatPrompt render(const Json& context) const;
+  ApiError refusal() const;
   void start(Call& call, Generation generation);
   Json model_json() const;
   void ping_replies();

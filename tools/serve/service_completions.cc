@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -221,6 +221,28 @@ void Service::complete(Call& call) {
          .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
 }
 
+// To be tried again when a place in the queue may be free: after as long as requests have waited.
+ApiError Service::refusal() const {
+  constexpr double kLeast = 1, kMost = 60;  // seconds
+  if (draining_) {
+    ApiError error(503, "server_error", "this server is ending", "", "shutting_down");
+    error.retry_after = static_cast<int>(kMost);
+    return error;
+  }
+  const EngineStatus status = engine_.status();
+  const EngineOptions& limits = engine_.options();
+  const auto& waited = status.queue_seconds;
+  const double mean = waited.total == 0 ? 0 : waited.sum / static_cast<double>(waited.total);
+  ApiError error(
+      429, "rate_limit_error",
+      fmt::format("{} requests wait, and {} are computed; allowed: {} that wait "
+                  "(--max-waiting), {} that are computed (--max-sequences)",
+                  status.waiting, status.running, limits.max_waiting, limits.max_sequences),
+      "", "queue_full");
+  error.retry_after = static_cast<int>(std::ceil(std::clamp(mean, kLeast, kMost)));
+  return error;
+}
+
 void Service::start(Call& call, Generation generation) {
   const CompletionFields& fields = generation.fields;
   check_ids(generation.prompt);
@@ -246,13 +268,7 @@ void Service::start(Call& call, Generation generation) {
                                              tokenizer_, call.exchange, remember);
   request.observer = reply;
   const auto number = engine_.submit(std::move(request));
-  if (!number) {
-    ApiError error(429, "rate_limit_error",
-                   draining_ ? "this server is ending" : "too many requests wait for the model", "",
-                   "queue_full");
-    error.retry_after = 2;
-    throw error;
-  }
+  if (!number) throw refusal();
   {
     const std::lock_guard lock(replies_mutex_);
     replies_.push_back(reply);

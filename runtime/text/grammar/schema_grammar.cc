@@ -199,7 +199,8 @@ std::vector<std::string> SchemaGrammar::kinds_of(const Json& schema,
 
 void SchemaGrammar::check_keywords(const Json& schema, const std::string& place,
                                    const std::vector<std::string>& kinds) const {
-  for (const auto& [keyword, unused] : schema.items()) {
+  for (const auto& member : schema.items()) {
+    const std::string& keyword = member.key();
     if (is_among(kAnnotations, keyword) || keyword == "type" || keyword == "enum" ||
         keyword == "const") {
       continue;
