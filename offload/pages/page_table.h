@@ -36,6 +36,10 @@ class PageTable {
   void grow(int64_t pages);
   void truncate(int64_t pages) noexcept;
   void clear() noexcept;  // the array of addresses goes too; streams are done with it
+  // Pages that there is room for, and back to such a number, which holds all pages; streams are done
+  // with what has been taken since.
+  int64_t capacity() const { return addresses_.capacity(); }
+  void shrink(int64_t capacity) noexcept { addresses_.shrink(capacity); }
   // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
   PageTable fork(int64_t pages) const;
   // Copy on write: where others hold the page too, takes a block of its own and enqueues the copy

@@ -18,16 +18,13 @@ void PointerArray::reserve(int64_t entries) {
   if (entries <= capacity_) return;
   const int64_t capacity = std::max({entries, 2 * capacity_, kFirstCapacity});
   const size_t bytes = static_cast<size_t>(capacity) * sizeof(std::byte*);
-  replaced_.reserve(replaced_.size() + 2);
+  replaced_.reserve(replaced_.size() + 1);
   Buffer staging = device_->allocate(MemorySpace::kHost, bytes, purpose_);
   Buffer array = device_->allocate(MemorySpace::kDevice, bytes, purpose_);
   if (size_ > 0) {
     std::memcpy(staging.data(), staging_.data(), static_cast<size_t>(size_) * sizeof(std::byte*));
   }
-  if (array_) {
-    replaced_.push_back(std::move(array_));
-    replaced_.push_back(std::move(staging_));
-  }
+  if (array_) replaced_.push_back({std::move(array_), std::move(staging_), capacity_});
   array_ = std::move(array);
   staging_ = std::move(staging);
   capacity_ = capacity;
@@ -57,6 +54,24 @@ void PointerArray::truncate(int64_t entries) noexcept {
   dirty_ = std::min(dirty_, size_);
 }
 
+void PointerArray::shrink(int64_t capacity) noexcept {
+  while (capacity_ > capacity && !replaced_.empty()) {
+    Replaced& last = replaced_.back();
+    // The same but for entries that were set since.
+    const size_t bytes = static_cast<size_t>(size_) * sizeof(std::byte*);
+    if (std::memcmp(last.staging.data(), staging_.data(), bytes) != 0) {
+      std::memcpy(last.staging.data(), staging_.data(), bytes);
+    }
+    array_ = std::move(last.array);
+    staging_ = std::move(last.staging);
+    capacity_ = last.capacity;
+    replaced_.pop_back();
+    dirty_ = 0;
+    uploaded_ = size_;  // perhaps
+  }
+  if (capacity_ > capacity) clear();
+}
+
 void PointerArray::clear() noexcept {
   array_ = Buffer();
   staging_ = Buffer();
@@ -76,8 +91,8 @@ void PointerArray::upload(StreamView stream) {
 
 uint64_t PointerArray::bytes_of(const Buffer& current) const {
   uint64_t bytes = current.bytes();
-  for (const Buffer& buffer : replaced_) {
-    if (buffer.space() == current.space()) bytes += buffer.bytes();
+  for (const Replaced& one : replaced_) {
+    bytes += (one.array.space() == current.space() ? one.array : one.staging).bytes();
   }
   return bytes;
 }

@@ -32,6 +32,11 @@ class PointerArray {
   void append(std::byte* value) noexcept;
   void set(int64_t index, std::byte* value) noexcept;
   void truncate(int64_t entries) noexcept;
+  // Entries that there is room for.
+  int64_t capacity() const { return capacity_; }
+  // Gives back what reserve() took beyond a capacity that it had, which holds all entries; streams are
+  // done with what is given back.
+  void shrink(int64_t capacity) noexcept;
   void clear() noexcept;  // gives its memory back; streams are done with it
 
   // Enqueues the copy of what changed; costs nothing where nothing did. Kernels that read the array
@@ -58,7 +63,11 @@ class PointerArray {
   // Replaced by larger ones, yet streams may still read them. They are kept as long as the array:
   // each is at most half of the next, and freeing them once a stream has passed would make budgets
   // depend on real time.
-  std::vector<Buffer> replaced_;
+  struct Replaced {
+    Buffer array, staging;
+    int64_t capacity;
+  };
+  std::vector<Replaced> replaced_;
 };
 
 }  // namespace fasa

@@ -30,6 +30,11 @@ class DeviceRows {
   Buffer take_oldest();
   // Streams must be idle where copies go.
   void truncate(int64_t pages) noexcept;
+  int64_t capacity() const { return addresses_.capacity(); }
+  // Of the table, unless copies are beyond that.
+  void shrink(int64_t capacity) noexcept {
+    if (pages() <= capacity) addresses_.shrink(capacity);
+  }
   // Gives back the memory of the table, too. Streams must be idle.
   void clear();
 

@@ -72,10 +72,9 @@ void KvSequence::give_back_to(const Reserved& before) {
   rows_.truncate(before.row_pages);
   device_rows_.truncate(rows_.pages());
   slices_.truncate(before.slice_pages);
-  if (before.row_pages == 0) {
-    rows_.clear();
-    slices_.clear();
-  }
+  rows_.shrink(before.row_places);
+  slices_.shrink(before.slice_places);
+  device_rows_.shrink(before.copy_places);
   if (before.whole) return;
   for (Buffer* buffer : {&tail_, &residents_, &hot_, &hot_table_}) *buffer = Buffer();
   forget_hot_rows();

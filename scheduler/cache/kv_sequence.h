@@ -49,9 +49,13 @@ class KvSequence {
   // Without work enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages;
-    bool whole;  // tail, residents, hot rows
+    int64_t row_places, slice_places, copy_places;  // in the tables
+    bool whole;                                     // tail, residents, hot rows
   };
-  Reserved reserved() const { return {rows_.pages(), slices_.pages(), tail_ || residents_}; }
+  Reserved reserved() const {
+    return {rows_.pages(),      slices_.pages(),         rows_.capacity(),
+            slices_.capacity(), device_rows_.capacity(), tail_ || residents_};
+  }
   void give_back_to(const Reserved& before);
   // Enqueues on `control` what must be done before a step: a page that others share is copied
   // before it is written, tables are uploaded, tail and residents are rebuilt, hot rows emptied.

@@ -59,6 +59,37 @@ class PageTables : public testing::TestWithParam<const char*> {
   }
 };
 
+// Back to the room that there was before, byte for byte, with what entries have become since.
+TEST_P(PageTables, ShrinkGivesBackWhatGrowthTook) {
+  PageTable table(pool), other(pool);
+  table.shrink(0);
+  EXPECT_EQ(table.capacity(), 0);
+  for (const int64_t before : {0, 3, 16, 20}) {
+    table.grow(before);
+    const auto view = device_view(*device, table, stream.view());
+    const int64_t capacity = table.capacity();
+    const uint64_t device_bytes = table.device_bytes(), host_bytes = table.host_bytes();
+    table.grow(300);
+    device_view(*device, table, stream.view());
+    table.truncate(before);
+    if (before > 0) {
+      other = table.fork(1);
+      table.make_writable(0, stream.view());
+    }
+    table.shrink(capacity);
+    EXPECT_EQ(table.capacity(), capacity);
+    EXPECT_EQ(table.device_bytes(), device_bytes);
+    EXPECT_EQ(table.host_bytes(), host_bytes);
+    const auto now = device_view(*device, table, stream.view());
+    EXPECT_EQ(now, blocks(table));
+    EXPECT_EQ(now.size(), view.size());
+    EXPECT_EQ(now == view, before == 0);
+    table.grow(before + 1);
+    EXPECT_EQ(device_view(*device, table, stream.view()), blocks(table));
+    table.truncate(before);
+  }
+}
+
 TEST_P(PageTables, GrowAndTruncate) {
   PageTable table(pool);
   EXPECT_EQ(table.pages(), 0);

@@ -126,6 +126,7 @@ TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
       const SequenceId other = runtime.create();
       runtime.reserve(reserved, 200, 64);
       run.prefill(reserved, 1, 150, 64);
+      run.prefill(other, 1, 20, 64);  // its tables hold rows, and no slices yet
       const KvMemory before = runtime.memory();
       const uint64_t used = device.memory(MemorySpace::kDevice).used_bytes;
       const StepSequence both[] = {{reserved, 1, StepMode::kDecode},
