@@ -20,7 +20,7 @@ class RequestObserver {
   virtual void on_prefill(int64_t computed, int64_t total, int64_t cached) = 0;
   // A choice took a token. Its answer has what is new; the call that ends it comes before on_end.
   virtual void on_token(int choice, const Answer& answer) = 0;
-  // This and on_error come when the engine's status counts the end.
+  // This and on_error come when the engine's status counts the end, unless the device is lost.
   virtual void on_end(int choice, const Answer& answer) = 0;
   virtual void on_error(ErrorKind kind, const std::string& message) = 0;
 };
