@@ -53,7 +53,8 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
-    list_page(call, sequence, first + page, destination + page * staged_page_bytes(settings_.layout));
+    list_page(call, sequence, first + page,
+              destination + page * staged_page_bytes(settings_.layout));
   }
   if (settings_.rows_on_device) {  // parts that a caller's small pages are
     device_.copy_all(copies_, CopyKind::kDeviceToDevice, call.compute, tag);

@@ -143,10 +143,9 @@ Opening opening_of(const fasa_options* given) {
   const Geometry whole = geometry_of(options.geometry);
   Opening opening;
   if (options.config != nullptr) opening.config = options.config->config;
-  ModelPart part =
-      part_of_model(opening.config, whole, slice_dims_of(options, opening.config, whole),
-                    {options.first_layer, options.layer_count},
-                    {options.first_kv_head, options.kv_head_count});
+  ModelPart part = part_of_model(
+      opening.config, whole, slice_dims_of(options, opening.config, whole),
+      {options.first_layer, options.layer_count}, {options.first_kv_head, options.kv_head_count});
   opening.config = std::move(part.config);
   opening.geometry = std::move(part.geometry);
   opening.slice_dims = std::move(part.slice_dims);

@@ -179,8 +179,8 @@ typedef struct fasa_options {
   int32_t first_kv_head;          ///< the part that is owned, with its query heads: a tensor-
   int32_t kv_head_count;          ///< parallel rank's share. Count 0: all from the first
   int64_t max_context;            ///< tokens of the longest sequence expected, 0 = unknown
-  int32_t first_layer;            ///< the part that is owned, as a pipeline stage has it: layers are
-  int32_t layer_count;            ///< counted from 0 in it. Count 0: all from the first
+  int32_t first_layer;  ///< the part that is owned, as a pipeline stage has it: layers are
+  int32_t layer_count;  ///< counted from 0 in it. Count 0: all from the first
 } fasa_options;
 #define FASA_OPTIONS_INIT \
   { sizeof(fasa_options), NULL, NULL, NULL, NULL, FASA_BF16, 0, 0, 0, 0, 0 }

@@ -106,17 +106,15 @@ fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tens
 }
 
 fasa_status fasa_paged_held(fasa_paged* paged, int64_t page, int32_t layer, int32_t* tokens) {
-  return guarded([&] {
-    required(tokens, "tokens") = required(paged, "paged").paged.held(page, layer);
-  });
+  return guarded(
+      [&] { required(tokens, "tokens") = required(paged, "paged").paged.held(page, layer); });
 }
 
 fasa_status fasa_paged_read(fasa_paged* paged, int64_t page, int32_t layer, int32_t first,
                             const fasa_tensor* k, const fasa_tensor* v, fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
-    from.paged.read(page, layer, first, view_of(k, "k"), view_of(v, "v"),
-                    stream_for(from, stream));
+    from.paged.read(page, layer, first, view_of(k, "k"), view_of(v, "v"), stream_for(from, stream));
   });
 }
 

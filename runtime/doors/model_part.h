@@ -26,7 +26,6 @@ struct ModelPart {
 // Of the whole model's settings. Count 0: all from the first. Throws UsageError for a range that is
 // beyond the model.
 ModelPart part_of_model(const Config& config, const Geometry& geometry,
-                        const std::vector<int16_t>& slice_dims, LayerRange layers,
-                        HeadRange heads);
+                        const std::vector<int16_t>& slice_dims, LayerRange layers, HeadRange heads);
 
 }  // namespace fasa

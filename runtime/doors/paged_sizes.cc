@@ -82,9 +82,8 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
     // A page has a tail, and a sequence that ends before the page's newest token another.
     memory.device_slices = bytes(2 * counts.sequences * layout.tail_bytes());
     if (small) {  // the slices are the sequences' own
-      memory.device_slices +=
-          bytes(counts.sequences * pages_of(static_cast<int>(max_context)) *
-                layout.slice_block_bytes());
+      memory.device_slices += bytes(counts.sequences * pages_of(static_cast<int>(max_context)) *
+                                    layout.slice_block_bytes());
     }
   }
   if (!settings.rows_on_device) {
@@ -107,9 +106,9 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
 
 }  // namespace
 
-PagedSizes PagedRuntime::sizes(const Device& device, const Config& config,
-                               const Geometry& geometry, RowDType row_dtype,
-                               const PagedShape& shape, int64_t max_context, int step_tokens) {
+PagedSizes PagedRuntime::sizes(const Device& device, const Config& config, const Geometry& geometry,
+                               RowDType row_dtype, const PagedShape& shape, int64_t max_context,
+                               int step_tokens) {
   if (max_context < 1 || max_context > INT32_MAX - kPageTokens || step_tokens < 1) {
     throw UsageError(
         fmt::format("sizes: max_context = {}, step_tokens = {}: allowed: 1 to {}, and 1 or more",
@@ -117,8 +116,7 @@ PagedSizes PagedRuntime::sizes(const Device& device, const Config& config,
   }
   PagedShape one = shape;  // of one sequence's pages: the settings want to know no more
   one.num_pages = shape.page_size > 0 ? (max_context + shape.page_size - 1) / shape.page_size : 1;
-  const StepSettings settings =
-      paged_settings(config, geometry, row_dtype, device.traits(), one);
+  const StepSettings settings = paged_settings(config, geometry, row_dtype, device.traits(), one);
   return {.page = page_bytes(settings, shape),
           .fixed = fixed_bytes(settings, shape, max_context, step_tokens)};
 }

@@ -221,9 +221,9 @@ TEST(PagedPrefill, SizesBeforeThereAreAny) {
                              .pages = 2 * 512 / page_size,
                              .max_sequences = 2};
       const auto opened = open_device(options_of(setup));
-      const PagedSizes sizes = PagedRuntime::sizes(
-          *opened, config_of(setup), small_geometry(), RowDType::kBF16,
-          {.page_size = page_size, .max_sequences = 2}, 512, 1024);
+      const PagedSizes sizes =
+          PagedRuntime::sizes(*opened, config_of(setup), small_geometry(), RowDType::kBF16,
+                              {.page_size = page_size, .max_sequences = 2}, 512, 1024);
       Engine engine(setup);
       const KvMemory empty = engine.paged().memory();
       const auto pages = static_cast<uint64_t>(setup.pages);
@@ -288,8 +288,7 @@ TEST(PagedPrefill, AFailedCallChangesNothing) {
         again([&] { engine.append(layer, tokens, slots); });
         std::vector<std::vector<float>> got;
         again([&] { got = engine.prefill(layer, {&sequence}, {150}); });
-        EXPECT_TRUE(
-            same_bits(got[0], reference.prompt(sequence.seeds)[static_cast<size_t>(layer)]))
+        EXPECT_TRUE(same_bits(got[0], reference.prompt(sequence.seeds)[static_cast<size_t>(layer)]))
             << nth;
       }
       fired = engine.device().fired();

@@ -127,8 +127,7 @@ class Engine {
   Sequence share(const Sequence& parent, int64_t pages) {
     Sequence sequence;
     sequence.pages.assign(parent.pages.begin(), parent.pages.begin() + pages);
-    sequence.seeds.assign(parent.seeds.begin(),
-                          parent.seeds.begin() + pages * setup_.page_size);
+    sequence.seeds.assign(parent.seeds.begin(), parent.seeds.begin() + pages * setup_.page_size);
     return fork(sequence);
   }
   std::vector<int64_t> release(Sequence& sequence) {
