@@ -17,13 +17,16 @@ struct DecodeShape {
   int set_capacity = 0;   // tokens of the largest set; 0 where every layer attends to all
   int near_capacity = 0;  // of the largest near set
   int dense_tokens = 0;   // at a time, of contexts that a layer attends to whole; 0 = none does
-  // Guesses: rows of a head that a layer may fetch ahead, tokens of the largest guessed set and how
-  // many of those sets are under way at a time (0 where the guesses are no sets).
-  int guess_rows = 0;
+  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
+  // way at a time (0 where the guesses are no sets).
+  bool guesses = false;
   int guess_capacity = 0;
   int guess_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
+  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer sets
+  // leave fewer, so this is no size of its own that a longer context would need less of.
+  int guess_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
