@@ -113,7 +113,7 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
   }
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
-      pages = carver.take<std::byte>(scratch.wave_pages * layout.row_layer_bytes());
+      pages = carver.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
     }
     scratch.state = carver.take<float>(int64_t{shape.tokens} * layout.query_heads() *
                                        (layout.row.value_dim + 2));

@@ -31,7 +31,8 @@ struct DecodeShape {
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a stage and room to stream the past through.
+// Prefill with rows on the host needs a stage and room to stream the past through; with pages of a
+// caller's that are smaller than ours, room to put them together.
 struct PrefillShape {
   int pages = 0;       // of the stage, all prefill sequences of the step together
   int tokens = 0;      // new ones, all prefill sequences together
@@ -88,6 +89,11 @@ struct PrefillScratch {
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
+
+// Of one layer of a page, as pages are streamed: whole, whatever the size of a caller's pages.
+constexpr int64_t staged_page_bytes(const CacheLayout& layout) {
+  return layout.kv_heads * kPageTokens * layout.row.bytes();
+}
 
 class StepScratch {
  public:
