@@ -72,6 +72,10 @@ class StepPipeline {
   void wait_for_rows(const Call& call, bool first_wave);
   void decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
+  void prefill_staged(const Call& call, PrefillParams params);
+  // Adds what a page's rows of one layer are copied by: one range, or the parts that a caller's
+  // small pages are.
+  void list_page(const Call& call, size_t sequence, int page, std::byte* destination);
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
   // buffer, after what still reads that half, and lets compute wait for them.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,

@@ -26,20 +26,42 @@ int32_t StepPipeline::longest_visible(const Call& call) const {
   return longest;
 }
 
+void StepPipeline::list_page(const Call& call, size_t sequence, int page, std::byte* destination) {
+  const CacheLayout& layout = settings_.layout;
+  const std::span<std::byte* const> blocks = call.step.row_blocks[sequence];
+  if (layout.row_page == kPageTokens) {
+    copies_.push_back({destination,
+                       blocks[static_cast<size_t>(page)] + layout.row_offset(call.layer, 0, 0),
+                       static_cast<size_t>(layout.row_layer_bytes())});
+    return;
+  }
+  const int parts = kPageTokens / layout.row_page;
+  for (int part = 0; part < parts; ++part) {
+    const auto block = static_cast<size_t>(page * parts + part);
+    if (block >= blocks.size()) return;
+    for (int head = 0; head < layout.kv_heads; ++head) {
+      copies_.push_back({destination + (head * parts + part) * layout.row_head_bytes(),
+                         blocks[block] + layout.row_offset(call.layer, head, 0),
+                         static_cast<size_t>(layout.row_head_bytes())});
+    }
+  }
+}
+
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
                                 std::byte* destination, int half, Cause cause) {
-  const CacheLayout& layout = settings_.layout;
-  const StreamView copy = lane(call.layer, 0);
   const OperationTag tag = tag_of(call.layer, cause);
-  device_.wait(copy, pages_free_[half].view(), tag);
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
-    copies_.push_back({destination + page * layout.row_layer_bytes(),
-                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
-                           layout.row_offset(call.layer, 0, 0),
-                       static_cast<size_t>(layout.row_layer_bytes())});
+    list_page(call, sequence, first + page,
+              destination + page * staged_page_bytes(settings_.layout));
   }
+  if (settings_.rows_on_device) {  // parts that a caller's small pages are
+    device_.copy_all(copies_, CopyKind::kDeviceToDevice, call.compute, tag);
+    return;
+  }
+  const StreamView copy = lane(call.layer, 0);
+  device_.wait(copy, pages_free_[half].view(), tag);
   device_.copy_all(copies_, CopyKind::kHostToDevice, copy, tag);
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), tag);
@@ -119,7 +141,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
-  if (settings_.rows_on_device) {
+  if (settings_.rows_on_device && settings_.layout.row_page == kPageTokens) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));
@@ -136,6 +158,18 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
     }
     return;
   }
+  prefill_staged(call, params);
+}
+
+// Key pages one wave after the other, copied beside each other; the newest from the stage, but
+// where a caller's pages have every row already.
+void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
+  const PrefillScratch& scratch = call.scratch.prefill();
+  const bool by_page = call.step.by_page;
+  if (by_page && !settings_.rows_on_device) {
+    wait_written_back(call.layer, lane(call.layer, 0), call.tag());
+  }
+  if (by_page) params.step.layout.row_page = kPageTokens;  // as the waves have them
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -144,21 +178,24 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
     params.step = only(all, i);
     params.first_wave = true;
     params.last_wave = false;
-    const int past = sequence.start / kPageTokens;
-    int page = first_visible(sequence.start, layer.window) / kPageTokens;
+    const int end = pages_of(sequence.end());
+    const int past = by_page ? end : sequence.start / kPageTokens;
+    int page = first_visible(sequence.start, params.window) / kPageTokens;
     for (; page < past; page += scratch.wave_pages, half ^= 1) {
       params.begin_page = page;
       params.end_page = std::min(past, page + scratch.wave_pages);
+      params.last_wave = params.end_page == end && by_page;
       const int pages = params.end_page - page;
       stream_pages(call, i, page, pages, scratch.pages[half], half, call.cause);
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
       device_.enqueue(params, call.compute, call.tag());
-      device_.record(pages_free_[half].view(), call.compute);
+      if (!settings_.rows_on_device) device_.record(pages_free_[half].view(), call.compute);
       params.first_wave = false;
     }
+    if (by_page) continue;
     params.pages = {};
     params.begin_page = past;
-    params.end_page = pages_of(sequence.end());
+    params.end_page = end;
     params.last_wave = true;
     device_.enqueue(params, call.compute, call.tag());
   }

@@ -28,17 +28,17 @@ bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
 void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
                    DecodeScratch* scratch) {
   scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
-  scratch->guess_rows = shape.guess_rows;
+  scratch->guess_rows = shape.guess_rows(settings.layout.hot_rows);
   scratch->guess_capacity = shape.guess_capacity;
   scratch->guess_buffers = shape.guess_buffers;
-  if (shape.guess_rows == 0) return;
+  if (scratch->guess_rows == 0) return;
   const int64_t sets = shape.guess_buffers * scratch->heads;
   const int64_t lanes = settings.guess_lanes() * scratch->heads;
   if (sets > 0) {
     scratch->guess_sets = carver.take<int32_t>(sets * shape.guess_capacity);
     scratch->guess_sizes = carver.take<int32_t>(sets);
   }
-  scratch->guess_fetches = carver.take<FetchItem>(lanes * shape.guess_rows);
+  scratch->guess_fetches = carver.take<FetchItem>(lanes * scratch->guess_rows);
   scratch->guess_counts = carver.take<int32_t>(lanes);
 }
 
@@ -57,7 +57,9 @@ void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& 
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
-  const int capacity = std::max(shape.set_capacity + shape.near_capacity, shape.guess_capacity);
+  const bool guesses = shape.guess_rows(settings.layout.hot_rows) > 0;
+  const int capacity =
+      std::max(shape.set_capacity + shape.near_capacity, guesses ? shape.guess_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
@@ -111,7 +113,7 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
   }
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
-      pages = carver.take<std::byte>(scratch.wave_pages * layout.row_layer_bytes());
+      pages = carver.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
     }
     scratch.state = carver.take<float>(int64_t{shape.tokens} * layout.query_heads() *
                                        (layout.row.value_dim + 2));
@@ -121,10 +123,16 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 }  // namespace
 
+int DecodeShape::guess_rows(int hot_rows) const {
+  if (!guesses) return 0;
+  const int spare = std::max(0, hot_rows - set_capacity);
+  return guess_buffers > 0 ? std::min(spare, guess_capacity) : spare;
+}
+
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && set_capacity >= other.set_capacity &&
          near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
-         guess_rows >= other.guess_rows && guess_capacity >= other.guess_capacity &&
+         guesses >= other.guesses && guess_capacity >= other.guess_capacity &&
          guess_buffers >= other.guess_buffers;
 }
 
@@ -133,7 +141,7 @@ DecodeShape DecodeShape::joined(const DecodeShape& other) const {
           std::max(set_capacity, other.set_capacity),
           std::max(near_capacity, other.near_capacity),
           std::max(dense_tokens, other.dense_tokens),
-          std::max(guess_rows, other.guess_rows),
+          guesses || other.guesses,
           std::max(guess_capacity, other.guess_capacity),
           std::max(guess_buffers, other.guess_buffers)};
 }
@@ -202,8 +210,9 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size : {shape.count, shape.set_capacity, shape.near_capacity, shape.dense_tokens,
-                         shape.guess_rows, shape.guess_capacity, shape.guess_buffers}) {
+  for (const int size :
+       {shape.count, shape.set_capacity, shape.near_capacity, shape.dense_tokens,
+        static_cast<int>(shape.guesses), shape.guess_capacity, shape.guess_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

@@ -17,18 +17,22 @@ struct DecodeShape {
   int set_capacity = 0;   // tokens of the largest set; 0 where every layer attends to all
   int near_capacity = 0;  // of the largest near set
   int dense_tokens = 0;   // at a time, of contexts that a layer attends to whole; 0 = none does
-  // Guesses: rows of a head that a layer may fetch ahead, tokens of the largest guessed set and how
-  // many of those sets are under way at a time (0 where the guesses are no sets).
-  int guess_rows = 0;
+  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
+  // way at a time (0 where the guesses are no sets).
+  bool guesses = false;
   int guess_capacity = 0;
   int guess_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
+  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer sets
+  // leave fewer, so this is no size of its own that a longer context would need less of.
+  int guess_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a stage and room to stream the past through.
+// Prefill with rows on the host needs a stage and room to stream the past through; with pages of a
+// caller's that are smaller than ours, room to put them together.
 struct PrefillShape {
   int pages = 0;       // of the stage, all prefill sequences of the step together
   int tokens = 0;      // new ones, all prefill sequences together
@@ -85,6 +89,11 @@ struct PrefillScratch {
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
+
+// Of one layer of a page, as pages are streamed: whole, whatever the size of a caller's pages.
+constexpr int64_t staged_page_bytes(const CacheLayout& layout) {
+  return layout.kv_heads * kPageTokens * layout.row.bytes();
+}
 
 class StepScratch {
  public:

@@ -7,6 +7,7 @@
 
 #include "bindings/c/status.h"
 #include "runtime/base/error.h"
+#include "runtime/doors/model_part.h"
 
 namespace fasa::c {
 namespace {
@@ -142,13 +143,12 @@ Opening opening_of(const fasa_options* given) {
   const Geometry whole = geometry_of(options.geometry);
   Opening opening;
   if (options.config != nullptr) opening.config = options.config->config;
-  HeadRange heads{options.first_kv_head, options.kv_head_count};
-  if (heads.count == 0 && heads.first >= 0 && heads.first < whole.kv_heads) {
-    heads.count = whole.kv_heads - heads.first;
-  }
-  opening.geometry = whole.share(heads);
-  opening.slice_dims =
-      share_of_slice_dims(slice_dims_of(options, opening.config, whole), whole, heads);
+  ModelPart part = part_of_model(
+      opening.config, whole, slice_dims_of(options, opening.config, whole),
+      {options.first_layer, options.layer_count}, {options.first_kv_head, options.kv_head_count});
+  opening.config = std::move(part.config);
+  opening.geometry = std::move(part.geometry);
+  opening.slice_dims = std::move(part.slice_dims);
   opening.row_dtype =
       opening.config.placement.row_dtype.value_or(dtype_of(options.row_dtype, "row_dtype"));
   if (options.max_context < 0) {

@@ -179,9 +179,11 @@ typedef struct fasa_options {
   int32_t first_kv_head;          ///< the part that is owned, with its query heads: a tensor-
   int32_t kv_head_count;          ///< parallel rank's share. Count 0: all from the first
   int64_t max_context;            ///< tokens of the longest sequence expected, 0 = unknown
+  int32_t first_layer;  ///< the part that is owned, as a pipeline stage has it: layers are
+  int32_t layer_count;  ///< counted from 0 in it. Count 0: all from the first
 } fasa_options;
 #define FASA_OPTIONS_INIT \
-  { sizeof(fasa_options), NULL, NULL, NULL, NULL, FASA_BF16, 0, 0, 0 }
+  { sizeof(fasa_options), NULL, NULL, NULL, NULL, FASA_BF16, 0, 0, 0, 0, 0 }
 
 /// @}
 /// \name Memory and metrics
@@ -323,6 +325,12 @@ typedef struct fasa_page_copy {
 
 FASA_API fasa_status fasa_paged_create(const fasa_options* options,
                                        const fasa_paged_options* paged_options, fasa_paged** paged);
+/// What it would take: `page` bytes for every page, whatever num_pages says, and `fixed` at most for
+/// all else, with max_sequences sequences of up to options.max_context tokens in steps of up to
+/// `step_tokens` new ones, all sequences together. For num_pages from a memory budget.
+FASA_API fasa_status fasa_paged_sizes(const fasa_options* options,
+                                      const fasa_paged_options* paged_options, int32_t step_tokens,
+                                      fasa_kv_memory* page, fasa_kv_memory* fixed);
 FASA_API void fasa_paged_destroy(fasa_paged* paged);
 FASA_API fasa_status fasa_paged_synchronize(fasa_paged* paged);
 /// k [tokens, kv_heads, key_dim], v [tokens, kv_heads, value_dim] to slots slot_mapping[tokens], in
@@ -338,6 +346,24 @@ FASA_API fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const f
                                        const fasa_block_table* block_table, const int32_t* seq_lens,
                                        size_t seq_count, const fasa_tensor* out, float* lse,
                                        fasa_stream* stream);
+/// Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of every
+/// sequence, all of them appended before: q [sum of query_lens, query_heads, key_dim], sequence after
+/// sequence -> out, lse as above. The bits are those of FASA_PREFILL, however prompts are cut. Where
+/// a step has several sequences, append the layer's tokens of all of them first: one may read a page
+/// that another one writes.
+FASA_API fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* q,
+                                        const fasa_block_table* block_table,
+                                        const int32_t* seq_lens, const int32_t* query_lens,
+                                        size_t seq_count, const fasa_tensor* out, float* lse,
+                                        fasa_stream* stream);
+/// Tokens of a layer in a page.
+FASA_API fasa_status fasa_paged_held(fasa_paged* paged, int64_t page, int32_t layer,
+                                     int32_t* tokens);
+/// Stored keys and values of slots first, first + 1, ... of a page to k [tokens, kv_heads, key_dim]
+/// and v [tokens, kv_heads, value_dim]. Waits for work under way.
+FASA_API fasa_status fasa_paged_read(fasa_paged* paged, int64_t page, int32_t layer, int32_t first,
+                                     const fasa_tensor* k, const fasa_tensor* v,
+                                     fasa_stream* stream);
 /// Destinations become their sources' equals, in order. Between steps: every layer has as many
 /// tokens of the source.
 FASA_API fasa_status fasa_copy_pages(fasa_paged* paged, const fasa_page_copy* copies, size_t count);

@@ -13,24 +13,48 @@ fasa::StreamView stream_for(const fasa_paged& paged, const fasa_stream* stream) 
   return fasa::c::stream_of(stream, paged.device, paged.stream);
 }
 
+fasa::PagedShape shape_of(const fasa_paged_options* given) {
+  const fasa_paged_options pages = fasa::c::options_of(given, "paged_options");
+  const fasa::PagedShape usual;
+  return {.page_size = pages.page_size == 0 ? usual.page_size : pages.page_size,
+          .num_pages = pages.num_pages,
+          .max_sequences = pages.max_sequences == 0 ? usual.max_sequences : pages.max_sequences};
+}
+
+fasa::BlockTable table_of(const fasa_block_table* given) {
+  const fasa_block_table& table = required(given, "block_table");
+  return {table.pages, table.sequences, table.columns,
+          table.stride == 0 ? table.columns : table.stride};
+}
+
 }  // namespace
 
 fasa_status fasa_paged_create(const fasa_options* options, const fasa_paged_options* paged_options,
                               fasa_paged** paged) {
   return guarded([&] {
     fasa_paged*& result = required(paged, "paged");
-    const fasa_paged_options pages = fasa::c::options_of(paged_options, "paged_options");
-    const fasa::PagedShape usual;
-    const fasa::PagedShape shape{
-        .page_size = pages.page_size == 0 ? usual.page_size : pages.page_size,
-        .num_pages = pages.num_pages,
-        .max_sequences = pages.max_sequences == 0 ? usual.max_sequences : pages.max_sequences};
+    const fasa::PagedShape shape = shape_of(paged_options);
     fasa::c::Opening from = fasa::c::opening_of(options);
     fasa::Stream stream = from.device->create_stream(fasa::StreamPriority::kNormal, "compute");
     result = new fasa_paged{
         from.device,
         std::move(stream),
         {*from.device, from.config, from.geometry, from.row_dtype, from.slice_dims, shape}};
+  });
+}
+
+fasa_status fasa_paged_sizes(const fasa_options* options, const fasa_paged_options* paged_options,
+                             int32_t step_tokens, fasa_kv_memory* page, fasa_kv_memory* fixed) {
+  return guarded([&] {
+    required(page, "page");
+    required(fixed, "fixed");
+    const fasa::PagedShape shape = shape_of(paged_options);
+    const fasa::c::Opening from = fasa::c::opening_of(options);
+    const fasa::PagedSizes sizes =
+        fasa::PagedRuntime::sizes(*from.device, from.config, from.geometry, from.row_dtype, shape,
+                                  from.max_context, step_tokens);
+    fasa::c::give_memory(sizes.page, page);
+    fasa::c::give_memory(sizes.fixed, fixed);
   });
 }
 
@@ -60,12 +84,37 @@ fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const fasa_tenso
                               fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
-    const fasa_block_table& table = required(block_table, "block_table");
+    const fasa::BlockTable table = table_of(block_table);
     required(seq_lens, "seq_lens");
-    from.paged.attend(layer, view_of(q, "q"),
-                      {table.pages, table.sequences, table.columns,
-                       table.stride == 0 ? table.columns : table.stride},
-                      {seq_lens, seq_count}, view_of(out, "out"), lse, stream_for(from, stream));
+    from.paged.attend(layer, view_of(q, "q"), table, {seq_lens, seq_count}, view_of(out, "out"),
+                      lse, stream_for(from, stream));
+  });
+}
+
+fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* q,
+                               const fasa_block_table* block_table, const int32_t* seq_lens,
+                               const int32_t* query_lens, size_t seq_count, const fasa_tensor* out,
+                               float* lse, fasa_stream* stream) {
+  return guarded([&] {
+    fasa_paged& from = required(paged, "paged");
+    const fasa::BlockTable table = table_of(block_table);
+    required(seq_lens, "seq_lens");
+    required(query_lens, "query_lens");
+    from.paged.prefill(layer, view_of(q, "q"), table, {seq_lens, seq_count},
+                       {query_lens, seq_count}, view_of(out, "out"), lse, stream_for(from, stream));
+  });
+}
+
+fasa_status fasa_paged_held(fasa_paged* paged, int64_t page, int32_t layer, int32_t* tokens) {
+  return guarded(
+      [&] { required(tokens, "tokens") = required(paged, "paged").paged.held(page, layer); });
+}
+
+fasa_status fasa_paged_read(fasa_paged* paged, int64_t page, int32_t layer, int32_t first,
+                            const fasa_tensor* k, const fasa_tensor* v, fasa_stream* stream) {
+  return guarded([&] {
+    fasa_paged& from = required(paged, "paged");
+    from.paged.read(page, layer, first, view_of(k, "k"), view_of(v, "v"), stream_for(from, stream));
   });
 }
 

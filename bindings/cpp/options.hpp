@@ -36,6 +36,8 @@ struct Options {
   int first_kv_head = 0;  ///< a tensor-parallel rank's part; count 0: all from the first
   int kv_head_count = 0;
   int64_t max_context = 0;
+  int first_layer = 0;  ///< a pipeline stage's part; count 0: all from the first
+  int layer_count = 0;
 };
 
 namespace detail {
@@ -64,6 +66,8 @@ class COptions {
     options_.first_kv_head = from.first_kv_head;
     options_.kv_head_count = from.kv_head_count;
     options_.max_context = from.max_context;
+    options_.first_layer = from.first_layer;
+    options_.layer_count = from.layer_count;
   }
   COptions(const COptions&) = delete;  // one part refers to another
   COptions& operator=(const COptions&) = delete;

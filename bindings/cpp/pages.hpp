@@ -27,11 +27,23 @@ class PagedRuntime {
     int max_sequences = 64;  ///< whose hot rows are kept
   };
 
+  /// Bytes before there are any pages: of each, and at most of all else.
+  struct Sizes {
+    KvMemory page = FASA_KV_MEMORY_INIT;
+    KvMemory fixed = FASA_KV_MEMORY_INIT;
+  };
+
+  /// With sequences of up to options.max_context tokens, `step_tokens` new ones a step.
+  static Sizes sizes(const Options& options, const Pages& pages, int step_tokens) {
+    const fasa_paged_options paged = c_options(pages);
+    Sizes sizes;
+    check(fasa_paged_sizes(detail::COptions(options).get(), &paged, step_tokens, &sizes.page,
+                           &sizes.fixed));
+    return sizes;
+  }
+
   PagedRuntime(const Options& options, const Pages& pages) {
-    fasa_paged_options paged = FASA_PAGED_OPTIONS_INIT;
-    paged.page_size = pages.size;
-    paged.num_pages = pages.count;
-    paged.max_sequences = pages.max_sequences;
+    const fasa_paged_options paged = c_options(pages);
     fasa_paged* made = nullptr;
     check(fasa_paged_create(detail::COptions(options).get(), &paged, &made));
     handle_.reset(made);
@@ -50,6 +62,29 @@ class PagedRuntime {
     const fasa_block_table c_table = {table.pages, table.sequences, table.columns, table.stride};
     check(fasa_attend_paged(c(), layer, q.c(), &c_table, lengths.data(), lengths.size(), out.c(),
                             lse, detail::c_stream(stream)));
+  }
+  /// The newest query_lengths[i] of the first lengths[i] tokens of every sequence, which were
+  /// appended, attend exactly and causally.
+  void prefill(int layer, const ConstTensorView& q, const BlockTable& table,
+               std::span<const int32_t> lengths, std::span<const int32_t> query_lengths,
+               const TensorView& out, float* lse = nullptr, Stream* stream = nullptr) {
+    const fasa_block_table c_table = {table.pages, table.sequences, table.columns, table.stride};
+    if (lengths.size() != query_lengths.size()) {
+      throw UsageError(FASA_ERROR_USAGE, "query_lengths: allowed: one for each of lengths");
+    }
+    check(fasa_prefill_paged(c(), layer, q.c(), &c_table, lengths.data(), query_lengths.data(),
+                             lengths.size(), out.c(), lse, detail::c_stream(stream)));
+  }
+  /// Tokens of a layer in a page.
+  int held(int64_t page, int layer) const {
+    int32_t tokens = 0;
+    check(fasa_paged_held(c(), page, layer, &tokens));
+    return tokens;
+  }
+  /// Stored keys and values of slots first, first + 1, ... of a page.
+  void read(int64_t page, int layer, int first, const TensorView& k, const TensorView& v,
+            Stream* stream = nullptr) {
+    check(fasa_paged_read(c(), page, layer, first, k.c(), v.c(), detail::c_stream(stream)));
   }
   /// Destinations become their sources' equals, in order. Between steps.
   void copy(std::span<const fasa_page_copy> copies) {
@@ -74,6 +109,14 @@ class PagedRuntime {
   fasa_paged* c() const { return handle_.get(); }
 
  private:
+  static fasa_paged_options c_options(const Pages& pages) {
+    fasa_paged_options paged = FASA_PAGED_OPTIONS_INIT;
+    paged.page_size = pages.size;
+    paged.num_pages = pages.count;
+    paged.max_sequences = pages.max_sequences;
+    return paged;
+  }
+
   detail::Owner<fasa_paged, fasa_paged_destroy> handle_;
 };
 

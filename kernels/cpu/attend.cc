@@ -287,7 +287,9 @@ class AttendCall {
   void compute_near_partials(int index, int first_tile) {
     if (skipped(index)) return;
     const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
+    near_.prefetch(index, first_tile);
     for (int tile = first_tile; tile < end; ++tile) {
+      near_.prefetch(index, tile + 1);
       compute_near(index, tile, near_partial_at(index, 0, tile),
                    int64_t{near_.most_tiles()} * width_);
     }
@@ -339,7 +341,9 @@ class AttendCall {
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
+    near_.prefetch(index, 0);
     for (int tile = 0; tile < near_.tiles(index); ++tile) {
+      near_.prefetch(index, tile + 1);
       compute_near(index, tile, partials, width_);
       merge_group(state, partials);
     }

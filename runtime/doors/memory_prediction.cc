@@ -13,15 +13,14 @@ int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
 
 void add_guesses(const StepSettings& settings, int64_t context, GuessScratch guesses,
                  DecodeShape& shape) {
-  shape.guess_rows = std::max(0, settings.layout.hot_rows - shape.set_capacity);
-  if (!settings.prefetches() || shape.guess_rows == 0 || !guesses.writes_sets) return;
+  shape.guesses = true;
+  if (!settings.prefetches() || !guesses.writes_sets) return;
   for (const LayerSettings& layer : settings.layers) {
     if (layer.dense) continue;
     shape.guess_capacity =
         std::max(shape.guess_capacity,
                  layer.guess_budget().of(visible_tokens(layer, context), settings.budget_floor()));
   }
-  shape.guess_rows = std::min(shape.guess_rows, shape.guess_capacity);
   shape.guess_buffers = guesses.most_ahead + 1;
 }
 
@@ -34,10 +33,11 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
     const int32_t budget = settings.set_tokens(i, visible);
-    const bool all = layer.dense || (settings.rows_on_device && budget == visible);
-    if (all) {
-      shape.dense_tokens =
-          std::max(shape.dense_tokens, StepScratch::dense_tokens(settings, context));
+    // With rows on the device a layer attends to all of a context that is not longer than its set;
+    // room for that is had before, so that a longer context needs no less of anything.
+    if (layer.dense || settings.rows_on_device) {
+      const int dense = StepScratch::dense_tokens(settings, layer.dense ? context : budget);
+      shape.dense_tokens = std::max(shape.dense_tokens, dense);
     }
     if (layer.dense) continue;
     shape.set_capacity = std::max(shape.set_capacity, budget);

@@ -12,13 +12,13 @@
 
 namespace fasa {
 
-void PagedRuntime::Impl::check_lengths(const BlockTable& block_table,
+void PagedRuntime::Impl::check_lengths(const char* call, const BlockTable& block_table,
                                        std::span<const int32_t> seq_lens) const {
   if (block_table.pages == nullptr || block_table.sequences < 1) {
-    throw UsageError("attend: the block table is empty");
+    throw UsageError(fmt::format("{}: the block table is empty", call));
   }
   if (static_cast<int64_t>(seq_lens.size()) != block_table.sequences) {
-    throw UsageError(fmt::format("attend: {} seq_lens for the {} sequences of the block table",
+    throw UsageError(fmt::format("{}: {} seq_lens for the {} sequences of the block table", call,
                                  seq_lens.size(), block_table.sequences));
   }
   const int64_t most =
@@ -26,15 +26,15 @@ void PagedRuntime::Impl::check_lengths(const BlockTable& block_table,
   for (size_t i = 0; i < seq_lens.size(); ++i) {
     if (seq_lens[i] >= 1 && seq_lens[i] <= most) continue;
     throw UsageError(
-        fmt::format("attend: seq_lens[{}] = {}: allowed: 1 to {} ({} columns of {} tokens)", i,
+        fmt::format("{}: seq_lens[{}] = {}: allowed: 1 to {} ({} columns of {} tokens)", call, i,
                     seq_lens[i], most, block_table.columns, shape_.page_size));
   }
 }
 
 // Into the plan's table, page after page of the sequences.
 void PagedRuntime::Impl::take_table(const BlockTable& block_table,
-                                    std::span<const int32_t> seq_lens) {
-  AttendPlan& plan = attend_plan_;
+                                    std::span<const int32_t> seq_lens, Asked* asked) {
+  Asked& plan = *asked;
   plan.table.clear();
   plan.lengths.assign(seq_lens.begin(), seq_lens.end());
   plan.parts.assign(seq_lens.size(), {});
@@ -54,17 +54,17 @@ void PagedRuntime::Impl::take_table(const BlockTable& block_table,
   }
 }
 
-void PagedRuntime::Impl::require_held(int layer, const Part& part, int64_t index) const {
+void PagedRuntime::Impl::require_held(const char* call, int layer, const Part& part,
+                                      int64_t index) const {
   const auto pages = static_cast<int64_t>(part.pages.size());
   for (int64_t i = part.first_open; i < pages; ++i) {
     const int32_t page = part.pages[static_cast<size_t>(i)];
     const int64_t read = std::min<int64_t>(part.length - i * shape_.page_size, shape_.page_size);
     if (store_.held(page, layer) >= read) continue;
     throw UsageError(
-        fmt::format("attend to {} tokens of sequence {}: its page {} (id {}) holds {} tokens of "
-                    "layer {}, {} are "
-                    "read; append them first",
-                    part.length, index, i, page, store_.held(page, layer), layer, read));
+        fmt::format("{} to {} tokens of sequence {}: its page {} (id {}) holds {} tokens of "
+                    "layer {}, {} are read; append them first",
+                    call, part.length, index, i, page, store_.held(page, layer), layer, read));
   }
 }
 
@@ -206,9 +206,9 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
   AttendPlan& plan = attend_plan_;
   plan.epoch = 0;
   plan.only_layer = -1;
-  take_table(block_table, seq_lens);
+  take_table(block_table, seq_lens, &plan);
   for (size_t i = 0; i < plan.parts.size(); ++i) {
-    require_held(layer, plan.parts[i], static_cast<int64_t>(i));
+    require_held("attend", layer, plan.parts[i], static_cast<int64_t>(i));
   }
   ++clock_;
   plan.number = clock_;
@@ -259,7 +259,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
                                 std::span<const int32_t> seq_lens, TensorView out, float* lse,
                                 StreamView stream) {
   require_usable("attend", layer);
-  check_lengths(block_table, seq_lens);
+  check_lengths("attend", block_table, seq_lens);
   require_shape("q", q, block_table.sequences, geometry_.query_heads, geometry_.key_dim);
   require_shape("out", out, block_table.sequences, geometry_.query_heads, geometry_.value_dim);
   AttendPlan& plan = attend_plan_;
@@ -267,7 +267,7 @@ void PagedRuntime::Impl::attend(int layer, ConstTensorView q, const BlockTable& 
     begin_stamp(layer);
     if (plan_matches(layer, block_table, seq_lens)) {
       for (size_t i = 0; i < plan.parts.size(); ++i) {
-        require_held(layer, plan.parts[i], static_cast<int64_t>(i));
+        require_held("attend", layer, plan.parts[i], static_cast<int64_t>(i));
         plan.parts[i].view->last_used = clock_;
       }
     } else {

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/doors/paged_guard.h"
 #include "runtime/doors/paged_runtime_impl.h"
+#include "runtime/doors/paged_settings.h"
 #include "runtime/doors/settings.h"
 #include "runtime/doors/slice_dims_upload.h"
 
@@ -39,8 +40,10 @@ void check_shape(const PagedShape& shape) {
   }
 }
 
-StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
-                         const DeviceTraits& traits, const PagedShape& shape) {
+}  // namespace
+
+StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                            const DeviceTraits& traits, const PagedShape& shape) {
   check_shape(shape);
   StepSettings settings =
       make_step_settings(config, geometry, row_dtype, traits, shape.num_pages * shape.page_size);
@@ -73,6 +76,8 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   return settings;
 }
 
+namespace {
+
 // hot_rows = auto: for so many sequences no more than half of what the pages left.
 int fitting_hot_rows(const Device& device, const CacheLayout& layout, int sequences) {
   const MemoryUse use = device.memory(MemorySpace::kDevice);
@@ -91,7 +96,7 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
     : device_(device),
       geometry_(geometry),
       shape_(shape),
-      settings_(settings_of(config, geometry, row_dtype, device.traits(), shape)),
+      settings_(paged_settings(config, geometry, row_dtype, device.traits(), shape)),
       store_(device, settings_, shape.page_size, shape.num_pages),
       scratch_(device, settings_),
       index_slices_(device, MemorySpace::kDevice,
@@ -101,7 +106,9 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
       last_(device.create_event()),
       append_slots_{Slot(device), Slot(device)},
       attend_slots_{Slot(device), Slot(device)},
+      prefill_slots_{Slot(device), Slot(device)},
       index_slots_{StepSlot(device), StepSlot(device)},
+      read_blocks_(device, "page tables"),
       counters_(device, settings_.layout) {
   check_slice_dims(slice_dims, settings_.layout, geometry);
   if (indexes() && shape.num_pages > INT32_MAX / store_.page_rows()) {
@@ -213,7 +220,9 @@ KvMemory PagedRuntime::Impl::memory() const {
   memory.device_scratch =
       scratch_.bytes() + slice_dims_.bytes() + counters_.bytes() + index_stage_.bytes();
   for (const StepSlot& slot : index_slots_) memory.device_scratch += slot.bytes();
-  for (const auto* slots : {&append_slots_, &attend_slots_}) {
+  memory.device_scratch += read_blocks_.device_bytes();
+  memory.host_tables += read_blocks_.host_bytes();
+  for (const auto* slots : {&append_slots_, &attend_slots_, &prefill_slots_}) {
     for (const Slot& slot : *slots) {
       memory.device_scratch +=
           slot.step.bytes() + slot.rows.device_bytes() + slot.slices.device_bytes();
@@ -254,6 +263,15 @@ void PagedRuntime::attend(int layer, ConstTensorView q, const BlockTable& block_
                           std::span<const int32_t> seq_lens, TensorView out, float* lse,
                           StreamView stream) {
   impl_->attend(layer, q, block_table, seq_lens, out, lse, stream);
+}
+void PagedRuntime::prefill(int layer, ConstTensorView q, const BlockTable& block_table,
+                           std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
+                           TensorView out, float* lse, StreamView stream) {
+  impl_->prefill(layer, q, block_table, seq_lens, query_lens, out, lse, stream);
+}
+void PagedRuntime::read(int64_t page, int layer, int first, TensorView k, TensorView v,
+                        StreamView stream) {
+  impl_->read(page, layer, first, k, v, stream);
 }
 void PagedRuntime::copy_pages(std::span<const PageCopy> copies) { impl_->copy_pages(copies); }
 void PagedRuntime::drop_pages(std::span<const int64_t> pages) { impl_->drop_pages(pages); }

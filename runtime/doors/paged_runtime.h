@@ -3,7 +3,11 @@
 // sequences, no steps and no order of layers but the one that data imposes.
 //
 //   for each layer: paged.append(layer, k, v, slot_mapping, stream);
-//                   paged.attend(layer, q, block_table, seq_lens, out, lse, stream);
+//                   paged.attend(layer, q, block_table, seq_lens, out, lse, stream);     // decode
+//                   paged.prefill(layer, q, block_table, seq_lens, query_lens, ...);     // prompts
+//
+// A step that has both, and sequences that read what others of the same step write, appends the
+// layer's tokens of all of them first.
 //
 // The slot of a token is page x page_size + offset. Slots of a page are written in rising order, in
 // every layer. A write to offset 0 starts the page anew: what it held, its slices and what was kept
@@ -43,6 +47,12 @@ struct BlockTable {
   int64_t stride = 0;
 };
 
+// Bytes before there are any pages.
+struct PagedSizes {
+  KvMemory page;   // that each page takes
+  KvMemory fixed;  // that all else takes at most, with so many sequences of such a length
+};
+
 struct PageCopy {
   int64_t source = 0;
   int64_t destination = 0;
@@ -57,6 +67,13 @@ class PagedRuntime {
   ~PagedRuntime();
   PagedRuntime(const PagedRuntime&) = delete;  // streams refer to it
   PagedRuntime& operator=(const PagedRuntime&) = delete;
+
+  // What a runtime of `shape` takes, whose num_pages means nothing here, for sequences of up to
+  // `max_context` tokens in steps of up to `step_tokens` new ones, all sequences together. What the
+  // hot rows take is what they would like. Throws UsageError.
+  static PagedSizes sizes(const Device& device, const Config& config, const Geometry& geometry,
+                          RowDType row_dtype, const PagedShape& shape, int64_t max_context,
+                          int step_tokens);
 
   const Geometry& geometry() const;
   const PagedShape& shape() const;
@@ -74,6 +91,19 @@ class PagedRuntime {
   // hold fewer tokens of the layer, BudgetError; nothing changes then.
   void attend(int layer, ConstTensorView q, const BlockTable& block_table,
               std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
+
+  // Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of each
+  // sequence: q [sum of query_lens, query_heads, key_dim] in the order of the table -> out, lse, as
+  // attend's. The bits are those of a Runtime's prefill, however prompts are cut. Throws as attend
+  // does; nothing changes then.
+  void prefill(int layer, ConstTensorView q, const BlockTable& block_table,
+               std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
+               TensorView out, float* lse, StreamView stream);
+
+  // Rows first, first + 1, ... of a page -> k [tokens, kv_heads, key_dim] and v [tokens, kv_heads,
+  // value_dim], as they are stored, converted to the tensors' dtypes. Waits for work under way.
+  // Throws UsageError for rows that the page does not hold.
+  void read(int64_t page, int layer, int first, TensorView k, TensorView v, StreamView stream);
 
   // The destination becomes the source's equal, under a new generation. Between two steps: every
   // layer holds as many tokens of the source. Waits for work under way.

@@ -35,6 +35,10 @@ class PagedRuntime::Impl {
               std::span<const int64_t> slot_mapping, StreamView stream);
   void attend(int layer, ConstTensorView q, const BlockTable& block_table,
               std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
+  void prefill(int layer, ConstTensorView q, const BlockTable& block_table,
+               std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
+               TensorView out, float* lse, StreamView stream);
+  void read(int64_t page, int layer, int first, TensorView k, TensorView v, StreamView stream);
   void copy_pages(std::span<const PageCopy> copies);
   void drop_pages(std::span<const int64_t> pages);
   int held(int64_t page, int layer) const;
@@ -55,7 +59,7 @@ class PagedRuntime::Impl {
     explicit Slot(Device& device)
         : step(device), rows(device, "page tables"), slices(device, "page tables") {}
     StepSlot step;
-    PointerArray rows;  // appends only: a view has its own
+    PointerArray rows;  // appends and prefills: a view has its own
     PointerArray slices;
   };
   // The tables of the last append.
@@ -67,21 +71,32 @@ class PagedRuntime::Impl {
     int64_t stored = 0;  // tokens
     StepTables tables;
   };
-  // One sequence of an attend.
+  // One sequence of an attend or a prefill.
   struct Part {
-    PageView* view = nullptr;
-    std::span<const int32_t> pages;  // of AttendPlan::table
+    PageView* view = nullptr;        // attends only
+    std::span<const int32_t> pages;  // of Asked::table
     int length = 0;
     int64_t first_open = 0;  // pages before it are full in all layers
     bool own_tail = false;
   };
-  struct AttendPlan {
+  // The sequences that a call names.
+  struct Asked {
     std::vector<int32_t> table;  // what of the block table counts
     std::vector<int32_t> lengths;
     std::vector<Part> parts;
+  };
+  struct AttendPlan : Asked {
     uint64_t number = 0;
     uint64_t epoch = 0;   // 0: none
     int only_layer = -1;  // others do not have all of its tokens yet; -1: all have
+    size_t slot = 0;
+    StepTables tables;
+  };
+
+  // Pages never move, so that a plan holds until others are asked for.
+  struct PrefillPlan : Asked {
+    std::vector<int32_t> query_lens;
+    bool made = false;
     size_t slot = 0;
     StepTables tables;
   };
@@ -115,14 +130,15 @@ class PagedRuntime::Impl {
   void describe_groups(const std::vector<Run>& runs, const Groups& groups, Slot& slot);
   void restore(StepSlot& slot);
 
-  void check_lengths(const BlockTable& block_table, std::span<const int32_t> seq_lens) const;
+  void check_lengths(const char* call, const BlockTable& block_table,
+                     std::span<const int32_t> seq_lens) const;
   bool plan_matches(int layer, const BlockTable& block_table,
                     std::span<const int32_t> seq_lens) const;
   int64_t pages_for(int length) const { return (length + shape_.page_size - 1) / shape_.page_size; }
-  void require_held(int layer, const Part& part, int64_t index) const;
+  void require_held(const char* call, int layer, const Part& part, int64_t index) const;
   bool needs_own_tail(int layer, const Part& part) const;
   void plan_attend(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens);
-  void take_table(const BlockTable& block_table, std::span<const int32_t> seq_lens);
+  void take_table(const BlockTable& block_table, std::span<const int32_t> seq_lens, Asked* asked);
   void prepare_part(int layer, Part& part);
   void drop_stale_views();
   PageView& view_of(std::span<const int32_t> pages);
@@ -141,6 +157,16 @@ class PagedRuntime::Impl {
   }
   void describe_parts();
   void begin_stamp(int layer);
+
+  int64_t check_queries(std::span<const int32_t> seq_lens,
+                        std::span<const int32_t> query_lens) const;
+  bool prefill_matches(const BlockTable& block_table, std::span<const int32_t> seq_lens,
+                       std::span<const int32_t> query_lens) const;
+  PrefillShape prefill_scratch() const;
+  void reserve_prefill(Slot& slot);
+  void describe_prefill(Slot& slot);
+  void plan_prefill(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens,
+                    std::span<const int32_t> query_lens);
 
   // Pages smaller than ours: slices of what was appended since the last attend.
   bool indexes() const { return store_.small() && settings_.layout.slice.dims > 0; }
@@ -162,13 +188,16 @@ class PagedRuntime::Impl {
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<Slot, 2> append_slots_;
   std::array<Slot, 2> attend_slots_;
+  std::array<Slot, 2> prefill_slots_;
   std::array<StepSlot, 2> index_slots_;
+  PointerArray read_blocks_;
   Buffer slice_dims_;
   Buffer index_stage_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]
   FetchCounters counters_;
   std::vector<std::unique_ptr<PageView>> views_;
   AppendPlan append_plan_;
   AttendPlan attend_plan_;
+  PrefillPlan prefill_plan_;
   IndexPlan index_plan_;
   std::vector<Run> found_runs_;
   uint64_t views_epoch_ = 0;  // of the store when no view was stale

@@ -49,8 +49,7 @@ void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, 
 }
 
 int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
-  return std::min(
-      {plan_.rows, scratch.guess_rows, settings_.layout.hot_rows - scratch.set_capacity});
+  return std::min(plan_.rows, scratch.guess_rows);
 }
 
 void Prefetcher::guess(const Target& target) {

@@ -123,6 +123,13 @@ class Engine {
     for (const int32_t page : parent.pages) ++references_[static_cast<size_t>(page)];
     return parent;
   }
+  // A sequence that begins with the first pages of `parent`, all of them full.
+  Sequence share(const Sequence& parent, int64_t pages) {
+    Sequence sequence;
+    sequence.pages.assign(parent.pages.begin(), parent.pages.begin() + pages);
+    sequence.seeds.assign(parent.seeds.begin(), parent.seeds.begin() + pages * setup_.page_size);
+    return fork(sequence);
+  }
   std::vector<int64_t> release(Sequence& sequence) {
     std::vector<int64_t> freed;
     for (const int32_t page : sequence.pages) {
@@ -173,11 +180,7 @@ class Engine {
       queries.push_back(
           {newest < batch[i]->seeds.size() ? batch[i]->seeds[newest] : 0, lengths[i] - 1});
     }
-    std::vector<int32_t> table(batch.size() * (columns + 3), -7);  // what is unused means nothing
-    for (size_t i = 0; i < batch.size(); ++i) {
-      std::copy(batch[i]->pages.begin(), batch[i]->pages.end(),
-                table.begin() + static_cast<int64_t>(i * (columns + 3)));
-    }
+    const std::vector<int32_t> table = table_of(batch, columns + 3);
     const auto count = static_cast<int64_t>(batch.size());
     const TensorView out = tensors_.zeros(count, g.query_heads, g.value_dim);
     paged_.attend(
@@ -193,7 +196,49 @@ class Engine {
     return parts;
   }
 
+  // Exact attention of the newest query_lens[i] tokens, [sequence][tokens x query heads x value_dim].
+  std::vector<std::vector<float>> prefill(int layer, const std::vector<const Sequence*>& batch,
+                                          const std::vector<int32_t>& query_lens) {
+    const Geometry& g = geometry();
+    std::vector<Token> queries;
+    std::vector<int32_t> lengths;
+    size_t columns = 0;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const auto length = batch[i]->length();
+      lengths.push_back(static_cast<int32_t>(length));
+      columns = std::max(columns, batch[i]->pages.size());
+      for (int64_t at = std::max<int64_t>(0, length - query_lens[i]); at < length; ++at) {
+        queries.push_back({batch[i]->seeds[static_cast<size_t>(at)], at});
+      }
+    }
+    const std::vector<int32_t> table = table_of(batch, columns);
+    const auto count = static_cast<int64_t>(batch.size());
+    const auto wide = static_cast<int64_t>(columns);
+    const TensorView out =
+        tensors_.zeros(static_cast<int64_t>(queries.size()), g.query_heads, g.value_dim);
+    paged_.prefill(layer, tensor(queries, layer, TapeKind::kQuery, g.query_heads, g.key_dim),
+                   {table.data(), count, wide, wide}, lengths, query_lens, out, nullptr,
+                   tensors_.stream());
+    const std::vector<float> all = tensors_.values(out);
+    std::vector<std::vector<float>> parts;
+    auto at = all.begin();
+    for (const int32_t tokens : query_lens) {
+      const auto end = at + int64_t{tokens} * g.query_heads * g.value_dim;
+      parts.emplace_back(at, end);
+      at = end;
+    }
+    return parts;
+  }
+
  private:
+  static std::vector<int32_t> table_of(const std::vector<const Sequence*>& batch, size_t columns) {
+    std::vector<int32_t> table(batch.size() * columns, -7);  // what is unused means nothing
+    for (size_t i = 0; i < batch.size(); ++i) {
+      std::copy(batch[i]->pages.begin(), batch[i]->pages.end(),
+                table.begin() + static_cast<int64_t>(i * columns));
+    }
+    return table;
+  }
   int32_t take() {
     const int32_t page = free_.back();
     free_.pop_back();
@@ -226,11 +271,21 @@ class Reference {
     if (found != known_.end()) return found->second;
     const SequenceId id = runtime_.create();
     const auto length = static_cast<int64_t>(seeds.size());
-    if (length > 1) step(id, seeds, 0, length - 1, StepMode::kPrefill);
+    if (length > 1) step(id, seeds, 0, length - 1, StepMode::kPrefill, false);
     auto outputs = step(id, seeds, length - 1, 1, StepMode::kDecode);
     runtime_.free(id);
     tensors_.clear();
     return known_[seeds] = outputs;
+  }
+  // Of every token, exact: [layer][tokens x query heads x value_dim].
+  std::vector<std::vector<float>> prompt(const std::vector<uint64_t>& seeds) {
+    const auto found = prompts_.find(seeds);
+    if (found != prompts_.end()) return found->second;
+    const SequenceId id = runtime_.create();
+    auto outputs = step(id, seeds, 0, static_cast<int64_t>(seeds.size()), StepMode::kPrefill);
+    runtime_.free(id);
+    tensors_.clear();
+    return prompts_[seeds] = outputs;
   }
 
  private:
@@ -247,7 +302,8 @@ class Reference {
     return TensorView::dense(tensors_.upload(host), DType::kF32, count, heads, dim);
   }
   std::vector<std::vector<float>> step(SequenceId id, const std::vector<uint64_t>& seeds,
-                                       int64_t first, int64_t count, StepMode mode) {
+                                       int64_t first, int64_t count, StepMode mode,
+                                       bool attends = true) {
     const Geometry& g = runtime_.geometry();
     const StepSequence part{id, static_cast<int>(count), mode};
     runtime_.begin_step({&part, 1});
@@ -258,7 +314,7 @@ class Reference {
       };
       runtime_.append(layer, of(TapeKind::kKey, g.kv_heads, g.key_dim),
                       of(TapeKind::kValue, g.kv_heads, g.value_dim), tensors_.stream());
-      if (mode == StepMode::kPrefill) continue;
+      if (!attends) continue;
       const TensorView out = tensors_.zeros(count, g.query_heads, g.value_dim);
       runtime_.attend(layer, of(TapeKind::kQuery, g.query_heads, g.key_dim), out, nullptr,
                       tensors_.stream());
@@ -273,6 +329,7 @@ class Reference {
   DeviceTensors tensors_;
   Runtime runtime_;
   std::map<std::vector<uint64_t>, std::vector<std::vector<float>>> known_;
+  std::map<std::vector<uint64_t>, std::vector<std::vector<float>>> prompts_;
 };
 
 }  // namespace fasa::testing

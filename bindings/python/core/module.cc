@@ -5,6 +5,7 @@
 #include "bindings/python/core/errors.h"
 #include "bindings/python/core/evals.h"
 #include "bindings/python/core/fc_map.h"
+#include "bindings/python/core/paged.h"
 #include "bindings/python/core/runtime.h"
 #include "bindings/python/core/stateless.h"
 #include "bindings/python/core/studies.h"
@@ -15,6 +16,7 @@ NB_MODULE(_core, module) {
   fasa::python::add_config(module);
   fasa::python::add_fc_map(module);
   fasa::python::add_runtime(module);
+  fasa::python::add_paged(module);
   fasa::python::add_stateless(module);
   fasa::python::add_studies(module);
   fasa::python::add_evals(module);

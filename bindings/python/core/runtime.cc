@@ -6,68 +6,12 @@
 
 #include <array>
 
+#include "bindings/python/core/new_array.h"
+#include "bindings/python/core/slice_choice.h"
 #include "runtime/base/error.h"
-#include "runtime/calibrate/fc_map.h"
 
 namespace fasa::python {
 namespace {
-
-using DimsArray = nb::ndarray<const int16_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-
-RowDType row_dtype_of(const std::string& name) {
-  const auto dtype = parse_row_dtype(name);
-  if (!dtype) {
-    throw UsageError(fmt::format("row_dtype = \"{}\": allowed: f32, f16, bf16, int8", name));
-  }
-  return *dtype;
-}
-
-std::vector<int16_t> given_dims(const nb::object& object, const Geometry& geometry, int chunks) {
-  DimsArray dims;
-  if (!nb::try_cast(object, dims)) {
-    PyErr_Clear();
-    throw UsageError("slice_dims is no contiguous int16 array [layers, kv_heads, 2 x chunks]");
-  }
-  if (dims.shape(0) != static_cast<size_t>(geometry.layers) ||
-      dims.shape(1) != static_cast<size_t>(geometry.kv_heads) ||
-      dims.shape(2) != static_cast<size_t>(2 * chunks)) {
-    throw UsageError(fmt::format("slice_dims is [{}, {}, {}]; expected [{}, {}, {}]", dims.shape(0),
-                                 dims.shape(1), dims.shape(2), geometry.layers, geometry.kv_heads,
-                                 2 * chunks));
-  }
-  return {dims.data(), dims.data() + dims.size()};
-}
-
-// What the slices take: the caller's dimensions, the map's first chunks, or all chunks.
-std::vector<int16_t> choose_dims(const Config& config, const Geometry& geometry,
-                                 const nb::object& fc_map, const nb::object& slice_dims) {
-  const int chunks = config.effective_tip_chunks(geometry.chunks());
-  if (!slice_dims.is_none()) return given_dims(slice_dims, geometry, chunks);
-  std::optional<FcMap> loaded;
-  const FcMap* map = nullptr;
-  if (!fc_map.is_none()) {
-    map = nb::cast<const FcMap*>(fc_map);
-  } else if (!config.selection.map.empty()) {
-    loaded = FcMap::load(config.selection.map);
-    map = &*loaded;
-  }
-  if (map == nullptr) {
-    if (chunks == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
-      return all_slice_dims(geometry);
-    }
-    throw UsageError(
-        fmt::format("slices over {} of {} frequency chunks need an FC map: give fc_map, "
-                    "or take slice = \"default\"",
-                    chunks, geometry.chunks()));
-  }
-  const size_t heads = map->heads.empty() ? 0 : map->heads.front().size();
-  if (map->heads.size() != static_cast<size_t>(geometry.layers) ||
-      heads != static_cast<size_t>(geometry.kv_heads)) {
-    throw UsageError(fmt::format("the FC map has {} layers of {} KV heads; expected {} of {}",
-                                 map->heads.size(), heads, geometry.layers, geometry.kv_heads));
-  }
-  return map->slice_dims(chunks);
-}
 
 StepMode mode_of(const nb::handle& text) {
   const auto mode = nb::cast<std::string>(text);
@@ -95,15 +39,6 @@ StepSequence part_of(nb::handle part, const Engine& engine) {
   return step;
 }
 
-template <size_t N>
-nb::object new_array(float*& data, const std::array<size_t, N>& shape) {
-  size_t count = 1;
-  for (const size_t extent : shape) count *= extent;
-  data = new float[count];
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float>(data, N, shape.data(), owner));
-}
-
 }  // namespace
 
 StepLayout::StepLayout(const nb::tuple& k_parts, const nb::tuple& v_parts, const nb::tuple& q_parts,
@@ -120,7 +55,7 @@ PyRuntime::PyRuntime(const Geometry& geometry, const PyConfig* config, const std
   const Config settings = config == nullptr ? Config() : config->config();
   settings.validate_for(geometry);
   const RowDType dtype = settings.placement.row_dtype.value_or(row_dtype_of(row_dtype));
-  const std::vector<int16_t> dims = choose_dims(settings, geometry, fc_map, slice_dims);
+  const std::vector<int16_t> dims = choose_slice_dims(settings, geometry, fc_map, slice_dims);
   const nb::gil_scoped_release release;
   engine_ = std::make_shared<Engine>(settings, geometry, dtype, dims, max_context);
 }

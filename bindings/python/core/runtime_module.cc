@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bindings/python/core/json_value.h"
+#include "bindings/python/core/kv_report.h"
 #include "bindings/python/core/runtime.h"
 #include "runtime/base/error.h"
 
@@ -68,25 +69,6 @@ void add_geometry(nb::module_& module) {
           },
           nb::sig("def chunks(self) -> list[tuple[int, int]]"),
           "The two key dimensions of each frequency chunk.");
-}
-
-nlohmann::json memory_json(const KvMemory& memory) {
-  return {{"device_slices", memory.device_slices},     {"device_rows", memory.device_rows},
-          {"device_hot_rows", memory.device_hot_rows}, {"device_scratch", memory.device_scratch},
-          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows},
-          {"host_tables", memory.host_tables}};
-}
-
-nlohmann::json metrics_json(const FetchMetrics& metrics) {
-  return {{"decode_steps", metrics.decode_steps},
-          {"hit_rate", metrics.hit_rate()},
-          {"resident", metrics.rows.resident},
-          {"hits", metrics.rows.hits},
-          {"misses", metrics.rows.misses},
-          {"nan_scores", metrics.rows.nan_scores},
-          {"fetched_bytes", metrics.fetched_bytes},
-          {"speculation_precision", metrics.speculation_precision()},
-          {"speculation_recall", metrics.speculation_recall()}};
 }
 
 template <typename Result, typename Action>

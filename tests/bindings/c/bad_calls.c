@@ -322,6 +322,26 @@ static void pages(void) {
   USAGE(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL), "table is empty");
   blocks.pages = &table;
   OK(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL));
+  int32_t count = 3;
+  length = 2;
+  USAGE(fasa_prefill_paged(paged, 0, &q, &blocks, &length, &count, 1, &out, NULL, NULL),
+        "query_lens[0] = 3: allowed: 1 to seq_lens[0] = 2");
+  USAGE(fasa_prefill_paged(paged, 0, &q, &blocks, &length, NULL, 1, &out, NULL, NULL),
+        "query_lens is null");
+  count = 2;
+  USAGE(fasa_prefill_paged(paged, 0, &q, &blocks, &length, &count, 1, &out, NULL, NULL),
+        "q is [1, 4, 16]; expected [2,");
+  count = 1;
+  OK(fasa_prefill_paged(paged, 0, &q, &blocks, &length, &count, 1, &out, NULL, NULL));
+  USAGE(fasa_paged_held(paged, 4, 0, &count), "page 4: allowed: 0 to 3");
+  USAGE(fasa_paged_held(paged, 1, 0, NULL), "tokens is null");
+  USAGE(fasa_paged_read(paged, 1, 0, 1, &kv, &kv, NULL), "tokens 1 to 2 of page 1, layer 0");
+  fasa_kv_memory bytes = FASA_KV_MEMORY_INIT;
+  USAGE(fasa_paged_sizes(&options, &shape, 1, &bytes, &bytes), "max_context = 0");
+  USAGE(fasa_paged_sizes(&options, &shape, 1, &bytes, NULL), "fixed is null");
+  fasa_options stage = options;
+  stage.first_layer = geometry.layers;
+  USAGE(fasa_paged_create(&stage, &shape, &paged), "allowed: at least one of 0 to");
   const fasa_page_copy copy = {1, 2};
   USAGE(fasa_copy_pages(paged, &copy, 1), "copy between steps");
   USAGE(fasa_copy_pages(paged, NULL, 1), "copies is null");

@@ -108,8 +108,72 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, int 
   fasa_runtime_destroy(runtime);
 }
 
+/* The prompt's attention over pages, in chunks: that of `prompt`, the same tokens in one step. */
+static float prompt[kLayers][kTokens][kQuery][kDim];
+static void prefill_pages(fasa_paged* paged, int layer, const fasa_block_table* blocks,
+                          fasa_stream* stream) {
+  static float out[kTokens][kQuery][kDim];
+  for (int32_t first = 0; first < kTokens - 3; first += 70) {
+    const int32_t count = kTokens - 3 - first < 70 ? kTokens - 3 - first : 70;
+    const int32_t length = first + count;
+    const fasa_tensor q = tensor3(queries[layer][first], count, kQuery, kDim);
+    const fasa_tensor o = tensor3(out[first], count, kQuery, kDim);
+    OK(fasa_prefill_paged(paged, layer, &q, blocks, &length, &count, 1, &o, NULL, stream));
+    OK(stream != NULL ? fasa_stream_synchronize(stream) : fasa_paged_synchronize(paged));
+  }
+  CHECK(memcmp(out, prompt[layer], sizeof(float) * (kTokens - 3) * kQuery * kDim) == 0);
+}
+
+static void run_prompt(const fasa_options* options, fasa_stream* stream) {
+  fasa_runtime* runtime = NULL;
+  OK(fasa_runtime_create(options, &runtime));
+  fasa_sequence sequence = 0;
+  OK(fasa_sequence_create(runtime, &sequence));
+  const fasa_step_part part = {sequence, kTokens, FASA_PREFILL};
+  OK(fasa_begin_step(runtime, &part, 1));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const fasa_tensor k = tensor3(keys[layer], kTokens, kKv, kDim);
+    const fasa_tensor v = tensor3(values[layer], kTokens, kKv, kDim);
+    const fasa_tensor q = tensor3(queries[layer], kTokens, kQuery, kDim);
+    const fasa_tensor o = tensor3(prompt[layer], kTokens, kQuery, kDim);
+    OK(fasa_append(runtime, layer, &k, &v, stream));
+    OK(fasa_attend(runtime, layer, &q, &o, NULL, stream));
+  }
+  OK(fasa_end_step(runtime));
+  OK(stream != NULL ? fasa_stream_synchronize(stream) : fasa_synchronize(runtime));
+  fasa_runtime_destroy(runtime);
+}
+
+static void check_pages(const fasa_options* options, const fasa_paged_options* pages,
+                        fasa_paged* paged, int coded) {
+  fasa_kv_memory page = FASA_KV_MEMORY_INIT, fixed = FASA_KV_MEMORY_INIT;
+  fasa_kv_memory memory = FASA_KV_MEMORY_INIT;
+  fasa_options long_enough = *options;
+  long_enough.max_context = kTokens;
+  OK(fasa_paged_sizes(&long_enough, pages, kTokens, &page, &fixed));
+  OK(fasa_paged_memory(paged, &memory));
+  CHECK(page.host_rows * 6 == memory.host_rows && page.device_rows * 6 == memory.device_rows);
+  CHECK(page.device_slices * 6 <= memory.device_slices && fixed.device_scratch > 0);
+  CHECK(memory.device_slices <= page.device_slices * 6 + fixed.device_slices);
+  int32_t held = -1;
+  OK(fasa_paged_held(paged, 1, 1, &held));
+  CHECK(held == kPage);
+  static float k[kPage - 4][kKv][kDim], v[kPage - 4][kKv][kDim];
+  const fasa_tensor to_k = tensor3(k, kPage - 4, kKv, kDim);
+  const fasa_tensor to_v = tensor3(v, kPage - 4, kKv, kDim);
+  OK(fasa_paged_read(paged, 1, 1, 4, &to_k, &to_v, NULL));
+  OK(fasa_paged_synchronize(paged));
+  if (coded) {
+    check_codes(v[5][1], values[1][kPage + 9][1]);
+    return;
+  }
+  CHECK(memcmp(k, keys[1][kPage + 4], sizeof k) == 0);
+  CHECK(memcmp(v, values[1][kPage + 4], sizeof v) == 0);
+}
+
 /* Page ids that come in no order, one of them copied on the way. */
-static void run_paged(const fasa_options* options, fasa_stream* stream, struct result* result) {
+static void run_paged(const fasa_options* options, fasa_stream* stream, int coded,
+                      struct result* result) {
   fasa_paged_options pages = FASA_PAGED_OPTIONS_INIT;
   pages.page_size = kPage;
   pages.num_pages = 6;
@@ -122,7 +186,10 @@ static void run_paged(const fasa_options* options, fasa_stream* stream, struct r
     const fasa_tensor k = tensor3(keys[layer], kTokens - 3, kKv, kDim);
     const fasa_tensor v = tensor3(values[layer], kTokens - 3, kKv, kDim);
     OK(fasa_append_paged(paged, layer, &k, &v, slots, kTokens - 3, stream));
+    const fasa_block_table prompt_blocks = {table, 1, 4, 0};
+    prefill_pages(paged, layer, &prompt_blocks, stream);
   }
+  check_pages(options, &pages, paged, coded);
   const fasa_page_copy copy = {table[3], 4};
   OK(fasa_copy_pages(paged, &copy, 1));
   const int64_t dropped = table[3];
@@ -204,6 +271,28 @@ static void run_share(const fasa_options* options, struct result* result) {
   fasa_runtime_destroy(runtime);
 }
 
+/* Layer 1 alone, a pipeline stage's part. */
+static void run_stage(const fasa_options* options, struct result* result) {
+  fasa_options stage = *options;
+  stage.first_layer = 1;
+  fasa_paged_options pages = FASA_PAGED_OPTIONS_INIT;
+  pages.num_pages = 4;
+  fasa_paged* paged = NULL;
+  OK(fasa_paged_create(&stage, &pages, &paged));
+  int64_t slots[kTokens];
+  for (int i = 0; i < kTokens; ++i) slots[i] = i;
+  const int32_t table[4] = {0, 1, 2, 3}, length = kTokens;
+  const fasa_block_table blocks = {table, 1, 4, 0};
+  const fasa_tensor k = tensor3(keys[1], kTokens, kKv, kDim);
+  const fasa_tensor v = tensor3(values[1], kTokens, kKv, kDim);
+  const fasa_tensor q = tensor3(queries[1][kTokens - 1], 1, kQuery, kDim);
+  const fasa_tensor out = tensor3(result->out[1], 1, kQuery, kDim);
+  OK(fasa_append_paged(paged, 0, &k, &v, slots, kTokens, NULL));
+  OK(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL));
+  OK(fasa_paged_synchronize(paged));
+  fasa_paged_destroy(paged);
+}
+
 static void run_device(const char* name, const char* row_dtype) {
   const char* const option = "row_dtype";
   fasa_config* config = config_with(name, &option, &row_dtype, 1);
@@ -223,11 +312,12 @@ static void run_device(const char* name, const char* row_dtype) {
   fasa_stream* stream = NULL;
   OK(fasa_stream_create(device, &stream));
 
-  static struct result sequences, again, paged, stateless, share;
+  static struct result sequences, again, paged, stateless, share, stage;
   run_sequences(&options, NULL, coded, &sequences);
   run_sequences(&options, stream, coded, &again);
   CHECK(memcmp(&sequences, &again, sizeof again) == 0);
-  run_paged(&options, stream, &paged);
+  run_prompt(&options, stream);
+  run_paged(&options, stream, coded, &paged);
   CHECK(memcmp(&sequences, &paged, sizeof paged) == 0);
   run_stateless(&options, NULL, &stateless);
   CHECK(memcmp(&sequences, &stateless, sizeof stateless) == 0);
@@ -237,6 +327,9 @@ static void run_device(const char* name, const char* row_dtype) {
   for (int layer = 0; layer < kLayers; ++layer) {
     CHECK(memcmp(sequences.out[layer][2], share.out[layer][2], sizeof share.out[layer] / 2) == 0);
   }
+
+  run_stage(&options, &stage);
+  CHECK(memcmp(sequences.out[1], stage.out[1], sizeof stage.out[1]) == 0);
 
   fasa_memory_use use = FASA_MEMORY_USE_INIT;
   OK(fasa_device_memory(device, FASA_MEMORY_DEVICE, &use));

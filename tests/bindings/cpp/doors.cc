@@ -2,6 +2,7 @@
 // what it is, and a step that goes before its end leaves its sequences as they were.
 #include <fasa/fasa.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -108,11 +109,24 @@ Out of_pages(const fasa::Options& options, Tokens& tokens) {
   for (int layer = 0; layer < kLayers; ++layer) {
     runtime.append(layer, {Tokens::at(tokens.k, kKv, layer, 0), kTokens, kKv, kDim},
                    {Tokens::at(tokens.v, kKv, layer, 0), kTokens, kKv, kDim}, slots);
+    const fasa::BlockTable table = {.pages = pages, .sequences = 1, .columns = 4};
     runtime.attend(layer, {Tokens::at(tokens.q, kQuery, layer, kTokens - 1), 1, kQuery, kDim},
-                   {.pages = pages, .sequences = 1, .columns = 4}, lengths,
-                   {out.data() + layer * kQuery * kDim, 1, kQuery, kDim});
+                   table, lengths, {out.data() + layer * kQuery * kDim, 1, kQuery, kDim});
+    // Exactly, in one call and in two.
+    Out whole(size_t{kTokens} * kQuery * kDim), rest(size_t{80} * kQuery * kDim);
+    runtime.prefill(layer, {Tokens::at(tokens.q, kQuery, layer, 0), kTokens, kQuery, kDim}, table,
+                    lengths, lengths, {whole.data(), kTokens, kQuery, kDim});
+    const int32_t newest[] = {80};
+    runtime.prefill(layer, {Tokens::at(tokens.q, kQuery, layer, kTokens - 80), 80, kQuery, kDim},
+                    table, lengths, newest, {rest.data(), 80, kQuery, kDim});
     runtime.synchronize();
+    CHECK(std::equal(rest.begin(), rest.end(), whole.end() - 80 * kQuery * kDim));
   }
+  CHECK(runtime.held(5, 0) == kPage);
+  fasa::Options long_enough = options;
+  long_enough.max_context = kTokens;
+  const auto sizes = fasa::PagedRuntime::sizes(long_enough, {.size = kPage}, kTokens);
+  CHECK(8 * sizes.page.host_rows == runtime.memory().host_rows);
   return out;
 }
 

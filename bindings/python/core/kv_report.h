@@ -1,0 +1,29 @@
+// What a KV cache takes and what it fetched, as Python's dictionaries have it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/doors/kv_metrics.h"
+
+namespace fasa::python {
+
+inline nlohmann::json memory_json(const KvMemory& memory) {
+  return {{"device_slices", memory.device_slices},     {"device_rows", memory.device_rows},
+          {"device_hot_rows", memory.device_hot_rows}, {"device_scratch", memory.device_scratch},
+          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows},
+          {"host_tables", memory.host_tables}};
+}
+
+inline nlohmann::json metrics_json(const FetchMetrics& metrics) {
+  return {{"decode_steps", metrics.decode_steps},
+          {"hit_rate", metrics.hit_rate()},
+          {"resident", metrics.rows.resident},
+          {"hits", metrics.rows.hits},
+          {"misses", metrics.rows.misses},
+          {"nan_scores", metrics.rows.nan_scores},
+          {"fetched_bytes", metrics.fetched_bytes},
+          {"speculation_precision", metrics.speculation_precision()},
+          {"speculation_recall", metrics.speculation_recall()}};
+}
+
+}  // namespace fasa::python

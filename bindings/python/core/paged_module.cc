@@ -1,0 +1,202 @@
+// The names and documentation of Paged.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+
+#include "bindings/python/core/engine.h"
+#include "bindings/python/core/json_value.h"
+#include "bindings/python/core/kv_report.h"
+#include "bindings/python/core/new_array.h"
+#include "bindings/python/core/paged.h"
+
+namespace fasa::python {
+namespace {
+
+// `run` with the results' tensors: `out`, or a new array, and the log-sum-exp where it is wanted.
+template <typename Run>
+nb::object with_results(const Geometry& geometry, int64_t tokens, nb::object out, bool lse,
+                        const Run& run) {
+  const auto count = static_cast<size_t>(tokens);
+  const auto heads = static_cast<size_t>(geometry.query_heads);
+  if (out.is_none()) {
+    float* data = nullptr;
+    out = new_array(data, std::array{count, heads, static_cast<size_t>(geometry.value_dim)});
+  }
+  const BorrowedTensor result = BorrowedTensor::from(out, "out", true);
+  float* sums = nullptr;
+  nb::object sums_array;
+  if (lse) sums_array = new_array(sums, std::array{count, heads});
+  run(result.view(), sums);
+  return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
+}
+
+void add_calls(nb::class_<PyPaged>& cls) {
+  cls.def(
+      "append",
+      [](PyPaged& self, int layer, nb::handle k, nb::handle v, nb::handle slots) {
+        self.append(layer, BorrowedTensor::from(k, "k", false).const_view(),
+                    BorrowedTensor::from(v, "v", false).const_view(), slots);
+      },
+      nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(), nb::arg("slots"),
+      "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] to slots "
+      "page * page_size + offset, int64 [tokens]; a negative one stores nothing.");
+  cls.def(
+      "attend",
+      [](PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
+         nb::object out, bool lse) {
+        const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
+        const PagedCall call(table, lengths);
+        return with_results(self.geometry(), queries.view().tokens, std::move(out), lse,
+                            [&](TensorView to, float* sums) {
+                              self.attend(layer, queries.const_view(), call, to, sums);
+                            });
+      },
+      nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"), nb::arg("seq_lens"),
+      nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      "One query a sequence, of its newest token: q [sequences, query_heads, head_dim] over the "
+      "first seq_lens tokens of the pages of each row of block_table, int32 both -> [sequences, "
+      "query_heads, value_dim] in `out` or a new float32 array; with lse, the pair of that and the "
+      "log-sum-exp.");
+  cls.def(
+      "prefill",
+      [](PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
+         nb::handle news, nb::object out, bool lse) {
+        const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
+        const PagedCall call(table, lengths);
+        return with_results(self.geometry(), queries.view().tokens, std::move(out), lse,
+                            [&](TensorView to, float* sums) {
+                              self.prefill(layer, queries.const_view(), call, news, to, sums);
+                            });
+      },
+      nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"), nb::arg("seq_lens"),
+      nb::arg("query_lens"), nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      "Exact causal attention of the newest query_lens tokens of each sequence, which were "
+      "appended: q [sum of query_lens, query_heads, head_dim].");
+  // Of PyTorch's tensors by address (view_of_parts); the caller keeps them alive.
+  cls.def("_append_at",
+          [](PyPaged& self, int layer, const nb::tuple& k, const nb::tuple& v, nb::handle slots) {
+            self.append(layer, view_of_parts(k), view_of_parts(v), slots);
+          });
+  cls.def("_attend_at", [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table,
+                           nb::handle lengths, const nb::tuple& out) {
+    self.attend(layer, view_of_parts(q), PagedCall(table, lengths), view_of_parts(out), nullptr);
+  });
+  cls.def("_prefill_at", [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table,
+                            nb::handle lengths, nb::handle news, const nb::tuple& out) {
+    self.prefill(layer, view_of_parts(q), PagedCall(table, lengths), news, view_of_parts(out),
+                 nullptr);
+  });
+}
+
+void add_pages(nb::class_<PyPaged>& cls) {
+  cls.def(
+      "copy_pages", &PyPaged::copy_pages, nb::arg("pairs"),
+      "Each (source, destination) in order: the destination becomes the source's equal. Between "
+      "steps.");
+  cls.def(
+      "drop_pages",
+      [](PyPaged& self, const std::vector<int64_t>& pages) {
+        const nb::gil_scoped_release release;
+        self.with([&](PagedRuntime& paged) { paged.drop_pages(pages); });
+      },
+      nb::arg("pages"), "They hold nothing any more.");
+  cls.def(
+      "held",
+      [](PyPaged& self, int64_t page, int layer) {
+        return self.with([&](const PagedRuntime& paged) { return paged.held(page, layer); });
+      },
+      nb::arg("page"), nb::arg("layer"), "Tokens of a layer in a page.");
+  cls.def("read", &PyPaged::read, nb::arg("page"), nb::arg("layer"), nb::arg("first") = 0,
+          nb::arg("tokens") = nb::none(),
+          "Stored keys and values of a page, each float32 [tokens, kv_heads, dim].");
+}
+
+void add_reports(nb::class_<PyPaged>& cls) {
+  cls.def_prop_ro("geometry", &PyPaged::geometry, nb::rv_policy::copy, "Of the part that it has.");
+  cls.def_prop_ro("page_size", [](const PyPaged& self) { return self.shape().page_size; });
+  cls.def_prop_ro("num_pages", [](const PyPaged& self) { return self.shape().num_pages; });
+  cls.def(
+      "memory",
+      [](PyPaged& self) {
+        return to_python(
+            memory_json(self.with([](const PagedRuntime& paged) { return paged.memory(); })));
+      },
+      nb::sig("def memory(self) -> dict"), "Bytes of the cache, by what they are for.");
+  cls.def(
+      "metrics",
+      [](PyPaged& self) {
+        return to_python(
+            metrics_json(self.with([](PagedRuntime& paged) { return paged.metrics(); })));
+      },
+      nb::sig("def metrics(self) -> dict"),
+      "What was fetched since the last reset_metrics(); a decode step is an attend of layer 0.");
+  cls.def("reset_metrics",
+          [](PyPaged& self) { self.with([](PagedRuntime& paged) { paged.reset_metrics(); }); });
+}
+
+nb::object sizes(const Geometry& geometry, const PyConfig* config, int page_size, int max_sequences,
+                 int64_t max_context, int step_tokens, const std::string& row_dtype,
+                 const nb::object& fc_map, const nb::object& slice_dims, const Part& layers,
+                 const Part& kv_heads) {
+  const PagedOpening opening(geometry, config, row_dtype, fc_map, slice_dims, layers, kv_heads);
+  const auto device = open_host_device(opening.config);
+  const PagedSizes sizes =
+      PagedRuntime::sizes(*device, opening.config, opening.geometry, opening.row_dtype,
+                          {.page_size = page_size, .num_pages = 1, .max_sequences = max_sequences},
+                          max_context, step_tokens);
+  return to_python({{"page", memory_json(sizes.page)}, {"fixed", memory_json(sizes.fixed)}});
+}
+
+}  // namespace
+
+void add_paged(nb::module_& module) {
+  nb::class_<PyPaged> cls(module, "Paged",
+                          "A KV cache for engines that own page ids, and attention from it. A page "
+                          "that is written from its first slot on starts anew.");
+  cls.def(
+      "__init__",
+      [](PyPaged* self, const Geometry& geometry, const PyConfig* config, int page_size,
+         int64_t num_pages, int max_sequences, const std::string& row_dtype,
+         const nb::object& fc_map, const nb::object& slice_dims, const Part& layers,
+         const Part& kv_heads) {
+        const PagedOpening opening(geometry, config, row_dtype, fc_map, slice_dims, layers,
+                                   kv_heads);
+        const nb::gil_scoped_release release;
+        new (self) PyPaged(
+            opening,
+            {.page_size = page_size, .num_pages = num_pages, .max_sequences = max_sequences});
+      },
+      nb::arg("geometry"), nb::arg("config").none() = nb::none(), nb::kw_only(),
+      nb::arg("page_size") = 64, nb::arg("num_pages"), nb::arg("max_sequences") = 64,
+      nb::arg("row_dtype") = "bf16", nb::arg("fc_map").none() = nb::none(),
+      nb::arg("slice_dims").none() = nb::none(), nb::arg("layers") = nb::none(),
+      nb::arg("kv_heads") = nb::none(),
+      nb::sig("def __init__(self, geometry: Geometry, config: Config | None = None, *, "
+              "page_size: int = 64, num_pages: int, max_sequences: int = 64, "
+              "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
+              "slice_dims: object | None = None, layers: tuple[int, int] | None = None, "
+              "kv_heads: tuple[int, int] | None = None) -> None"),
+      "Geometry, config, map and slice_dims are the whole model's; layers and kv_heads, each "
+      "(first, count), the part that is kept here, counted from 0 in it.");
+  add_calls(cls);
+  add_pages(cls);
+  add_reports(cls);
+  cls.def_static(
+      "sizes", sizes, nb::arg("geometry"), nb::arg("config").none() = nb::none(), nb::kw_only(),
+      nb::arg("page_size") = 64, nb::arg("max_sequences") = 64, nb::arg("max_context"),
+      nb::arg("step_tokens"), nb::arg("row_dtype") = "bf16", nb::arg("fc_map").none() = nb::none(),
+      nb::arg("slice_dims").none() = nb::none(), nb::arg("layers") = nb::none(),
+      nb::arg("kv_heads") = nb::none(),
+      nb::sig("def sizes(geometry: Geometry, config: Config | None = None, *, "
+              "page_size: int = 64, max_sequences: int = 64, max_context: int, step_tokens: int, "
+              "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
+              "slice_dims: object | None = None, layers: tuple[int, int] | None = None, "
+              "kv_heads: tuple[int, int] | None = None) -> dict"),
+      "Bytes before there are any pages: of each ('page'), and at most of all else ('fixed') with "
+      "max_sequences sequences of max_context tokens, step_tokens new ones a step.");
+}
+
+}  // namespace fasa::python

@@ -1,0 +1,15 @@
+// What the paged door works by.
+#pragma once
+
+#include "runtime/base/geometry.h"
+#include "runtime/config/config.h"
+#include "runtime/doors/paged_runtime.h"
+#include "scheduler/step_settings.h"
+
+namespace fasa {
+
+// Throws UsageError for a shape or a config that the paged door does not serve.
+StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                            const DeviceTraits& traits, const PagedShape& shape);
+
+}  // namespace fasa

@@ -1,0 +1,76 @@
+// Scratch that is reserved for a context serves every shorter one.
+#include "runtime/doors/memory_prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace fasa {
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(unsigned seed) : engine_(seed) {}
+  int of(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
+  bool coin() { return of(0, 1) == 1; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+LayerSettings draw_layer(Draw& draw) {
+  LayerSettings layer;
+  layer.dense = draw.of(0, 5) == 0;
+  layer.budget = draw.coin() ? TokenBudget{.tokens = draw.of(1, 700), .share = 0}
+                             : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(1, 100)};
+  layer.near = draw.coin() ? TokenBudget{.tokens = draw.of(0, 300), .share = 0}
+                           : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(0, 100)};
+  if (draw.of(0, 3) == 0) layer.window = draw.of(1, 400);
+  return layer;
+}
+
+StepSettings draw_settings(Draw& draw) {
+  StepSettings settings;
+  settings.layout.layers = 3;
+  settings.layout.kv_heads = 2;
+  settings.layout.group = 2;
+  settings.layout.row = {.dtype = DType::kBF16, .key_dim = 32, .value_dim = 32};
+  settings.layout.slice = {.dtype = SliceDType::kInt2, .dims = 32};
+  settings.layout.sinks = draw.of(0, 4);
+  settings.layout.recent = draw.of(1, 40);
+  settings.layout.hot_rows = draw.of(0, 800);
+  settings.rows_on_device = draw.coin();
+  if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
+  for (int i = 0; i < settings.layout.layers; ++i) settings.layers.push_back(draw_layer(draw));
+  return settings;
+}
+
+TEST(MemoryPrediction, AShorterContextNeedsNoMoreOfAnything) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Draw draw(seed);
+    const StepSettings settings = draw_settings(draw);
+    const GuessScratch guesses = {.most_ahead = draw.of(0, 2), .writes_sets = draw.coin()};
+    const int tokens = draw.of(1, 1200);
+    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, guesses);
+    for (int context = 1; context <= tokens; ++context) {
+      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, guesses)))
+          << context << " of " << tokens << " tokens";
+    }
+  }
+}
+
+// Hot rows that no set takes are guesses' rows: of a longer set fewer are left.
+TEST(MemoryPrediction, GuessesHaveTheHotRowsThatNoSetTakes) {
+  const DecodeShape sets = {
+      .set_capacity = 100, .guesses = true, .guess_capacity = 125, .guess_buffers = 2};
+  EXPECT_EQ(sets.guess_rows(300), 125);
+  EXPECT_EQ(sets.guess_rows(150), 50);
+  EXPECT_EQ(sets.guess_rows(100), 0);
+  EXPECT_EQ(sets.guess_rows(40), 0);
+  EXPECT_EQ((DecodeShape{.set_capacity = 100, .guesses = true}.guess_rows(300)), 200);
+  EXPECT_EQ((DecodeShape{.set_capacity = 100}.guess_rows(300)), 0);
+}
+
+}  // namespace
+}  // namespace fasa
