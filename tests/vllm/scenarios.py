@@ -105,19 +105,20 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
     that a read of it would raise. Pages that are in use hold what the scheduler says."""
     from vllm import SamplingParams
 
-    llm = engine(FULL, num_gpu_blocks_override=blocks, max_model_len=2048, max_num_seqs=6,
+    llm = engine(FULL, num_gpu_blocks_override=blocks, max_model_len=2048, max_num_seqs=12,
                  max_num_batched_tokens=256)
     preemptions = count_preemptions(llm)
-    ids, rng = text_ids(), random.Random(seed)
+    ids, aborts = text_ids(), random.Random(seed)
     core, scheduler = llm.llm_engine, scheduler_of(llm)
     paged = paged_of(llm)
     memory = paged.memory()
-    asked = waiting_to_abort = 0
+    asked = 0
     outputs, checked, aborted = {}, 0, 0
     live = set()
     while asked < requests or core.has_unfinished_requests():
-        while asked < requests and len(live) < 8:
-            first, length = rng.randrange(0, 900, 100), rng.choice([5, 60, 128, 200, 400, 700])
+        while asked < requests and len(live) < 16:
+            rng = random.Random(1000 * seed + asked)  # the same requests, however the engine fares
+            first, length = rng.randrange(0, 900, 100), rng.choice([5, 110, 128, 230, 400, 620, 700])
             core.add_request(str(asked), {"prompt_token_ids": ids[first:first + length]},
                              SamplingParams(temperature=0, max_tokens=rng.randint(1, 40),
                                             ignore_eos=True))
@@ -127,8 +128,8 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
             if one.finished:
                 outputs[one.request_id] = list(one.outputs[0].token_ids)
                 live.discard(one.request_id)
-        if rng.random() < 0.08 and live:
-            name = rng.choice(sorted(live))
+        if aborts.random() < 0.08 and live:
+            name = aborts.choice(sorted(live))
             core.abort_request([name])
             live.discard(name)
             aborted += 1
@@ -211,19 +212,19 @@ def after_shutdown():
 
     import psutil
 
-    def rss():
+    def mapped():
         gc.collect()
-        return psutil.Process().memory_info().rss
+        return psutil.Process().memory_info().vms
 
     llm = engine(FULL, kv_cache_memory_bytes=1 << 30)
     outputs_of(llm, [text_ids()[:900]], 4)
     paged = paged_of(llm)
-    rows = paged.memory()["device_rows"]
+    rows, before = paged.memory()["device_rows"], mapped()
     del paged
     llm.llm_engine.engine_core.shutdown()
     from fasa.vllm import _store
 
-    return {"rows": rows, "closed": _store.current_store() is None, "rss": rss()}
+    return {"rows": rows, "closed": _store.current_store() is None, "back": before - mapped()}
 
 
 if __name__ == "__main__":
