@@ -7,10 +7,11 @@
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/near:1024
 //
 // Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1, without
-// near tokens or with those named. Counters, medians over the steps of ratios taken within a step: ratio_to_full (full / this), full_stream_share (of the
-// read bandwidth measured in the same step), stream_share (bytes of slices and rows that this layer
-// must read), and the two floors: bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms
-// (scoring the same pages out of the cache), bound_share (the larger floor / this).
+// near tokens or with those named. Counters, medians over the steps of ratios taken within a step:
+// ratio_to_full (full / this), full_stream_share (of the read bandwidth measured in the same step),
+// stream_share (bytes of slices and rows that this layer must read), and the two floors:
+// bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms (scoring the same pages out of the
+// cache), bound_share (the larger floor / this).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <tbb/info.h>
@@ -41,7 +42,7 @@ constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
                                {SliceDType::kInt2, 64, RowDType::kInt8},
                                {SliceDType::kInt2, 64, RowDType::kBF16, 512},
                                {SliceDType::kInt2, 64, RowDType::kBF16, 1024}};
-constexpr int kBudgets[] = {256, 2048};
+constexpr int kBudgets[] = {128, 256, 2048};
 constexpr int kHeads = 8;
 // Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
 constexpr int64_t kMostRowBytes = int64_t{14} << 30;
@@ -51,8 +52,9 @@ int64_t last_level_cache() {
   return bytes > 0 ? bytes : int64_t{32} << 20;
 }
 
-// Layer i attends with kBudgets[i % 3], or to everything where i % 3 == 2.
-constexpr int kKinds = 3;
+// Layer i attends with kBudgets[i % kKinds], or, behind the last of them, to everything.
+constexpr int kFull = static_cast<int>(std::size(kBudgets));
+constexpr int kKinds = kFull + 1;
 
 class Case {
  public:
@@ -108,9 +110,9 @@ class Case {
     config.placement.row_dtype = format.rows;
     config.selection.fac_tokens.clear();
     for (int layer = 0; layer < layers; ++layer) {
-      if (layer % kKinds == 2) config.selection.dense_layers.push_back(layer);
+      if (layer % kKinds == kFull) config.selection.dense_layers.push_back(layer);
       config.selection.fac_tokens.push_back(
-          {.tokens = kBudgets[layer % kKinds % std::size(kBudgets)], .share = 0});
+          {.tokens = kBudgets[layer % kKinds % kFull], .share = 0});
     }
     return config;
   }
@@ -158,10 +160,10 @@ void run(benchmark::State& state, int64_t tokens, size_t kind, Format format) {
     const double bandwidth = subject.stream_bandwidth();
     state.SetIterationTime(seconds[kind]);
     mine.push_back(seconds[kind]);
-    full.push_back(seconds[2]);
-    ratio.push_back(seconds[2] / seconds[kind]);
+    full.push_back(seconds[kFull]);
+    ratio.push_back(seconds[kFull] / seconds[kind]);
     bandwidths.push_back(bandwidth);
-    full_share.push_back(full_bytes / seconds[2] / bandwidth);
+    full_share.push_back(full_bytes / seconds[kFull] / bandwidth);
     share.push_back(bytes / seconds[kind] / bandwidth);
     bound_share.push_back(std::max(bytes / bandwidth, compute_bound) / seconds[kind]);
   }

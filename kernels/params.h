@@ -51,9 +51,18 @@ struct SequenceDesc {
 
 // The work that a kernel did, for the emulated device's clock and for the counters.
 struct KernelWork {
-  uint64_t device_bytes = 0;  // read and written in device memory
-  uint64_t h2d_bytes = 0;     // over the link, host to device
-  uint64_t d2h_bytes = 0;     // over the link, device to host
+  uint64_t device_bytes = 0;       // read and written in device memory
+  uint64_t h2d_bytes = 0;          // over the link, host to device
+  uint64_t d2h_bytes = 0;          // over the link, device to host
+  uint64_t bytes_before_link = 0;  // of device_bytes, before it knows what goes over the link
+};
+
+// KV heads of a layer.
+struct HeadSpan {
+  int begin = 0;
+  int end = 0;  // 0: to the last one
+
+  constexpr bool operator==(const HeadSpan&) const = default;
 };
 
 struct StepParams {
@@ -67,6 +76,17 @@ struct StepParams {
   // ALiBi, [query_heads]: every q·k has slope · (key position - query position) added, before the
   // scale. Null = none. In device memory.
   const float* slopes = nullptr;
+  // Of select, resolve, fetch and attend: the heads that this call works on, in arrays of all.
+  HeadSpan heads = {};
+
+  constexpr int first_head() const { return heads.begin; }
+  constexpr int head_count() const {
+    return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;
+  }
+  // The index among count x kv_heads of the i-th of count x head_count().
+  constexpr int head_index(int i) const {
+    return i / head_count() * layout.kv_heads + heads.begin + i % head_count();
+  }
 };
 
 // Rows that are stored already, to be appended as they are.
@@ -291,6 +311,13 @@ struct GatherParams {
   const int32_t* fetch_counts = nullptr;
   int first = 0;
   int stride = 1;
+};
+
+// Resolve with rows on the host, and the gather of what it found, in one launch: for few heads,
+// whose rows are fetched while others are scored.
+struct FetchParams {
+  static constexpr const char* kName = "fetch";
+  ResolveParams resolve;
 };
 
 // Pages [first_page, ...) of one layer that were copied beside each other:

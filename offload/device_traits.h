@@ -12,6 +12,14 @@ namespace fasa {
 // and what a smaller select works in fits into a larger one's.
 using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count, int set_capacity);
 
+// How fast a device is, as far as the host has to know beforehand. Bytes per second, seconds.
+struct DeviceRates {
+  double memory_bandwidth = 300e9;
+  double launch_seconds = 4e-6;
+  double link_bandwidth = 25e9;  // host to device
+  double link_latency = 10e-6;   // of a transfer, beside its bytes' time
+};
+
 struct DeviceTraits {
   // Device and host memory are one tier: rows stay where they are written.
   bool unified = false;
@@ -30,6 +38,7 @@ struct DeviceTraits {
   // Whether a select can score slices of so many dimensions for so many query heads on a KV head;
   // null: any.
   bool (*scores)(int group, int slice_dims) = nullptr;
+  DeviceRates rates = {};
 };
 
 // The processor, and an accelerator that it plays.

@@ -9,10 +9,15 @@
 namespace fasa {
 
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings), ahead_(device, settings) {
+    : device_(device),
+      settings_(settings),
+      ahead_(device, settings),
+      groups_(static_cast<size_t>(settings.layer_count())) {
   if (settings.rows_on_device) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
     lanes_.push_back(device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
+  }
+  for (int i = 0; i < std::max(settings.copy_streams, HeadGroups::kMost); ++i) {
     fetched_.push_back(device.create_event());
   }
   write_back_ = device.create_stream(StreamPriority::kNormal, "write-back");
@@ -56,6 +61,11 @@ bool StepPipeline::add_to_key(const StepTables& step, const StepScratch& scratch
     const Call call{step, scratch, layer, {}};
     if (!attends_to_all(call)) {
       key.push_back(0);
+      if (!fits_hot_rows(call)) continue;
+      const HeadGroups& groups = groups_of(call);
+      for (int g = 0; g < groups.count(); ++g) {
+        key.push_back(static_cast<uint64_t>(groups[g].end));
+      }
       continue;
     }
     if (!settings_.rows_on_device) return false;
@@ -162,10 +172,8 @@ bool StepPipeline::attends_to_all(const Call& call) const {
 
 void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorView out,
                                    float* lse) {
-  const LayerSettings& layer = call.settings(settings_);
+  if (fits_hot_rows(call)) return decode_in_groups(call, q, out, lse);
   const DecodeScratch& scratch = call.scratch.decode();
-  const int32_t capacity = scratch.set_capacity;
-  const StepParams step = layer_params(settings_, call.step, call.layer);
   if (settings_.selection) {
     choose(call, q);
   } else {
@@ -176,49 +184,9 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     return;
   }
   ahead_.wait_for_claims(call.layer, call.compute);
-  StepParams resolved = step;
-  if (call.step.by_page) resolved.layout.sinks = resolved.layout.recent = 0;
-  for (int32_t begin = 0; begin < capacity; begin += scratch.wave) {
-    const int32_t end = begin + scratch.wave;
-    device_.enqueue(ResolveParams{.step = resolved,
-                                  .rows_on_device = settings_.rows_on_device,
-                                  .begin = begin,
-                                  .end = end,
-                                  .stamp = call.step.stamp,
-                                  .replacement = settings_.replacement,
-                                  .set_capacity = capacity,
-                                  .sets = scratch.sets,
-                                  .set_sizes = scratch.set_sizes,
-                                  .staging = scratch.staging,
-                                  .rows = scratch.rows,
-                                  .tile_ready = scratch.tile_ready,
-                                  .fetches = scratch.fetches,
-                                  .fetch_counts = scratch.fetch_counts,
-                                  .counters = call.step.counters + call.layer},
-                    call.compute, call.tag());
-    AttendParams params{.step = step,
-                        .q = q,
-                        .scale = settings_.scale,
-                        .window = layer.window,
-                        .phase = AttendPhase::kAllTiles,
-                        .begin = begin,
-                        .end = end,
-                        .first_wave = begin == 0,
-                        .last_wave = end >= capacity,
-                        .set_sizes = scratch.set_sizes,
-                        .rows = scratch.rows,
-                        .tile_ready = scratch.tile_ready,
-                        .sets = scratch.sets,
-                        .set_capacity = capacity,
-                        .pages = {},
-                        .partials = scratch.partials,
-                        .state = scratch.state,
-                        .out = out,
-                        .lse = lse};
-    if (params.last_wave) {
-      params.near = scratch.near;
-      params.near_partials = scratch.near_partials;
-    }
+  for (int32_t begin = 0; begin < scratch.set_capacity; begin += scratch.wave) {
+    device_.enqueue(resolve_params(call, begin), call.compute, call.tag());
+    AttendParams params = attend_params(call, begin, q, out, lse);
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
       params.phase = AttendPhase::kReadyTiles;
@@ -228,6 +196,58 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     }
     device_.enqueue(params, call.compute, call.tag());
   }
+}
+
+// A wave of the set.
+ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) const {
+  const DecodeScratch& scratch = call.scratch.decode();
+  StepParams step = layer_params(settings_, call.step, call.layer);
+  if (call.step.by_page) step.layout.sinks = step.layout.recent = 0;
+  return {.step = step,
+          .rows_on_device = settings_.rows_on_device,
+          .begin = begin,
+          .end = begin + scratch.wave,
+          .stamp = call.step.stamp,
+          .replacement = settings_.replacement,
+          .set_capacity = scratch.set_capacity,
+          .sets = scratch.sets,
+          .set_sizes = scratch.set_sizes,
+          .staging = scratch.staging,
+          .rows = scratch.rows,
+          .tile_ready = scratch.tile_ready,
+          .fetches = scratch.fetches,
+          .fetch_counts = scratch.fetch_counts,
+          .counters = call.step.counters + call.layer};
+}
+
+AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstTensorView q,
+                                         TensorView out, float* lse) const {
+  const DecodeScratch& scratch = call.scratch.decode();
+  const int32_t end = begin + scratch.wave;
+  AttendParams params{.step = layer_params(settings_, call.step, call.layer),
+                      .q = q,
+                      .scale = settings_.scale,
+                      .window = call.settings(settings_).window,
+                      .phase = AttendPhase::kAllTiles,
+                      .begin = begin,
+                      .end = end,
+                      .first_wave = begin == 0,
+                      .last_wave = end >= scratch.set_capacity,
+                      .set_sizes = scratch.set_sizes,
+                      .rows = scratch.rows,
+                      .tile_ready = scratch.tile_ready,
+                      .sets = scratch.sets,
+                      .set_capacity = scratch.set_capacity,
+                      .pages = {},
+                      .partials = scratch.partials,
+                      .state = scratch.state,
+                      .out = out,
+                      .lse = lse};
+  if (params.last_wave) {
+    params.near = scratch.near;
+    params.near_partials = scratch.near_partials;
+  }
+  return params;
 }
 
 SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) const {
@@ -319,7 +339,9 @@ void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
     ahead_.look_ahead(call.step, call.scratch, call.layer, written_, call.compute);
   }
   call.step.mark(StepProbe::kBubble, call.layer, call.compute);
-  for (const Event& fetched : fetched_) device_.wait(call.compute, fetched.view(), call.tag());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    device_.wait(call.compute, fetched_[i].view(), call.tag());
+  }
   ahead_.wait_for_rows(call.layer, call.compute);
   call.step.mark(StepProbe::kArrived, call.layer, call.compute);
 }

@@ -1,10 +1,15 @@
 // One layer of a step after the other, enqueued on the caller's compute stream and on streams of
 // ours, ordered by events only: append, write back, select, resolve, gather, attend.
 //
-//   compute   append -> select -> resolve -> FAC of ready tiles -----> FAC of the others, fold
-//   copy                              \-> gather of the misses --/
+//   compute   append -> select of a group of heads -> select of the next -> FAC of each group
+//   copy                   \-> fetch of its misses ---/\-> fetch --------/
 //   ahead     see prefetcher.h
 //   write-back     \-> new rows to the host
+//
+// Where a set may not fit the hot rows it goes through in waves, all heads together:
+//
+//   compute   append -> select -> resolve -> FAC of ready tiles -----> FAC of the others, fold
+//   copy                              \-> gather of the misses --/
 #pragma once
 
 #include <vector>
@@ -12,6 +17,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/tensor_view.h"
+#include "scheduler/head_groups.h"
 #include "scheduler/prefetch/prefetcher.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
@@ -53,6 +59,15 @@ class StepPipeline {
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
   void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
+  // Every miss finds a hot slot, so that a set is one wave.
+  bool fits_hot_rows(const Call& call) const;
+  const HeadGroups& groups_of(const Call& call) const;
+  GroupLoad group_load(const Call& call, int64_t pages) const;
+  void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
+  void fetch_group(const Call& call, const HeadGroups& groups, int group);
+  ResolveParams resolve_params(const Call& call, int32_t begin) const;
+  AttendParams attend_params(const Call& call, int32_t begin, ConstTensorView q, TensorView out,
+                             float* lse) const;
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);
   void decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse);
@@ -76,12 +91,20 @@ class StepPipeline {
   Event appended_;
   Event resolved_;
   Event staged_;
-  std::vector<Event> fetched_;  // per lane
+  std::vector<Event> fetched_;  // per lane or group of heads
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher ahead_;
   Event stage_free_[2];            // by layer parity: the stage is written back
   Event pages_free_[2];            // by half: compute has read the pages
   std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
+  // Per layer, what the groups were chosen for: they stay while a page fills, for a step's graph
+  // says them too.
+  struct ChosenGroups {
+    int64_t pages = -1;  // that decode sees, all sequences
+    int sequences = 0;
+    HeadGroups groups;
+  };
+  mutable std::vector<ChosenGroups> groups_;
 };
 
 }  // namespace fasa

@@ -36,6 +36,7 @@ struct StepSettings {
   bool rows_on_device = true;
   bool device_copies = false;  // of rows on the host, as far as device memory goes
   int copy_streams = 2;
+  int head_groups = 0;  // see head_groups.h; 0: by the device's rates
   PrefetchSettings prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
@@ -45,6 +46,7 @@ struct StepSettings {
   bool selection_remembers = false;             // it sees every query: it evicts
   bool set_per_query_head = false;              // else per KV head
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
+  DeviceRates rates;                            // the device's
 
   int layer_count() const { return layout.layers; }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }

@@ -42,28 +42,30 @@ class AttendCall {
                    layout_.row.dtype == RowDType::kBF16) {}
 
   KernelWork run() {
-    const int heads = params_.step.count * layout_.kv_heads;
+    const StepParams& step = params_.step;
+    const int heads = step.count * step.head_count();
     const int threads = tbb::this_task_arena::max_concurrency();
     const bool at_once = params_.phase == AttendPhase::kAllTiles &&
                          (params_.partials == nullptr || heads >= 4 * threads);
     if (at_once) {
-      parallel_for(0, heads, [this](int head) { attend_at_once(head); });
+      parallel_for(0, heads, [&](int head) { attend_at_once(step.head_index(head)); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
       const int of_near = params_.phase == AttendPhase::kRemainingTiles
                               ? 0
                               : (near_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
       const int all = chunks + of_near;
-      parallel_for(0, heads * all, [this, chunks, all](int task) {
+      parallel_for(0, heads * all, [&](int task) {
+        const int head = step.head_index(task / all);
         const int chunk = task % all;
         if (chunk < chunks) {
-          compute_partials(task / all, chunk * kTaskTiles);
+          compute_partials(head, chunk * kTaskTiles);
         } else {
-          compute_near_partials(task / all, (chunk - chunks) * kTaskTiles);
+          compute_near_partials(head, (chunk - chunks) * kTaskTiles);
         }
       });
       if (params_.phase != AttendPhase::kReadyTiles) {
-        parallel_for(0, heads, [this](int head) { fold_partials(head); });
+        parallel_for(0, heads, [&](int head) { fold_partials(step.head_index(head)); });
       }
     }
     return {.device_bytes = device_bytes_.load()};
@@ -285,7 +287,9 @@ class AttendCall {
   void compute_near_partials(int index, int first_tile) {
     if (skipped(index)) return;
     const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
+    near_.prefetch(index, first_tile);
     for (int tile = first_tile; tile < end; ++tile) {
+      near_.prefetch(index, tile + 1);
       compute_near(index, tile, near_partial_at(index, 0, tile),
                    int64_t{near_.most_tiles()} * width_);
     }
@@ -337,7 +341,9 @@ class AttendCall {
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
+    near_.prefetch(index, 0);
     for (int tile = 0; tile < near_.tiles(index); ++tile) {
+      near_.prefetch(index, tile + 1);
       compute_near(index, tile, partials, width_);
       merge_group(state, partials);
     }

@@ -32,11 +32,34 @@ NearTiles::Page NearTiles::page_at(int index, int page) const {
   return {block + layout_.value_offset(layer, kv_head), nullptr, base};
 }
 
+void NearTiles::prefetch(int index, int tile) const {
+  const SequenceDesc& sequence = params_.step.sequences[index / layout_.kv_heads];
+  const SliceFormat& format = layout_.values;
+  const int64_t head_value = layout_.value_offset(params_.step.layer, index % layout_.kv_heads);
+  const int64_t head_base = layout_.value_base_offset(params_.step.layer, index % layout_.kv_heads);
+  const int count = std::min(kTileTokens, size(index) - tile * kTileTokens);
+  const int32_t* positions = positions_of(index, tile);
+  for (int t = 0; t < count; ++t) {
+    const int page = positions[t] / kPageTokens;
+    if (page >= sequence.sealed_pages()) return;  // the newest, last
+    const std::byte* block = sequence.slice_blocks[page];
+    __builtin_prefetch(block + head_base);
+    const std::byte* codes = block + head_value;
+    const std::byte* token = codes + format.word_at(0, positions[t] % kPageTokens) * int64_t{4};
+    __builtin_prefetch(token);
+    __builtin_prefetch(token + format.groups() * 4 - 1);
+    const std::byte* parameters = codes + format.code_bytes();
+    for (int64_t at = 0; at < format.padded_dims() * int64_t{2}; at += kAlignment) {
+      __builtin_prefetch(parameters + at);
+    }
+  }
+}
+
 int NearTiles::compute(int index, int tile, float* partials, int64_t stride) const {
   const NearSet& near = params_.near;
   const SliceFormat& format = layout_.values;
   const int first = tile * kTileTokens;
-  const int32_t* positions = near.positions + int64_t{index} * near.capacity + first;
+  const int32_t* positions = positions_of(index, tile);
   NearTask task;
   task.group = layout_.group;
   task.value_dim = format.dims;
@@ -62,10 +85,6 @@ int NearTiles::compute(int index, int tile, float* partials, int64_t stride) con
     task.codes[t] = codes + format.word_at(0, slot) * 4;
     task.parameters[t] = codes + format.code_bytes();
     task.bases[t] = page.base;
-    __builtin_prefetch(task.codes[t]);
-    for (int64_t at = 0; at < format.padded_dims() * int64_t{2}; at += kAlignment) {
-      __builtin_prefetch(task.parameters[t] + at);
-    }
   }
   const int bits = slice_bits(format.dtype);
   bodies_.attend_near[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);

@@ -19,6 +19,9 @@ class NearTiles {
   // Tiles of one (sequence, KV head), by flat index.
   int tiles(int index) const { return (size(index) + kTileTokens - 1) / kTileTokens; }
   int size(int index) const { return params_.near.capacity == 0 ? 0 : params_.near.sizes[index]; }
+  // Calls for what compute() of a tile reads, some tiles ahead: a tile's tokens lie in as many pages,
+  // of which each is several lines, that no hardware foresees. Any tile; beyond the last, nothing.
+  void prefetch(int index, int tile) const;
   // One tile for all query heads of the group; partials of head h at partials + h * stride. Returns
   // the tile's tokens.
   int compute(int index, int tile, float* partials, int64_t stride) const;
@@ -30,6 +33,9 @@ class NearTiles {
     float base;
   };
   Page page_at(int index, int page) const;
+  const int32_t* positions_of(int index, int tile) const {
+    return params_.near.positions + int64_t{index} * params_.near.capacity + tile * kTileTokens;
+  }
 
   const RowBodies& bodies_;
   const AttendParams& params_;

@@ -26,25 +26,50 @@ void copy_rows(const FetchItem* items, int count, int64_t row_bytes) {
   }
 }
 
+struct FetchLists {
+  const FetchItem* fetches;
+  const int32_t* counts;
+  int32_t wave;  // entries of a head
+};
+
+// Of `heads` heads, the i-th of which is head_at(i). Returns the bytes copied.
+template <typename HeadAt>
+uint64_t copy_lists(const CacheLayout& layout, const FetchLists& lists, int heads,
+                    const HeadAt& head_at) {
+  const int chunks = (lists.wave + kTaskRows - 1) / kTaskRows;
+  std::atomic<int64_t> rows{0};
+  parallel_for(0, heads * chunks, [&](int task) {
+    const int head = head_at(task / chunks);
+    const int begin = task % chunks * kTaskRows;
+    const int count = std::min(kTaskRows, lists.counts[head] - begin);
+    if (count <= 0) return;
+    copy_rows(lists.fetches + int64_t{head} * lists.wave + begin, count, layout.row.bytes());
+    rows += count;
+  });
+  return rows_bytes(layout, rows);
+}
+
 }  // namespace
 
 template <>
 KernelWork run(const GatherParams& params) {
-  const CacheLayout& layout = params.layout;
-  const int all = params.count * layout.kv_heads;
+  const int all = params.count * params.layout.kv_heads;
   const int heads = params.first < all ? (all - params.first - 1) / params.stride + 1 : 0;
-  const int chunks = (params.wave + kTaskRows - 1) / kTaskRows;
-  std::atomic<int64_t> rows{0};
-  parallel_for(0, heads * chunks, [&](int task) {
-    const int head = params.first + task / chunks * params.stride;
-    const int begin = task % chunks * kTaskRows;
-    const int count = std::min(kTaskRows, params.fetch_counts[head] - begin);
-    if (count <= 0) return;
-    copy_rows(params.fetches + int64_t{head} * params.wave + begin, count, layout.row.bytes());
-    rows += count;
-  });
   KernelWork work;
-  work.h2d_bytes = rows_bytes(layout, rows);
+  work.h2d_bytes = copy_lists(params.layout, {params.fetches, params.fetch_counts, params.wave},
+                              heads, [&](int i) { return params.first + i * params.stride; });
+  return work;
+}
+
+template <>
+KernelWork run(const FetchParams& params) {
+  const ResolveParams& resolve = params.resolve;
+  const StepParams& step = resolve.step;
+  KernelWork work = run(resolve);
+  work.bytes_before_link = work.device_bytes;
+  work.h2d_bytes =
+      copy_lists(step.layout, {resolve.fetches, resolve.fetch_counts, resolve.end - resolve.begin},
+                 step.count * step.head_count(), [&](int i) { return step.head_index(i); });
   return work;
 }
 

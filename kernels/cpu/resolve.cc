@@ -179,10 +179,11 @@ class ResolveHead {
 template <>
 KernelWork run(const ResolveParams& params) {
   const int kv_heads = params.step.layout.kv_heads;
-  parallel_for(0, params.step.count * kv_heads, [&](int task) {
-    ResolveHead(params, task / kv_heads, task % kv_heads).run(params.counters);
+  const int heads = params.step.count * params.step.head_count();
+  parallel_for(0, heads, [&](int task) {
+    const int head = params.step.head_index(task);
+    ResolveHead(params, head / kv_heads, head % kv_heads).run(params.counters);
   });
-  const int64_t heads = int64_t{params.step.count} * kv_heads;
   return {.device_bytes = resolve_bytes(params.step.layout, heads, params.end - params.begin)};
 }
 

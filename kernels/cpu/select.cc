@@ -33,27 +33,27 @@ class SelectCall {
   explicit SelectCall(const SelectParams& params)
       : params_(params),
         bodies_(score_bodies(active_target())),
-        kv_heads_(params.step.layout.kv_heads),
+        kv_heads_(params.step.head_count()),
         threads_(tbb::this_task_arena::max_concurrency()) {}
 
   KernelWork run();
 
  private:
   int64_t index_of(int sequence, int kv_head) const {
-    return int64_t{sequence} * kv_heads_ + kv_head;
+    return int64_t{sequence} * params_.step.layout.kv_heads + kv_head;
   }
   void take_all(int sequence, const SelectPlan& plan);
   void add_task(int sequence, const SelectPlan& plan);
   void run_tasks();
 
   const SequenceTask& task_of_range(size_t range) const;
-  // work(the parts of head i of the tasks, sequence, kv_head)
+  // work(the parts of head i of the tasks' heads, sequence, kv_head)
   template <typename Work>
   void with_head(SelectRange* ranges, size_t i, const Work& work) const;
 
   const SelectParams& params_;
   const ScoreBodies& bodies_;
-  const int kv_heads_;
+  const int kv_heads_;  // of this call
   const int threads_;
   std::vector<SequenceTask> tasks_;
   size_t ranges_ = 0;
@@ -71,20 +71,20 @@ template <typename Work>
 void SelectCall::with_head(SelectRange* ranges, size_t i, const Work& work) const {
   const auto heads = static_cast<size_t>(kv_heads_);
   const SequenceTask& task = tasks_[i / heads];
-  const int kv_head = static_cast<int>(i % heads);
+  const int place = static_cast<int>(i % heads);
   // Grows only: after the first steps nothing is allocated (but by a rescan). No work waits for
   // other tasks, so no second task of this thread can find it in use.
   thread_local std::vector<HeadPart*> parts;
   parts.clear();
   for (size_t r = 0; r < task.ranges; ++r) {
-    parts.push_back(&ranges[task.first_range + r].head(kv_head));
+    parts.push_back(&ranges[task.first_range + r].head(place));
   }
-  work(HeadSelection(parts), task.sequence, kv_head);
+  work(HeadSelection(parts), task.sequence, params_.step.first_head() + place);
 }
 
 void SelectCall::take_all(int sequence, const SelectPlan& plan) {
   for (int head = 0; head < kv_heads_; ++head) {
-    const int64_t index = index_of(sequence, head);
+    const int64_t index = index_of(sequence, params_.step.first_head() + head);
     params_.set_sizes[index] = write_all(plan, params_.sets + index * params_.set_capacity);
   }
 }
@@ -141,8 +141,9 @@ KernelWork SelectCall::run() {
   tbb::this_task_arena::isolate([&] {
     for (int s = 0; s < params_.step.count; ++s) {
       for (int h = 0; h < kv_heads_; ++h) {
-        params_.set_sizes[index_of(s, h)] = 0;
-        if (params_.near.capacity > 0) params_.near.sizes[index_of(s, h)] = 0;
+        const int64_t index = index_of(s, params_.step.first_head() + h);
+        params_.set_sizes[index] = 0;
+        if (params_.near.capacity > 0) params_.near.sizes[index] = 0;
       }
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;

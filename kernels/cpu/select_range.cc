@@ -16,11 +16,11 @@ void SelectRange::begin(const SelectParams& params, int sequence, const SelectPl
   std::iota(pages_.begin(), pages_.end(), begin_page);
   HeadPart::list_sample(plan, begin_page, end_page, &sampled_);
   scratch_.begin(params.step.layout);
-  kv_heads_ = static_cast<size_t>(params.step.layout.kv_heads);
+  kv_heads_ = static_cast<size_t>(params.step.head_count());
   if (heads_.size() < kv_heads_) heads_.resize(kv_heads_);
   for (size_t h = 0; h < kv_heads_; ++h) {
-    heads_[h].begin(params, sequence, static_cast<int>(h), bodies, begin_page, end_page,
-                    sampled_.size());
+    heads_[h].begin(params, sequence, params.step.first_head() + static_cast<int>(h), bodies,
+                    begin_page, end_page, sampled_.size());
   }
 }
 

@@ -18,7 +18,8 @@ class SelectRange {
   // After HeadSelection::set_bounds() of every head.
   void scan();
 
-  HeadPart& head(int kv_head) { return heads_[static_cast<size_t>(kv_head)]; }
+  // The i-th of the call's heads.
+  HeadPart& head(int i) { return heads_[static_cast<size_t>(i)]; }
   uint64_t bytes_read() const;
   uint64_t nan_scores() const;
 
@@ -26,7 +27,7 @@ class SelectRange {
   template <typename Work>
   void visit(const std::vector<int>& pages, const Work& work);
 
-  size_t kv_heads_ = 0;
+  size_t kv_heads_ = 0;          // of the call
   std::vector<HeadPart> heads_;  // grows only
   PageScratch scratch_;
   std::vector<int> pages_;

@@ -253,7 +253,8 @@ struct AttendPartialsKernel {
     const int tiles = wave_tiles(params);
     const int all = tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : near_tiles(params));
     const int tile = simt::block_x() % all;
-    const int head = simt::block_z() * layout.kv_heads + simt::block_y();
+    const int kv_head = params.step.first_head() + simt::block_y();
+    const int head = simt::block_z() * layout.kv_heads + kv_head;
     const int first = simt::block_x() / all * Tile::kMostHeads;
     const int left = layout.group - first;
     const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
@@ -290,7 +291,7 @@ struct AttendFoldKernel {
 
   FASA_DEVICE void operator()() const {
     const CacheLayout& layout = params.step.layout;
-    const int query = simt::block_x();
+    const int query = params.step.first_head() * layout.group + simt::block_x();
     const int sequence = simt::block_y();
     const SequenceDesc& desc = params.step.sequences[sequence];
     if (desc.mode != StepMode::kDecode) return;
@@ -363,7 +364,8 @@ struct AttendAtOnceKernel {
     const CacheLayout& layout = params.step.layout;
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
     if (desc.mode != StepMode::kDecode) return;
-    const int head = simt::block_z() * layout.kv_heads + simt::block_y();
+    const int kv_head = params.step.first_head() + simt::block_y();
+    const int head = simt::block_z() * layout.kv_heads + kv_head;
     const int first = simt::block_x() * Tile::kMostHeads;
     const int left = layout.group - first;
     const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
@@ -372,7 +374,7 @@ struct AttendAtOnceKernel {
     float* const states = shared + tile_floats<Tile>(params, heads);
     float* const partials = states + heads * width;
     const int64_t query =
-        int64_t{simt::block_z()} * layout.query_heads() + simt::block_y() * layout.group + first;
+        int64_t{simt::block_z()} * layout.query_heads() + kv_head * layout.group + first;
 
     const Tile body(params, head, first, heads, shared);
     for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
@@ -399,8 +401,8 @@ struct AttendAtOnceKernel {
       if (!params.last_wave) {
         params.state[query * width + i] = states[i];
       } else if (d >= 0) {
-        write_output(params, desc.first_token, simt::block_y() * layout.group + first + i / width,
-                     state[0], state[1], d, states[i]);
+        write_output(params, desc.first_token, kv_head * layout.group + first + i / width, state[0],
+                     state[1], d, states[i]);
       }
     }
   }
@@ -433,7 +435,7 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
     const int64_t kept = 2 * int64_t{heads} * (kStateHeader + layout.row.value_dim);
     launch(AttendAtOnceKernel<kRow>{params},
            {.x = parts,
-            .y = layout.kv_heads,
+            .y = params.step.head_count(),
             .z = params.step.count,
             .shared_bytes = (floats + kept) * static_cast<int64_t>(sizeof(float))});
     return;
@@ -442,11 +444,12 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
   const int near_tiles = (params.near.capacity + kTileTokens - 1) / kTileTokens;
   launch(AttendPartialsKernel<kRow>{params},
          {.x = (tiles + (near ? near_tiles : 0)) * parts,
-          .y = layout.kv_heads,
+          .y = params.step.head_count(),
           .z = params.step.count,
           .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
   if (params.phase == AttendPhase::kReadyTiles) return;
-  launch(AttendFoldKernel{params}, {.x = layout.query_heads(), .y = params.step.count});
+  launch(AttendFoldKernel{params},
+         {.x = params.step.head_count() * layout.group, .y = params.step.count});
 }
 
 template <typename Launcher>

@@ -10,4 +10,9 @@ void enqueue(const ResolveParams& params, StreamView stream) {
   start(params, CudaLauncher(stream));
 }
 
+template <>
+void enqueue(const FetchParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
+}
+
 }  // namespace fasa::cuda

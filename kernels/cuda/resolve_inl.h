@@ -1,6 +1,7 @@
-// Where the rows of a wave of set entries are, and what has to be fetched; the copying is another
-// kernel's (gather_inl.h), so that one block a (sequence, KV head) is enough. Sets are ascending:
-// each hot slot looks itself up in the set, and no table of positions is built.
+// Where the rows of a wave of set entries are, and what has to be fetched: a block a (sequence, KV
+// head). Sets are ascending: each hot slot looks itself up in the set, and no table of positions is
+// built. Many rows are another kernel's to copy (gather_inl.h); those of few heads, while others
+// are scored, the head's own block copies.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -14,12 +15,22 @@ struct ResolveKernel {
 
   ResolveParams params;
 
-  FASA_DEVICE void operator()() const {
+  FASA_DEVICE void operator()() const { resolve(); }
+
+ protected:
+  struct Found {
+    const FetchItem* fetches;
+    int count;
+  };
+
+  FASA_DEVICE int kv_head() const { return params.step.first_head() + simt::block_y(); }
+
+  FASA_DEVICE Found resolve() const {
     const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
     const Wave wave = wave_of(sequence);
     for (int i = simt::thread_index(); i < wave.tiles; i += kThreads) wave.ready[i] = 1;
     const HotHead head(params.step, sequence, params.rows_on_device ? nullptr : sequence.hot_table,
-                       simt::block_y());
+                       kv_head());
     Counts counts = {};
     int fetched = 0;
     if (params.rows_on_device) {
@@ -41,6 +52,7 @@ struct ResolveKernel {
     add_counter(&params.counters->hits, counts.hits);
     add_counter(&params.counters->misses, counts.misses);
     add_counter(&params.counters->speculated_used, counts.used_guesses);
+    return {wave.fetches, fetched};
   }
 
  private:
@@ -64,7 +76,7 @@ struct ResolveKernel {
   FASA_DEVICE Wave wave_of(const SequenceDesc& sequence) const {
     Wave wave = {};
     const int width = params.end - params.begin;
-    wave.head = int64_t{simt::block_z()} * params.step.layout.kv_heads + simt::block_y();
+    wave.head = int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head();
     wave.tiles = (width + kTileTokens - 1) / kTileTokens;
     wave.size = sequence.mode == StepMode::kDecode ? params.set_sizes[wave.head] : 0;
     const int end = params.end < wave.size ? params.end : wave.size;
@@ -161,11 +173,58 @@ struct ResolveKernel {
   }
 };
 
+// Resolve, then the block copies what it found: 32 KiB of its head are under way at a time.
+struct FetchKernel : ResolveKernel {
+  static constexpr const char* kName = "fetch";
+  static constexpr int kUnderWay = 4;
+
+  FASA_DEVICE void operator()() const {
+    const Found found = resolve();
+    simt::sync_block();
+    copy(found);
+  }
+
+ private:
+  FASA_DEVICE void copy(const Found& found) const {
+    const int units = static_cast<int>(params.step.layout.row.bytes() / sizeof(simt::Word16));
+    const int64_t all = int64_t{found.count} * units;
+    for (int64_t begin = simt::thread_index(); begin < all; begin += kUnderWay * kThreads) {
+      simt::Word16 words[kUnderWay];
+      simt::Word16* to[kUnderWay];
+      FASA_UNROLL
+      for (int i = 0; i < kUnderWay; ++i) {
+        const int64_t unit = begin + int64_t{i} * kThreads;
+        to[i] = nullptr;
+        if (unit >= all) continue;
+        const FetchItem item = found.fetches[unit / units];
+        const int64_t at = unit % units;
+        words[i] = reinterpret_cast<const simt::Word16*>(item.source)[at];
+        to[i] = reinterpret_cast<simt::Word16*>(item.destination) + at;
+      }
+      FASA_UNROLL
+      for (int i = 0; i < kUnderWay; ++i) {
+        if (to[i] != nullptr) *to[i] = words[i];
+      }
+    }
+  }
+};
+
+// A block for each of the call's heads.
+template <typename Kernel, typename Launcher>
+void launch_heads(const Kernel& kernel, const Launcher& launch) {
+  const StepParams& step = kernel.params.step;
+  launch(kernel,
+         {.y = step.head_count(), .z = step.count, .shared_bytes = HotShared::bytes(step.layout)});
+}
+
 template <typename Launcher>
 void start(const ResolveParams& params, const Launcher& launch) {
-  launch(ResolveKernel{params}, {.y = params.step.layout.kv_heads,
-                                 .z = params.step.count,
-                                 .shared_bytes = HotShared::bytes(params.step.layout)});
+  launch_heads(ResolveKernel{params}, launch);
+}
+
+template <typename Launcher>
+void start(const FetchParams& params, const Launcher& launch) {
+  launch_heads(FetchKernel{{params.resolve}}, launch);
 }
 
 }  // namespace fasa::cuda

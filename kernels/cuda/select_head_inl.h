@@ -61,7 +61,7 @@ class SelectHead {
                          const ScorerLayout& scorers)
       : params_(params),
         scorers_(scorers),
-        kv_head_(simt::block_y()),
+        kv_head_(params.step.first_head() + simt::block_y()),
         index_(int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head_),
         sequence_(params.step.sequences[simt::block_z()]),
         plan_(plan_selection(params, sequence_)),

@@ -458,7 +458,7 @@ constexpr int head_blocks(int multiprocessors, int64_t heads) {
 
 template <typename Launcher>
 void start(const SelectParams& params, const Launcher& launch) {
-  const int kv_heads = params.step.layout.kv_heads;
+  const int kv_heads = params.step.head_count();
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
   const SelectScratch scratch = SelectScratch::of(params.step.layout, params.step.count,

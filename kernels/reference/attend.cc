@@ -75,8 +75,9 @@ void attend(const AttendParams& params) {
   if (params.phase == AttendPhase::kReadyTiles) return;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     if (params.step.sequences[sequence].mode != StepMode::kDecode) continue;
-    for (int query = 0; query < params.step.layout.query_heads(); ++query) {
-      attend_query(params, sequence, query);
+    const int group = params.step.layout.group;
+    for (int i = 0; i < params.step.head_count() * group; ++i) {
+      attend_query(params, sequence, params.step.first_head() * group + i);
     }
   }
 }

@@ -14,4 +14,14 @@ void gather(const GatherParams& params) {
   }
 }
 
+void fetch(const FetchParams& params) {
+  const ResolveParams& wave = params.resolve;
+  const StepParams& step = wave.step;
+  resolve(wave);
+  for (int i = 0; i < step.count * step.head_count(); ++i) {
+    gather({step.layout, step.count, wave.end - wave.begin, wave.fetches, wave.fetch_counts,
+            step.head_index(i), step.count * step.layout.kv_heads});
+  }
+}
+
 }  // namespace fasa::reference

@@ -13,6 +13,7 @@ void select(const SelectParams& params);
 void resolve(const ResolveParams& params);
 void speculate(const SpeculateParams& params);
 void gather(const GatherParams& params);
+void fetch(const FetchParams& params);
 void attend(const AttendParams& params);
 void prefill(const PrefillParams& params);
 

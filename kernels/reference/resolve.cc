@@ -130,7 +130,8 @@ void resolve(const ResolveParams& params) {
   const int64_t tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     const SequenceDesc& desc = params.step.sequences[sequence];
-    for (int kv_head = 0; kv_head < layout.kv_heads; ++kv_head) {
+    for (int i = 0; i < params.step.head_count(); ++i) {
+      const int kv_head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
       int32_t* table = params.rows_on_device ? nullptr : desc.hot_table;
       const Head head = {params, desc, kv_head, index,

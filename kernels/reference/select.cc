@@ -147,7 +147,8 @@ std::vector<float> relative_scores(const GroupScores& scores, int visible) {
 void select(const SelectParams& params) {
   const int kv_heads = params.step.layout.kv_heads;
   for (int s = 0; s < params.step.count; ++s) {
-    for (int h = 0; h < kv_heads; ++h) {
+    for (int i = 0; i < params.step.head_count(); ++i) {
+      const int h = params.step.first_head() + i;
       const int64_t at = int64_t{s} * kv_heads + h;
       params.set_sizes[at] = 0;
       if (params.near.capacity > 0) params.near.sizes[at] = 0;

@@ -12,6 +12,15 @@
 namespace fasa {
 namespace {
 
+DeviceTraits traits_of(const DeviceOptions& options) {
+  DeviceTraits traits = kEmulatedTraits;
+  traits.rates = {.memory_bandwidth = options.memory_bandwidth,
+                  .launch_seconds = options.launch_seconds,
+                  .link_bandwidth = options.link_bandwidth,
+                  .link_latency = options.link_latency};
+  return traits;
+}
+
 struct EmulatedEvent {
   std::shared_ptr<Recording> latest;  // null: never recorded
 };
@@ -43,7 +52,7 @@ void throw_failure(const std::shared_ptr<const std::string>& failure) {
 EmulatedDevice::EmulatedDevice(const DeviceOptions& options)
     : Device({.kind = DeviceKind::kEmulated,
               .name = "emulated",
-              .traits = kEmulatedTraits,
+              .traits = traits_of(options),
               .host_work = this}),
       threads_(options.threads),
       launch_seconds_(options.launch_seconds),

@@ -28,7 +28,8 @@ void VirtualClock::add_work(StreamKey stream, uint64_t sequence, double not_befo
   if (operation.entry != nullptr) operation.entry->work = work;
   operation.sequence = sequence;
   operation.not_before = not_before;
-  operation.launch_seconds = launch_seconds;
+  operation.link_after_seconds =
+      launch_seconds + static_cast<double>(work.bytes_before_link) / rates_.memory_bandwidth;
   operation.busy_seconds =
       launch_seconds + static_cast<double>(work.device_bytes) / rates_.memory_bandwidth;
   operation.link_bytes = {work.h2d_bytes, work.d2h_bytes};
@@ -96,7 +97,7 @@ bool VirtualClock::step_head(StreamState& state) {
   if (head.link_bytes[0] > 0 || head.link_bytes[1] > 0) {
     state.head_started = true;
     state.head_start = start;
-    state.head_ready = start + head.launch_seconds;
+    state.head_ready = start + head.link_after_seconds;
     state.head_end = end;
     return false;
   }

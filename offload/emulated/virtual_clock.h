@@ -6,7 +6,8 @@
 // that it waits for, and the host's time when it was enqueued. Then
 //   - it computes for its fixed seconds (launch, device bytes over memory bandwidth); streams don't
 //     slow each other down;
-//   - its link bytes queue for the link once the launch is over, each direction by itself, and are
+//   - its link bytes queue for the link once the launch is over, and the device bytes that tell
+//     which they are have been moved, each direction by itself, and are
 //     served in chunks, so that a later transfer of a high-priority stream overtakes between two.
 //     The transfer ends `link_latency` after its last chunk; latency doesn't occupy the link;
 //   - it ends when all of that has.
@@ -81,8 +82,8 @@ class VirtualClock {
   struct Operation {
     uint64_t sequence = 0;
     double not_before = 0;
-    double launch_seconds = 0;
-    double busy_seconds = 0;  // launch included
+    double link_after_seconds = 0;  // of its start
+    double busy_seconds = 0;        // launch included
     std::array<uint64_t, kDirections> link_bytes{};
     std::shared_ptr<Mark> mark;
     std::shared_ptr<const Mark> wait;

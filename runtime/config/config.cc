@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/catalog/gpu_catalog.h"
+#include "scheduler/head_groups.h"
 
 namespace fasa {
 namespace {
@@ -236,6 +237,9 @@ void Config::validate() const {
   require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
   require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
+  if (prefetch.head_groups) {
+    require_range("prefetch.head_groups", *prefetch.head_groups, 1, HeadGroups::kMost);
+  }
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");
   require(std::isfinite(link.latency) && link.latency >= 0, "link.latency",

@@ -93,6 +93,7 @@ struct Config {
     std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
     PredictorKind predictor = PredictorKind::kAuto;
     int streams = 2;
+    std::optional<int> head_groups;  // none: by the device's rates
   } prefetch;
 
   struct Link {

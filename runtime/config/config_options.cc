@@ -94,7 +94,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 40> kOptions{{
+const std::array<ConfigOption, 41> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -520,6 +520,16 @@ const std::array<ConfigOption, 40> kOptions{{
      .help = "Streams that copy rows. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.prefetch.streams); },
      .get = [](const Config& c) -> Json { return c.prefetch.streams; }},
+    {.table = "prefetch",
+     .key = "head_groups",
+     .flag = "",
+     .type = "N|auto",
+     .allowed = "auto, or 1 to 4",
+     .help = "Groups of KV heads that are scored one after the other, so that the rows of the "
+             "first are fetched while the others are scored; auto = as many as the device's rates "
+             "make worth their launches. Results do not depend on it.",
+     .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.head_groups); },
+     .get = [](const Config& c) { return or_auto(c.prefetch.head_groups); }},
     {.table = "link",
      .key = "bandwidth",
      .flag = "",

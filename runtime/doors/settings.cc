@@ -40,10 +40,12 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   config.validate_on(traits);
   StepSettings settings;
   settings.select_scratch = traits.select_scratch;
+  settings.rates = traits.rates;
   settings.scale = geometry.scale;
   settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
   settings.copy_streams = config.prefetch.streams;
+  settings.head_groups = config.prefetch.head_groups.value_or(0);
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
   settings.replacement = config.placement.replacement;
 

@@ -41,7 +41,8 @@ class SetOverlap {
       const SequenceDesc& sequence = params.step.sequences[i];
       if (sequence.mode != StepMode::kDecode) continue;
       const SelectPlan plan = plan_selection(params, sequence);
-      for (int head = 0; head < kv_heads; ++head) {
+      for (int h = 0; h < params.step.head_count(); ++h) {
+        const int head = params.step.first_head() + h;
         const int64_t at = int64_t{i} * kv_heads + head;
         const std::span set(params.sets + at * params.set_capacity,
                             static_cast<size_t>(params.set_sizes[at]));

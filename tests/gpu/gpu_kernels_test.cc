@@ -25,7 +25,7 @@ void run(const Params& params) {
 }
 
 RowKernels gpu_row_kernels() {
-  return {run<ResolveParams>, run<SpeculateParams>, run<GatherParams>};
+  return {run<ResolveParams>, run<SpeculateParams>, run<GatherParams>, run<FetchParams>};
 }
 
 std::vector<float> falling_slopes(int heads) {

@@ -31,7 +31,8 @@ struct Cut {
   int wave = 0;  // 0: all at once
   bool phases = false;
   bool partials = false;
-  bool staged = false;  // pages or rows copied to a place of their own
+  bool staged = false;   // pages or rows copied to a place of their own
+  bool by_head = false;  // a call for each KV head
   // Of every KV head, with scores of (query head, index); matters too. Empty: no near set.
   std::vector<int> near = {};
   std::function<float(int, int)> near_score = [](int head, int i) {
@@ -137,14 +138,20 @@ class Attention {
     std::vector<uint8_t> ready(static_cast<size_t>(heads * (wave / 32)));
     for (size_t i = 0; i < ready.size(); ++i) ready[i] = i % 3 == 1;
     params.tile_ready = ready.data();
-    if (!cut_.phases) {
-      cut_.run(params);
-      return;
-    }
+    if (!cut_.phases) return run_heads(params);
     params.phase = AttendPhase::kReadyTiles;
-    cut_.run(params);
+    run_heads(params);
     params.phase = AttendPhase::kRemainingTiles;
-    cut_.run(params);
+    run_heads(params);
+  }
+
+  // The last head first: heads share nothing.
+  void run_heads(AttendParams params) const {
+    for (int head = cut_.by_head ? layout_.kv_heads : 0; head-- > 0;) {
+      params.step.heads = {head, head + 1};
+      cut_.run(params);
+    }
+    if (!cut_.by_head) cut_.run(params);
   }
 
   void fill_rows(int begin, int wave, std::vector<const std::byte*>& rows,
@@ -252,12 +259,13 @@ inline void expect_all_cuts_equal(const Decode& decode, const Cut& plain,
   const bool coded = decode.cache.layout().row.dtype.is_coded();
   expect_near(result, truth, coded ? kCodedTolerance : kTolerance);
   for (const int wave : waves) {
-    for (const int how : {0, 1, 2, 3, 4, 5}) {
+    for (const int how : {0, 1, 2, 3, 4, 5, 6, 7}) {
       Cut other = plain;
       other.wave = wave;
       other.staged = how % 2 == 1;
-      other.partials = how / 2 == 1;
+      other.partials = how / 2 == 1 || how == 7;
       other.phases = how / 2 == 2;
+      other.by_head = how / 2 == 3;
       EXPECT_TRUE(attention(decode.cache, decode.step, other) == result)
           << "wave " << wave << ", way " << how;
     }

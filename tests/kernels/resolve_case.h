@@ -97,6 +97,7 @@ struct ResolveSetting {
   bool on_device;
   bool device_copies = false;
   Replacement replacement = Replacement::kLru;
+  bool by_head = false;  // fetch, the last head first, in place of resolve and gather
 };
 
 inline std::vector<ResolveSetting> resolve_settings() {
@@ -111,11 +112,15 @@ inline std::vector<ResolveSetting> resolve_settings() {
           {240, 64, false, true},
           {64, 96, true},
           {130, 128, false, false, Replacement::kClock},
-          {130, 128, false, false, Replacement::kScore}};
+          {130, 128, false, false, Replacement::kScore},
+          {0, 128, false, false, Replacement::kLru, true},
+          {130, 128, false, true, Replacement::kLru, true},
+          {240, 64, false, false, Replacement::kScore, true}};
 }
 inline std::string name_of(const ResolveSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_wave" + std::to_string(setting.wave) +
          (setting.on_device ? "_device" : "_host") + (setting.device_copies ? "_copies" : "") +
+         (setting.by_head ? "_by_head" : "") +
          (setting.replacement == Replacement::kLru
               ? ""
               : "_policy" + std::to_string(static_cast<int>(setting.replacement)));
@@ -155,7 +160,11 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.set_sizes = sets.sizes.data();
       params.step = fast.params(steps[0], 1);
       waves[0].point(params);
-      kernels.resolve(params);
+      for (int head = setting.by_head ? fast.layout().kv_heads : 0; head-- > 0;) {
+        params.step.heads = {head, head + 1};
+        kernels.fetch({params});
+      }
+      if (!setting.by_head) kernels.resolve(params);
       params.step = slow.params(steps[1], 1);
       waves[1].point(params);
       reference::resolve(params);
@@ -169,8 +178,9 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       for (const int32_t count : waves[0].counts) fetched += static_cast<uint64_t>(count);
       EXPECT_EQ(fetched, waves[0].counters.misses);
 
-      kernels.gather(
-          {fast.layout(), 2, setting.wave, waves[0].fetches.data(), waves[0].counts.data()});
+      if (!setting.by_head)
+        kernels.gather(
+            {fast.layout(), 2, setting.wave, waves[0].fetches.data(), waves[0].counts.data()});
       reference::gather(
           {slow.layout(), 2, setting.wave, waves[1].fetches.data(), waves[1].counts.data()});
       for (int head = 0; head < 4; ++head) {

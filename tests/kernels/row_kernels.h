@@ -12,13 +12,15 @@ struct RowKernels {
   std::function<void(const ResolveParams&)> resolve;
   std::function<void(const SpeculateParams&)> speculate;
   std::function<void(const GatherParams&)> gather;
+  std::function<void(const FetchParams&)> fetch;
 };
 
 inline RowKernels reference_row_kernels() {
-  return {reference::resolve, reference::speculate, reference::gather};
+  return {reference::resolve, reference::speculate, reference::gather, reference::fetch};
 }
 inline RowKernels cpu_row_kernels() {
-  return {cpu::run<ResolveParams>, cpu::run<SpeculateParams>, cpu::run<GatherParams>};
+  return {cpu::run<ResolveParams>, cpu::run<SpeculateParams>, cpu::run<GatherParams>,
+          cpu::run<FetchParams>};
 }
 
 }  // namespace fasa

@@ -99,6 +99,12 @@ class SelectCase {
     const int32_t* begin = sets_.data() + at * static_cast<size_t>(set_capacity_);
     return {begin, begin + sizes_[at]};
   }
+  // Of all sequences and heads; sizes and entries that no call wrote are negative.
+  void forget_sets() {
+    std::fill(sets_.begin(), sets_.end(), -5);
+    std::fill(sizes_.begin(), sizes_.end(), -5);
+  }
+  const std::vector<int32_t>& sizes() const { return sizes_; }
   const StepCounters& counters() const { return counters_; }
   SequenceDesc& descriptor(int sequence) { return descriptors_[static_cast<size_t>(sequence)]; }
   std::byte* block(int sequence, int page) {

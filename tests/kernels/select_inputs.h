@@ -1,6 +1,8 @@
 // Inputs that a selection gets wrong easily, for the tests of every device's kernel.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstring>
 #include <limits>
@@ -81,5 +83,31 @@ class StridedQueries {
   DType dtype_;
   std::vector<std::byte> bytes_;
 };
+
+// The KV heads of a select in two calls: each writes its own, and both what one call for all does.
+template <typename Run>
+void expect_same_in_parts(SelectCase& cache, SelectParams params, const Run& run) {
+  const int kv_heads = params.step.layout.kv_heads;
+  const auto sets = [&] {
+    std::vector<std::vector<int32_t>> all;
+    for (int i = 0; i < params.step.count * kv_heads; ++i) {
+      all.push_back(cache.set_of(i / kv_heads, i % kv_heads));
+    }
+    return all;
+  };
+  run(params);
+  const auto expected = sets();
+  for (int first = 1; first < kv_heads; ++first) {
+    cache.forget_sets();
+    params.step.heads = {0, first};
+    run(params);
+    for (int i = 0; i < params.step.count * kv_heads; ++i) {
+      EXPECT_EQ(cache.sizes()[static_cast<size_t>(i)] >= 0, i % kv_heads < first) << "head " << i;
+    }
+    params.step.heads = {first, kv_heads};
+    run(params);
+    EXPECT_EQ(sets(), expected) << first << " heads first";
+  }
+}
 
 }  // namespace fasa

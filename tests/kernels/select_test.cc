@@ -446,6 +446,14 @@ TEST_P(SelectOf, NothingButNaNStillFillsTheSet) {
   EXPECT_EQ(cache.counters().nan_scores, 4000u);
 }
 
+TEST_P(SelectOf, HeadsInPartsHaveTheSameSets) {
+  SelectShape shape{GetParam(), 16, 5, 2, 4, 16, 0, 200};
+  SelectCase cache(shape, {12000, 1, 700, 3000, 64}, gaussian_keys(11), gaussian_queries(11));
+  cache.descriptor(2).mode = StepMode::kPrefill;
+  expect_same_in_parts(cache, cache.params(), cpu::run<SelectParams>);
+  expect_same_in_parts(cache, cache.params(), reference::select);
+}
+
 TEST_P(SelectOf, ThreadsAndBatchChangeNothing) {
   SelectShape shape{GetParam(), 16, 2, 4, 4, 16, 0, 200};
   const std::vector<int> lengths = {40000, 1, 700, 33000, 64};

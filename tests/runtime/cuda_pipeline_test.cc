@@ -71,6 +71,8 @@ std::vector<NamedSetup> ways() {
           {"rows where there is room", {.rows = RowPlacement::kAuto}},
           {"no hot rows", {.hot_rows = 0}},
           {"few hot rows, four streams", {.hot_rows = 33, .streams = 4}},
+          {"heads in groups", {.head_groups = 2}},
+          {"heads in groups on one lane", {.streams = 1, .head_groups = 2}},
           {"the last step's rows fetched back",
            {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kPreviousStep}}};
 }

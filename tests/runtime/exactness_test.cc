@@ -62,6 +62,14 @@ TEST_P(Exactness, HotRowsStreamsThreads) {
     expect_same(base, generate({.device = "emulated", .hot_rows = 33, .streams = streams}),
                 "streams " + std::to_string(streams));
   }
+  for (const int groups : {1, 2, 4}) {
+    for (const int near_tokens : {0, 60}) {
+      const RunSetup setup{
+          .device = "emulated", .streams = 3, .head_groups = groups, .near_tokens = near_tokens};
+      expect_same(near_tokens == 0 ? base : generate({.near_tokens = near_tokens}), generate(setup),
+                  "groups of heads " + std::to_string(groups));
+    }
+  }
   expect_same(base, generate({.threads = 1}), "one thread on the cpu");
   expect_same(base, generate({.device = "emulated", .threads = 1}), "one thread, emulated");
 }
@@ -172,6 +180,7 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                       of({.device = "emulated",
                           .hot_rows = hot_rows,
                           .streams = streams,
+                          .head_groups = streams == 4 ? std::optional(2) : std::nullopt,
                           .depth = depth,
                           .predictor = who().predictor,
                           .replacement = replacement,

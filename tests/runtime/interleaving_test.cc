@@ -51,17 +51,24 @@ struct Sequences {
 constexpr int kLengthA = 150;
 constexpr int kLengthB = 70;
 constexpr int kFilled = 30;  // tokens of b in the mixed step
+constexpr int kWarm = 2;  // steps, so that both slots have descriptors of both sequences: what runs
+                          // too early, for want of a wait, reads old ones and no others
 
 Sequences fill(RuntimeRun& run) {
   const Sequences ids{run.runtime().create(), run.runtime().create()};
   run.prefill(ids.a, 1, kLengthA, 67);
   run.prefill(ids.b, 2, kLengthB, 64);
+  for (int i = 0; i < kWarm; ++i) {
+    const std::vector<Part> both = {{ids.a, 1, kLengthA + i, 1, StepMode::kDecode},
+                                    {ids.b, 2, kLengthB + i, 1, StepMode::kDecode}};
+    run.tape().step(both);
+  }
   return ids;
 }
 
 std::vector<std::vector<Part>> schedule(const Sequences& ids, int before, int after) {
   std::vector<std::vector<Part>> steps;
-  int64_t a = kLengthA, b = kLengthB;
+  int64_t a = kLengthA + kWarm, b = kLengthB + kWarm;
   const auto decode_both = [&](int count) {
     for (int i = 0; i < count; ++i) {
       steps.push_back(
@@ -71,7 +78,7 @@ std::vector<std::vector<Part>> schedule(const Sequences& ids, int before, int af
   decode_both(before);
   if (after > 0) {
     steps.push_back(
-        {{ids.b, 2, b, kFilled, StepMode::kPrefill}, {ids.a, 1, a++, 1, StepMode::kDecode}});
+        {{ids.a, 1, a++, 1, StepMode::kDecode}, {ids.b, 2, b, kFilled, StepMode::kPrefill}});
     b += kFilled;
   }
   decode_both(after);
@@ -106,23 +113,27 @@ bool same(const Outputs& a, const Outputs& b) {
 
 TEST(Interleaving, EveryOrderGivesTheSameBits) {
   for (const RunSetup& setup :
-       {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 20, .dense_layers = {1}},
+       {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 64, .head_groups = 2},
+        RunSetup{.hot_rows = 64, .streams = 1, .head_groups = 2, .dense_layers = {2}},
+        RunSetup{.hot_rows = 20, .dense_layers = {1}},
         RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
     for (auto& order : random_orders(50)) orders.push_back(std::move(order));
     for (const auto& [name, policy] : orders) {
       EXPECT_TRUE(same(expected, run_pumped(setup, policy, 4, 3)))
-          << name << ", hot rows " << setup.hot_rows.value_or(-1);
+          << name << ", hot rows " << setup.hot_rows.value_or(-1) << ", groups of heads "
+          << setup.head_groups.value_or(-1);
     }
   }
 }
 
-// The points at which today's pipeline overlaps, forced one after the other.
+// The points at which today's pipeline overlaps, forced one after the other: where a set goes
+// through in waves,
 TEST(Interleaving, ReadyTilesAreAttendedBeforeTheMissesArrive) {
   auto owned = std::make_unique<PumpedDevice>();
   PumpedDevice& device = *owned;
-  const RunSetup setup{.hot_rows = 64};
+  const RunSetup setup{.hot_rows = 20};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
   QueuedSteps queued(run.device(), run.runtime(), run.tape());
@@ -145,6 +156,42 @@ TEST(Interleaving, ReadyTilesAreAttendedBeforeTheMissesArrive) {
     ASSERT_TRUE(device.step(copy));
     EXPECT_TRUE(device.step(compute)) << lane;
   }
+  EXPECT_EQ(device.next_operation("test compute"), "attend");
+  EXPECT_TRUE(same(run_synchronized(setup, 1, 0), queued.finish()));
+}
+
+// and where heads are scored in groups.
+TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
+  auto owned = std::make_unique<PumpedDevice>();
+  PumpedDevice& device = *owned;
+  const RunSetup setup{.hot_rows = 64, .head_groups = 2};
+  RuntimeRun run(std::move(owned), setup);
+  const auto steps = schedule(fill(run), 1, 0);
+  QueuedSteps queued(run.device(), run.runtime(), run.tape());
+  queued.prepare(steps[0]);
+  queued.enqueue();
+
+  device.set_policy(starve("copy", starve("write-back")));
+  const StreamView compute = device.find_stream("test compute");
+  const auto fetch = [&](const char* lane) {
+    const StreamView copy = device.find_stream(lane);
+    while (device.next_operation(lane) != "fetch") ASSERT_TRUE(device.step(copy)) << lane;
+    ASSERT_TRUE(device.step(copy));
+    EXPECT_EQ(device.next_operation(lane), "record");
+    ASSERT_TRUE(device.step(copy));
+  };
+  ASSERT_TRUE(device.run_until("test compute", "select", 1));
+  ASSERT_TRUE(device.step(compute));
+  EXPECT_EQ(device.next_operation("test compute"), "record");
+  ASSERT_TRUE(device.step(compute));
+  fetch("copy 1");  // layer 1 begins with lane 1
+  EXPECT_EQ(device.next_operation("test compute"), "select");
+  ASSERT_TRUE(device.run_until("test compute", "attend", 1));
+  ASSERT_TRUE(device.step(compute));  // the first group, before the second one's rows are there
+  EXPECT_EQ(device.next_operation("test compute"), "wait");
+  EXPECT_FALSE(device.step(compute)) << "the other heads' rows";
+  fetch("copy 0");
+  ASSERT_TRUE(device.step(compute));
   EXPECT_EQ(device.next_operation("test compute"), "attend");
   EXPECT_TRUE(same(run_synchronized(setup, 1, 0), queued.finish()));
 }
@@ -213,12 +260,18 @@ void expect_noticed(const RunSetup& setup, const std::vector<std::string>& neede
 }
 
 TEST(Interleaving, ADroppedWaitIsNoticed) {
-  expect_noticed({.hot_rows = 64},
-                 {"copy 0 for resolve of test compute", "copy 1 for resolve of test compute",
-                  "test compute for gather of copy 0", "test compute for gather of copy 1",
+  expect_noticed({.hot_rows = 64, .head_groups = 2},
+                 {"copy 0 for select of test compute", "copy 1 for select of test compute",
+                  "test compute for fetch of copy 0", "test compute for fetch of copy 1",
                   "test compute for copy host to device of control",
                   "test compute for write_back of write-back",
                   "write-back for append of test compute", "control for write_back of write-back"});
+}
+
+TEST(Interleaving, ADroppedWaitIsNoticedBetweenWaves) {
+  expect_noticed({.hot_rows = 20},
+                 {"copy 0 for resolve of test compute", "copy 1 for resolve of test compute",
+                  "test compute for gather of copy 0", "test compute for gather of copy 1"});
 }
 
 TEST(Interleaving, ADroppedWaitIsNoticedAroundDenseLayers) {

@@ -58,6 +58,7 @@ class PagedRun {
     config.selection.recent = 5;
     config.selection.dense_layers = {1};
     config.placement.hot_rows = 50;
+    config.prefetch.head_groups = 2;
     return config;
   }
   std::vector<Call> prepare(const std::vector<Tokens>& parts) {

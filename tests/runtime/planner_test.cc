@@ -149,6 +149,7 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
   PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
+  request.config.prefetch.head_groups = 1;  // nothing is fetched while heads are scored
   request.guess.recall = 1;
   const PlanOption foreseen = make_plan(request).option("fasa-m");
   EXPECT_EQ(foreseen.config.prefetch.depth, 1);

@@ -84,8 +84,11 @@ TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
     for (const int streams : {1, 2, 4}) {
       // Less than a set with its over-fetch, about one, and more.
       for (const int hot_rows : {51, 64, 100}) {
-        const RunSetup setup{
-            .hot_rows = hot_rows, .streams = streams, .depth = GetParam(), .guesser = guesser};
+        const RunSetup setup{.hot_rows = hot_rows,
+                             .streams = streams,
+                             .head_groups = streams == 1 ? 1 : 2,
+                             .depth = GetParam(),
+                             .guesser = guesser};
         std::vector<NamedPolicy> orders = forced_orders();
         for (int i = 0; i < 2; ++i) {
           orders.emplace_back("random " + std::to_string(seed), random_order(seed));
@@ -108,13 +111,16 @@ INSTANTIATE_TEST_SUITE_P(Depths, PrefetchInterleaving, ::testing::Values(1, 2, 4
 TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
   const Outputs expected = run_without_guesses();
   for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
-    const RunSetup setup{.hot_rows = 60, .depth = 2, .guesser = guesser};
+    const RunSetup setup{.hot_rows = 60, .head_groups = 2, .depth = 2, .guesser = guesser};
     const Result complete = run_queued(setup, fifo());
     ASSERT_TRUE(same(expected, complete.outputs));
     std::map<std::string, int> dropped;
     for (size_t nth = 1; nth <= complete.waits.size(); ++nth) {
       const std::string& name = complete.waits[nth - 1];
-      if (!name.starts_with("test compute for gather of ")) continue;
+      if (!name.starts_with("test compute for gather of ") &&
+          !name.starts_with("test compute for fetch of ")) {
+        continue;
+      }
       ++dropped[name];
       std::vector<NamedPolicy> orders = forced_orders();
       const std::string lane = name.substr(name.rfind(" of ") + 4);
@@ -125,8 +131,9 @@ TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
       });
       EXPECT_TRUE(noticed) << "wait " << nth << ": " << name;
     }
-    for (const char* lane : {"ahead 0", "ahead 1", "copy 0", "copy 1"}) {
-      EXPECT_GT(dropped[std::string("test compute for gather of ") + lane], 1) << lane;
+    for (const char* rows :
+         {"gather of ahead 0", "gather of ahead 1", "fetch of copy 0", "fetch of copy 1"}) {
+      EXPECT_GT(dropped[std::string("test compute for ") + rows], 1) << rows;
     }
   }
 }

@@ -18,7 +18,8 @@ RowKernels simt_row_kernels(SimtInterpreter& interpreter) {
   const SimtLauncher launch(interpreter);
   return {[launch](const ResolveParams& params) { cuda::start(params, launch); },
           [launch](const SpeculateParams& params) { cuda::start(params, launch); },
-          [launch](const GatherParams& params) { cuda::start(params, launch); }};
+          [launch](const GatherParams& params) { cuda::start(params, launch); },
+          [launch](const FetchParams& params) { cuda::start(params, launch); }};
 }
 
 class SimtResolve : public testing::TestWithParam<ResolveSetting> {};

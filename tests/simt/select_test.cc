@@ -447,6 +447,16 @@ near_case::Select near_select(unsigned seed) {
   };
 }
 
+TEST(SelectBody, HeadsInPartsHaveTheSameSets) {
+  SelectShape shape{SliceDType::kInt2, 8, 3, 2, 4, 16, 0, 60};
+  SelectCase cache(shape, {3000, 1, 400}, gaussian_keys(11), gaussian_queries(11));
+  SimtSelect select(cache, Order::kRandom);
+  expect_same_in_parts(cache, select.params(), [&](const SelectParams& params) {
+    select.params() = params;
+    select.run();
+  });
+}
+
 TEST(NearSelectBody, IsTheNextBest) {
   for (near_case::NearShape shape : near_case::select_shapes()) {
     if (shape.lengths[0] > 6000) shape.lengths = {9000};  // an interpreter is slow

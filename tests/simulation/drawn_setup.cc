@@ -76,6 +76,8 @@ void draw_prefetch(Draw& draw, DrawnGuesser guesser, int layers, Config::Prefetc
     prefetch.predictor = PredictorKind::kNextQuery;
   }
   prefetch.streams = static_cast<int>(draw.between(1, 3));
+  const int head_groups = draw.of({0, 1, 2, 4});
+  if (head_groups > 0) prefetch.head_groups = head_groups;
 }
 
 std::vector<int16_t> drawn_dims(Draw& draw, const Geometry& geometry, int chunks) {
@@ -119,6 +121,7 @@ std::string describe(const DrawnSetup& setup) {
   return fmt::format(
       "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens, sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
+      "{} groups of heads, "
       "guesser {}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
@@ -129,9 +132,9 @@ std::string describe(const DrawnSetup& setup) {
       config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
       config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
-      config.prefetch.streams, static_cast<int>(setup.guesser),
-      setup.device_memory ? ", device limit" : "", setup.host_memory ? ", host limit" : "",
-      setup.pinned_memory ? ", pinned limit" : "");
+      config.prefetch.streams, config.prefetch.head_groups.value_or(0),
+      static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
+      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing

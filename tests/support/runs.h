@@ -23,6 +23,7 @@ struct RunSetup {
   RowPlacement rows = RowPlacement::kHost;
   std::optional<int> hot_rows = 64;  // none = auto
   int streams = 2;
+  std::optional<int> head_groups = std::nullopt;  // none = auto
   int64_t fac_tokens = 48;
   int64_t near_tokens = 0;
   SliceDType value_slice = SliceDType::kInt2;
@@ -167,6 +168,7 @@ class RuntimeRun {
     config.prefetch.depth = setup.depth;
     config.prefetch.predictor = setup.predictor;
     config.prefetch.streams = setup.streams;
+    config.prefetch.head_groups = setup.head_groups;
     config.device.graphs = setup.graphs;
     return config;
   }

@@ -5,6 +5,7 @@
 
 #include "kernels/kernel_work.h"
 #include "runtime/doors/memory_prediction.h"
+#include "scheduler/head_groups.h"
 
 namespace fasa {
 
@@ -58,6 +59,7 @@ CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, 
   wave_ = sizes.wave;
   waves_ = wave_ > 0 ? (sizes.set_capacity + wave_ - 1) / wave_ : 0;
   dense_wave_ = sizes.dense_wave;
+  in_groups_ = !settings.rows_on_device && settings.layout.hot_rows >= sizes.set_capacity;
 }
 
 int64_t CostModel::visible(int layer, int64_t tokens) const {
@@ -152,8 +154,57 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
   return fetch;
 }
 
+// What both ways of going through a set move.
+void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const {
+  const auto row_bytes = static_cast<double>(settings_.layout.row.bytes());
+  // A layer can't be shorter than the link takes for it, whatever the order.
+  const double busy = link((fetch.demanded + fetch.speculated) * row_bytes);
+  terms.wait += std::max(0.0, busy - terms.total());
+  if (fetch.missing > 0) {
+    terms.transfer += link(fetch.missing * row_bytes) + rounds * machine_.link_latency;
+  }
+  terms.used_bytes += static_cast<uint64_t>(fetch.missing * row_bytes);
+  const double used_ahead = fetch.missing - fetch.demanded;
+  terms.wasted_bytes +=
+      static_cast<uint64_t>(std::max(0.0, fetch.speculated - used_ahead) * row_bytes);
+}
+
+// Groups of heads, as the pipeline chooses them.
+void CostModel::add_groups(int layer, const StepLoad& load,
+                           const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout;
+  const auto seen = static_cast<int32_t>(visible(layer, load.tokens));
+  const int64_t set = set_size(layer, load.tokens);
+  const bool scored = set < seen;
+  GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
+  group.miss_share = likely_miss_share(settings_, layer, seen);
+  const HeadGroups groups = plan_groups(settings_, layer, group);
+
+  const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
+  const double heads = layout.kv_heads;
+  GroupTimes times = group_times(settings_, layer, {.sequences = 1, .scored = seen});
+  if (!scored) times.score = 0;
+  times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
+  times.latency = fetch.any_demand * machine_.link_latency;
+  if (prefetch) {
+    times.meanwhile =
+        device(prefetch->predict_bytes) + machine_.launch_seconds * prefetch->predict_launches;
+    terms.prediction += device(prefetch->predict_bytes);
+    terms.launches += machine_.launch_seconds * prefetch->predict_launches;
+  }
+  const double launches = 2 * groups.count() * machine_.launch_seconds;  // select, attend
+  const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
+  terms.scoring += heads * times.score;
+  terms.attention +=
+      heads * times.attend + device(output_bytes(layout, layout.query_heads(), load.out));
+  terms.launches += launches;
+  terms.wait += std::max(0.0, times.span(groups) - compute);
+  add_fetched(fetch, 1, terms);
+}
+
 void CostModel::add_selected(int layer, const StepLoad& load,
                              const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
+  if (in_groups_) return add_groups(layer, load, prefetch, terms);
   const CacheLayout& layout = settings_.layout;
   const double launch = machine_.launch_seconds;
   const int64_t seen = visible(layer, load.tokens);
@@ -186,16 +237,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
     meanwhile += device(prefetch->predict_bytes) + launch * prefetch->predict_launches;
   }
   terms.wait += std::max(0.0, demand - meanwhile);
-  // A layer can't be shorter than the link takes for it, whatever the order.
-  const double busy = link((fetch.demanded + fetch.speculated) * row_bytes);
-  terms.wait += std::max(0.0, busy - terms.total());
-  if (fetch.missing > 0) {
-    terms.transfer += link(fetch.missing * row_bytes) + waves * machine_.link_latency;
-  }
-  terms.used_bytes += static_cast<uint64_t>(fetch.missing * row_bytes);
-  const double used_ahead = fetch.missing - fetch.demanded;
-  terms.wasted_bytes +=
-      static_cast<uint64_t>(std::max(0.0, fetch.speculated - used_ahead) * row_bytes);
+  add_fetched(fetch, waves, terms);
 }
 
 CostTerms CostModel::layer(int layer, const StepLoad& load,

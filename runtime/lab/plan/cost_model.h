@@ -104,13 +104,17 @@ class CostModel {
   void add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const;
   void add_selected(int layer, const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,
                     CostTerms& terms) const;
+  void add_groups(int layer, const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,
+                  CostTerms& terms) const;
+  void add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const;
   Fetch fetch_of(int64_t set, double hit_rate, const std::optional<PrefetchLoad>& prefetch) const;
 
   StepSettings settings_;
   MachineRates machine_;
-  int wave_ = 0;        // set entries at a time
-  int waves_ = 0;       // of a set
-  int dense_wave_ = 0;  // tokens at a time where all are attended to
+  int wave_ = 0;            // set entries at a time
+  int waves_ = 0;           // of a set
+  int dense_wave_ = 0;      // tokens at a time where all are attended to
+  bool in_groups_ = false;  // a set is one wave, fetched in groups of heads
 };
 
 }  // namespace fasa

@@ -53,6 +53,10 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   }
   if (given.memory_bandwidth) machine.rates.memory_bandwidth = *given.memory_bandwidth;
   if (given.link_bandwidth) machine.rates.link_bandwidth = *given.link_bandwidth;
+  machine.traits.rates = {.memory_bandwidth = machine.rates.memory_bandwidth,
+                          .launch_seconds = machine.rates.launch_seconds,
+                          .link_bandwidth = machine.rates.link_bandwidth,
+                          .link_latency = machine.rates.link_latency};
   return machine;
 }
 

@@ -9,12 +9,16 @@
 namespace fasa {
 namespace {
 
+bool moves_rows(std::string_view kernel) {
+  return kernel == "gather" || kernel == "fetch" || kernel == "write_back";
+}
+
 bool carries(const TimelineEntry& entry) {
   const Cause cause = entry.tag.cause;
   return entry.kind == TimelineEntry::Kind::kWork && entry.tag.layer >= 0 &&
          entry.work.h2d_bytes + entry.work.d2h_bytes == 0 &&
          (cause == Cause::kMiss || cause == Cause::kSpeculation || cause == Cause::kWriteBack) &&
-         (std::string_view(entry.name) == "gather" || std::string_view(entry.name) == "write_back");
+         moves_rows(entry.name);
 }
 
 uint64_t bytes_of(const FetchBytes& bytes, Cause cause) {

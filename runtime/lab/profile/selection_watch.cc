@@ -51,8 +51,11 @@ void SelectionWatch::do_enqueue(const KernelCall& call, StreamView stream, Opera
         },
         tag);
   }
-  inner_.wait(stream, read_.view(), tag);
+  if (select->step.first_head() == 0) inner_.wait(stream, read_.view(), tag);
   inner_.enqueue(call, stream, tag);
+  // Of heads that are selected one part after the other, all are there with the last part.
+  const StepParams& step = select->step;
+  if (step.first_head() + step.head_count() < step.layout.kv_heads) return;
   copy_sets(*select, stream);
 }
 
@@ -79,6 +82,7 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
   fetch(to.sets, params.sets, heads * params.set_capacity);
   inner_.record(read_.view(), copies_.view());
   copied.params = params;
+  copied.params.step.heads = {};
   copied.params.step.sequences = to.sequences;
   copied.params.set_sizes = to.set_sizes;
   copied.params.sets = to.sets;

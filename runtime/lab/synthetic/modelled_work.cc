@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kernel_work.h"
+#include "kernels/run_on_host.h"
 #include "kernels/select_plan.h"
 
 namespace fasa {
@@ -16,6 +17,14 @@ void for_each_sequence(const StepParams& step, StepMode mode, const Each& each) 
 }
 
 int64_t heads_of(const StepParams& step) { return step.layout.kv_heads; }
+
+int64_t fetched_rows(const ResolveParams& params) {
+  int64_t rows = 0;
+  for (int i = 0; i < params.step.count * params.step.head_count(); ++i) {
+    rows += params.fetch_counts[params.step.head_index(i)];
+  }
+  return rows;
+}
 
 // Entries of a tile-wise wave that this phase computes.
 int64_t entries_of_phase(const AttendParams& params, int64_t head, int64_t entries) {
@@ -72,7 +81,15 @@ KernelWork modelled_work(const SelectParams& params) {
     const SelectPlan plan = plan_selection(params, sequence);
     if (!plan.takes_all()) bytes += select_bytes(format, plan.first, plan.end);
   });
-  return {.device_bytes = bytes * static_cast<uint64_t>(layout.kv_heads)};
+  return {.device_bytes = bytes * static_cast<uint64_t>(params.step.head_count())};
+}
+
+// It decides what is fetched, so resolving stays real.
+KernelWork modelled_work(const FetchParams& params) {
+  KernelWork work = run_on_host(params.resolve);
+  work.bytes_before_link = work.device_bytes;
+  work.h2d_bytes = rows_bytes(params.resolve.step.layout, fetched_rows(params.resolve));
+  return work;
 }
 
 KernelWork modelled_work(const GatherParams& params) {
@@ -91,8 +108,8 @@ KernelWork modelled_work(const AttendParams& params) {
   const bool last = params.last_wave && params.phase != AttendPhase::kReadyTiles;
   uint64_t bytes = 0;
   for_each_sequence(params.step, StepMode::kDecode, [&](int i, const SequenceDesc& sequence) {
-    for (int64_t head = 0; head < layout.kv_heads; ++head) {
-      const int64_t index = int64_t{i} * layout.kv_heads + head;
+    for (int64_t head = 0; head < params.step.head_count(); ++head) {
+      const int64_t index = int64_t{i} * layout.kv_heads + params.step.first_head() + head;
       int64_t total = sequence.end();
       if (params.window > 0) total = std::min<int64_t>(total, params.window);
       if (params.set_sizes != nullptr) total = params.set_sizes[index];
@@ -103,7 +120,8 @@ KernelWork modelled_work(const AttendParams& params) {
         bytes += near_bytes(layout, params.near.sizes[index]);
       }
     }
-    if (last) bytes += output_bytes(layout, layout.query_heads(), params.out.dtype);
+    const int64_t queries = int64_t{params.step.head_count()} * layout.group;
+    if (last) bytes += output_bytes(layout, queries, params.out.dtype);
   });
   return {.device_bytes = bytes};
 }

@@ -11,6 +11,7 @@ KernelWork modelled_work(const AppendParams& params);
 KernelWork modelled_work(const WriteBackParams& params);
 KernelWork modelled_work(const RestoreParams& params);
 KernelWork modelled_work(const SelectParams& params);
+KernelWork modelled_work(const FetchParams& params);
 KernelWork modelled_work(const GatherParams& params);
 KernelWork modelled_work(const AttendParams& params);
 // Key rows once, though blocks of queries read them again.

@@ -19,7 +19,7 @@ SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tilin
                                  SyntheticCompute compute)
     : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
-// What decides what is fetched, `resolve` and `speculate`, stays real.
+// What decides what is fetched, `resolve` (in `fetch` too) and `speculate`, stays real.
 void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   std::visit(
       [&]<typename Params>(const Params& params) {
@@ -46,7 +46,8 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     const SequenceDesc& desc = params.step.sequences[sequence];
     const SelectPlan plan = plan_selection(params, desc);
-    for (int head = 0; head < kv_heads; ++head) {
+    for (int i = 0; i < params.step.head_count(); ++i) {
+      const int head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * kv_heads + head;
       const bool decodes = desc.mode == StepMode::kDecode;
       params.set_sizes[index] = decodes ? plan.budget : 0;

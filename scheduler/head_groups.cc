@@ -1,0 +1,126 @@
+#include "scheduler/head_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/kernel_work.h"
+
+namespace fasa {
+namespace {
+
+// Ends of groups are looked for among so many places.
+constexpr int kPlaces = 16;
+
+class Search {
+ public:
+  Search(const GroupTimes& times, int kv_heads, int wanted)
+      : times_(times),
+        kv_heads_(kv_heads),
+        wanted_(std::min(wanted, kv_heads)),
+        stride_((kv_heads + kPlaces - 1) / kPlaces) {}
+
+  HeadGroups best() {
+    extend(HeadGroups::none(), 0);
+    return best_;
+  }
+
+ private:
+  void extend(const HeadGroups& groups, int end) {
+    const int count = groups.count() + 1;
+    if (wanted_ == 0 || count == wanted_) {
+      HeadGroups whole = groups;
+      whole.add(kv_heads_);
+      const double cost = times_.cost(whole);
+      if (cost < least_) least_ = cost, best_ = whole;
+    }
+    if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMost)) return;
+    // The places near the end are the likely ones: all of them, and every so many before.
+    for (int next = end + 1; next < kv_heads_; ++next) {
+      const int left = kv_heads_ - next;
+      if (left > kPlaces / 2 && left % stride_ != 0) continue;
+      HeadGroups more = groups;
+      more.add(next);
+      extend(more, next);
+    }
+  }
+
+  const GroupTimes& times_;
+  const int kv_heads_;
+  const int wanted_;
+  const int stride_;
+  double least_ = std::numeric_limits<double>::infinity();
+  HeadGroups best_;
+};
+
+}  // namespace
+
+double GroupTimes::span(const HeadGroups& groups) const {
+  std::array<double, HeadGroups::kMost> arrived{};
+  std::array<double, HeadGroups::kMost> lane_free{};
+  double compute = 0;
+  double link_free = 0;
+  for (int g = 0; g < groups.count(); ++g) {
+    const double heads = groups[g].end - groups[g].begin;
+    compute += launch + heads * score;
+    double& lane = lane_free[static_cast<size_t>(g % std::clamp(lanes, 1, HeadGroups::kMost))];
+    double ready = std::max(compute, lane) + launch + heads * resolve;
+    if (transfer > 0) {
+      link_free = std::max(link_free, ready) + heads * transfer;
+      ready = link_free + latency;
+    }
+    arrived[static_cast<size_t>(g)] = lane = ready;
+  }
+  for (int g = 0; g < groups.count(); ++g) {
+    const double heads = groups[g].end - groups[g].begin;
+    if (g + 1 == groups.count()) compute += meanwhile;
+    compute = std::max(compute, arrived[static_cast<size_t>(g)]) + launch + heads * attend;
+  }
+  return compute;
+}
+
+double GroupTimes::cost(const HeadGroups& groups) const {
+  return span(groups) + groups.count() * launch / 4;
+}
+
+GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad& load) {
+  const CacheLayout& layout = settings.layout;
+  const DeviceRates& rates = settings.rates;
+  const auto device = [&](uint64_t bytes) {
+    return static_cast<double>(bytes) / rates.memory_bandwidth;
+  };
+  const auto sequences = static_cast<double>(load.sequences);
+  const auto visible = static_cast<int32_t>(load.scored / std::max(1, load.sequences));
+  const int32_t set = settings.set_tokens(layer, visible);
+  GroupTimes times;
+  times.launch = rates.launch_seconds;
+  times.latency = rates.link_latency;
+  times.lanes = settings.copy_streams;
+  times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
+  times.resolve = sequences * device(resolve_bytes(layout, 1, set));
+  times.attend = sequences * device(rows_bytes(layout, set) +
+                                    near_bytes(layout, settings.near_tokens(layer, visible)));
+  times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
+                   rates.link_bandwidth;
+  return times;
+}
+
+HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted) {
+  return Search(times, kv_heads, wanted).best();
+}
+
+double likely_miss_share(const StepSettings& settings, int layer, int32_t visible) {
+  const int hot_rows = settings.layout.hot_rows;
+  if (hot_rows >= visible) return 0;
+  const double sets =
+      static_cast<double>(hot_rows) / static_cast<double>(settings.set_tokens(layer, visible));
+  return sets > 0 ? std::min(1.0, 0.7 / std::sqrt(sets)) : 1.0;
+}
+
+HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load) {
+  const int kv_heads = settings.layout.kv_heads;
+  if (load.sequences == 0 && settings.head_groups == 0) return HeadGroups(kv_heads);
+  return choose_groups(group_times(settings, layer, load), kv_heads, settings.head_groups);
+}
+
+}  // namespace fasa
