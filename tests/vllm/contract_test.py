@@ -30,9 +30,16 @@ def engine():
 def test_registers_as_often_as_it_is_asked_to():
     for _ in range(2):
         fasa.vllm.register()
-    backends = played_vllm.AttentionBackendEnum
-    assert backends.CUSTOM.get_path() == "fasa.vllm._backend.FasaBackend"
-    assert backends.CPU_ATTN.get_path() == "fasa.vllm._backend.FasaCpuBackend"
+    assert played_vllm.REGISTERED == {
+        played_vllm.AttentionBackendEnum.CPU_ATTN: "fasa.vllm._backend.FasaCpuBackend"}
+    with pytest.raises(fasa.UsageError, match="fasa.vllm serves processors"):
+        fasa.vllm.GpuWorker  # noqa: B018
+
+
+def test_other_platforms_are_left_alone(monkeypatch):
+    monkeypatch.setattr("vllm.platforms.current_platform", types.SimpleNamespace(is_cpu=lambda: False))
+    fasa.vllm.register()
+    assert not played_vllm.REGISTERED
 
 
 @pytest.mark.parametrize("version,served", [((0, 31, 9), False), ((0, 32, 0), True), ((0, 33, 1), True),
@@ -70,7 +77,7 @@ def test_vllms_own_where_nobody_asks(engine):
     assert backend.get_impl_cls() == backend.get_builder_cls() == "vLLM's own"
     assert backend.customize_spec(spec()) == spec()
     assert backend.get_supported_kernel_block_sizes()[0].base == 32
-    assert backend.get_name() == "CPU_ATTN" and _backend.FasaBackend.get_name() == "CUSTOM"
+    assert backend.get_name() == "CPU_ATTN"
 
 
 @pytest.mark.parametrize("changes,message", [
@@ -114,7 +121,6 @@ def test_layers_that_are_refused(options, message):
     ({"fac_token": 3}, "fac_token"),
     ({"fac_tokens": "many"}, "fac_tokens"),
     (3, '"fasa" = 3'),
-    ({"experimental_cuda": "yes"}, '"experimental_cuda" = \'yes\''),
 ])
 def test_wrong_settings(asked, message, engine):
     engine.additional_config = {"fasa": asked}
@@ -150,7 +156,7 @@ class OwnWorker:
 
 def worker_of(config):
     class Worker(_worker._Memory, OwnWorker):
-        backend = "CPU_ATTN"
+        pass
 
     return Worker(config)
 

@@ -8,7 +8,6 @@ CONFIGURED = [
     ({"block_size": 32}, "blocks of 32 tokens (--block-size): allowed: 64, 128, 192, 256"),
     ({"additional_config": {"fasa": {"fac_token": 3}}}, "fac_token"),
     ({"additional_config": {"fasa": 7}}, '"fasa" = 7: allowed: an object'),
-    ({"additional_config": {"fasa": {"experimental_cuda": 1}}}, '"experimental_cuda" = 1'),
     ({"speculative_config": {"method": "ngram", "num_speculative_tokens": 2,
                              "prompt_lookup_max": 3}}, "speculative decoding"),
     ({"kv_transfer_config": {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}},

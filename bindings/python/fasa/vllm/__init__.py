@@ -34,8 +34,7 @@ def register() -> None:
     from vllm.platforms import current_platform
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
-    register_backend(AttentionBackendEnum.CUSTOM, "fasa.vllm._backend.FasaBackend")
-    if current_platform.is_cpu():  # which takes no other backend than this one
+    if current_platform.is_cpu():  # a platform that takes this one backend, by whatever name
         register_backend(AttentionBackendEnum.CPU_ATTN, "fasa.vllm._backend.FasaCpuBackend")
 
 

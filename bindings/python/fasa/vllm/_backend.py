@@ -5,7 +5,7 @@ import dataclasses
 
 import torch
 from vllm.config import get_current_vllm_config_or_none
-from vllm.v1.attention.backend import AttentionBackend, AttentionType, MultipleOf
+from vllm.v1.attention.backend import MultipleOf
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from .. import UsageError
@@ -20,42 +20,6 @@ def stub_of(spec):
     """vLLM's blocks count fasa's pages and hold nothing."""
     return dataclasses.replace(spec, dtype=torch.bfloat16, num_head_slots=1,
                                state_content_bytes=STUB_BYTES)
-
-
-class FasaBackend(AttentionBackend):
-    """What --attention-backend CUSTOM names."""
-
-    forward_includes_kv_cache_update = False
-    supported_dtypes = [torch.float32, torch.float16, torch.bfloat16]
-    supported_kv_cache_dtypes = ["auto", "float16", "bfloat16"]
-
-    @staticmethod
-    def get_name() -> str:
-        return "CUSTOM"
-
-    @staticmethod
-    def get_impl_cls():
-        return FasaImpl
-
-    @staticmethod
-    def get_builder_cls():
-        return FasaMetadataBuilder
-
-    @staticmethod
-    def get_supported_kernel_block_sizes(kv_cache_spec=None):
-        return [MultipleOf(BLOCK_SIZES[0])]
-
-    @classmethod
-    def customize_spec(cls, spec):
-        return stub_of(spec)
-
-    @classmethod
-    def supports_kv_connector(cls) -> bool:
-        return False
-
-    @classmethod
-    def supports_attn_type(cls, attn_type: str) -> bool:
-        return attn_type == AttentionType.DECODER
 
 
 # Of the engine whose layers this process made last: vLLM asks for specs and builders where it has

@@ -14,10 +14,9 @@ BLOCK_SIZES = (64, 128, 192, 256)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Options of fasa (docs/configuration.md), and those of this package alone."""
+    """Options of fasa (docs/configuration.md)."""
 
     options: Mapping[str, object]
-    experimental_cuda: bool = False
 
     @classmethod
     def of(cls, vllm_config) -> Settings | None:
@@ -31,11 +30,7 @@ class Settings:
                 f'--additional-config: "fasa" = {asked!r}: allowed: an object of options, {{}} for the '
                 "defaults"
             )
-        options = dict(asked)
-        experimental = options.pop("experimental_cuda", False)
-        if not isinstance(experimental, bool):
-            raise UsageError(f'"experimental_cuda" = {experimental!r}: allowed: true, false')
-        settings = cls(options, experimental)
+        settings = cls(dict(asked))
         settings.config()
         return settings
 

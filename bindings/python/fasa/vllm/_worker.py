@@ -10,10 +10,10 @@ from ._settings import Settings, refuse
 from ._store import close_store, current_store, remember_rotation, store_for
 
 
-def _require_registered(name: str) -> None:
+def _require_registered() -> None:
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
-    if AttentionBackendEnum[name].is_overridden():
+    if AttentionBackendEnum.CPU_ATTN.is_overridden():
         return
     raise UsageError(
         "vLLM did not load fasa's plugin in this process: is fasa installed here as a package (pip "
@@ -32,11 +32,9 @@ def _require_one_group(groups) -> None:
 class _Memory:
     """Before vLLM's worker among a class's bases."""
 
-    backend = ""
-
     def __init__(self, vllm_config, *args, **kwargs):
         require_version()
-        _require_registered(self.backend)
+        _require_registered()
         self._settings = Settings.of(vllm_config)
         if self._settings is None:
             raise UsageError(
@@ -44,11 +42,7 @@ class _Memory:
                 "'{\"fasa\": {}}', or leave --worker-cls out"
             )
         refuse(vllm_config)
-        self.require_device()
         super().__init__(vllm_config, *args, **kwargs)
-
-    def require_device(self) -> None:
-        """Raises UsageError where it must be asked for by itself."""
 
     def load_model(self, *args, **kwargs):
         super().load_model(*args, **kwargs)
@@ -90,8 +84,6 @@ def cpu_worker():
     from vllm.v1.worker.cpu_worker import CPUWorker
 
     class FasaCpuWorker(_Memory, CPUWorker):
-        backend = "CPU_ATTN"
-
         def determine_available_memory(self) -> int:
             if self.parallel_config.pipeline_parallel_size > 1:
                 # Later stages make the buffers that they receive into in it; where nothing is compiled
@@ -102,16 +94,7 @@ def cpu_worker():
     return FasaCpuWorker
 
 
-@functools.cache
 def gpu_worker():
-    from vllm.v1.worker.gpu_worker import Worker
-
-    class FasaGpuWorker(_Memory, Worker):
-        backend = "CUSTOM"
-
-        def require_device(self):
-            raise UsageError(
-                "fasa.vllm serves processors: --worker-cls fasa.vllm.CpuWorker with vLLM built for them"
-            )
-
-    return FasaGpuWorker
+    raise UsageError(
+        "fasa.vllm serves processors: take vLLM built for them, and --worker-cls fasa.vllm.CpuWorker"
+    )
