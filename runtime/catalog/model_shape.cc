@@ -22,7 +22,7 @@ int64_t ModelShape::layer_parameters() const {
 int64_t ModelShape::head_parameters() const { return hidden * vocab; }
 
 int64_t ModelShape::device_parameters() const {
-  return geometry.layers * layer_parameters() + head_parameters();
+  return geometry.layers * layer_parameters() + idle_parameters + head_parameters();
 }
 
 int64_t ModelShape::parameters() const {

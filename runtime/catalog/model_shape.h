@@ -12,17 +12,18 @@ struct ModelShape {
   std::string name;
   Geometry geometry;
   int64_t hidden = 0;
-  int64_t intermediate = 0;
+  int64_t intermediate = 0;     // with experts: what a token goes through, layers' mean
+  int64_t idle_parameters = 0;  // of all layers, of experts that a token does not choose
   int64_t vocab = 0;
   int64_t max_positions = 0;
   bool tied_embeddings = false;  // input and output embeddings are one matrix
 
   // Weights of the matrices; norms and biases, a few in ten thousand, are left out.
   int64_t parameters() const;
-  int64_t layer_parameters() const;  // of one layer
+  int64_t layer_parameters() const;  // of one layer, that a token reads
   int64_t query_parameters() const;  // of one layer's query projection
   int64_t head_parameters() const;   // of the output projection
-  // What the device holds and a token reads: all but the input embeddings, which stay on the host.
+  // What the device holds: all but the input embeddings, which stay on the host.
   int64_t device_parameters() const;
 };
 

@@ -13,8 +13,12 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t attended = heads * config.value_dim();
   const int64_t widest_in =
       std::max({hidden, attended, heads * mla.value, int64_t{config.intermediate}});
-  const int64_t widest_out = std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims),
-                                       int64_t{mla.query_rank}, 2 * int64_t{config.intermediate}});
+  const ExpertShape& experts = config.experts;
+  const int64_t expert_width =
+      std::max(int64_t{experts.intermediate}, int64_t{experts.shared_intermediate});
+  const int64_t widest_out =
+      std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims), int64_t{mla.query_rank},
+                2 * int64_t{config.intermediate}, 2 * expert_width});
   size_t bytes = 0;
   const auto take = [&](int64_t elements, int element_bytes) {
     const size_t offset = bytes;
@@ -35,6 +39,12 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   angles_ = tokens * config.rotary_dims / 2;
   cosines_ = take(config.rotations() * angles_, kFloat);
   sines_ = take(config.rotations() * angles_, kFloat);
+  if (experts.count > 0) {
+    routed_ = take(tokens * experts.count, kFloat);
+    mixed_ = take(tokens * hidden, kFloat);
+    gathered_ = take(tokens * hidden, dtype_bytes(dtype));
+    activated_ = take(tokens * expert_width, dtype_bytes(dtype));
+  }
   logits_ = take(rows_ * config.vocab_size, kFloat);
   return bytes;
 }

@@ -36,6 +36,12 @@ class Activations {
   // [rotary_dims / 2], of one of the model's rotations.
   float* cosines(int rotation = 0) const { return at<float>(cosines_) + rotation * angles_; }
   float* sines(int rotation = 0) const { return at<float>(sines_) + rotation * angles_; }
+  // Layers of experts: weights of all experts, 0 where one is not chosen [experts.count]; sum of
+  // what they give [hidden]; the input of one's tokens [hidden]; of its second projection.
+  float* routed() const { return at<float>(routed_); }
+  float* mixed() const { return at<float>(mixed_); }
+  std::byte* gathered() const { return at<std::byte>(gathered_); }
+  std::byte* activated() const { return at<std::byte>(activated_); }
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_logits() const { return host_logits_.as<float>(); }
@@ -54,7 +60,8 @@ class Activations {
   Buffer host_;
   Buffer host_logits_;
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
-         logits_ = 0, head_input_ = 0, head_result_ = 0;
+         logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
+         activated_ = 0;
 };
 
 }  // namespace fasa

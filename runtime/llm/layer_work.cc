@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/model/elementwise.h"
 #include "kernels/cpu/model/rope.h"
+#include "runtime/llm/expert_work.h"
 
 namespace fasa {
 
@@ -117,7 +118,19 @@ KernelWork LayerWork::query_of(int index, std::byte* query) const {
                   .out = query});
 }
 
-void LayerWork::mlp(const LayerWeights& layer) const {
+uint64_t LayerWork::experts(const LayerWeights& layer) const {
+  const int64_t hidden = config_.hidden;
+  const uint64_t bytes = ExpertWork(config_, activations_, dtype_, step_.runs).run(layer.experts);
+  for_each_row(step_.tokens, hidden, [&](int64_t row) {
+    join_row(activations_.mixed() + row * hidden,
+             {nullptr, layer.mlp_out_norm, config_.residual_scale}, hidden,
+             activations_.residual() + row * hidden);
+  });
+  return bytes;
+}
+
+uint64_t LayerWork::mlp(const LayerWeights& layer) const {
+  if (layer.experts.present()) return experts(layer);
   const int64_t hidden = config_.hidden;
   const int64_t intermediate = config_.intermediate;
   layer.gate_up.apply(activations_.input(), step_.runs, activations_.result());
@@ -133,6 +146,7 @@ void LayerWork::mlp(const LayerWeights& layer) const {
              {layer.down_bias, layer.mlp_out_norm, config_.residual_scale}, hidden,
              activations_.residual() + row * hidden);
   });
+  return layer.gate_up.work_bytes(step_.tokens) + layer.down.work_bytes(step_.tokens);
 }
 
 KernelWork LayerWork::after_attention(int index) const {
@@ -154,10 +168,7 @@ KernelWork LayerWork::after_attention(int index) const {
     normalise(residual, layer.mlp_norm, hidden, dtype_, input);
     if (config_.parallel) join();
   });
-  mlp(layer);
-  return {.device_bytes = bytes + layer.output.work_bytes(step_.tokens) +
-                          layer.gate_up.work_bytes(step_.tokens) +
-                          layer.down.work_bytes(step_.tokens)};
+  return {.device_bytes = bytes + layer.output.work_bytes(step_.tokens) + mlp(layer)};
 }
 
 KernelWork LayerWork::logits() const {

@@ -65,7 +65,9 @@ class LayerWork {
   KernelWork project(const Projection& wanted) const;
   void normalise_heads(const LayerWeights& layer, const Projection& wanted, float* x) const;
   void finish_row(const Projection& wanted, int64_t row) const;
-  void mlp(const LayerWeights& layer) const;
+  // The MLP's part, and what it gives joins the residual. Returns bytes as ExpertWork does.
+  uint64_t mlp(const LayerWeights& layer) const;
+  uint64_t experts(const LayerWeights& layer) const;
 
   const ModelConfig& config_;
   const Weights& weights_;

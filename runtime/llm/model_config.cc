@@ -10,6 +10,7 @@
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/alibi.h"
+#include "runtime/llm/expert_config.h"
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 #include "runtime/llm/layer_kinds.h"
@@ -113,10 +114,6 @@ void read_mla(const JsonFields& fields, ModelConfig* config) {
   const auto integer = [&](const char* key) {
     return static_cast<int>(fields.integer(key, 1, kMaxHeadDim));
   };
-  if (fields.integer_or("first_k_dense_replace", 0, kMaxLayers, 0) < config->layers) {
-    fields.fail("first_k_dense_replace",
-                "num_hidden_layers or more: layers of experts are not supported");
-  }
   if (fields.boolean_or("attention_bias", false)) fields.fail("attention_bias", "false");
   config->mla = {.latent = integer("kv_lora_rank"),
                  .query_rank = fields.has("q_lora_rank") ? integer("q_lora_rank") : 0,
@@ -203,6 +200,17 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
   if (config->local_rope) check(*config->local_rope);
 }
 
+// `of_experts`: their intermediate sizes together, of one layer.
+int64_t sum_of_mlps(const ModelConfig& config, int64_t of_experts) {
+  const int64_t matrices = config.family->names.gated() ? 3 : 2;
+  int64_t sum = 0;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    sum += config.hidden * (config.has_experts(layer) ? 3 * of_experts + config.experts.count
+                                                      : matrices * int64_t{config.intermediate});
+  }
+  return sum;
+}
+
 }  // namespace
 
 Geometry ModelConfig::geometry() const {
@@ -236,12 +244,19 @@ int64_t ModelConfig::attention_parameters() const {
          width * query_heads * mla.value;
 }
 
+int64_t ModelConfig::mlp_parameters() const {
+  return sum_of_mlps(*this, experts.all_intermediate());
+}
+
+int64_t ModelConfig::read_mlp_parameters() const {
+  return sum_of_mlps(*this, experts.read_intermediate());
+}
+
 int64_t ModelConfig::parameters() const {
   const int64_t width = hidden;
   const int64_t attention = attention_parameters();
-  const int64_t mlp = (family->names.gated() ? 3 : 2) * width * intermediate;
   const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2);
-  return layers * (attention + mlp + 2 * width) + embeddings + width;
+  return layers * (attention + 2 * width) + mlp_parameters() + embeddings + width;
 }
 
 bool ModelConfig::is_eos(int32_t id) const {
@@ -267,6 +282,7 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
                              : fields.integer(keys.positions, 1, kMostPositions);
   if (config.family->position == PositionKind::kRotary) read_rotary(fields, name, &config);
   if (config.family->latent_attention) read_mla(fields, &config);
+  read_experts(fields, &config);
   if (type == "bloom") read_bloom(fields, &config);
   if (type == "mpt") read_mpt(fields, name, &config);
   if (type == "gemma3_text") read_gemma(fields);

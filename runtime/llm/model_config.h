@@ -24,6 +24,24 @@ struct LatentShape {
   int value = 0;       // v_head_dim: of a head, once the latent is expanded
 };
 
+// MLPs of which a token goes through some, chosen by a router: those of the best softmax, whose
+// results are weighed by it. Beside them every token goes through the shared one, if there is any.
+struct ExpertShape {
+  int count = 0;   // of a layer; 0 = the model has none
+  int chosen = 0;  // for each token
+  int intermediate = 0;
+  int shared_intermediate = 0;  // 0 = none
+  bool normalised = false;      // the weights of the chosen sum to 1
+  float scale = 1;              // of the weights
+  // Where more than 1, experts lie in groups, and only those of a token's best ones may be chosen.
+  int groups = 1;
+  int chosen_groups = 1;
+
+  // Of a token's way through a layer.
+  int64_t read_intermediate() const { return int64_t{chosen} * intermediate + shared_intermediate; }
+  int64_t all_intermediate() const { return int64_t{count} * intermediate + shared_intermediate; }
+};
+
 inline constexpr int kUnrotated = -1;
 
 struct ModelConfig {
@@ -36,8 +54,10 @@ struct ModelConfig {
   int query_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  LatentShape mla;      // then head_dim is rotary_dims + latent
-  int rotary_dims = 0;  // the first dimensions of a head
+  LatentShape mla;  // then head_dim is rotary_dims + latent
+  ExpertShape experts;
+  std::vector<bool> expert_layers;  // which layers have experts; empty = none
+  int rotary_dims = 0;              // the first dimensions of a head
   float norm_eps = 1e-6f;
   Activation activation = Activation::kSilu;
   RopeParameters rope;
@@ -63,6 +83,9 @@ struct ModelConfig {
   std::optional<DType> stored_dtype;
 
   bool has_mla() const { return mla.latent > 0; }
+  bool has_experts(int layer) const {
+    return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
+  }
   int value_dim() const { return has_mla() ? mla.latent : head_dim; }
   // Of a token's queries, keys and values side by side; with MLA the values are part of the keys.
   int64_t qkv_width() const {
@@ -76,6 +99,9 @@ struct ModelConfig {
   Geometry geometry() const;
   int64_t parameters() const;
   int64_t attention_parameters() const;  // of one layer
+  // Of all layers' MLPs; those that a token reads, which are fewer where there are experts.
+  int64_t mlp_parameters() const;
+  int64_t read_mlp_parameters() const;
   // Rows keep the precision that the model was stored in, whatever its activations are computed in:
   // what a KV cache of the same model takes elsewhere.
   DType row_dtype() const { return stored_dtype.value_or(DType::kBF16); }

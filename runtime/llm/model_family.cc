@@ -29,6 +29,26 @@ constexpr ModelFamily kQwen3{.type = "qwen3",
                              .output_bias = {.key = "attention_bias"},
                              .keys = {.default_head_dim = 128}};
 
+constexpr ModelFamily kQwen3Moe{
+    .type = "qwen3_moe",
+    .window = {.layers = WindowedLayers::kAll, .enabled = "use_sliding_window", .otherwise = 4096},
+    .experts = ExpertKind::kQwen,
+    .head_norm = HeadNorm::kShared,
+    .has_head_norm = kAlways,
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"}};
+
+constexpr ModelFamily kMixtral{.type = "mixtral",
+                               .rope_theta = 1e6,
+                               .window = {.layers = WindowedLayers::kAll},
+                               .experts = ExpertKind::kMixtral,
+                               .keys = {.default_norm_eps = 1e-5},
+                               .names = {.router = "block_sparse_moe.gate",
+                                         .experts = "block_sparse_moe.experts",
+                                         .expert_gate = "w1",
+                                         .expert_up = "w3",
+                                         .expert_down = "w2"}};
+
 constexpr ModelFamily kErnie45{.type = "ernie4_5",
                                .rotary_layout = RotaryLayout::kInterleaved,
                                .qkv_bias = {.key = "use_bias"},
@@ -158,6 +178,7 @@ constexpr ModelFamily kMpt{.type = "mpt",
 constexpr ModelFamily kDeepseekV2{.type = "deepseek_v2",
                                   .rotary_layout = RotaryLayout::kInterleaved,
                                   .latent_attention = true,
+                                  .experts = ExpertKind::kDeepSeek,
                                   .mlp_bias = {.key = "mlp_bias"}};
 
 constexpr ModelFamily kGranite{.type = "granite",
@@ -218,9 +239,9 @@ constexpr ModelFamily kGemma3{
               .mlp_norm = "pre_feedforward_layernorm",
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
-constexpr std::array kFamilies = {kLlama,    kMistral, kQwen2, kQwen3, kErnie45,    kGptNeox,
-                                  kStableLm, kPhi,     kBloom, kMpt,   kDeepseekV2, kGranite,
-                                  kOlmo2,    kSmolLm3, kPhi3,  kGemma3};
+constexpr std::array kFamilies = {kLlama,      kMistral, kMixtral,  kQwen2,   kQwen3, kQwen3Moe,
+                                  kErnie45,    kGptNeox, kStableLm, kPhi,     kBloom, kMpt,
+                                  kDeepseekV2, kGranite, kOlmo2,    kSmolLm3, kPhi3,  kGemma3};
 
 }  // namespace
 

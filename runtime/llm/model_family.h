@@ -44,6 +44,9 @@ struct Choice {
   bool otherwise = false;
 };
 
+// How a family's layers of experts are described, where it has any (expert_config.h).
+enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek };
+
 // Where a config.json says a family's shapes.
 struct ConfigKeys {
   const char* hidden = "hidden_size";
@@ -93,6 +96,14 @@ struct TensorNames {
   std::string_view gate = "mlp.gate_proj";  // "" = the MLP has no gate
   std::string_view up = "mlp.up_proj";
   std::string_view down = "mlp.down_proj";
+  // Layers of experts, whose own parts follow "<experts>.<index>."; gate, up and down of those that
+  // every token goes through follow "<shared>.".
+  std::string_view router = "mlp.gate";
+  std::string_view experts = "mlp.experts";
+  std::string_view expert_gate = "gate_proj";
+  std::string_view expert_up = "up_proj";
+  std::string_view expert_down = "down_proj";
+  std::string_view shared = "mlp.shared_experts";
 
   constexpr bool gated() const { return !gate_up.empty() || !gate.empty(); }
 };
@@ -112,6 +123,7 @@ struct ModelFamily {
   WindowRule window = {};
   bool root_embedding_scale = false;  // embeddings times sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape
+  ExpertKind experts = ExpertKind::kNone;
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;

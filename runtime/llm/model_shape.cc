@@ -8,6 +8,11 @@ ModelShape model_shape(const ModelConfig& config, const std::string& name) {
   shape.geometry = config.geometry();
   shape.hidden = config.hidden;
   shape.intermediate = config.intermediate;
+  if (config.experts.count > 0) {
+    shape.intermediate =
+        config.read_mlp_parameters() / (3 * int64_t{config.hidden} * config.layers);
+    shape.idle_parameters = config.mlp_parameters() - config.read_mlp_parameters();
+  }
   shape.vocab = config.vocab_size;
   shape.max_positions = config.max_positions;
   shape.tied_embeddings = config.tie_embeddings;

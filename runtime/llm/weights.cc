@@ -183,7 +183,37 @@ class Planner {
     return parts;
   }
 
+  // `prefix` ends with a dot.
+  void expert(const std::string& prefix, int64_t intermediate, ExpertWeights* weights) const {
+    const auto tensor = [&](std::string_view name) {
+      return fmt::format("{}{}.weight", prefix, name);
+    };
+    plan_->matrix(
+        &weights->gate_up,
+        {{tensor(names_.expert_gate), intermediate}, {tensor(names_.expert_up), intermediate}},
+        config_.hidden, rounding_);
+    plan_->matrix(&weights->down, {{tensor(names_.expert_down), config_.hidden}}, intermediate,
+                  rounding_);
+  }
+
+  // The router decides which weights are read at all: it is never rounded.
+  void experts(int index, ExpertLayerWeights* layer) const {
+    const ExpertShape& shape = config_.experts;
+    plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
+                  config_.hidden);
+    layer->routed.resize(static_cast<size_t>(shape.count));
+    for (size_t i = 0; i < layer->routed.size(); ++i) {
+      expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate,
+             &layer->routed[i]);
+    }
+    if (shape.shared_intermediate > 0) {
+      expert(in_layer(index, names_.shared) + ".", shape.shared_intermediate, &layer->shared);
+    }
+  }
+
   void mlp(int index, LayerWeights* layer) const {
+    layer_norm(index, config_.one_norm ? names_.attention_norm : names_.mlp_norm, &layer->mlp_norm);
+    if (config_.has_experts(index)) return experts(index, &layer->experts);
     const std::string down = in_layer(index, names_.down);
     plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, rounding_);
     plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate,
@@ -192,7 +222,6 @@ class Planner {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
     }
-    layer_norm(index, config_.one_norm ? names_.attention_norm : names_.mlp_norm, &layer->mlp_norm);
   }
 
   const ModelConfig& config_;
@@ -216,6 +245,7 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config)
     : files_(std::move(source)),
       embedding_scale_(config.embedding_scale),
+      chosen_experts_(static_cast<size_t>(config.experts.chosen)),
       layers_(static_cast<size_t>(config.layers)) {}
 
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
@@ -235,6 +265,16 @@ WeightBytes Weights::count(std::unique_ptr<WeightSource> source, const ModelConf
   return weights.bytes();
 }
 
+uint64_t Weights::read_bytes(const ExpertLayerWeights& layer) const {
+  if (!layer.present()) return 0;
+  uint64_t all = 0;
+  for (const ExpertWeights& expert : layer.routed) {
+    all += expert.gate_up.bytes() + expert.down.bytes();
+  }
+  return layer.router.bytes() + layer.shared.gate_up.bytes() + layer.shared.down.bytes() +
+         all / layer.routed.size() * chosen_experts_;
+}
+
 WeightBytes Weights::bytes() const {
   WeightBytes bytes{.total = planned_bytes_, .layers = 0, .head = head_.bytes()};
   for (const LayerWeights& layer : layers_) {
@@ -245,6 +285,7 @@ WeightBytes Weights::bytes() const {
     }
     for (const Matrix& matrix : mla.absorb) bytes.layers += matrix.bytes();
     for (const Matrix& matrix : mla.expand) bytes.layers += matrix.bytes();
+    bytes.layers += read_bytes(layer.experts);
   }
   return bytes;
 }

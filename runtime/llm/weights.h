@@ -30,13 +30,29 @@ struct LatentWeights {
   std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
 };
 
+// A gated MLP without biases.
+struct ExpertWeights {
+  Matrix gate_up;  // [2 x intermediate, hidden]
+  Matrix down;     // [hidden, intermediate]
+};
+
+// Of a layer with experts, in place of gate_up and down.
+struct ExpertLayerWeights {
+  Matrix router;                      // [count, hidden]
+  std::vector<ExpertWeights> routed;  // [count]; empty = a layer without
+  ExpertWeights shared;               // of no outputs: none
+
+  bool present() const { return !routed.empty(); }
+};
+
 // Vectors are f32 in device memory; null where the family has none.
 struct LayerWeights {
   LatentWeights mla;
-  Matrix qkv;           // [(query_heads + 2 kv_heads) x head_dim, hidden]
-  Matrix output;        // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
-  Matrix gate_up;       // [2 x intermediate, hidden], without a gate [intermediate, hidden]
-  Matrix down;          // [hidden, intermediate]
+  Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
+  Matrix output;   // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
+  Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
+  Matrix down;     // [hidden, intermediate]
+  ExpertLayerWeights experts;
   Norm attention_norm;  // norms of no weight leave everything as it is
   Norm attention_out_norm;
   Norm mlp_norm;
@@ -76,10 +92,12 @@ class Weights {
  private:
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);
   void lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+  uint64_t read_bytes(const ExpertLayerWeights& layer) const;
 
   std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;
   float embedding_scale_ = 1;
+  size_t chosen_experts_ = 0;
   std::vector<std::string> key_rows_;
   uint64_t planned_bytes_ = 0;
   Buffer memory_;

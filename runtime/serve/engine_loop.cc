@@ -21,54 +21,13 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
-struct EngineLoop::Failure {
-  ErrorKind kind;
-  std::string message;
-};
-
-// One choice of a request.
-struct EngineLoop::Active {
-  uint64_t id = 0;
-  int choice = 0;
-  GenerationRequest request;
-  std::unique_ptr<Answer> answer;
-  std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
-  TokenLog known;               // how the first of them were computed before
-  std::optional<int32_t> next;  // generated, not in the cache yet
-  std::optional<SequenceId> sequence;
-  TokenLog log;  // what the sequence holds
-  int64_t cached = 0;
-  bool finished = false;
-  std::optional<Failure> failure;  // what finished it, if that was no end of its answer
-  Clock::time_point submitted, last_token;
-
-  bool placed() const { return sequence.has_value(); }
-  bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
-  StepMode mode() const {
-    const bool decodes = !at_prompt() || (log.size() < known.size() &&
-                                          known.computed(log.size()) == Computed::kDecode);
-    return decodes ? StepMode::kDecode : StepMode::kPrefill;
-  }
-  int32_t token(int64_t position) const {
-    return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
-                                                          : *next;
-  }
-  // Tokens that the next prefill step may take at most.
-  int64_t prefill_left() const {
-    int64_t end = static_cast<int64_t>(wanted.size());
-    for (int64_t i = log.size(); i < std::min(end, known.size()); ++i) {
-      if (known.computed(i) == Computed::kDecode) end = i;
-    }
-    return end - log.size();
-  }
-};
-
 EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
                        const EngineOptions& options)
     : model_(model),
       runtime_(runtime),
       tokenizer_(tokenizer),
       options_(options),
+      inbox_(options.max_waiting),
       cache_(runtime, options.log_bytes),
       pace_(options.max_step_seconds, options.prefill_chunk) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
@@ -81,91 +40,21 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
 }
 
 EngineLoop::~EngineLoop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
+  inbox_.stop();
   thread_.join();
-}
-
-// --- from any thread ---
-
-std::optional<uint64_t> EngineLoop::submit(GenerationRequest request) {
-  const std::lock_guard lock(mutex_);
-  if (draining_ || stopping_ || failure_ || waiting_count_ >= options_.max_waiting) {
-    return std::nullopt;
-  }
-  ++waiting_count_;
-  submitted_.push_back({next_id_, std::move(request), Clock::now()});
-  changed_.notify_all();
-  return next_id_++;
-}
-
-void EngineLoop::cancel(uint64_t request) {
-  const std::lock_guard lock(mutex_);
-  cancelled_.push_back(request);
-  changed_.notify_all();
-}
-
-bool EngineLoop::forget(const std::string& salt, uint64_t session) {
-  const std::lock_guard lock(mutex_);
-  const auto& sessions = published_.sessions;
-  const bool there = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
-    return one.id == session && one.salt == salt;
-  });
-  if (!there) return false;
-  forgotten_.push_back(session);
-  changed_.notify_all();
-  return true;
-}
-
-void EngineLoop::evict_idle() {
-  const std::lock_guard lock(mutex_);
-  evict_ = true;
-  changed_.notify_all();
-}
-
-EngineStatus EngineLoop::status() const {
-  const std::lock_guard lock(mutex_);
-  EngineStatus status = published_;
-  status.waiting = waiting_count_;
-  return status;
-}
-
-void EngineLoop::drain() {
-  const std::lock_guard lock(mutex_);
-  draining_ = true;
-}
-
-bool EngineLoop::idle() const {
-  const std::lock_guard lock(mutex_);
-  return published_.running == 0 && waiting_count_ == 0;
-}
-
-std::optional<std::string> EngineLoop::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
 }
 
 // --- the thread ---
 
 void EngineLoop::run() {
-  while (wait_for_work()) {
+  while (inbox_.wait(!active_.empty() || !waiting_.empty())) {
     take_commands();
     try {
       admit_waiting();
-      count_requests();
+      inbox_.count(active_.size(), waiting_.size());
       step();
     } catch (const DeviceError& error) {
-      // What a lost device computed is not to be trusted, and it can't be had back.
-      {
-        const std::lock_guard lock(mutex_);
-        failure_ = error.what();
-      }
-      take_submitted();
-      fail_all(error.kind(), error.what());
-      return tell_ended();
+      return end_with(error);
     } catch (const std::exception& error) {
       log_warning(fmt::format("a step failed: {}", error.what()));
       fail_all(ErrorKind::kDevice, error.what());
@@ -183,46 +72,35 @@ void EngineLoop::run() {
   tell_ended();
 }
 
-// False: the loop is to end.
-bool EngineLoop::wait_for_work() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] {
-    return stopping_ || !submitted_.empty() || !cancelled_.empty() || !forgotten_.empty() ||
-           evict_ || !active_.empty() || !waiting_.empty();
-  });
-  return !stopping_;
+// What a lost device computed is not to be trusted, it can't be had back, and nothing is asked of it
+// any more, its counters neither.
+void EngineLoop::end_with(const DeviceError& error) {
+  inbox_.fail(error.what());
+  take_submitted();
+  fail_all(error.kind(), error.what());
+  numbers_.running = 0;
+  inbox_.publish(numbers_, 0);
+  tell_ended();
 }
 
 void EngineLoop::take_commands() {
-  std::vector<uint64_t> cancelled, forgotten;
-  bool evict = false;
-  {
-    const std::lock_guard lock(mutex_);
-    cancelled.swap(cancelled_);
-    forgotten.swap(forgotten_);
-    evict = std::exchange(evict_, false);
-  }
+  const EngineCommands commands = inbox_.take_commands();
   take_submitted();  // after that: what is to be cancelled has been submitted before
-  for (const uint64_t id : cancelled) {
+  for (const uint64_t id : commands.cancelled) {
     for (auto* list : {&active_, &waiting_}) {
       for (const ActivePtr& one : *list) {
         if (one->id == id) cancel(*one);
       }
     }
   }
-  for (const uint64_t id : forgotten) cache_.forget(id);
-  while (evict && cache_.evict_one()) ++numbers_.evictions;
+  for (const uint64_t id : commands.forgotten) cache_.forget(id);
+  while (commands.evict && cache_.evict_one()) ++numbers_.evictions;
   remove_finished();
 }
 
 void EngineLoop::take_submitted() {
-  std::vector<Submitted> submitted;
-  {
-    const std::lock_guard lock(mutex_);
-    submitted.swap(submitted_);
-  }
-  for (Submitted& one : submitted) {
-    auto active = std::make_unique<Active>();
+  for (SubmittedRequest& one : inbox_.take_submitted()) {
+    auto active = std::make_unique<ActiveChoice>();
     active->id = one.id;
     active->wanted = one.request.prompt;
     active->request = std::move(one.request);
@@ -250,7 +128,7 @@ void EngineLoop::admit_waiting() {
   if (active_.empty()) crowded_ = false;
   while (!waiting_.empty() && !crowded_ &&
          static_cast<int>(active_.size()) < options_.max_sequences) {
-    Active& first = *waiting_.front();
+    ActiveChoice& first = *waiting_.front();
     if (!admit(first)) {
       if (!first.finished) return;  // it waits for the memory of those that are served
       ended_.splice(ended_.end(), waiting_, waiting_.begin());
@@ -262,7 +140,7 @@ void EngineLoop::admit_waiting() {
 }
 
 // False: there is no memory now, or it was finished with an error because there never will be.
-bool EngineLoop::admit(Active& active) {
+bool EngineLoop::admit(ActiveChoice& active) {
   for (;;) {
     try {
       place(active);
@@ -280,7 +158,7 @@ bool EngineLoop::admit(Active& active) {
 }
 
 // A sequence with room for the prompt and the beginning of an answer.
-void EngineLoop::place(Active& active) {
+void EngineLoop::place(ActiveChoice& active) {
   constexpr int64_t kAnswer = 64;
   PrefixMatch match = cache_.find(active.request.salt, active.wanted);
   if (active.known.size() > 0) match.known = active.known;  // it was here before
@@ -320,7 +198,7 @@ bool EngineLoop::make_room(bool may_preempt) {
 }
 
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
-void EngineLoop::preempt(Active& active) {
+void EngineLoop::preempt(ActiveChoice& active) {
   ++numbers_.preemptions;
   crowded_ = true;
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
@@ -329,10 +207,8 @@ void EngineLoop::preempt(Active& active) {
   active.log = TokenLog();
   const auto found = std::find_if(active_.begin(), active_.end(),
                                   [&](const ActivePtr& one) { return one.get() == &active; });
-  waiting_.push_front(std::move(*found));
-  active_.erase(found);
-  const std::lock_guard lock(mutex_);
-  ++waiting_count_;
+  waiting_.splice(waiting_.begin(), active_, found);
+  inbox_.count(active_.size(), waiting_.size());
 }
 
 // --- steps ---
@@ -342,8 +218,8 @@ void EngineLoop::step() {
   prefill_step();
 }
 
-std::vector<EngineLoop::Active*> EngineLoop::decoding() const {
-  std::vector<Active*> batch;
+std::vector<ActiveChoice*> EngineLoop::decoding() const {
+  std::vector<ActiveChoice*> batch;
   for (const ActivePtr& one : active_) {
     if (one->placed() && !one->finished && one->mode() == StepMode::kDecode) {
       batch.push_back(one.get());
@@ -353,7 +229,7 @@ std::vector<EngineLoop::Active*> EngineLoop::decoding() const {
 }
 
 void EngineLoop::decode_step() {
-  std::vector<Active*> batch = decoding();
+  std::vector<ActiveChoice*> batch = decoding();
   while (!batch.empty()) {
     const std::vector<int> counts(batch.size(), 1);
     try {
@@ -411,13 +287,13 @@ void EngineLoop::prefill_step() {
 }
 
 // Logits [sequences, vocab], valid until the next step.
-std::span<const float> EngineLoop::run_step(std::span<Active* const> batch,
+std::span<const float> EngineLoop::run_step(std::span<ActiveChoice* const> batch,
                                             std::span<const int> counts, StepMode mode) {
   std::vector<StepSequence> parts;
   std::vector<int32_t> tokens;
   bool any_ends = false;
   for (size_t i = 0; i < batch.size(); ++i) {
-    const Active& active = *batch[i];
+    const ActiveChoice& active = *batch[i];
     parts.push_back({*active.sequence, counts[i], mode});
     for (int t = 0; t < counts[i]; ++t) tokens.push_back(active.token(active.log.size() + t));
     any_ends |= active.log.size() + counts[i] >= static_cast<int64_t>(active.wanted.size());
@@ -426,7 +302,8 @@ std::span<const float> EngineLoop::run_step(std::span<Active* const> batch,
 }
 
 // `count` more tokens of the choice are in the cache; `logits` follow the last of them.
-void EngineLoop::computed(Active& active, int count, StepMode mode, std::span<const float> logits) {
+void EngineLoop::computed(ActiveChoice& active, int count, StepMode mode,
+                          std::span<const float> logits) {
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
   const bool was_prompt = active.at_prompt();
   for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
@@ -442,9 +319,9 @@ void EngineLoop::computed(Active& active, int count, StepMode mode, std::span<co
 }
 
 // Choices beyond the first share the prompt.
-void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
+void EngineLoop::start_choices(ActiveChoice& active, std::span<const float> logits) {
   for (int choice = 1; choice < active.request.choices; ++choice) {
-    auto other = std::make_unique<Active>();
+    auto other = std::make_unique<ActiveChoice>();
     other->id = active.id;
     other->choice = choice;
     other->request = active.request;
@@ -460,7 +337,7 @@ void EngineLoop::start_choices(Active& active, std::span<const float> logits) {
   }
 }
 
-void EngineLoop::sample(Active& active, std::span<const float> logits) {
+void EngineLoop::sample(ActiveChoice& active, std::span<const float> logits) {
   Answer& answer = *active.answer;
   const size_t before = answer.tokens().size();
   bool goes_on = false;
@@ -483,7 +360,7 @@ void EngineLoop::sample(Active& active, std::span<const float> logits) {
 
 // --- ends ---
 
-void EngineLoop::finish(Active& active) {
+void EngineLoop::finish(ActiveChoice& active) {
   if (active.finished) return;
   active.finished = true;
   switch (active.answer->end()) {
@@ -498,16 +375,16 @@ void EngineLoop::finish(Active& active) {
   }
 }
 
-void EngineLoop::cancel(Active& active) {
+void EngineLoop::cancel(ActiveChoice& active) {
   if (active.finished) return;
   active.answer->cancel();
   finish(active);
 }
 
-void EngineLoop::fail(Active& active, ErrorKind kind, const std::string& message) {
+void EngineLoop::fail(ActiveChoice& active, ErrorKind kind, const std::string& message) {
   if (active.finished) return;
   active.finished = true;
-  active.failure = Failure{kind, message};
+  active.failure = ActiveChoice::Failure{kind, message};
   ++numbers_.finished_error;
 }
 
@@ -569,16 +446,7 @@ void EngineLoop::publish() {
                                  .resident = kept.sequence.has_value()});
   }
   numbers_.running = static_cast<int>(active_.size());
-  const std::lock_guard lock(mutex_);
-  waiting_count_ = static_cast<int>(waiting_.size() + submitted_.size());
-  published_ = numbers_;
-}
-
-// Before a step too: who has a seat no longer takes a place in the queue.
-void EngineLoop::count_requests() {
-  const std::lock_guard lock(mutex_);
-  waiting_count_ = static_cast<int>(waiting_.size() + submitted_.size());
-  published_.running = static_cast<int>(active_.size());
+  inbox_.publish(numbers_, waiting_.size());
 }
 
 }  // namespace fasa::serve

@@ -6,18 +6,20 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/doors/runtime.h"
 #include "runtime/llm/model.h"
+#include "runtime/serve/active_choice.h"
+#include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/pace.h"
@@ -45,71 +47,66 @@ class EngineLoop {
   EngineLoop(const EngineLoop&) = delete;  // its thread refers to it
   EngineLoop& operator=(const EngineLoop&) = delete;
 
-  // The request's number, for cancel(); none where as many wait as may. Any thread.
-  std::optional<uint64_t> submit(GenerationRequest request);
-  void cancel(uint64_t request);
-  // Forgets a kept session of that salt. False: there is none of that number.
-  bool forget(const std::string& salt, uint64_t session);
-
-  // Gives up the memory of all that is kept and not being served.
-  void evict_idle();
-
-  EngineStatus status() const;
   const EngineOptions& options() const { return options_; }
-  // None is taken any more, those that are here go on. Any thread.
-  void drain();
-  bool idle() const;
+
+  // --- from any thread ---
+  // The request's number, for cancel(); none where as many wait as may.
+  std::optional<uint64_t> submit(GenerationRequest request) {
+    return inbox_.submit(std::move(request));
+  }
+  void cancel(uint64_t request) { inbox_.cancel(request); }
+  // Forgets a kept session of that salt. False: there is none of that number.
+  bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
+  // Gives up the memory of all that is kept and not being served.
+  void evict_idle() { inbox_.evict_idle(); }
+  EngineStatus status() const { return inbox_.status(); }
+  // None is taken any more, those that are here go on.
+  void drain() { inbox_.drain(); }
+  bool idle() const { return inbox_.idle(); }
   // What the device died of; the loop has ended then, and every request got the error.
-  std::optional<std::string> failure() const;
+  std::optional<std::string> failure() const { return inbox_.failure(); }
 
  private:
-  struct Active;
-  struct Failure;
-  struct Submitted {
-    uint64_t id;
-    GenerationRequest request;
-    std::chrono::steady_clock::time_point at;
-  };
-  using ActivePtr = std::unique_ptr<Active>;
+  using ActivePtr = std::unique_ptr<ActiveChoice>;
   struct Prefill {
-    std::vector<Active*> batch;
+    std::vector<ActiveChoice*> batch;
     std::vector<int> counts;  // tokens of each
     int64_t tokens = 0;       // of all
   };
 
   void run();
-  bool wait_for_work();
+  void end_with(const DeviceError& error);
   void take_commands();
   void take_submitted();
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
   void admit_waiting();
-  bool admit(Active& active);
-  void place(Active& active);
+  bool admit(ActiveChoice& active);
+  void place(ActiveChoice& active);
   void step();
   void decode_step();
   void prefill_step();
-  std::vector<Active*> decoding() const;
+  std::vector<ActiveChoice*> decoding() const;
   Prefill next_prefill() const;
-  std::span<const float> run_step(std::span<Active* const> batch, std::span<const int> counts,
+  std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
                                   StepMode mode);
-  void computed(Active& active, int count, StepMode mode, std::span<const float> logits);
-  void start_choices(Active& active, std::span<const float> logits);
-  void sample(Active& active, std::span<const float> logits);
-  void finish(Active& active);
-  void cancel(Active& active);
-  void fail(Active& active, ErrorKind kind, const std::string& message);
+  void computed(ActiveChoice& active, int count, StepMode mode, std::span<const float> logits);
+  void start_choices(ActiveChoice& active, std::span<const float> logits);
+  void sample(ActiveChoice& active, std::span<const float> logits);
+  void finish(ActiveChoice& active);
+  void cancel(ActiveChoice& active);
+  void fail(ActiveChoice& active, ErrorKind kind, const std::string& message);
   bool make_room(bool may_preempt);
-  void preempt(Active& active);
+  void preempt(ActiveChoice& active);
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();
   void tell_ended();
-  void count_requests();
 
   Model& model_;
   Runtime& runtime_;
   const text::Tokenizer* const tokenizer_;
   const EngineOptions options_;
+  EngineInbox inbox_;
   PrefixCache cache_;
   Pace pace_;
   std::list<ActivePtr> active_;   // oldest first
@@ -118,19 +115,6 @@ class EngineLoop {
   bool crowded_ = false;          // no room for one more until one of those served has ended
   EngineStatus numbers_;          // the thread's own; published after each step
   std::chrono::steady_clock::time_point fetches_read_{};
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Submitted> submitted_;
-  std::vector<uint64_t> cancelled_;
-  std::vector<uint64_t> forgotten_;
-  EngineStatus published_;
-  std::optional<std::string> failure_;
-  uint64_t next_id_ = 1;
-  int waiting_count_ = 0;
-  bool evict_ = false;
-  bool draining_ = false;
-  bool stopping_ = false;
   std::thread thread_;
 };
 

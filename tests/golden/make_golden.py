@@ -105,6 +105,13 @@ def gemma3(**changes):
     )
 
 
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24)
+
+
+def qwen3_moe(**changes):
+    return transformers.Qwen3MoeConfig(**{**COMMON, **EXPERTS, "num_experts": 5, "head_dim": 12, **changes})
+
+
 def rope(kind, **parameters):
     return {"rope_type": kind, "rope_theta": 10000.0, **parameters}
 
@@ -226,6 +233,31 @@ CASES = {
                                 "sliding_attention": rope("default")}),
         torch.bfloat16,
         {"old_gemma_config": True},
+    ),
+    "qwen3-moe": (qwen3_moe(norm_topk_prob=True), torch.bfloat16, {}),
+    "qwen3-moe-mixed": (
+        qwen3_moe(num_hidden_layers=4, num_experts=4, num_experts_per_tok=3, decoder_sparse_step=2,
+                  mlp_only_layers=[3], norm_topk_prob=False),
+        torch.bfloat16,
+        {},
+    ),
+    "mixtral": (
+        transformers.MixtralConfig(**{**COMMON, "num_local_experts": 4, "num_experts_per_tok": 2}),
+        torch.bfloat16,
+        {},
+    ),
+    "deepseek-v2-moe": (
+        deepseek_v2(**EXPERTS, num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6,
+                    n_shared_experts=2, routed_scaling_factor=1.5, q_lora_rank=None),
+        torch.bfloat16,
+        {},
+    ),
+    "deepseek-v2-moe-groups": (
+        deepseek_v2(**EXPERTS, first_k_dense_replace=0, n_routed_experts=6, n_shared_experts=1,
+                    topk_method="group_limited_greedy", n_group=3, topk_group=2,
+                    routed_scaling_factor=2.0, q_lora_rank=None),
+        torch.bfloat16,
+        {},
     ),
 }
 

@@ -238,11 +238,12 @@ Q = gguf.GGMLQuantizationType
 # The types of a layer's matrices by turns; of the last one rows are no multiple of K's blocks.
 TYPES = [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.BF16, Q.F16, Q.F32,
          Q.Q4_K, Q.Q6_K, Q.Q8_0]
+SMALL_TYPES = [Q.Q4_0, Q.Q8_0, Q.BF16]
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-         "mlp.down_proj": "ffn_down"}
+         "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp"}
 # Of architectures that call a layer's tensors otherwise.
 OWN_NAMES = {
     "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
@@ -252,6 +253,8 @@ OWN_NAMES = {
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"},
 }
+EXPERTS = {"mlp.experts.gate_up_proj": ("ffn_gate_exps", "ffn_up_exps"),
+           "mlp.experts.down_proj": ("ffn_down_exps",)}
 TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -302,9 +305,25 @@ def add_own_keys(arch, writer):
         writer.add_embedding_scale(3.0)
         writer.add_residual_scale(0.4)
         writer.add_logit_scale(2.5)
+    if arch in ("qwen3moe", "mixtral"):
+        writer.add_expert_count(4)
+        writer.add_expert_used_count(2)
+    if arch == "qwen3moe":
+        writer.add_expert_feed_forward_length(32)
     if arch == "gemma3":
         writer.add_sliding_window(20)
         writer.add_sliding_window_pattern(2)
+
+
+def write_experts(writer, layer, names, values, quant, random):
+    """[experts, rows, columns], of gate and up one below the other; returns what was packed."""
+    plain = []
+    for name, part in zip(names, np.split(values, len(names), axis=1)):
+        packed = [packed_by_gguf(quant, np.ascontiguousarray(expert), random) for expert in part]
+        writer.add_tensor(f"blk.{layer}.{name}.weight", np.stack([data for data, _ in packed]),
+                          raw_dtype=quant)
+        plain.append(np.stack([values for _, values in packed]))
+    return torch.tensor(np.concatenate(plain, axis=1))
 
 
 def make_gguf(arch, config_class, index):
@@ -321,7 +340,7 @@ def make_gguf(arch, config_class, index):
     randomise(model, generator)
     model.tie_weights()
     random = np.random.default_rng(index)
-    writer = gguf.GGUFWriter(str(folder / "model.gguf"), arch)
+    writer = gguf.GGUFWriter(str(folder / "model.gguf"), "llama" if arch == "mixtral" else arch)
     writer.add_context_length(256)
     writer.add_embedding_length(shape["hidden_size"])
     writer.add_block_count(shape["num_hidden_layers"])
@@ -342,6 +361,12 @@ def make_gguf(arch, config_class, index):
     writer.add_token_merges([])
     turn = 0
     for key, parameter in model.named_parameters():
+        layer, _, part = key.removeprefix("model.layers.").partition(".")
+        if part in EXPERTS:
+            turn += 1
+            parameter.data = write_experts(writer, layer, EXPERTS[part], parameter.data.numpy(),
+                                           SMALL_TYPES[turn % len(SMALL_TYPES)], random)
+            continue
         stem, _, kind = key.rpartition(".")
         values = parameter.data.numpy()
         if stem in TOP:
@@ -354,8 +379,8 @@ def make_gguf(arch, config_class, index):
             base = 1 if arch == "gemma3" else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
-        types = TYPES if shape["hidden_size"] == 256 else [Q.Q4_0, Q.Q8_0, Q.BF16]
-        quant = types[turn % len(types)]
+        types = TYPES if shape["hidden_size"] == 256 else SMALL_TYPES
+        quant = Q.F32 if "ffn_gate_inp" in name else types[turn % len(types)]
         turn += 1
         heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch in PAIRED else None
         stored = paired(values, heads) if heads else values
@@ -371,7 +396,7 @@ def make_gguf(arch, config_class, index):
 
 
 PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
-PAIRED = ("llama", "granite", "smollm3")
+PAIRED = ("llama", "granite", "smollm3", "mixtral")
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 GGUF_OWN = {
     "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
@@ -383,12 +408,16 @@ GGUF_OWN = {
                                  "partial_rotary_factor": 0.75,
                                  "short_factor": PHI3_FACTORS["short"],
                                  "long_factor": PHI3_FACTORS["long"]}},
+    "qwen3moe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                 "norm_topk_prob": True},
+    "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
 }
 GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config,
               "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
               "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
-              "smollm3": transformers.SmolLM3Config}
+              "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
+              "mixtral": transformers.MixtralConfig}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]

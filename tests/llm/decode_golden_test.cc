@@ -98,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Families, DecodeGolden,
                                          "ernie-mha-biases", "gpt-neox-sequential", "stablelm",
                                          "phi-norms", "bloom", "granite", "olmo2", "olmo2-biases",
                                          "smollm3", "smollm3-window", "phi3", "phi3-short",
-                                         "gemma3", "gemma3-old-config"),
+                                         "gemma3", "gemma3-old-config", "qwen3-moe",
+                                         "qwen3-moe-mixed", "mixtral"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

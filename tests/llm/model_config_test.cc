@@ -66,6 +66,67 @@ TEST(ModelConfigTest, Ernie45RotatesInterleavedPairs) {
   EXPECT_EQ(parse({}).geometry().rotary_layout, RotaryLayout::kHalf);
 }
 
+TEST(ModelConfigTest, ExpertsOfQwen) {
+  const nlohmann::json qwen = {{"model_type", "qwen3_moe"},
+                               {"num_experts", 128},
+                               {"num_experts_per_tok", 8},
+                               {"moe_intermediate_size", 24},
+                               {"norm_topk_prob", true}};
+  const auto with = [&](const nlohmann::json& changes) {
+    nlohmann::json json = qwen;
+    json.update(changes);
+    return json;
+  };
+  const ModelConfig config = parse(qwen);
+  EXPECT_EQ(config.experts.count, 128);
+  EXPECT_EQ(config.experts.chosen, 8);
+  EXPECT_EQ(config.experts.intermediate, 24);
+  EXPECT_TRUE(config.experts.normalised);
+  EXPECT_THAT(config.expert_layers, ElementsAre(true, true, true));
+  EXPECT_THAT(parse(with({{"decoder_sparse_step", 2}})).expert_layers,
+              ElementsAre(false, true, false));
+  EXPECT_THAT(parse(with({{"mlp_only_layers", {2}}})).expert_layers,
+              ElementsAre(true, true, false));
+  // Three layers of 128 experts and a router, 8 of which a token reads.
+  EXPECT_EQ(config.mlp_parameters(), 3 * 32 * (128 * 3 * 24 + 128));
+  EXPECT_EQ(config.read_mlp_parameters(), 3 * 32 * (8 * 3 * 24 + 128));
+  EXPECT_THAT(error_of(with({{"mlp_only_layers", {3}}})), HasSubstr("layers from 0 to 2"));
+  EXPECT_THAT(error_of(with({{"mlp_only_layers", -1}})), HasSubstr("a list of layers"));
+  EXPECT_THAT(error_of(with({{"num_experts_per_tok", 129}})), HasSubstr("128"));
+  EXPECT_THAT(error_of(with({{"num_experts", nullptr}})), HasSubstr("num_experts"));
+}
+
+TEST(ModelConfigTest, ExpertsOfDeepSeek) {
+  const nlohmann::json deepseek = {{"model_type", "deepseek_v2"},
+                                   {"kv_lora_rank", 18},
+                                   {"qk_rope_head_dim", 8},
+                                   {"qk_nope_head_dim", 6},
+                                   {"v_head_dim", 6},
+                                   {"first_k_dense_replace", 1},
+                                   {"n_routed_experts", 6},
+                                   {"n_shared_experts", 2},
+                                   {"num_experts_per_tok", 2},
+                                   {"moe_intermediate_size", 24},
+                                   {"topk_method", "group_limited_greedy"},
+                                   {"n_group", 3},
+                                   {"topk_group", 2}};
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = deepseek;
+    json[key] = value;
+    return json;
+  };
+  const ModelConfig config = parse(deepseek);
+  EXPECT_THAT(config.expert_layers, ElementsAre(false, true, true));
+  EXPECT_EQ(config.experts.shared_intermediate, 48);
+  EXPECT_EQ(config.experts.groups, 3);
+  EXPECT_EQ(config.experts.chosen_groups, 2);
+  EXPECT_EQ(parse(with("first_k_dense_replace", 3)).experts.count, 0);
+  EXPECT_THAT(error_of(with("n_group", 4)), HasSubstr("a divisor of n_routed_experts = 6"));
+  EXPECT_THAT(error_of(with("num_experts_per_tok", 5)), HasSubstr("at most the 4"));
+  EXPECT_THAT(error_of(with("topk_method", "noaux_tc")), HasSubstr("group_limited_greedy"));
+  EXPECT_THAT(error_of(with("scoring_func", "sigmoid")), HasSubstr("softmax"));
+}
+
 TEST(ModelConfigTest, OldAndNewRopeFormsAreOne) {
   const ModelConfig older =
       parse({{"rope_theta", 5e5}, {"rope_scaling", {{"type", "linear"}, {"factor", 4}}}});
@@ -298,7 +359,7 @@ TEST(ModelConfigTest, OrderOfALayersParts) {
 TEST(ModelConfigTest, ErrorsNameKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(error_of({{"model_type", "mamba"}}),
               AllOf(HasSubstr("config.json: model_type = \"mamba\""),
-                    HasSubstr("llama, mistral, qwen2, qwen3, ernie4_5, gpt_neox")));
+                    HasSubstr("llama, mistral, mixtral, qwen2, qwen3, qwen3_moe")));
   EXPECT_THAT(error_of({{"model_type", nullptr}}), HasSubstr("model_type"));
   EXPECT_THAT(error_of({{"hidden_size", 0}}), HasSubstr("hidden_size = 0"));
   EXPECT_THAT(error_of({{"hidden_size", "32"}}), HasSubstr("hidden_size = \"32\""));

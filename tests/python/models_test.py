@@ -40,6 +40,8 @@ def on_fasa(model, **options):
 @pytest.mark.parametrize("kind,changes", [
     ("Mistral", {"sliding_window": None}),
     ("Qwen3", {}),
+    ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}),
+    ("Mixtral", {"num_local_experts": 4, "sliding_window": None}),
     ("Phi", {"partial_rotary_factor": 0.5}),
     ("Cohere", {}),  # interleaved
     ("Glm", {"partial_rotary_factor": 0.5}),  # interleaved, partial

@@ -37,7 +37,10 @@ def test_the_wheel(tmp_path):
         names = archive.namelist()
         archive.extractall(unpacked)
     assert {"fasa/py.typed", "fasa/_core.pyi", "fasa/__init__.py",
-            "fasa/transformers/__init__.py", "fasa_metrics/__main__.py"} <= set(names)
+            "fasa/transformers/__init__.py", "fasa/vllm/__init__.py",
+            "fasa_metrics/__main__.py"} <= set(names)
+    (entries,) = [name for name in names if name.endswith("/entry_points.txt")]
+    assert "fasa.vllm:register" in (unpacked / entries).read_text()  # vLLM looks for it there
     assert not [name for name in names if not name.startswith("fasa")]
     done = subprocess.run([sys.executable, "-c", CHECK], env={**environment, "PYTHONPATH": str(unpacked)},
                           cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 
+#include "offload/wrapped_device.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/serve/recorder.h"
 
@@ -36,7 +38,9 @@ class Server {
  public:
   explicit Server(const std::string& device_name, const EngineOptions& options = {},
                   std::optional<uint64_t> device_memory = {})
-      : device_(open(device_name, device_memory)),
+      : Server(open(device_name, device_memory), options) {}
+  Server(std::unique_ptr<Device> device, const EngineOptions& options)
+      : device_(std::move(device)),
         model_(Model::load(bundled_dir(), *device_, std::nullopt)),
         runtime_(*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
                  all_slice_dims(model_.config().geometry())),
@@ -60,7 +64,6 @@ class Server {
   EngineLoop& loop() { return loop_; }
   uint64_t last_id() const { return last_id_; }
 
- private:
   static std::unique_ptr<Device> open(const std::string& name, std::optional<uint64_t> memory) {
     DeviceOptions options;
     options.name = name;
@@ -69,6 +72,7 @@ class Server {
     return open_device(options);
   }
 
+ private:
   std::unique_ptr<Device> device_;
   Model model_;
   Runtime runtime_;
@@ -260,6 +264,42 @@ TEST(EngineLoopQueue, IsBoundedAndDrains) {
   third->wait();
   EXPECT_EQ(server.loop().submit({.prompt = {65}, .answer = {.max_tokens = 1}, .observer = second}),
             std::nullopt);
+}
+
+// A device that is lost, as somebody pulls it out, at any call.
+class MortalDevice final : public WrappedDevice {
+ public:
+  explicit MortalDevice(std::unique_ptr<Device> inner)
+      : WrappedDevice(*inner), owned_(std::move(inner)) {}
+  void die() { dead_ = true; }
+  void record(EventView event, StreamView stream) override {
+    if (dead_) throw DeviceError("the device is lost");
+    WrappedDevice::record(event, stream);
+  }
+
+ private:
+  std::unique_ptr<Device> owned_;
+  std::atomic<bool> dead_ = false;
+};
+
+TEST(EngineLoopDevice, ALostOneEndsTheLoopAndEverybodyHearsOfIt) {
+  auto device = std::make_unique<MortalDevice>(Server::open("emulated", std::nullopt));
+  MortalDevice& mortal = *device;
+  Server server(std::move(device), {.max_sequences = 1});
+  const auto served = server.start(bytes_of(some_text(0, 100)), 100'000);
+  const auto queued = server.start(bytes_of(some_text(0, 50)), 5);
+  served->wait_for_tokens(1);
+  mortal.die();
+  for (const auto& one : {served, queued}) {
+    one->wait();
+    EXPECT_EQ(one->error_kind(), ErrorKind::kDevice);
+    EXPECT_THAT(one->error(), HasSubstr("the device is lost"));
+  }
+  // Who hears of an end finds it counted.
+  EXPECT_THAT(server.loop().failure().value_or(""), HasSubstr("the device is lost"));
+  EXPECT_EQ(server.loop().status().finished_error, 2u);
+  EXPECT_TRUE(server.loop().idle());
+  EXPECT_EQ(server.loop().submit({.prompt = {65}, .observer = served}), std::nullopt);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 
@@ -99,6 +100,12 @@ def _add_eval(commands) -> None:
                      help="where results are kept, and resumed from")
     one.add_argument("--fresh", action="store_true", help="begin again where there are results")
     one.add_argument("--json", action="store_true", help="print one JSON object")
+    one.add_argument("--server", metavar="URL",
+                     help="needle, longbench, math: ask an OpenAI-compatible server; the model's folder "
+                          "gives its tokenizer")
+    one.add_argument("--server-model", metavar="NAME", help="there; default: the first it names")
+    one.add_argument("--server-key-env", metavar="NAME",
+                     help="environment variable that holds the server's key")
     _add_config(one)
 
 
@@ -123,11 +130,16 @@ def _load(arguments):
             use_safetensors=True).eval()
     except (OSError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{arguments.model}: {error}") from error
+    return model, _tokenizer(arguments)
+
+
+def _tokenizer(arguments):
+    import transformers
+
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.model, local_files_only=True)
+        return transformers.AutoTokenizer.from_pretrained(arguments.model, local_files_only=True)
     except (OSError, ValueError, KeyError, RecursionError):
-        tokenizer = None
-    return model, tokenizer
+        return None
 
 
 def _read(path) -> str:
@@ -207,12 +219,39 @@ def _generate(arguments) -> int:
     return 0
 
 
-def _eval(arguments) -> int:
-    from ._evaluation import evaluate, table
+def _server_evaluation(arguments):
+    import transformers
 
-    config = _config(arguments)
-    model, tokenizer = _load(arguments)
-    found = evaluate(model, tokenizer, config, arguments)
+    from ._server_eval import Server, ServerEvaluation
+
+    given = [name for name, value in vars(arguments).items()
+             if name.startswith("option_") and value is not None]
+    if given or arguments.config is not None:
+        raise UsageError("--server: how it attends is the server's own setting; leave --config and its "
+                         "options out")
+    if not pathlib.Path(arguments.model, "config.json").is_file():
+        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the folder of "
+                         "the model that the server has, for its tokenizer")
+    name = arguments.server_key_env
+    if name is not None and name not in os.environ:
+        raise UsageError(f"--server-key-env = {name}: there is no such variable")
+    try:
+        config = transformers.AutoConfig.from_pretrained(arguments.model, local_files_only=True)
+    except (OSError, ValueError, KeyError, RecursionError) as error:
+        raise InputError(f"{arguments.model}: {error}") from error
+    server = Server(arguments.server, arguments.server_model, os.environ[name] if name else None)
+    return ServerEvaluation(server, config, _tokenizer(arguments), arguments)
+
+
+def _eval(arguments) -> int:
+    from ._evaluation import Evaluation, evaluate, table
+
+    if arguments.server is not None:
+        evaluation = _server_evaluation(arguments)
+    else:
+        config = _config(arguments)
+        evaluation = Evaluation(*_load(arguments), config, arguments)
+    found = evaluate(evaluation)
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     return 0
 

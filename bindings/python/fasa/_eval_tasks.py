@@ -22,6 +22,13 @@ _SLACK = 4  # tokens of an answer beside its value: blanks before it, the mark t
 _PLAIN = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"}
 
 
+@dataclass(frozen=True)
+class Sampling:
+    temperature: float = 0.0  # 0 = greedy
+    top_p: float = 1.0
+    seed: int = 1
+
+
 class Decode:
     """One sequence: a prompt that is read exactly, then token by token with the selection on."""
 
@@ -41,8 +48,9 @@ class Decode:
                 logits = self._run(ids[first:first + _CHUNK])
         return logits
 
-    def answer(self, prompt, most: int, sampler: _Sampler) -> list[int]:
+    def answer(self, prompt, most: int, sampling: Sampling) -> list[int]:
         """Up to `most` tokens after the prompt, without the one that ends them."""
+        sampler = _Sampler(sampling.temperature, sampling.top_p, sampling.seed)
         logits, ids = self.prefill(prompt), []
         while (token := sampler.next(logits.float().numpy())) not in self._ends():
             ids.append(token)
@@ -50,6 +58,15 @@ class Decode:
                 break
             logits = self.step(token)
         return ids
+
+    def reply(self, question, most: int, enough: Callable[[bytes], bool], tokenizer) -> bytes:
+        """After what was read and `question`, greedily: up to `most` tokens, or until enough."""
+        for token in question:
+            logits = self.step(token)
+        ids = [int(logits.argmax())]
+        while len(ids) < most and not enough(tokenizer.decode(ids)):
+            ids.append(int(self.step(ids[-1]).argmax()))
+        return tokenizer.decode(ids)
 
     def _ends(self) -> list[int]:
         ends = self._model.generation_config.eos_token_id
@@ -110,13 +127,8 @@ def needle_record(task, index: int, decode: Decode, tokenizer: Tokenizer) -> dic
 
 
 def _answer(task, tokenizer, decode, question, expected) -> bytes:
-    for token in tokenizer.encode(question.encode()):
-        logits = decode.step(token)
-    ids = [int(logits.argmax())]
     most = len(tokenizer.encode(expected.encode())) + _SLACK
-    while len(ids) < most and not task.is_complete(tokenizer.decode(ids)):
-        ids.append(int(decode.step(ids[-1]).argmax()))
-    return tokenizer.decode(ids)
+    return decode.reply(tokenizer.encode(question.encode()), most, task.is_complete, tokenizer)
 
 
 def longbench_record(task, index: int, decode: Decode, tokenizer: Tokenizer, chat: bool) -> dict:
@@ -125,7 +137,7 @@ def longbench_record(task, index: int, decode: Decode, tokenizer: Tokenizer, cha
         prompt = tokenizer.chat(tokenizer.decode(task.example(index, spare)))
     else:
         prompt = task.example(index)
-    answer = decode.answer(prompt, task.answer_tokens, _Sampler())
+    answer = decode.answer(prompt, task.answer_tokens, Sampling())
     return task.record(index, len(prompt), tokenizer.decode(answer))
 
 
@@ -134,9 +146,9 @@ def math_record(task, index: int, decode: Decode, tokenizer: Tokenizer, given, c
     prompt = tokenizer.chat(text) if given.chat else tokenizer.encode(text)
     answers = []
     for sample in range(given.samples):
-        sampler = _Sampler(given.temperature, given.top_p, given.seed + sample)
+        sampling = Sampling(given.temperature, given.top_p, given.seed + sample)
         room = context - len(prompt)  # a problem that fills the context has no answer
-        ids = decode.fork().answer(prompt, room, sampler) if room > 0 else []
+        ids = decode.fork().answer(prompt, room, sampling) if room > 0 else []
         answers.append(tokenizer.decode(ids))
     return task.record(index, len(prompt), answers)
 

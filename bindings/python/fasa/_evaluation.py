@@ -49,6 +49,13 @@ class Evaluation:
     def tasks(self) -> list[Planned]:
         return planned_tasks(self.arguments, self.model, self.tokenizer)
 
+    def decode(self):
+        return Decode(self.model, self.config)
+
+    def asked_of(self) -> dict:
+        """What of a report says who answered."""
+        return {"config": self.config.to_dict()}
+
     def method(self) -> str:
         """As `fasa eval` names it, and that transformers runs the model."""
         selection = self.config.to_dict()["selection"]
@@ -92,7 +99,7 @@ class Evaluation:
             name = task.id(index)
             record = log.find(name)
             if record is None:
-                record = {"id": name, **planned.record_of(index, Decode(self.model, self.config))}
+                record = {"id": name, **planned.record_of(index, self.decode())}
                 log.add(record)
             else:
                 result.resumed += 1
@@ -139,7 +146,7 @@ def report(evaluation: Evaluation, results: list[TaskResult]) -> dict:
     summaries = [_summary(one.metric, one.records) for one in results]
     skipped = [problem for one in results for problem in one.skipped]
     return {**_pooled(results, summaries), "task": given.task, "model": given.model,
-            "method": evaluation.method(), "config": evaluation.config.to_dict(),
+            "method": evaluation.method(), **evaluation.asked_of(),
             "skipped_lines": len(skipped), "notes": skipped,
             "tasks": [{**summary, "task": one.task, "resumed": one.resumed, "seconds": one.seconds,
                        "results": one.path} for one, summary in zip(results, summaries)]}
@@ -167,8 +174,8 @@ def table(found: dict) -> str:
     return "\n".join(lines)
 
 
-def evaluate(model, tokenizer, config, arguments) -> dict:
-    evaluation = Evaluation(model, tokenizer, config, arguments)
+def evaluate(evaluation: Evaluation) -> dict:
+    arguments = evaluation.arguments
     tasks = evaluation.tasks()
     metrics = MetricsProgram(arguments.metrics_python) if tasks[0].scored_apart else None
     make_folder(arguments.results)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -20,6 +21,14 @@ constexpr GgufName kInLayer[] = {
     {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
     {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"}};
+constexpr GgufName kQwen3Moe[] = {{"ffn_gate_inp", "mlp.gate"},
+                                  {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+                                  {"ffn_up_exps", "mlp.experts.*.up_proj"},
+                                  {"ffn_down_exps", "mlp.experts.*.down_proj"}};
+constexpr GgufName kMixtral[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
+                                 {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+                                 {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+                                 {"ffn_down_exps", "block_sparse_moe.experts.*.w2"}};
 constexpr GgufName kPhi3[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm"},
                                {"post_ffw_norm", "post_feedforward_layernorm"}};
@@ -29,8 +38,15 @@ constexpr GgufName kGemma3[] = {{"ffn_norm", "pre_feedforward_layernorm"},
 
 constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
+    GgufArchitecture{.name = "llama",
+                     .model_type = "mixtral",
+                     .layer_names = kMixtral,
+                     .experts = true,
+                     .paired_heads = true},
     GgufArchitecture{.name = "qwen2", .model_type = "qwen2"},
     GgufArchitecture{.name = "qwen3", .model_type = "qwen3"},
+    GgufArchitecture{
+        .name = "qwen3moe", .model_type = "qwen3_moe", .layer_names = kQwen3Moe, .experts = true},
     GgufArchitecture{.name = "granite", .model_type = "granite", .paired_heads = true},
     GgufArchitecture{.name = "olmo2", .model_type = "olmo2", .layer_names = kOlmo2},
     GgufArchitecture{.name = "smollm3", .model_type = "smollm3", .paired_heads = true},
@@ -55,10 +71,14 @@ const GgufArchitecture& GgufArchitecture::of(const GgufHeader& header) {
   constexpr const char* kKey = "general.architecture";
   const std::string_view name = header.text(kKey).value_or("");
   std::vector<std::string_view> names;
+  const std::string count = fmt::format("{}.expert_count", name);
+  const bool experts = header.integer_or(count, 0, INT32_MAX, 0) > 0;
   for (const GgufArchitecture& known : kArchitectures) {
-    if (known.name == name) return known;
-    names.push_back(known.name);
+    if (known.name == name && known.experts == experts) return known;
+    if (known.name == name && !experts) header.fail(count, "1 or more");
+    if (names.empty() || names.back() != known.name) names.push_back(known.name);
   }
+  if (std::find(names.begin(), names.end(), name) != names.end()) header.fail(count, "0");
   header.fail(kKey, fmt::format("{}", fmt::join(names, ", ")));
 }
 

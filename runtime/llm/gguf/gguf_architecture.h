@@ -10,7 +10,8 @@
 
 namespace fasa {
 
-// Without ".weight" and ".bias"; in a layer what follows "blk.3.".
+// Without ".weight" and ".bias"; in a layer what follows "blk.3.". A "*" of the model's stands for an
+// expert: the file has all of them in one tensor.
 struct GgufName {
   std::string_view file;
   std::string_view model;
@@ -20,6 +21,7 @@ struct GgufArchitecture {
   std::string_view name;                       // general.architecture
   std::string_view model_type;                 // config.json's
   std::span<const GgufName> layer_names = {};  // where they are not those of all
+  bool experts = false;                        // for files that say that they have some
   bool paired_heads = false;                   // rows of queries and keys lie in rotary pairs
   bool norms_have_base = false;  // what the model adds to norms' weights is in the file's
   bool partial_rotary = false;   // rope.dimension_count may be less than a head

@@ -174,6 +174,16 @@ void add_phi3(const Keys& keys, nlohmann::json* config) {
   if (window > 0) (*config)["sliding_window"] = window;
 }
 
+// The weights of a token's experts sum to 1 in all models of these architectures.
+void add_experts(const Keys& keys, nlohmann::json* config) {
+  const int64_t count = keys.integer("expert_count");
+  (*config)["num_local_experts"] = count;
+  (*config)["num_experts_per_tok"] = keys.integer("expert_used_count");
+  (*config)["norm_topk_prob"] = true;
+  constexpr const char* kWidth = "expert_feed_forward_length";
+  if (keys.has(kWidth)) (*config)["moe_intermediate_size"] = keys.integer(kWidth);
+}
+
 // What the files do not say is the same in all models of the family, but for the largest, whose
 // scores are scaled by what a head's share of the hidden size is; it has this many layers.
 void add_gemma3(const Keys& keys, nlohmann::json* config) {
@@ -243,6 +253,7 @@ std::string gguf_config_json(const GgufHeader& header) {
   };
   add_heads(keys, architecture, &config);
   add_factors(keys, &config);
+  if (architecture.experts) add_experts(keys, &config);
   if (architecture.name == "phi3") add_phi3(keys, &config);
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);

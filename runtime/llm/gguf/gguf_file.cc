@@ -51,34 +51,70 @@ bool is_gguf(const std::string& path) {
 
 GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes(), path) {
   const GgufArchitecture& architecture = GgufArchitecture::of(header_);
-  const std::byte* const data = header_.data().data();
   for (const auto& [name, tensor] : header_.tensors()) {
     if (is_rotary(name)) continue;
     const std::string wanted = architecture.model_name(name);
-    if (!names_.emplace(wanted, &tensor).second) {
-      throw InputError(fmt::format("{}: tensor {} is there twice", header_.name(), wanted));
-    }
-    const int64_t head_dim = paired_head_dim(header_, architecture, name);
-    if (tensor.shape.size() == 1) {
-      const bool is_norm = name.ends_with("norm.weight");
-      const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
-      if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
+    if (wanted.find('*') != std::string::npos) {
+      add_experts(wanted, tensor);
       continue;
     }
-    if (tensor.shape.size() != 2) continue;  // require() says so
+    add_name(wanted, tensor);
+    const int64_t head_dim = paired_head_dim(header_, architecture, name);
     if (head_dim > 0 && (head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0)) {
       throw InputError(fmt::format("{}: tensor {} has {} rows, no multiple of a head's {}",
                                    header_.name(), name, tensor.shape[0], head_dim));
     }
-    if (plain_dtype(tensor.block->type) && head_dim == 0) continue;
-    matrices_[wanted] = make_gguf_matrix(tensor, data + tensor.begin, {.head_dim = head_dim});
+    if (tensor.shape.size() == 1) {
+      const bool is_norm = name.ends_with("norm.weight");
+      const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
+      if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
+    } else if (tensor.shape.size() == 2) {  // of others require() says what is wrong
+      add_matrix(wanted, tensor, head_dim);
+    }
+  }
+}
+
+void GgufFile::add_name(const std::string& name, const GgufTensor& tensor) {
+  if (!names_.emplace(name, &tensor).second) {
+    throw InputError(fmt::format("{}: tensor {} is there twice", header_.name(), name));
+  }
+}
+
+void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim) {
+  if (plain_dtype(tensor.block->type) && head_dim == 0) return;  // as it is in the file
+  matrices_[name] =
+      make_gguf_matrix(tensor, header_.data().data() + tensor.begin, {.head_dim = head_dim});
+}
+
+void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
+  if (tensor.shape.size() != 3) {
+    throw InputError(
+        fmt::format("{}: tensor {} has {} dimensions, not an expert's two and one of "
+                    "experts",
+                    header_.name(), name, tensor.shape.size()));
+  }
+  const auto count = static_cast<uint64_t>(tensor.shape[0]);
+  if (experts_.size() + count > kMostGgufTensors) {
+    throw InputError(
+        fmt::format("{}: more than {} matrices of experts", header_.name(), kMostGgufTensors));
+  }
+  const size_t star = name.find('*');
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string own = fmt::format("{}{}{}", name.substr(0, star), i, name.substr(star + 1));
+    const uint64_t bytes = tensor.bytes / count;  // rows are whole blocks
+    experts_.push_back({.block = tensor.block,
+                        .shape = {tensor.shape[1], tensor.shape[2]},
+                        .begin = tensor.begin + i * bytes,
+                        .bytes = bytes});
+    add_name(own, experts_.back());
+    add_matrix(own, experts_.back(), 0);
   }
 }
 
 void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim,
                           float base) {
   const auto dtype = plain_dtype(tensor.block->type);
-  if (!dtype || (head_dim > 0 && (head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0))) return;
+  if (!dtype) return;  // require() says so
   WeightView view;
   view.dtype = *dtype;
   view.data = header_.data().data() + tensor.begin;

@@ -2,6 +2,7 @@
 // metadata.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,10 +34,15 @@ class GgufFile final : public WeightSource {
   // What the model has where the file has `base` more, or rows of heads in another order
   // (head_dim above 0).
   void add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim, float base);
+  void add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim);
+  // Experts that lie in one tensor; `name` has a "*" in place of an expert's number.
+  void add_experts(const std::string& name, const GgufTensor& tensor);
+  void add_name(const std::string& name, const GgufTensor& tensor);
 
   MappedFile file_;
   GgufHeader header_;
   std::map<std::string, const GgufTensor*> names_;
+  std::deque<GgufTensor> experts_;  // parts of the header's tensors
   std::map<std::string, std::unique_ptr<PackedTensor>> matrices_;
   std::map<std::string, std::vector<float>> vectors_;  // those that are not as in the file
 };

@@ -1,0 +1,47 @@
+"""fasa as the attention and the memory of a vLLM engine: docs/vllm.md.
+
+vLLM finds register() by its entry point in every process. What it registers is vLLM's own backend
+still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker is
+what tells a process of vLLM that did not find register().
+"""
+from __future__ import annotations
+
+from .. import UsageError
+
+__all__ = ["CpuWorker", "GpuWorker", "register"]
+
+OLDEST, NEWEST = (0, 32), (0, 33)  # minor versions of vLLM
+
+
+def require_version() -> None:
+    """Raises UsageError for a vLLM that this package was not made for."""
+    from vllm.version import __version__, __version_tuple__
+
+    if not OLDEST <= tuple(__version_tuple__[:2]) <= NEWEST:
+        raise UsageError(
+            f"vLLM {__version__}: fasa.vllm is made for 0.{OLDEST[1]} to 0.{NEWEST[1]}; install one of "
+            "them, or a newer fasa"
+        )
+
+
+def register() -> None:
+    """The entry point vllm.general_plugins. Of a vLLM that fasa was not made for it changes nothing:
+    the worker says so where fasa is asked for."""
+    try:
+        require_version()
+    except UsageError:
+        return
+    from vllm.platforms import current_platform
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+
+    if current_platform.is_cpu():  # a platform that takes this one backend, by whatever name
+        register_backend(AttentionBackendEnum.CPU_ATTN, "fasa.vllm._backend.FasaCpuBackend")
+
+
+def __getattr__(name: str):
+    """The workers are vLLM's with fasa's memory: they are made when they are asked for."""
+    if name in ("CpuWorker", "GpuWorker"):
+        from . import _worker
+
+        return {"CpuWorker": _worker.cpu_worker, "GpuWorker": _worker.gpu_worker}[name]()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,73 @@
+"""fasa among vLLM's attention backends."""
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from vllm.config import get_current_vllm_config_or_none
+from vllm.v1.attention.backend import MultipleOf
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+from .. import UsageError
+from ._impl import FasaImpl
+from ._metadata import FasaMetadataBuilder
+from ._settings import BLOCK_SIZES, Settings, refuse
+
+STUB_BYTES = 2  # a token and layer, in vLLM's own pool
+
+
+def stub_of(spec):
+    """vLLM's blocks count fasa's pages and hold nothing."""
+    return dataclasses.replace(spec, dtype=torch.bfloat16, num_head_slots=1,
+                               state_content_bytes=STUB_BYTES)
+
+
+# Of the engine whose layers this process made last: vLLM asks for specs and builders where it has
+# set no configuration.
+_asked = False
+
+
+def _is_asked() -> bool:
+    global _asked
+    vllm_config = get_current_vllm_config_or_none()
+    if vllm_config is not None:
+        _asked = Settings.of(vllm_config) is not None
+        if _asked:
+            _require_worker(vllm_config)
+            refuse(vllm_config)
+    return _asked
+
+
+def _require_worker(vllm_config) -> None:
+    worker = vllm_config.parallel_config.worker_cls
+    if worker != "fasa.vllm.CpuWorker":
+        raise UsageError(
+            f'--additional-config asks for "fasa", and --worker-cls is {worker}: allowed: '
+            "fasa.vllm.CpuWorker, which counts fasa's memory"
+        )
+
+
+class FasaCpuBackend(CPUAttentionBackend):
+    """vLLM's own backend of processors, until fasa is asked for."""
+
+    @staticmethod
+    def get_impl_cls():
+        return FasaImpl if _is_asked() else CPUAttentionBackend.get_impl_cls()
+
+    @staticmethod
+    def get_builder_cls():
+        return FasaMetadataBuilder if _is_asked() else CPUAttentionBackend.get_builder_cls()
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(kv_cache_spec=None):
+        if _is_asked():
+            return [MultipleOf(BLOCK_SIZES[0])]
+        return CPUAttentionBackend.get_supported_kernel_block_sizes(kv_cache_spec)
+
+    @classmethod
+    def customize_spec(cls, spec):
+        return stub_of(spec) if _is_asked() else super().customize_spec(spec)
+
+    @classmethod
+    def supports_kv_connector(cls) -> bool:
+        return not _is_asked()

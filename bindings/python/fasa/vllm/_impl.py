@@ -1,0 +1,61 @@
+"""A layer's attention: vLLM stores the batch's keys and values first, then asks for the outputs."""
+from __future__ import annotations
+
+import torch
+from vllm.config import get_current_vllm_config
+from vllm.v1.attention.backend import AttentionImpl, AttentionType
+
+from .. import UsageError
+from ._settings import refuse_layer
+from ._store import Store, lie_of
+
+
+class FasaImpl(AttentionImpl):
+    def __init__(self, num_heads, head_size, scale, num_kv_heads=None, alibi_slopes=None,
+                 sliding_window=None, kv_cache_dtype="auto", logits_soft_cap=None,
+                 attn_type=AttentionType.DECODER, kv_sharing_target_layer_name=None, **extra):
+        model_dtype = str(get_current_vllm_config().model_config.dtype).removeprefix("torch.")
+        refuse_layer(
+            alibi_slopes=alibi_slopes, sliding_window=sliding_window,
+            logits_soft_cap=logits_soft_cap, attn_type=attn_type,
+            kv_sharing=kv_sharing_target_layer_name, extra=extra, kv_cache_dtype=kv_cache_dtype,
+            model_dtype=model_dtype,
+        )
+        self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
+        self.num_kv_heads = num_kv_heads or num_heads
+        self.kv_cache_dtype = kv_cache_dtype
+        self.sliding_window = None
+        self._store: Store | None = None
+        self._layer = -1
+
+    def bind(self, store: Store, layer: int) -> None:
+        self._store, self._layer = store, layer
+
+    def do_kv_cache_update(self, layer, key, value, kv_cache, slot_mapping) -> None:
+        """All tokens of the batch before any of them attends: a sequence may read a block that another
+        one of the step writes."""
+        count = slot_mapping.shape[0]
+        self._store.paged._append_at(self._layer, lie_of(key[:count]), lie_of(value[:count]),
+                                     slot_mapping.numpy())
+
+    def forward(self, layer, query, key, value, kv_cache, attn_metadata, output,
+                output_scale=None, output_block_scale=None) -> torch.Tensor:
+        if output_scale is not None or output_block_scale is not None:
+            raise UsageError("fasa writes no quantised outputs; turn that fusion off")
+        if attn_metadata is None:  # vLLM measures memory
+            return output
+        paged = self._store.paged
+        rows = attn_metadata.decode
+        if rows is not None:
+            q, out = rows.take(query), rows.take(output)
+            paged._attend_at(self._layer, lie_of(q), rows.table, rows.lengths, lie_of(out))
+            if rows.tokens is not None:
+                output[rows.tokens] = out
+        rows = attn_metadata.prefill
+        if rows is not None:
+            q, out = rows.take(query), rows.take(output)
+            paged._prefill_at(self._layer, lie_of(q), rows.table, rows.lengths, rows.queries,
+                              lie_of(out))
+            if rows.tokens is not None:
+                output[rows.tokens] = out
+        return output

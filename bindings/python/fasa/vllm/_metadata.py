@@ -1,0 +1,96 @@
+"""What a step's layers share: which rows of the batch decode, and which are parts of prompts."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import torch
+from vllm.config import get_layers_from_vllm_config
+from vllm.model_executor.layers.attention import Attention
+from vllm.v1.attention.backend import AttentionCGSupport, AttentionMetadataBuilder
+
+from .. import UsageError
+from ._geometry import layer_number
+from ._settings import Settings
+from ._store import store_for
+
+
+@dataclasses.dataclass
+class Rows:
+    """Some sequences of the batch, and where their tokens stand in its tensors."""
+
+    table: np.ndarray    # int32 [sequences, columns]
+    lengths: np.ndarray  # int32, with the step's tokens
+    queries: np.ndarray  # int32, the step's tokens of each
+    first: int           # token; tokens stand side by side where `tokens` is None
+    count: int
+    tokens: torch.Tensor | None  # int64 [count]
+
+    @classmethod
+    def of(cls, chosen: np.ndarray, starts: np.ndarray, lengths: np.ndarray,
+           table: np.ndarray) -> Rows | None:
+        rows = np.flatnonzero(chosen)
+        if not len(rows):
+            return None
+        queries = (starts[rows + 1] - starts[rows]).astype(np.int32)
+        first, count = int(starts[rows[0]]), int(queries.sum())
+        tokens = None
+        if rows[-1] - rows[0] + 1 != len(rows):
+            tokens = torch.from_numpy(
+                np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows])
+            ).to(torch.int64)
+        # Copies: the runner writes the next step's over its own.
+        return cls(np.ascontiguousarray(table[rows]), np.ascontiguousarray(lengths[rows]), queries,
+                   first, count, tokens)
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.tokens is None:
+            return tensor[self.first:self.first + self.count]
+        return tensor.index_select(0, self.tokens)
+
+
+@dataclasses.dataclass
+class FasaMetadata:
+    decode: Rows | None
+    prefill: Rows | None
+
+    @classmethod
+    def of(cls, batch) -> FasaMetadata:
+        """Of vLLM's, whose tensors are in host memory. Rows of no tokens are padding."""
+        count = batch.num_reqs
+        starts = batch.query_start_loc_cpu[:count + 1].numpy()
+        lengths = batch.seq_lens[:count].numpy()
+        table = batch.block_table_tensor[:count].numpy()
+        queries = np.diff(starts)
+        decodes = queries == 1
+        if batch.is_prefilling is not None:
+            decodes &= ~batch.is_prefilling[:count].numpy()
+        return cls(Rows.of(decodes, starts, lengths, table),
+                   Rows.of((queries > 0) & ~decodes, starts, lengths, table))
+
+
+class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
+    """Opens the store, for it is made when the number of blocks is known."""
+
+    _cudagraph_support = AttentionCGSupport.NEVER
+    reorder_batch_threshold: int = 1  # decodes stand first
+
+    def __init__(self, kv_cache_spec, layer_names, vllm_config, device):
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        settings = Settings.of(vllm_config)
+        layers = get_layers_from_vllm_config(vllm_config, Attention, layer_names)
+        scales = {layer.impl.scale for layer in layers.values()}
+        if len(scales) != 1:
+            raise UsageError(f"layers that scale by {sorted(scales)}: fasa serves one scale")
+        if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
+            raise UsageError("fasa.vllm serves keys and values of one size")
+        store = store_for(vllm_config, settings, layer_names, kv_cache_spec.head_size, scales.pop())
+        blocks = vllm_config.cache_config.num_gpu_blocks
+        if not blocks:
+            raise UsageError("vLLM has not said how many blocks there are; take fasa's worker")
+        store.open(blocks)
+        for name, layer in layers.items():
+            layer.impl.bind(store, layer_number(name) - store.part.layers[0])
+
+    def build(self, common_prefix_len, common_attn_metadata, fast_build=False) -> FasaMetadata:
+        return FasaMetadata.of(common_attn_metadata)

@@ -1,0 +1,93 @@
+"""What --additional-config asks fasa for, and what of vLLM's configuration it cannot serve."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from .. import Config, UsageError
+
+ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+BLOCK_SIZES = (64, 128, 192, 256)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Options of fasa (docs/configuration.md)."""
+
+    options: Mapping[str, object]
+
+    @classmethod
+    def of(cls, vllm_config) -> Settings | None:
+        """None: fasa was not asked for."""
+        given = vllm_config.additional_config
+        if not isinstance(given, Mapping) or "fasa" not in given:
+            return None
+        asked = given["fasa"]
+        if not isinstance(asked, Mapping):
+            raise UsageError(
+                f'--additional-config: "fasa" = {asked!r}: allowed: an object of options, {{}} for the '
+                "defaults"
+            )
+        settings = cls(dict(asked))
+        settings.config()
+        return settings
+
+    def config(self) -> Config:
+        """Over the FASA_* variables. Raises UsageError naming a wrong option."""
+        try:
+            return Config(**self.options)
+        except UsageError as error:
+            raise UsageError(f'--additional-config, "fasa": {error}') from None
+
+
+def refuse(vllm_config) -> None:
+    """Raises UsageError naming the first thing that fasa cannot serve."""
+    for wrong, what in _refusals(vllm_config):
+        if wrong:
+            raise UsageError(f"fasa serves no {what}; take it away, or leave fasa out")
+
+
+def _refusals(vllm_config):
+    model, cache = vllm_config.model_config, vllm_config.cache_config
+    parallel = vllm_config.parallel_config
+    model_dtype = str(model.dtype).removeprefix("torch.")
+    yield vllm_config.speculative_config is not None, "speculative decoding (--speculative-config)"
+    yield (vllm_config.kv_transfer_config is not None,
+           "KV connectors (--kv-transfer-config): they would move vLLM's own blocks, which are empty")
+    yield model.enable_sleep_mode, "sleep mode (--enable-sleep-mode)"
+    yield (cache.cache_dtype not in ("auto", model_dtype),
+           f"quantised KV cache (--kv-cache-dtype {cache.cache_dtype}): fasa's own are row_dtype and "
+           "slice_dtype")
+    yield (model.dtype not in ROW_DTYPES, f"model in {model_dtype}")
+    yield model.use_mla, "multi-head latent attention"
+    yield model.is_encoder_decoder, "encoder-decoder models"
+    yield parallel.decode_context_parallel_size > 1, "decode context parallelism"
+    yield parallel.prefill_context_parallel_size > 1, "prefill context parallelism"
+    yield parallel.enable_dbo, "dual-batch overlap (--enable-dbo)"
+    heads = model.get_total_num_kv_heads()
+    ranks = parallel.tensor_parallel_size
+    yield (heads % ranks != 0,
+           f"tensor parallelism of {ranks} ranks over {heads} KV heads: it would split one")
+    yield (cache.block_size not in BLOCK_SIZES,
+           f"blocks of {cache.block_size} tokens (--block-size): allowed: 64, 128, 192, 256")
+
+
+def refuse_layer(*, alibi_slopes, sliding_window, logits_soft_cap, attn_type, kv_sharing, extra,
+                 kv_cache_dtype, model_dtype) -> None:
+    """What a layer of a model asks for beside causal attention over all of its tokens."""
+    for wrong, what in [
+        (alibi_slopes is not None, "ALiBi"),
+        (sliding_window is not None, "sliding windows"),
+        (bool(logits_soft_cap), "soft caps of logits"),
+        (attn_type != "decoder", f"attention of the kind {attn_type}"),
+        (kv_sharing is not None, "layers that share another's keys and values"),
+        (extra.get("sinks") is not None, "attention sinks of a model's own"),
+        (kv_cache_dtype not in ("auto", model_dtype), f"quantised KV cache ({kv_cache_dtype})"),
+    ]:
+        if wrong:
+            raise UsageError(f"fasa serves no {what}, which a layer of this model has; leave fasa out")
+    others = [name for name, value in extra.items() if value is not None and name != "sinks"]
+    if others:
+        raise UsageError(f"fasa knows no {', '.join(sorted(others))} of attention layers")

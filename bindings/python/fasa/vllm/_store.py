@@ -1,0 +1,118 @@
+"""The pages of this process: one store, whose page ids are vLLM's block ids."""
+from __future__ import annotations
+
+import torch
+
+from .. import Paged, UsageError
+from ._geometry import Part, Rotation, map_of, part_of, whole_geometry
+from ._settings import ROW_DTYPES, Settings
+
+_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+
+
+def lie_of(tensor: torch.Tensor) -> tuple:
+    """[tokens, heads, dim] by address, as fasa.Paged takes it; the caller keeps it alive."""
+    shape, strides = tensor.shape, tensor.stride()
+    return (tensor.data_ptr(), _DTYPES[tensor.dtype], shape[0], shape[1], shape[2], strides[0],
+            strides[1])
+
+
+class Store:
+    """A layer is counted from 0 in this process's part of the model."""
+
+    def __init__(self, vllm_config, settings: Settings, part: Part, head_dim: int, scale: float,
+                 rotation: Rotation | None):
+        self._vllm_config = vllm_config
+        config = settings.config()
+        geometry = whole_geometry(vllm_config, head_dim, scale, rotation)
+        self.part = part
+        self._opening = {
+            "page_size": vllm_config.cache_config.block_size,
+            "max_sequences": vllm_config.scheduler_config.max_num_seqs,
+            "row_dtype": ROW_DTYPES[vllm_config.model_config.dtype],
+            "fc_map": map_of(vllm_config, config, geometry),
+            "layers": part.layers,
+            "kv_heads": part.kv_heads,
+        }
+        self._geometry, self._config = geometry, config
+        self._pages: Paged | None = None
+
+    @property
+    def paged(self) -> Paged:
+        if self._pages is None:
+            raise UsageError("fasa's pages are closed: the engine has shut down")
+        return self._pages
+
+    def sizes(self) -> dict:
+        """Bytes of a page, and of all else."""
+        return Paged.sizes(
+            self._geometry, self._config,
+            max_context=self._vllm_config.model_config.max_model_len,
+            step_tokens=self._vllm_config.scheduler_config.max_num_batched_tokens,
+            **self._opening,
+        )
+
+    def pages_that_fit(self, available: int, stub_bytes: int) -> int:
+        """In `available` bytes of this process's memory and the option's limits, with vLLM's stub of
+        each. Raises UsageError where not one does."""
+        sizes = self.sizes()
+        page, fixed = sizes["page"], sizes["fixed"]
+        host = {key: part["host_rows"] + part["host_tables"] for key, part in sizes.items()}
+        limits = [(available, page["device_total"] + host["page"] + stub_bytes,
+                   fixed["device_total"] + host["fixed"])]
+        if self._config.device_memory:
+            limits.append((self._config.device_memory, page["device_total"], fixed["device_total"]))
+        if self._config.host_memory and host["page"]:
+            limits.append((self._config.host_memory, host["page"], host["fixed"]))
+        pages = min((limit - taken) // each for limit, each, taken in limits)
+        if pages < 1:
+            limit, each, taken = min(limits, key=lambda one: (one[0] - one[2]) // one[1])
+            raise UsageError(
+                f"{limit} bytes for the KV cache: fasa takes {taken} bytes beside its blocks and {each} "
+                "bytes a block; allow more (VLLM_CPU_KVCACHE_SPACE, --kv-cache-memory-bytes, "
+                "device_memory), or fewer sequences (--max-num-seqs) or tokens a step "
+                "(--max-num-batched-tokens)"
+            )
+        return pages
+
+    def open(self, pages: int) -> None:
+        if self._pages is not None and self._pages.num_pages == pages:
+            return
+        self._pages = None  # the old ones go first
+        self._pages = Paged(self._geometry, self._config, num_pages=pages, **self._opening)
+
+    def close(self) -> None:
+        self._pages = None
+
+
+_store: Store | None = None
+_rotation: Rotation | None = None
+
+
+def remember_rotation(rotation: Rotation | None) -> None:
+    global _rotation
+    _rotation = rotation
+
+
+def store_for(vllm_config, settings: Settings, layer_names: list[str], head_dim: int,
+              scale: float) -> Store:
+    """This process's, made anew for another model."""
+    global _store
+    from vllm.distributed.parallel_state import get_tp_group
+
+    part = part_of(vllm_config, layer_names, get_tp_group().rank_in_group)
+    if _store is None or _store._vllm_config is not vllm_config or _store.part != part:
+        close_store()
+        _store = Store(vllm_config, settings, part, head_dim, scale, _rotation)
+    return _store
+
+
+def current_store() -> Store | None:
+    return _store
+
+
+def close_store() -> None:
+    global _store
+    if _store is not None:
+        _store.close()
+    _store = None

@@ -1,0 +1,100 @@
+"""vLLM's workers with fasa's memory: blocks are as many as fasa's pages fit in."""
+from __future__ import annotations
+
+import functools
+
+from .. import UsageError
+from . import require_version
+from ._geometry import rotation_of
+from ._settings import Settings, refuse
+from ._store import close_store, current_store, remember_rotation, store_for
+
+
+def _require_registered() -> None:
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    if AttentionBackendEnum.CPU_ATTN.is_overridden():
+        return
+    raise UsageError(
+        "vLLM did not load fasa's plugin in this process: is fasa installed here as a package (pip "
+        'show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
+    )
+
+
+def _require_one_group(groups) -> None:
+    if len(groups) != 1:
+        raise UsageError(
+            f"a model with {len(groups)} groups of KV caches: fasa serves one, of full attention in "
+            "every layer"
+        )
+
+
+class _Memory:
+    """Before vLLM's worker among a class's bases."""
+
+    def __init__(self, vllm_config, *args, **kwargs):
+        require_version()
+        _require_registered()
+        self._settings = Settings.of(vllm_config)
+        if self._settings is None:
+            raise UsageError(
+                "--worker-cls is fasa's, and nothing asks for fasa: give --additional-config "
+                "'{\"fasa\": {}}', or leave --worker-cls out"
+            )
+        refuse(vllm_config)
+        super().__init__(vllm_config, *args, **kwargs)
+
+    def load_model(self, *args, **kwargs):
+        super().load_model(*args, **kwargs)
+        remember_rotation(rotation_of(self.model_runner.get_model()))
+
+    def determine_available_memory(self) -> int:
+        """As bytes of vLLM's stubs: it divides by what one block of them takes."""
+        available = super().determine_available_memory()
+        specs = self.get_kv_cache_spec()
+        stubs = sum(spec.page_size_bytes for spec in specs.values())
+        spec = next(iter(specs.values()))
+        layers = self.vllm_config.compilation_config.static_forward_context
+        scale = layers[next(iter(specs))].impl.scale
+        store = store_for(self.vllm_config, self._settings, list(specs), spec.head_size, scale)
+        return store.pages_that_fit(available, stubs) * stubs
+
+    def initialize_from_config(self, kv_cache_config):
+        _require_one_group(kv_cache_config.kv_cache_groups)
+        return super().initialize_from_config(kv_cache_config)
+
+    def execute_model(self, scheduler_output):
+        copies = scheduler_output.kv_cache_block_copies
+        if copies:
+            current_store().paged.copy_pages([tuple(copy) for copy in copies])
+        return super().execute_model(scheduler_output)
+
+    def sleep(self, *args, **kwargs):
+        raise UsageError("fasa serves no sleep mode: its pages would be lost")
+
+    wake_up = sleep
+
+    def shutdown(self):
+        close_store()
+        return super().shutdown()
+
+
+@functools.cache
+def cpu_worker():
+    from vllm.v1.worker.cpu_worker import CPUWorker
+
+    class FasaCpuWorker(_Memory, CPUWorker):
+        def determine_available_memory(self) -> int:
+            if self.parallel_config.pipeline_parallel_size > 1:
+                # Later stages make the buffers that they receive into in it; where nothing is compiled
+                # vLLM leaves it out.
+                self.model_runner.profile_run()
+            return super().determine_available_memory()
+
+    return FasaCpuWorker
+
+
+def gpu_worker():
+    raise UsageError(
+        "fasa.vllm serves processors: take vLLM built for them, and --worker-cls fasa.vllm.CpuWorker"
+    )

@@ -1,0 +1,148 @@
+#include "runtime/llm/expert_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/model/elementwise.h"
+
+namespace fasa {
+namespace {
+
+void softmax(float* x, int count) {
+  const float most = *std::max_element(x, x + count);
+  float sum = 0;
+  for (int i = 0; i < count; ++i) sum += x[i] = std::exp(x[i] - most);
+  for (int i = 0; i < count; ++i) x[i] /= sum;
+}
+
+// Zeroes all but the best `kept` of `count` blocks of `size` scores, by their largest.
+void keep_best(float* scores, int count, int size, int kept) {
+  thread_local std::vector<int> order;  // grows only
+  order.resize(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;
+  const auto largest = [&](int block) {
+    return *std::max_element(scores + block * size, scores + (block + 1) * size);
+  };
+  std::partial_sort(order.begin(), order.begin() + kept, order.end(), [&](int a, int b) {
+    const float of_a = largest(a);
+    const float of_b = largest(b);
+    return of_a > of_b || (of_a == of_b && a < b);
+  });
+  for (auto left_out = order.begin() + kept; left_out != order.end(); ++left_out) {
+    std::fill_n(scores + *left_out * size, size, 0.0f);
+  }
+}
+
+}  // namespace
+
+void route(const ExpertShape& shape, float* logits) {
+  softmax(logits, shape.count);
+  if (shape.groups > 1) {
+    keep_best(logits, shape.groups, shape.count / shape.groups, shape.chosen_groups);
+  }
+  keep_best(logits, shape.count, 1, shape.chosen);
+  float factor = shape.scale;
+  if (shape.normalised) {
+    float sum = 0;
+    for (int i = 0; i < shape.count; ++i) sum += logits[i];
+    factor /= sum;
+  }
+  for (int i = 0; i < shape.count; ++i) logits[i] *= factor;
+}
+
+// In order, with their runs by phase.
+struct ExpertWork::Chosen {
+  std::vector<int64_t> tokens;
+  std::vector<RowRun> runs;
+
+  void add(int64_t token, StepMode mode) {
+    tokens.push_back(token);
+    if (runs.empty() || runs.back().mode != mode) runs.push_back({0, mode});
+    ++runs.back().rows;
+  }
+};
+
+uint64_t ExpertWork::run(const ExpertLayerWeights& layer) const {
+  const ExpertShape& shape = config_.experts;
+  layer.router.apply(activations_.input(), runs_, activations_.routed());
+  for_each_row(tokens_, int64_t{shape.count} * 8,
+               [&](int64_t row) { route(shape, activations_.routed() + row * shape.count); });
+  const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
+  std::fill_n(activations_.mixed(), mixed, 0.0f);
+  uint64_t bytes = layer.router.work_bytes(tokens_);
+  // Its memory is kept between the layers; taken out, for while this thread waits for others it may
+  // be given another model's layer.
+  thread_local Chosen kept;
+  Chosen chosen = std::move(kept);
+  for (size_t i = 0; i < layer.routed.size(); ++i) {
+    choose(i, &chosen);
+    bytes += add_routed(layer, i, chosen);
+  }
+  kept = std::move(chosen);
+  if (layer.shared.down.outputs() > 0) bytes += add_shared(layer.shared);
+  return bytes;
+}
+
+void ExpertWork::choose(size_t expert, Chosen* chosen) const {
+  chosen->tokens.clear();
+  chosen->runs.clear();
+  int64_t token = 0;
+  for (const RowRun& run : runs_) {
+    for (const int64_t end = token + run.rows; token < end; ++token) {
+      if (weight_of(token, expert) != 0) chosen->add(token, run.mode);
+    }
+  }
+}
+
+uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
+                                const Chosen& chosen) const {
+  const auto rows = static_cast<int64_t>(chosen.tokens.size());
+  if (rows == 0) return 0;
+  const int64_t hidden = config_.hidden;
+  const auto row_bytes = static_cast<size_t>(hidden * dtype_bytes(dtype_));
+  const auto token_of = [&](int64_t row) {
+    return static_cast<size_t>(chosen.tokens[static_cast<size_t>(row)]);
+  };
+  for_each_row(rows, hidden, [&](int64_t row) {
+    std::memcpy(activations_.gathered() + static_cast<size_t>(row) * row_bytes,
+                activations_.input() + token_of(row) * row_bytes, row_bytes);
+  });
+  const uint64_t bytes = apply(layer.routed[expert], activations_.gathered(), chosen.runs);
+  for_each_row(rows, hidden, [&](int64_t row) {
+    const auto token = static_cast<int64_t>(token_of(row));
+    const float* result = activations_.result() + row * hidden;
+    float* mixed = activations_.mixed() + token * hidden;
+    const float weight = weight_of(token, expert);
+    for (int64_t i = 0; i < hidden; ++i) mixed[i] += weight * result[i];
+  });
+  return bytes;
+}
+
+uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
+  const int64_t hidden = config_.hidden;
+  const uint64_t bytes = apply(shared, activations_.input(), runs_);
+  for_each_row(tokens_, hidden, [&](int64_t row) {
+    add_row(activations_.result() + row * hidden, nullptr, hidden,
+            activations_.mixed() + row * hidden);
+  });
+  return bytes;
+}
+
+uint64_t ExpertWork::apply(const ExpertWeights& expert, const std::byte* input,
+                           RowRuns runs) const {
+  const int64_t rows = rows_of(runs);
+  const int64_t width = expert.gate_up.outputs();
+  const int64_t intermediate = width / 2;
+  expert.gate_up.apply(input, runs, activations_.result());
+  for_each_row(rows, intermediate * 8, [&](int64_t row) {
+    activate_gate(config_.activation, activations_.result() + row * width, nullptr, intermediate,
+                  dtype_, activations_.activated() + row * intermediate * dtype_bytes(dtype_));
+  });
+  expert.down.apply(activations_.activated(), runs, activations_.result());
+  return expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);
+}
+
+}  // namespace fasa

@@ -1,0 +1,50 @@
+// Layers of experts: see ExpertShape.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+#include "runtime/llm/activations.h"
+#include "runtime/llm/model_config.h"
+#include "runtime/llm/weights.h"
+
+namespace fasa {
+
+// The router's choice for one token: logits [shape.count] -> weights, 0 where an expert is not
+// chosen. Of equal ones the first is chosen.
+void route(const ExpertShape& shape, float* logits);
+
+// Of a step's tokens. References: all outlive the work.
+class ExpertWork {
+ public:
+  ExpertWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)
+      : config_(config),
+        activations_(activations),
+        dtype_(dtype),
+        runs_(runs),
+        tokens_(rows_of(runs)) {}
+
+  // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
+  // token's sum depends on no other; only those that somebody chose are read. Returns the bytes that
+  // it reads and writes.
+  uint64_t run(const ExpertLayerWeights& layer) const;
+
+ private:
+  struct Chosen;  // one expert's tokens
+  void choose(size_t expert, Chosen* chosen) const;
+  uint64_t add_routed(const ExpertLayerWeights& layer, size_t expert, const Chosen& chosen) const;
+  float weight_of(int64_t token, size_t expert) const {
+    return activations_.routed()[token * config_.experts.count + static_cast<int64_t>(expert)];
+  }
+  uint64_t add_shared(const ExpertWeights& shared) const;
+  // input [rows, hidden] -> the activations' result() [rows, hidden].
+  uint64_t apply(const ExpertWeights& expert, const std::byte* input, RowRuns runs) const;
+
+  const ModelConfig& config_;
+  const Activations& activations_;
+  DType dtype_;
+  RowRuns runs_;
+  int64_t tokens_;
+};
+
+}  // namespace fasa

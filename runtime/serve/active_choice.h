@@ -1,0 +1,62 @@
+// One choice of a request that is being served, or waits for that.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/doors/runtime.h"
+#include "runtime/llm/answer.h"
+#include "runtime/serve/generation_request.h"
+#include "runtime/serve/token_log.h"
+
+namespace fasa::serve {
+
+// The loop's own, of one thread.
+struct ActiveChoice {
+  struct Failure {
+    ErrorKind kind;
+    std::string message;
+  };
+
+  uint64_t id = 0;
+  int choice = 0;
+  GenerationRequest request;
+  std::unique_ptr<Answer> answer;
+  std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
+  TokenLog known;               // how the first of them were computed before
+  std::optional<int32_t> next;  // generated, not in the cache yet
+  std::optional<SequenceId> sequence;
+  TokenLog log;  // what the sequence holds
+  int64_t cached = 0;
+  bool finished = false;
+  std::optional<Failure> failure;  // what finished it, if that was no end of its answer
+  std::chrono::steady_clock::time_point submitted, last_token;
+
+  bool placed() const { return sequence.has_value(); }
+  bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
+  StepMode mode() const {
+    const bool decodes = !at_prompt() || (log.size() < known.size() &&
+                                          known.computed(log.size()) == Computed::kDecode);
+    return decodes ? StepMode::kDecode : StepMode::kPrefill;
+  }
+  int32_t token(int64_t position) const {
+    return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
+                                                          : *next;
+  }
+  // Tokens that the next prefill step may take at most.
+  int64_t prefill_left() const {
+    int64_t end = static_cast<int64_t>(wanted.size());
+    for (int64_t i = log.size(); i < std::min(end, known.size()); ++i) {
+      if (known.computed(i) == Computed::kDecode) end = i;
+    }
+    return end - log.size();
+  }
+};
+
+}  // namespace fasa::serve
