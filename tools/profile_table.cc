@@ -74,11 +74,11 @@ class ProfileTable {
 
   std::string layers() const {
     std::string text = fmt::format(
-        "{:>5} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "layer",
+        "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "layer",
         "compute", "rows", "others", "transfer", "hidden", "hit", "prec.", "recall", "missed",
         "scoring", "ahead", "kept");
     text += fmt::format(
-        "{:>5} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "", "us",
+        "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "", "us",
         "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "%", "bytes", "%");
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
       text += layer_row(fmt::to_string(i), profile_.layers()[i]);
@@ -122,7 +122,7 @@ class ProfileTable {
     const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
-        "{:>5} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "
+        "{:>5} {:>7.1f} {:>7.1f} {:>7.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "
         "{:>6}\n",
         name, us(part.compute), us(part.wait(WaitReason::kRows)),
         us(part.waiting() - part.wait(WaitReason::kRows)), us(profile_.transfer(part)),

@@ -72,9 +72,9 @@ class Trace(CommandTest):
         done = {(threads[e["tid"]], e["name"], e["cat"]) for e in self.events(trace, "X")}
         self.assertLessEqual({("model", "select", "compute"), ("model", "attend", "compute"),
                               ("model", "prefill", "prefill"), ("model", "projections", "compute"),
-                              ("copy 0", "gather", "miss"), ("copy 1", "gather", "miss"),
+                              ("copy 0", "fetch", "miss"), ("copy 1", "fetch", "miss"),
                               ("write-back", "write_back", "write_back"),
-                              ("model", "wait for gather", "wait")},
+                              ("model", "wait for fetch", "wait")},
                              done)
         # Bytes by cause are those of the report.
         steps = result["decode"]["tokens"]
@@ -91,7 +91,7 @@ class Trace(CommandTest):
 
     def test_waits_name_what_they_waited_for(self):
         trace, _ = self.trace("--device", "emulated", "--bandwidth", "1GB/s")
-        waits = [e for e in self.events(trace, "X") if e["name"] == "wait for gather"]
+        waits = [e for e in self.events(trace, "X") if e["name"] == "wait for fetch"]
         self.assertGreater(len(waits), 0)
         for wait in waits:
             self.assertEqual(wait["args"]["awaited_cause"], "miss")
