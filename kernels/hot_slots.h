@@ -21,11 +21,12 @@ struct HotSlots {
   int32_t* hand = nullptr;
   int count = 0;
 
+  // `slots`: of each head in the table.
   static constexpr HotSlots of(const CacheLayout& layout, int32_t* hot_table, int layer,
-                               int kv_head) {
-    if (hot_table == nullptr || layout.hot_rows == 0) return {};
-    int32_t* table = hot_table + layout.hot_table_index(layer, kv_head);
-    return {table, table + layout.hot_rows, table + 2 * layout.hot_rows, layout.hot_rows};
+                               int kv_head, int slots) {
+    if (hot_table == nullptr || slots == 0) return {};
+    int32_t* table = hot_table + layout.hot_table_index(layer, kv_head, slots);
+    return {table, table + slots, table + 2 * int64_t{slots}, slots};
   }
 };
 

@@ -42,11 +42,11 @@ inline uint64_t select_bytes(const SliceFormat& format, int64_t first, int64_t e
          scored_page_bytes(format.tail());
 }
 
-// A wave of set entries, `heads` = sequences x KV heads: positions read, addresses written, the
-// table of hot rows read.
-inline uint64_t resolve_bytes(const CacheLayout& layout, int64_t heads, int64_t wave) {
+// A wave of set entries of so many heads: positions read, addresses written, the table of hot rows
+// read, of `slots` a head.
+inline uint64_t resolve_bytes(int64_t heads, int64_t wave, int64_t slots) {
   const int64_t entry = sizeof(int32_t) + sizeof(void*);
-  const int64_t table = 2 * layout.hot_rows * int64_t{sizeof(int32_t)};
+  const int64_t table = 2 * slots * int64_t{sizeof(int32_t)};
   return static_cast<uint64_t>(heads * (wave * entry + table));
 }
 

@@ -99,20 +99,23 @@ struct CacheLayout {
   }
   constexpr int64_t resident_bytes() const { return heads() * residents() * row.bytes(); }
 
-  constexpr int64_t hot_offset(int layer, int kv_head, int slot) const {
-    return (head_index(layer, kv_head) * hot_rows + slot) * row.bytes();
+  // Of `slots` hot rows a head: `hot_rows`, or what a sequence has (SequenceDesc::hot_slots).
+  constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {
+    return (head_index(layer, kv_head) * slots + slot) * row.bytes();
   }
-  constexpr int64_t hot_bytes() const { return heads() * hot_rows * row.bytes(); }
+  constexpr int64_t hot_bytes(int slots) const { return heads() * slots * row.bytes(); }
+  constexpr int64_t hot_bytes() const { return hot_bytes(hot_rows); }
   // Index of the first int32 of a head's hot table.
-  constexpr int64_t hot_table_index(int layer, int kv_head) const {
-    return head_index(layer, kv_head) * hot_table_stride();
+  constexpr int64_t hot_table_index(int layer, int kv_head, int slots) const {
+    return head_index(layer, kv_head) * hot_table_stride(slots);
   }
-  constexpr int64_t hot_table_stride() const {
-    return hot_rows == 0 ? 0 : 2 * int64_t{hot_rows} + 1;
+  static constexpr int64_t hot_table_stride(int slots) {
+    return slots == 0 ? 0 : 2 * int64_t{slots} + 1;
   }
-  constexpr int64_t hot_table_bytes() const {
-    return heads() * hot_table_stride() * int64_t{sizeof(int32_t)};
+  constexpr int64_t hot_table_bytes(int slots) const {
+    return heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
   }
+  constexpr int64_t hot_table_bytes() const { return hot_table_bytes(hot_rows); }
 };
 
 }  // namespace fasa

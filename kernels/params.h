@@ -37,11 +37,15 @@ struct SequenceDesc {
   std::byte* residents = nullptr;  // rows on the host only, else null
   std::byte* hot = nullptr;        // hot rows, null where there are none
   int32_t* hot_table = nullptr;
+  int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
   // Prefill with rows on the host: the new rows' pages of one layer, first the page that holds
   // `start`: [page][kv_head][kPageTokens][row_bytes].
   std::byte* stage = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
+  constexpr int hot_slots(const CacheLayout& layout) const {
+    return hot_rows > 0 ? hot_rows : layout.hot_rows;
+  }
   constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
   }

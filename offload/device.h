@@ -272,6 +272,8 @@ class Device {
   virtual void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
                        OperationTag tag) = 0;
   void show_timeline(const std::atomic<Timeline*>& place) { identity_.timeline = &place; }
+  // Of a device that measures them while it is opened.
+  void show_rates(const DeviceRates& rates) { identity_.traits.rates = rates; }
 
  private:
   DeviceIdentity identity_;

@@ -97,7 +97,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.latency = rates.link_latency;
   times.lanes = settings.copy_streams;
   times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
-  times.resolve = sequences * device(resolve_bytes(layout, 1, set));
+  times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
   times.attend = sequences * device(rows_bytes(layout, set) +
                                     near_bytes(layout, settings.near_tokens(layer, visible)));
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
@@ -109,8 +109,7 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted) {
   return Search(times, kv_heads, wanted).best();
 }
 
-double likely_miss_share(const StepSettings& settings, int layer, int32_t visible) {
-  const int hot_rows = settings.layout.hot_rows;
+double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   if (hot_rows >= visible) return 0;
   const double sets =
       static_cast<double>(hot_rows) / static_cast<double>(settings.set_tokens(layer, visible));

@@ -66,6 +66,7 @@ struct GroupLoad {
   int sequences = 0;      // that select among their tokens
   int64_t scored = 0;     // tokens, all of them together
   double miss_share = 0;  // of the entries of their sets
+  int hot_rows = 0;       // of a sequence
 };
 
 // Without what it writes.
@@ -77,7 +78,7 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted);
 
 // What the entries of a layer's set will miss, of `visible` tokens, as far as hot rows tell: fitted to
 // the shipped trace (0.49 with two sets of them, 0.34 with four, 0.21 with eight, 0.12 with sixteen).
-double likely_miss_share(const StepSettings& settings, int layer, int32_t visible);
+double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
 
 // Those of a step: chosen by what is likely.
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load);

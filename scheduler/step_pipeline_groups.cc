@@ -16,6 +16,7 @@ bool StepPipeline::fits_hot_rows(const Call& call) const {
 GroupLoad StepPipeline::group_load(const Call& call, int64_t pages) const {
   GroupLoad load;
   int64_t copied = 0;
+  int64_t hot_rows = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (sequence.mode != StepMode::kDecode) continue;
@@ -24,6 +25,7 @@ GroupLoad StepPipeline::group_load(const Call& call, int64_t pages) const {
     if (settings_.set_tokens(call.layer, visible) >= visible) continue;
     ++load.sequences;
     load.scored += visible;
+    hot_rows += sequence.hot_slots(settings_.layout);
     for (int page = 0; page < pages_of(sequence.end()); ++page) {
       copied += call.step.has_device_copy(i, page) ? 1 : 0;
     }
@@ -32,7 +34,9 @@ GroupLoad StepPipeline::group_load(const Call& call, int64_t pages) const {
   const double away =
       1 - static_cast<double>(copied) / static_cast<double>(std::max<int64_t>(1, pages));
   const auto mean = static_cast<int32_t>(load.scored / load.sequences);
-  load.miss_share = std::max(0.0, away) * likely_miss_share(settings_, call.layer, mean);
+  load.hot_rows = static_cast<int>(hot_rows / load.sequences);
+  load.miss_share =
+      std::max(0.0, away) * likely_miss_share(settings_, call.layer, mean, load.hot_rows);
   return load;
 }
 

@@ -65,7 +65,9 @@ class RunSection {
                   fmt::format("precision {:.1f} %, recall {:.1f} %", 100 * total_.rows.precision(),
                               100 * total_.rows.recall()));
     }
-    text += row("missed", fmt::format("{:.3f} MB", mb(static_cast<double>(total_.miss.bytes))));
+    text += row("missed", fmt::format("{:.3f} MB, {:.1f} % of it fetched while scoring",
+                                      mb(static_cast<double>(total_.miss.bytes)),
+                                      100 * total_.scoring_share()));
     text +=
         row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB for nothing",
                                          mb(static_cast<double>(total_.speculation.bytes)),
@@ -83,7 +85,8 @@ class RunSection {
         "<details><summary>Numbers of each layer</summary><div class=\"wide\"><table>\n"
         "<tr><th>layer</th><th>compute us</th><th>wait for rows us</th><th>other waits us</th>"
         "<th>transfer us</th><th>hidden %</th><th>hit %</th><th>precision %</th><th>recall %</th>"
-        "<th>missed MB</th><th>ahead MB</th><th>wasted MB</th><th>kept %</th></tr>\n";
+        "<th>missed MB</th><th>while scoring MB</th><th>ahead MB</th><th>wasted MB</th>"
+        "<th>kept %</th></tr>\n";
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
       const LayerProfile& part = profile_.layers()[i];
       const double rows = part.wait(WaitReason::kRows);
@@ -95,8 +98,10 @@ class RunSection {
                                  part.rows.recall()}) {
         text += fmt::format("<td>{:.1f}</td>", 100 * share);
       }
-      for (const uint64_t bytes : {part.miss.bytes, part.speculation.bytes, part.wasted_bytes()}) {
-        text += fmt::format("<td>{:.3f}</td>", mb(static_cast<double>(bytes)));
+      const auto bytes = [](uint64_t amount) { return static_cast<double>(amount); };
+      for (const double amount : {bytes(part.miss.bytes), part.miss_while_scoring,
+                                  bytes(part.speculation.bytes), bytes(part.wasted_bytes())}) {
+        text += fmt::format("<td>{:.3f}</td>", mb(amount));
       }
       text += fmt::format("<td>{:.1f}</td></tr>\n", 100 * part.overlap.share());
     }

@@ -76,6 +76,7 @@ class ProfileJson {
              {{"miss", per_step(part.miss.bytes)},
               {"speculation", per_step(part.speculation.bytes)},
               {"write_back", per_step(part.write_back_bytes)}}},
+            {"miss_bytes_while_scoring", part.miss_while_scoring / steps_},
             {"overlap", overlap ? Json(part.overlap.share()) : Json(nullptr)}};
   }
 

@@ -57,7 +57,9 @@ class ProfileTable {
     row("transfer of rows used",
         fmt::format("{:.3f} ms, {} of it hidden", ms(profile_.total_transfer()),
                     percent(profile_.total_hidden())));
-    row("fetched when asked for", fmt::format("{} a step", bytes(total_.miss.bytes)));
+    row("fetched when asked for",
+        fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
+                    percent(total_.scoring_share())));
     row("fetched ahead",
         fmt::format("{} a step, {} of it for nothing", bytes(total_.speculation.bytes),
                     bytes(profile_.total_wasted_bytes())));
@@ -71,13 +73,13 @@ class ProfileTable {
   }
 
   std::string layers() const {
-    std::string text =
-        fmt::format("{:>5} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n",
-                    "layer", "compute", "rows", "others", "transfer", "hidden", "hit", "prec.",
-                    "recall", "missed", "ahead", "kept");
-    text +=
-        fmt::format("{:>5} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n", "",
-                    "us", "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "bytes", "%");
+    std::string text = fmt::format(
+        "{:>5} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "layer",
+        "compute", "rows", "others", "transfer", "hidden", "hit", "prec.", "recall", "missed",
+        "scoring", "ahead", "kept");
+    text += fmt::format(
+        "{:>5} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "", "us",
+        "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "%", "bytes", "%");
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
       text += layer_row(fmt::to_string(i), profile_.layers()[i]);
     }
@@ -120,13 +122,14 @@ class ProfileTable {
     const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
-        "{:>5} {:>9.1f} {:>8.1f} {:>8.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>9} {:>9} {:>7}\n",
+        "{:>5} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "
+        "{:>6}\n",
         name, us(part.compute), us(part.wait(WaitReason::kRows)),
         us(part.waiting() - part.wait(WaitReason::kRows)), us(profile_.transfer(part)),
         share(moved, profile_.hidden(part)), share(looked, part.rows.hit_rate()),
         share(guessed, part.rows.precision()), share(guessed, part.rows.recall()),
-        short_bytes(part.miss.bytes), short_bytes(part.speculation.bytes),
-        share(knows_overlap(part), part.overlap.share()));
+        short_bytes(part.miss.bytes), share(part.miss.bytes > 0, part.scoring_share()),
+        short_bytes(part.speculation.bytes), share(knows_overlap(part), part.overlap.share()));
   }
   std::string short_bytes(uint64_t amount) const {
     const double each = static_cast<double>(amount) / steps_;
@@ -193,6 +196,7 @@ std::vector<CompareRow> compare_rows() {
          return per_step(p, static_cast<double>(p.total().miss.bytes)) / 1e6;
        },
        true},
+      {"  while scoring, %", [](const Profile& p) { return 100 * p.total().scoring_share(); }},
       {"fetched ahead, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total().speculation.bytes)) / 1e6;

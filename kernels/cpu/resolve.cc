@@ -76,7 +76,8 @@ class ResolveHead {
   }
 
   void resolve_on_host() {
-    slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_);
+    slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_,
+                          sequence_.hot_slots(layout_));
     const int64_t buckets = HotIndex::bucket_count(slots_.count);
     int32_t* scratch = reinterpret_cast<int32_t*>(
         thread_scratch((buckets + slots_.count + wave_) * int64_t{sizeof(int32_t)}));
@@ -127,7 +128,7 @@ class ResolveHead {
   }
 
   std::byte* hot_row(int32_t slot) const {
-    return sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot);
+    return sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot, slots_.count);
   }
 
   void fetch(const int32_t* misses, int count) {
@@ -184,7 +185,12 @@ KernelWork run(const ResolveParams& params) {
     const int head = params.step.head_index(task);
     ResolveHead(params, head / kv_heads, head % kv_heads).run(params.counters);
   });
-  return {.device_bytes = resolve_bytes(params.step.layout, heads, params.end - params.begin)};
+  uint64_t bytes = 0;
+  for (int i = 0; i < params.step.count; ++i) {
+    bytes += resolve_bytes(params.step.head_count(), params.end - params.begin,
+                           params.step.sequences[i].hot_slots(params.step.layout));
+  }
+  return {.device_bytes = bytes};
 }
 
 }  // namespace fasa::cpu

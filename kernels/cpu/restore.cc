@@ -66,8 +66,9 @@ int restore_residents(const CacheLayout& layout, const SequenceDesc& sequence, i
 void distrust_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
                        int head) {
   if (sequence.hot_table == nullptr) return;
-  int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head);
-  for (int slot = 0; slot < layout.hot_rows; ++slot) {
+  const int slots = sequence.hot_slots(layout);
+  int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head, slots);
+  for (int slot = 0; slot < slots; ++slot) {
     int32_t& position = positions[slot];
     if (position >= 0) position = position < sequence.start ? remembered(position) : -1;
     if (position < -1 && remembered(position) >= sequence.start) position = -1;

@@ -20,7 +20,8 @@ class SpeculateHead {
         sequence_(params.step.sequences[sequence]),
         head_(head),
         index_(int64_t{sequence} * layout_.kv_heads + head),
-        slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head)) {}
+        slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head,
+                            sequence_.hot_slots(layout_))) {}
 
   // Returns the rows to fetch.
   int run() {
@@ -87,7 +88,7 @@ class SpeculateHead {
     params_.fetches[index_ * params_.max_rows + i] = {
         sequence_.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head_, position % kPageTokens),
-        sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot)};
+        sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot, slots_.count)};
   }
 
   const SpeculateParams& params_;
@@ -116,10 +117,13 @@ KernelWork run(const SpeculateParams& params) {
   const uint64_t rows = total.load(std::memory_order_relaxed);
   std::atomic_ref(params.counters->speculated).fetch_add(rows, std::memory_order_relaxed);
   const int64_t guesses = params.sets != nullptr ? params.set_capacity : 0;
+  int64_t words = 0;  // of a KV head of all sequences
+  for (int i = 0; i < params.step.count; ++i) {
+    words += guesses + int64_t{2} * params.step.sequences[i].hot_slots(layout);
+  }
+  words *= layout.kv_heads;
   return {.device_bytes =
-              static_cast<uint64_t>(heads) * static_cast<uint64_t>((guesses + 2 * layout.hot_rows) *
-                                                                   int64_t{sizeof(int32_t)}) +
-              rows * sizeof(FetchItem)};
+              static_cast<uint64_t>(words) * sizeof(int32_t) + rows * sizeof(FetchItem)};
 }
 
 }  // namespace fasa::cpu

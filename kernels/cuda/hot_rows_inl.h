@@ -17,9 +17,9 @@ struct HotShared {
   uint64_t warp_sums[simt::kWarpThreads];
   int32_t stop;
 
+  // A sequence may have more slots than the layout.
   static constexpr int64_t bytes(const CacheLayout& layout) {
-    const int slots = layout.hot_rows < kSortedSlots ? layout.hot_rows : kSortedSlots;
-    return int64_t{sizeof(HotShared)} + slots * int64_t{8};
+    return int64_t{sizeof(HotShared)} + (layout.hot_rows > 0 ? kSortedSlots * int64_t{8} : 0);
   }
 };
 
@@ -43,7 +43,8 @@ class HotHead {
       : step_(step),
         sequence_(sequence),
         kv_head_(kv_head),
-        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head)) {}
+        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head,
+                            sequence.hot_slots(step.layout))) {}
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
   FASA_DEVICE bool resident(int position) const {
@@ -62,7 +63,7 @@ class HotHead {
     return block == nullptr ? nullptr : block + row_offset(position);
   }
   FASA_DEVICE std::byte* hot_row(int32_t slot) const {
-    return sequence_.hot + step_.layout.hot_offset(step_.layer, kv_head_, slot);
+    return sequence_.hot + step_.layout.hot_offset(step_.layer, kv_head_, slot, slots_.count);
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 

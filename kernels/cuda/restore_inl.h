@@ -98,8 +98,9 @@ struct RestoreKernel {
 
   FASA_DEVICE void forget_hot_rows(const SequenceDesc& desc, int layer, int head) const {
     const CacheLayout& layout = params.step.layout;
-    int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head);
-    for (int slot = simt::thread_index(); slot < layout.hot_rows; slot += kThreads) {
+    const int slots = desc.hot_slots(layout);
+    int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
+    for (int slot = simt::thread_index(); slot < slots; slot += kThreads) {
       const int32_t held = positions[slot];
       if (held == -1) continue;
       const int32_t position = held >= 0 ? held : remembered(held);

@@ -42,8 +42,9 @@ void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, i
         static_cast<size_t>(layout.row.bytes()));
   }
   if (desc.hot_table == nullptr) return;
-  int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head);
-  for (int slot = 0; slot < layout.hot_rows; ++slot) {
+  const int slots = desc.hot_slots(layout);
+  int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
+  for (int slot = 0; slot < slots; ++slot) {
     int32_t& position = positions[slot];
     if (position >= 0) position = position < desc.start ? remembered(position) : -1;
     if (position < -1 && remembered(position) >= desc.start) position = -1;

@@ -52,6 +52,7 @@ struct CudaGpu {
   int major = 0;           // compute capability
   int minor = 0;
   uint64_t memory_bytes = 0;
+  double memory_bandwidth = 0;  // bytes per second by clock and bus, 0 = not told
   bool memory_pools = false;
   // Kernels reach registered host memory at the address that the host uses.
   bool shares_host_addresses = false;

@@ -91,6 +91,10 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   show_timeline(shared_->tap.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
+  DeviceRates rates;  // launches and latency as plans suppose them
+  if (gpu.memory_bandwidth > 0) rates.memory_bandwidth = gpu.memory_bandwidth;
+  rates.link_bandwidth = link_.h2d;
+  show_rates(rates);
 }
 
 CudaDevice::~CudaDevice() = default;

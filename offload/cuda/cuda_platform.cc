@@ -151,6 +151,9 @@ CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
   description->major = properties.major;
   description->minor = properties.minor;
   description->memory_bytes = properties.totalGlobalMem;
+  // Two transfers a clock, in kilohertz; a bus in bits.
+  description->memory_bandwidth = 2e3 / 8 * attribute(gpu, cudaDevAttrMemoryClockRate) *
+                                  attribute(gpu, cudaDevAttrGlobalMemoryBusWidth);
   description->memory_pools = attribute(gpu, cudaDevAttrMemoryPoolsSupported) != 0;
   description->shares_host_addresses =
       properties.unifiedAddressing != 0 && properties.canMapHostMemory != 0 &&

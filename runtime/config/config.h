@@ -84,7 +84,8 @@ struct Config {
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
     std::optional<RowDType> row_dtype;  // none: that of the model's files
-    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for.
+    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for, and
+    // more of what is left.
     std::optional<int> hot_rows;
     Replacement replacement = Replacement::kLru;
   } placement;

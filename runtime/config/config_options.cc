@@ -475,9 +475,11 @@ const std::array<ConfigOption, 41> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to 16777216",
-     .help = "Fetched rows that stay on the device, per sequence, layer and KV head; auto = "
-             "2 x fac_tokens, or as many as fit where the device's memory is short. Results do "
-             "not depend on it.",
+     .help =
+         "Fetched rows that stay on the device, per sequence, layer and KV head; auto = "
+         "2 x fac_tokens, or as many as fit where the device's memory is short, and up to 16 x "
+         "of what its budget has left, given back when somebody asks for memory. Results do not "
+         "depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
      .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
     {.table = "placement",

@@ -4,21 +4,9 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/doors/runtime_impl.h"
+#include "runtime/doors/reclaim_pause.h"
 
 namespace fasa {
-
-// While it lives, the runtime's own allocations take what is free and nothing that it has.
-class Runtime::Impl::ReclaimPause {
- public:
-  explicit ReclaimPause(bool& paused) : paused_(paused) { paused_ = true; }
-  ReclaimPause(const ReclaimPause&) = delete;  // the flag has one owner
-  ReclaimPause& operator=(const ReclaimPause&) = delete;
-  ~ReclaimPause() { paused_ = false; }
-
- private:
-  bool& paused_;
-};
 
 // Of sequences with equally many, `growing`, or the oldest sequence. Null where there are none.
 DeviceRows* Runtime::Impl::most_copies(DeviceRows* growing) const {
@@ -81,7 +69,7 @@ bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
     graphs_.clear();
     return true;
   }
-  return reclaim_copies(space, bytes);
+  return reclaim_hot_rows(space, bytes) || reclaim_copies(space, bytes);
 }
 
 bool Runtime::Impl::reclaim_copies(MemorySpace space, size_t bytes) {

@@ -178,6 +178,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
     sequence.reserve(sequence.length() + part.tokens);
   }
   copy_new_pages(sequences);
+  widen_hot_rows(sequences);
   // Of what was waited for on the way, something may have failed.
   for (const StepSequence& part : sequences) find_usable(part.sequence);
   require_streams();

@@ -1,6 +1,9 @@
 #include "scheduler/cache/kv_sequence.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
 
 namespace fasa {
 KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
@@ -75,6 +78,7 @@ void KvSequence::give_back_to(const Reserved& before) {
   rows_.shrink(before.row_places);
   slices_.shrink(before.slice_places);
   device_rows_.shrink(before.copy_places);
+  if (wide_slots_ > 0 && !before.wide) drop_wide_rows();
   if (before.whole) return;
   for (Buffer* buffer : {&tail_, &residents_, &hot_, &hot_table_}) *buffer = Buffer();
   forget_hot_rows();
@@ -100,7 +104,8 @@ void KvSequence::empty_hot_rows(StreamView control) {
   // Of a stale sequence with a table, restore sees to it.
   const bool restored_later = stale_ && hot_table_made_;
   if (hot_table_ && !restored_later) {
-    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control, tag_of(-1, Cause::kControl));
+    const Buffer& table = hot_table();
+    device_.fill(table.data(), 0xff, table.bytes(), control, tag_of(-1, Cause::kControl));
     hot_table_made_ = true;
   }
   hot_rows_cold_ = false;
@@ -117,13 +122,43 @@ SequenceDesc KvSequence::describe() const {
           .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
           .tail = tail_.data(),
           .residents = residents_.data(),
-          .hot = hot_.data(),
-          .hot_table = hot_table_.as<int32_t>(),
+          .hot = wide_slots_ > 0 ? wide_hot_.data() : hot_.data(),
+          .hot_table = hot_table().as<int32_t>(),
+          .hot_rows = wide_slots_,
           .stage = nullptr};
 }
 
+bool KvSequence::widen_hot_rows(int slots) {
+  const CacheLayout& layout = settings_.layout;
+  try {
+    Buffer hot = device_.allocate(MemorySpace::kDevice,
+                                  static_cast<size_t>(layout.hot_bytes(slots)), "hot rows");
+    wide_table_ =
+        device_.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes(slots)),
+                         "the table of hot rows");
+    wide_hot_ = std::move(hot);
+  } catch (const BudgetError&) {
+    return false;
+  }
+  wide_slots_ = slots;
+  forget_hot_rows();
+  return true;
+}
+
+void KvSequence::narrow_hot_rows() {
+  drop_wide_rows();
+  narrowed_ = true;
+}
+
+void KvSequence::drop_wide_rows() {
+  wide_hot_ = Buffer();
+  wide_table_ = Buffer();
+  wide_slots_ = 0;
+  forget_hot_rows();
+}
+
 uint64_t KvSequence::hot_bytes() const {
-  return hot_.bytes() + hot_table_.bytes() + residents_.bytes();
+  return hot_.bytes() + hot_table_.bytes() + residents_.bytes() + wide_bytes();
 }
 
 }  // namespace fasa

@@ -51,10 +51,11 @@ class KvSequence {
     int64_t row_pages, slice_pages;
     int64_t row_places, slice_places, copy_places;  // in the tables
     bool whole;                                     // tail, residents, hot rows
+    bool wide;                                      // hot rows beyond the layout's
   };
   Reserved reserved() const {
-    return {rows_.pages(),      slices_.pages(),         rows_.capacity(),
-            slices_.capacity(), device_rows_.capacity(), tail_ || residents_};
+    return {rows_.pages(),           slices_.pages(),     rows_.capacity(), slices_.capacity(),
+            device_rows_.capacity(), tail_ || residents_, wide_slots_ > 0};
   }
   void give_back_to(const Reserved& before);
   // Enqueues on `control` what must be done before a step: a page that others share is copied
@@ -78,8 +79,17 @@ class KvSequence {
 
   SelectionHistory* history() { return history_ ? &*history_ : nullptr; }
 
+  // More hot rows for each head than the layout's, which stay allocated beside them: what is spare
+  // goes to and fro without moving what was promised. Either begins with an empty table; widening
+  // waits for nothing, before narrowing no work is under way. False, and nothing changed, where
+  // there is no memory; once narrowed, a sequence stays so.
+  bool widen_hot_rows(int slots);
+  void narrow_hot_rows();
+  bool may_widen() const { return hot_table_ && wide_slots_ == 0 && !narrowed_; }
+  uint64_t wide_bytes() const { return wide_hot_.bytes() + wide_table_.bytes(); }
+
   uint64_t tail_bytes() const { return tail_.bytes(); }
-  uint64_t hot_bytes() const;  // hot rows, their table, residents
+  uint64_t hot_bytes() const;  // hot rows, their tables, residents
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + device_rows_.table_bytes();
   }
@@ -90,6 +100,8 @@ class KvSequence {
   std::optional<std::string> failure;  // the first error of a device failure while it was at work
 
  private:
+  const Buffer& hot_table() const { return wide_slots_ > 0 ? wide_table_ : hot_table_; }
+  void drop_wide_rows();
   bool uses_slices() const { return settings_.layout.slice.dims > 0; }
 
   Device& device_;
@@ -102,6 +114,10 @@ class KvSequence {
   Buffer residents_;
   Buffer hot_;
   Buffer hot_table_;
+  Buffer wide_hot_;
+  Buffer wide_table_;
+  int wide_slots_ = 0;  // 0: the layout's are used
+  bool narrowed_ = false;
   int64_t length_ = 0;
   bool stale_ = false;
   bool hot_rows_cold_ = true;

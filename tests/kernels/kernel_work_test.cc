@@ -65,7 +65,7 @@ TEST(KernelWork, BytesByHand) {
   EXPECT_EQ(scored_page_bytes(layout.slice), 64u * 32 + 256 + 4);
   // Two sealed pages and the tail.
   EXPECT_EQ(select_bytes(layout.slice, 0, 129), 2u * (64 * 32 + 256 + 4) + 64 * 256);
-  EXPECT_EQ(resolve_bytes(layout, 8, 256), 8u * (256 * 12 + 2 * 512 * 4));
+  EXPECT_EQ(resolve_bytes(8, 256, 512), 8u * (256 * 12 + 2 * 512 * 4));
   EXPECT_EQ(output_bytes(layout, 32, DType::kF32), 32u * 128 * 4);
   // Positions and scores of four query heads twice; 32 bytes of codes, parameters and their base.
   layout.values = {SliceDType::kInt2, 128, SliceOrder::kByToken};

@@ -75,7 +75,8 @@ class SpeculateSide {
     gather(kSpeculateSet);
   }
   HotSlots slots(int sequence, int head) {
-    return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head);
+    return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head,
+                        cache.layout().hot_rows);
   }
 
   RowCase cache;
@@ -156,7 +157,7 @@ inline void expect_sound(SpeculateSide& side) {
           ASSERT_EQ(owner.device_row_blocks[page], nullptr) << "position " << position;
         }
         const CacheLayout& layout = side.cache.layout();
-        ASSERT_EQ(std::memcmp(owner.hot.data() + layout.hot_offset(1, head, slot),
+        ASSERT_EQ(std::memcmp(owner.hot.data() + layout.hot_offset(1, head, slot, layout.hot_rows),
                               owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
                                   layout.row_offset(1, head, position % kPageTokens),
                               static_cast<size_t>(layout.row.bytes())),

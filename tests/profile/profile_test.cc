@@ -70,6 +70,22 @@ ProfiledStep step() {
   return step;
 }
 
+TEST(Profile, TellsWhatWasFetchedWhileScoring) {
+  ProfiledStep split = step();
+  // A second select of layer 0, beside which 4 of its gather's 10 s on the link lie.
+  split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kCompute), {22, 26}));
+  // Guesses and other layers' selects do not count.
+  split.entries.push_back(work("select", kComputeStream, tag_of(1, Cause::kCompute), {26, 27}));
+  split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kSpeculation), {27, 28}));
+  Profile profile(2);
+  profile.add(step());
+  EXPECT_EQ(profile.total().miss_while_scoring, 0);
+  profile.add(split);
+  EXPECT_DOUBLE_EQ(profile.layers()[0].miss_while_scoring, 40);
+  EXPECT_DOUBLE_EQ(profile.layers()[0].scoring_share(), 0.2);  // of both steps
+  EXPECT_EQ(profile.layers()[1].scoring_share(), 0);
+}
+
 TEST(Profile, DividesTheStepAmongLayers) {
   Profile profile(2);
   profile.add(step());

@@ -320,7 +320,7 @@ TEST_F(HotRows, AsManyAsFit) {
   const uint64_t all = held(std::nullopt);
   uint64_t last = 0;
   int between = 0;
-  for (uint64_t memory = 100'000; memory < 700'000; memory += 8'000) {
+  for (uint64_t memory = 100'000; memory < 1'300'000; memory += 8'000) {
     const uint64_t now = held(memory);
     EXPECT_GE(now, last) << memory;  // more memory, more hot rows
     EXPECT_LE(now, all);

@@ -97,7 +97,7 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
         for (size_t slot = 0; slot < keep.size(); ++slot) keep[slot] = slot % 5 == 1 ? 1 : 0;
         std::vector<int32_t> expected(static_cast<size_t>(slots));
         expected.resize(static_cast<size_t>(
-            choose_victims(policy, HotSlots::of(layout, expected_table.data(), 0, 0), kStep,
+            choose_victims(policy, HotSlots::of(layout, expected_table.data(), 0, 0, slots), kStep,
                            keep.data(), wanted, expected.data())));
 
         SequenceDesc sequence;

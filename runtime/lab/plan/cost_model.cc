@@ -177,12 +177,14 @@ void CostModel::add_groups(int layer, const StepLoad& load,
   const int64_t set = set_size(layer, load.tokens);
   const bool scored = set < seen;
   GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
-  group.miss_share = likely_miss_share(settings_, layer, seen);
+  group.hot_rows = layout.hot_rows;
+  group.miss_share = likely_miss_share(settings_, layer, seen, group.hot_rows);
   const HeadGroups groups = plan_groups(settings_, layer, group);
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const double heads = layout.kv_heads;
-  GroupTimes times = group_times(settings_, layer, {.sequences = 1, .scored = seen});
+  GroupTimes times =
+      group_times(settings_, layer, {.sequences = 1, .scored = seen, .hot_rows = layout.hot_rows});
   if (!scored) times.score = 0;
   times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
   times.latency = fetch.any_demand * machine_.link_latency;
@@ -215,7 +217,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   if (set < seen) {
     terms.scoring += device(kv_heads * select_bytes(layout.slice, load.tokens - seen, load.tokens));
   }
-  terms.resolve += waves * device(resolve_bytes(layout, layout.kv_heads, wave_));
+  terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, layout.hot_rows));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
   const int64_t near_tokens = settings_.near_tokens(layer, static_cast<int32_t>(seen));

@@ -41,6 +41,10 @@ const char* wait_reason_name(WaitReason reason) {
 
 double LayerProfile::waiting() const { return std::accumulate(waits.begin(), waits.end(), 0.0); }
 
+double LayerProfile::scoring_share() const {
+  return miss.bytes == 0 ? 0 : miss_while_scoring / static_cast<double>(miss.bytes);
+}
+
 double LayerProfile::used_share() const {
   if (rows.speculated == 0) return 0;
   return static_cast<double>(std::min(rows.speculated_used, rows.speculated)) /
@@ -56,6 +60,7 @@ LayerProfile& LayerProfile::operator+=(const LayerProfile& other) {
   compute += other.compute;
   for (size_t i = 0; i < kWaitReasons; ++i) waits[i] += other.waits[i];
   miss += other.miss;
+  miss_while_scoring += other.miss_while_scoring;
   speculation += other.speculation;
   write_back_bytes += other.write_back_bytes;
   rows += other.rows;
@@ -82,6 +87,7 @@ void Profile::add(const ProfiledStep& step) {
   const LayerProfile before = total();
   if (const auto compute = compute_stream(step.entries)) {
     for (const TimelineEntry& entry : step.entries) add_entry(entry, *compute);
+    add_while_scoring(step.entries, *compute);
   }
   add_rounds(step.entries);
   add_link(step.entries);
@@ -111,6 +117,28 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
   if (entry.tag.cause == Cause::kMiss) part.miss.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kSpeculation) part.speculation.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kWriteBack) part.write_back_bytes += entry.work.d2h_bytes;
+}
+
+// Of a transfer the share of its time on the link in which compute scored the same layer.
+void Profile::add_while_scoring(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
+  std::map<int, std::vector<TimeSpan>> scored;
+  for (const TimelineEntry& entry : entries) {
+    if (entry.kind != TimelineEntry::Kind::kWork || entry.stream != compute) continue;
+    const bool scores =
+        entry.tag.cause == Cause::kCompute && std::string_view(entry.name) == "select";
+    if (scores) scored[entry.tag.layer].push_back(entry.span);
+  }
+  for (const TimelineEntry& entry : entries) {
+    if (!carries_rows(entry) || entry.tag.cause != Cause::kMiss) continue;
+    const TimeSpan& link = entry.link[kToDevice];
+    if (link.seconds() <= 0) continue;
+    double beside = 0;
+    for (const TimeSpan& span : scored[entry.tag.layer]) {
+      beside += std::max(0.0, std::min(link.end, span.end) - std::max(link.start, span.start));
+    }
+    part_of(entry.tag).miss_while_scoring +=
+        beside / link.seconds() * static_cast<double>(entry.work.h2d_bytes);
+  }
 }
 
 // Streams carry rows side by side, each of them one transfer behind the other: the longest row of

@@ -51,6 +51,7 @@ struct LayerProfile {
   double compute = 0;  // work on the compute stream
   std::array<double, kWaitReasons> waits{};
   TransferLoad miss;
+  double miss_while_scoring = 0;  // bytes of it that moved while the layer was scored
   TransferLoad speculation;
   uint64_t write_back_bytes = 0;
   StepCounters rows;
@@ -58,6 +59,7 @@ struct LayerProfile {
 
   double wait(WaitReason reason) const { return waits[static_cast<size_t>(reason)]; }
   double waiting() const;
+  double scoring_share() const;   // of the misses' bytes, those moved while scoring; 0 without
   double used_share() const;      // of what was fetched ahead; 0 where nothing was
   uint64_t wasted_bytes() const;  // fetched ahead and not used
   LayerProfile& operator+=(const LayerProfile& other);
@@ -106,6 +108,7 @@ class Profile {
  private:
   LayerProfile& part_of(OperationTag tag);
   void add_entry(const TimelineEntry& entry, TimelineStream compute);
+  void add_while_scoring(const std::vector<TimelineEntry>& entries, TimelineStream compute);
   void add_rounds(const std::vector<TimelineEntry>& entries);
   void add_link(const std::vector<TimelineEntry>& entries);
 
