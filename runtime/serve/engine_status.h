@@ -8,6 +8,7 @@
 
 #include "offload/device.h"
 #include "runtime/doors/kv_metrics.h"
+#include "runtime/serve/session_parking.h"
 
 namespace fasa::serve {
 
@@ -40,7 +41,8 @@ struct SessionStatus {
   uint64_t id = 0;
   std::string salt;
   int64_t tokens = 0;
-  bool resident = false;  // its keys and values are in memory
+  int64_t parked_tokens = 0;  // whose keys and values are on disk
+  bool resident = false;      // all of its are in memory
 };
 
 struct EngineStatus {
@@ -61,6 +63,7 @@ struct EngineStatus {
   SecondsHistogram prefill_step_seconds = seconds_histogram();
   KvMemory memory;
   FetchMetrics fetches;
+  ParkingStatus parking;
   MemoryUse device_memory, host_memory;
   double seconds_since_step = 0;  // of the last step that ended, 0 where none is under way
 };

@@ -44,7 +44,14 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       shown_marks_(special_marks(tokenizer)),
       known_(kKnownBytes),
       jobs_(kMaxJobs),
-      pinger_([this] { ping_replies(); }) {}
+      pinger_([this] { ping_replies(); }) {
+  for (const Conversation& found : engine.found()) {
+    if (found.text.empty()) continue;
+    std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
+    ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
+    known_.remember(found.salt, found.text, std::move(ids));
+  }
+}
 
 Service::~Service() {
   {
@@ -151,7 +158,8 @@ HttpResponse Service::sessions(const Call& call) {
     list.push_back({{"id", session.id},
                     {"object", "session"},
                     {"tokens", session.tokens},
-                    {"resident", session.resident}});
+                    {"resident", session.resident},
+                    {"parked_tokens", session.parked_tokens}});
   }
   return json_response({{"object", "list"}, {"data", std::move(list)}});
 }
