@@ -22,7 +22,7 @@ void EngineInbox::cancel(uint64_t request) {
 
 bool EngineInbox::forget(const std::string& salt, uint64_t session) {
   const std::lock_guard lock(mutex_);
-  const auto& sessions = published_.sessions;
+  const auto& sessions = *published_.sessions;
   const bool there = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
     return one.id == session && one.salt == salt;
   });

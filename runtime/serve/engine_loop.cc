@@ -338,6 +338,19 @@ void EngineLoop::tell_ended() {
   ended_.clear();
 }
 
+void EngineLoop::list_sessions() {
+  auto sessions = std::make_shared<std::vector<SessionStatus>>();
+  for (const Kept& kept : std::as_const(cache_).kept()) {
+    sessions->push_back({.id = kept.id,
+                         .salt = kept.conversation.salt,
+                         .tokens = kept.log().size(),
+                         .parked_tokens = kept.parked ? kept.parked->tokens : 0,
+                         .resident = kept.sequence.has_value()});
+  }
+  numbers_.sessions = std::move(sessions);
+  listed_ = cache_.changes();
+}
+
 void EngineLoop::publish() {
   constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
   if (active_.empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {
@@ -347,14 +360,7 @@ void EngineLoop::publish() {
   numbers_.memory = runtime_.memory();
   numbers_.device_memory = model_.device().memory(MemorySpace::kDevice);
   numbers_.host_memory = model_.device().memory(MemorySpace::kHost);
-  numbers_.sessions.clear();
-  for (const Kept& kept : std::as_const(cache_).kept()) {
-    numbers_.sessions.push_back({.id = kept.id,
-                                 .salt = kept.conversation.salt,
-                                 .tokens = kept.log().size(),
-                                 .parked_tokens = kept.parked ? kept.parked->tokens : 0,
-                                 .resident = kept.sequence.has_value()});
-  }
+  if (listed_ != cache_.changes()) list_sessions();
   if (parking_) numbers_.parking = parking_->status();
   numbers_.running = static_cast<int>(active_.size());
   inbox_.publish(numbers_, waiting_.size());

@@ -111,6 +111,7 @@ class EngineLoop {
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();
+  void list_sessions();
   void tell_ended();
 
   Model& model_;
@@ -126,6 +127,7 @@ class EngineLoop {
   std::list<ActivePtr> waiting_;  // oldest first
   std::list<ActivePtr> ended_;    // whose observers have yet to hear of it
   bool crowded_ = false;          // no room for one more until one of those served has ended
+  uint64_t listed_ = 0;           // the cache's changes that numbers_.sessions shows
   EngineStatus numbers_;          // the thread's own; published after each step
   std::chrono::steady_clock::time_point fetches_read_{};
   std::thread thread_;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,9 @@ struct SessionStatus {
 struct EngineStatus {
   int running = 0;
   int waiting = 0;
-  std::vector<SessionStatus> sessions;
+  // Those that are kept; one list for all who ask until it changes.
+  std::shared_ptr<const std::vector<SessionStatus>> sessions =
+      std::make_shared<std::vector<SessionStatus>>();
   uint64_t requests = 0;
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t preemptions = 0;

@@ -68,6 +68,7 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
 }
 
 SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
+  changed();
   Kept& kept = *find(id);
   kept.last_used = ++uses_;
   kept.used_at = std::chrono::steady_clock::now();
@@ -76,6 +77,7 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 }
 
 uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
+  changed();
   Kept heir{.id = next_id_++,
             .conversation = std::move(conversation),
             .sequence = sequence,
@@ -93,6 +95,7 @@ uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
 }
 
 void PrefixCache::keep(Conversation conversation, uint64_t session) {
+  changed();
   const int64_t tokens = conversation.log.size();
   kept_.push_back({.id = next_id_++,
                    .conversation = std::move(conversation),
@@ -123,6 +126,7 @@ Kept* PrefixCache::oldest_resident() {
 }
 
 void PrefixCache::release(Kept& kept) {
+  changed();
   free(kept);
   forget_oldest_logs();
 }
@@ -130,6 +134,7 @@ void PrefixCache::release(Kept& kept) {
 bool PrefixCache::forget(uint64_t id) {
   Kept* const kept = find(id);
   if (kept == nullptr) return false;
+  changed();
   free(*kept);
   if (kept->parked) unwanted_.push_back(kept->parked->session);
   kept_.remove_if([&](const Kept& one) { return one.id == id; });

@@ -85,6 +85,9 @@ class PrefixCache {
   const std::list<Kept>& kept() const { return kept_; }
   std::list<Kept>& kept() { return kept_; }
   int64_t sequences() const;
+  // Grows with whatever changes of what is kept; who changes it from outside says so.
+  uint64_t changes() const { return changes_; }
+  void changed() { ++changes_; }
 
  private:
   Kept* find(uint64_t id);
@@ -98,6 +101,7 @@ class PrefixCache {
   std::vector<uint64_t> unwanted_;
   uint64_t next_id_ = 1;
   uint64_t uses_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace fasa::serve

@@ -110,6 +110,7 @@ bool SessionParking::park_piece(Kept& kept) {
   if (store_.committed(session) < end) {
     store_.commit(session, kept.conversation);
     kept.parked->tokens = end;
+    cache_.changed();
     ++status_.parked;
   }
   return true;
@@ -159,6 +160,7 @@ int64_t SessionParking::wake_some(const ParkedPrefix& prefix, SequenceId sequenc
 void SessionParking::lost(uint64_t session) {
   store_.remove(session);
   if (read_.session == session) read_.session = 0;
+  cache_.changed();
   for (Kept& kept : cache_.kept()) {
     if (kept.parked && kept.parked->session == session) kept.parked.reset();
   }

@@ -161,6 +161,7 @@ void SessionStore::load(uint64_t session) {
     stored.foreign = manifest.fingerprint != options_.fingerprint ||
                      manifest.token_bytes != options_.token_bytes;
     stored.foreign_bytes = file_bytes;
+    used_bytes_ += bytes_of(stored);
     if (!stored.foreign)
       found_.push_back({session, manifest.written, std::move(manifest.conversation)});
   } catch (const InputError& error) {
@@ -201,6 +202,7 @@ void SessionStore::write(uint64_t session, int64_t tokens, std::span<const std::
                     SYNC_FILE_RANGE_WRITE);
   stored.chunks.push_back(chunk);
   stored.written += tokens;
+  used_bytes_ += rows.size();
 }
 
 void SessionStore::commit(uint64_t session, const Conversation& conversation) {
@@ -218,6 +220,7 @@ void SessionStore::commit(uint64_t session, const Conversation& conversation) {
   const File folder(options_.dir, O_RDONLY | O_DIRECTORY);
   if (folder.open()) ::fsync(folder.get());
   ++commits_;
+  used_bytes_ += bytes.size() - stored.manifest_bytes;
   stored.manifest_bytes = bytes.size();
   stored.committed = stored.written;
 }
@@ -268,7 +271,10 @@ void SessionStore::remove(uint64_t session) noexcept {
     ::unlink(path(session, kManifest).c_str());
     changing();
     ::unlink(path(session, kRows).c_str());
-    stored_.erase(session);
+    const auto found = stored_.find(session);
+    if (found == stored_.end()) return;
+    used_bytes_ -= bytes_of(found->second);
+    stored_.erase(found);
   } catch (const std::exception&) {
     // No memory for a path: the files stay until the next start.
   }
@@ -282,12 +288,6 @@ bool SessionStore::make_room(uint64_t bytes) {
     remove(foreign->first);
   }
   return true;
-}
-
-uint64_t SessionStore::used_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [number, stored] : stored_) bytes += bytes_of(stored);
-  return bytes;
 }
 
 uint64_t SessionStore::bytes_of(const Stored& stored) const {

@@ -66,7 +66,7 @@ class SessionStore {
 
   // Whether `bytes` more fit, once sessions of other fingerprints gave way, the oldest first.
   bool make_room(uint64_t bytes);
-  uint64_t used_bytes() const;
+  uint64_t used_bytes() const { return used_bytes_; }
   uint64_t limit_bytes() const { return options_.limit_bytes; }
   uint64_t token_bytes() const { return options_.token_bytes; }
 
@@ -89,6 +89,7 @@ class SessionStore {
   int lock_ = -1;
   std::map<uint64_t, Stored> stored_;  // by number: older ones first
   std::vector<FoundSession> found_;
+  uint64_t used_bytes_ = 0;
   uint64_t next_ = 1;     // number
   uint64_t commits_ = 0;  // so far, in the folder
 };

@@ -56,7 +56,7 @@ TEST_P(EngineLoopTest, AnEndIsToldWhenItIsCounted) {
     EXPECT_EQ(status.generated_tokens, 2 * request);
     EXPECT_EQ(status.finished_length + status.finished_stop, request);
     EXPECT_EQ(status.running, 0);
-    EXPECT_THAT(status.sessions, SizeIs(request));
+    EXPECT_THAT(*status.sessions, SizeIs(request));
   }
 }
 

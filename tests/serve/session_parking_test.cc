@@ -74,9 +74,9 @@ TEST_P(SessionParkingTest, AWokenConversationIsTheSame) {
                     [&] {
                       park(server);
                       const EngineStatus status = server.loop().status();
-                      ASSERT_THAT(status.sessions, SizeIs(1));
-                      EXPECT_FALSE(status.sessions[0].resident);
-                      EXPECT_EQ(status.sessions[0].parked_tokens, status.sessions[0].tokens);
+                      ASSERT_THAT(*status.sessions, SizeIs(1));
+                      EXPECT_FALSE((*status.sessions)[0].resident);
+                      EXPECT_EQ((*status.sessions)[0].parked_tokens, (*status.sessions)[0].tokens);
                       EXPECT_EQ(status.memory.host_rows, 0u);
                     });
   expect_equal(turns, undisturbed(GetParam()));
@@ -216,8 +216,8 @@ TEST_P(SessionParkingTest, TheDiskHasALimit) {
   server.start(of(2000, 900), 3)->wait();
   park(server);  // larger than all that is allowed
   const EngineStatus status = server.loop().status();
-  EXPECT_TRUE(status.sessions.back().resident);
-  EXPECT_LE(status.parking.disk_bytes, *&limited.sessions->limit_bytes);
+  EXPECT_TRUE(status.sessions->back().resident);
+  EXPECT_LE(status.parking.disk_bytes, limited.sessions->limit_bytes);
 }
 
 TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
@@ -225,7 +225,7 @@ TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
   server.start(bytes_of(some_text(0, 200)), 3)->wait();
   park(server);
   ASSERT_TRUE(std::filesystem::exists(file("1.session")));
-  ASSERT_TRUE(server.loop().forget("", server.loop().status().sessions[0].id));
+  ASSERT_TRUE(server.loop().forget("", server.loop().status().sessions->front().id));
   server.start(bytes_of("x"), 1)->wait();
   EXPECT_FALSE(std::filesystem::exists(file("1.session")));
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
@@ -237,7 +237,7 @@ TEST_P(SessionParkingTest, IdleOnesGoByThemselves) {
   LocalServer server(GetParam(), soon);
   server.start(bytes_of(some_text(0, 200)), 3)->wait();
   while (server.loop().status().parking.parked == 0) std::this_thread::yield();
-  EXPECT_FALSE(server.loop().status().sessions[0].resident);
+  EXPECT_FALSE(server.loop().status().sessions->front().resident);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SessionParkingTest, testing::Values("cpu", "emulated"));

@@ -102,7 +102,7 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
 
 void add_sessions(Metrics& metrics, const EngineStatus& status) {
   int resident = 0, parked = 0;
-  for (const SessionStatus& session : status.sessions) {
+  for (const SessionStatus& session : *status.sessions) {
     if (session.resident) {
       ++resident;
     } else if (session.parked_tokens > 0) {
@@ -113,7 +113,7 @@ void add_sessions(Metrics& metrics, const EngineStatus& status) {
   metrics.sample("fasa_sessions", "state=\"resident\"", resident);
   metrics.sample("fasa_sessions", "state=\"parked\"", parked);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
-                 static_cast<int>(status.sessions.size()) - resident - parked);
+                 static_cast<int>(status.sessions->size()) - resident - parked);
   const ParkingStatus& parking = status.parking;
   metrics.counter("fasa_sessions_parked_total", "Times that a conversation went to disk.",
                   parking.parked);

@@ -153,7 +153,8 @@ HttpResponse Service::model(const std::string& name) const {
 
 HttpResponse Service::sessions(const Call& call) {
   Json list = Json::array();
-  for (const SessionStatus& session : engine_.status().sessions) {
+  const auto kept = engine_.status().sessions;
+  for (const SessionStatus& session : *kept) {
     if (session.salt != call.salt) continue;
     list.push_back({{"id", session.id},
                     {"object", "session"},
