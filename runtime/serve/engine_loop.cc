@@ -341,11 +341,17 @@ void EngineLoop::tell_ended() {
 void EngineLoop::list_sessions() {
   auto sessions = std::make_shared<std::vector<SessionStatus>>();
   for (const Kept& kept : std::as_const(cache_).kept()) {
-    sessions->push_back({.id = kept.id,
-                         .salt = kept.conversation.salt,
-                         .tokens = kept.log().size(),
-                         .parked_tokens = kept.parked ? kept.parked->tokens : 0,
-                         .resident = kept.sequence.has_value()});
+    SessionStatus session{.id = kept.id,
+                          .salt = kept.conversation.salt,
+                          .tokens = kept.log().size(),
+                          .parked_tokens = kept.parked ? kept.parked->tokens : 0,
+                          .resident = kept.sequence.has_value()};
+    if (session.resident) {
+      session.device_bytes = kept.device_bytes;
+      session.host_bytes = kept.host_bytes;
+    }
+    if (parking_) session.disk_bytes = parking_->bytes(session.parked_tokens);
+    sessions->push_back(std::move(session));
   }
   numbers_.sessions = std::move(sessions);
   listed_ = cache_.changes();

@@ -78,9 +78,12 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 
 uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
   changed();
+  const KvMemory memory = runtime_.predict(conversation.log.size(), 1);
   Kept heir{.id = next_id_++,
             .conversation = std::move(conversation),
             .sequence = sequence,
+            .device_bytes = memory.device_slices + memory.device_rows + memory.device_hot_rows,
+            .host_bytes = memory.host_rows,
             .last_used = ++uses_,
             .used_at = std::chrono::steady_clock::now()};
   for (auto kept = kept_.begin(); kept != kept_.end();) {

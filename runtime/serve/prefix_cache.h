@@ -30,6 +30,7 @@ struct Kept {
   uint64_t id = 0;
   Conversation conversation = {};
   std::optional<SequenceId> sequence = {};
+  uint64_t device_bytes = 0, host_bytes = 0;  // of the sequence, what it shares included
   std::optional<ParkedPrefix> parked = {};
   uint64_t last_used = 0;  // a count of requests, not a time
   std::chrono::steady_clock::time_point used_at{};

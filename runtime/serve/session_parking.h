@@ -64,6 +64,10 @@ class SessionParking {
   // What was asked to be forgotten goes from the disk.
   void drop_unwanted();
   ParkingStatus status() const;
+  // Of so many tokens' keys and values on disk.
+  uint64_t bytes(int64_t tokens) const {
+    return static_cast<uint64_t>(tokens) * rows_.token_bytes();
+  }
 
  private:
   Kept* next_to_park(Clock::time_point now);
