@@ -95,6 +95,7 @@ class CudaStream {
   }
 
   void* native() const { return native_; }
+  Ownership ownership() const { return ownership_; }
   const CudaJournal& journal() const { return journal_; }
 
  private:
