@@ -378,7 +378,10 @@ CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, C
   ++copies;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
-  if (on_device(destination, bytes) != to_device || on_device(source, bytes) != from_device) {
+  const auto lies = [&](const void* data, bool there) {
+    return on_device(data, bytes) == there || (strangers_on_device && !pinned(data, bytes));
+  };
+  if (!lies(destination, to_device) || !lies(source, from_device)) {
     return fail(cuda_status::kInvalidValue);
   }
   FakeStream& target = stream_of(stream);

@@ -110,6 +110,7 @@ void add_calls(nb::class_<PyPaged>& cls) {
 }
 
 void add_pages(nb::class_<PyPaged>& cls) {
+  cls.def_prop_ro("device", [](const PyPaged& self) { return self.device().name(); });
   cls.def(
       "copy_pages", &PyPaged::copy_pages, nb::arg("pairs"),
       "Each (source, destination) in order: the destination becomes the source's equal. Between "
