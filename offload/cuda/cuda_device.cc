@@ -22,14 +22,7 @@ void destroy_event(EventView event) noexcept {
   if (calls.destroy_event(owned->native) != cuda_status::kSuccess) calls.take_last_error();
 }
 
-CudaStream& stream_of(StreamView stream) {
-  if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
-    throw UsageError(
-        "the stream is not one of the CUDA device's; make it with create_stream, or adopt_stream "
-        "for an engine's own");
-  }
-  return *static_cast<CudaStream*>(stream.native);
-}
+CudaStream& stream_of(StreamView stream) { return cuda_stream_of(stream); }
 
 DeviceTraits traits_of(const CudaPlatform& platform) {
   DeviceTraits traits = gpu_traits();
@@ -118,42 +111,6 @@ Stream CudaDevice::create_stream(StreamPriority priority, std::string_view name)
   void* native = nullptr;
   shared_->check(calls_.create_stream(&native, priority), {"cudaStreamCreateWithPriority"});
   return add_stream(native, CudaStream::Ownership::kOurs, name);
-}
-
-// Some engine's.
-void CudaDevice::require_ours(void* native) {
-  shared_->require_context();
-  const CudaGpuScope scope = shared_->enter();
-  int gpu = index();
-  const CudaStatus status = calls_.gpu_of_stream(native, &gpu);
-  if (status == cuda_status::kSuccess && gpu == index()) return;
-  if (status == cuda_status::kSuccess) {
-    throw UsageError(
-        fmt::format("the stream belongs to cuda:{}; allowed: streams of {}", gpu, name()));
-  }
-  if (loses_context(status)) shared_->check(status, {"cudaStreamGetDevice"});
-  calls_.take_last_error();
-  if (status == cuda_status::kNotSupported) return;
-  throw UsageError(fmt::format("native is no stream, or one that was destroyed: {} ({})",
-                               calls_.name_of(status), calls_.text_of(status)));
-}
-
-void CudaDevice::require_alive(StreamView view) {
-  const CudaStream& stream = stream_of(view);
-  if (stream.ownership() == CudaStream::Ownership::kTheirs) require_ours(stream.native());
-}
-
-CudaPlace CudaDevice::locate(const void* data) {
-  shared_->require_context();
-  const CudaGpuScope scope = shared_->enter();
-  CudaPlace place;
-  shared_->check(calls_.locate(data, &place), {"cudaPointerGetAttributes"});
-  return place;
-}
-
-Stream CudaDevice::adopt_stream(void* native, std::string_view name) {
-  require_ours(native);
-  return add_stream(native, CudaStream::Ownership::kTheirs, name);
 }
 
 Event CudaDevice::create_event() {
