@@ -51,7 +51,7 @@ Sequences read_sequences(fasa_paged& paged, const fasa_block_table* block_table,
     return {table, {seq_lens, count}, {query_lens, count}};
   }
   std::array<fasa::CallerArray, 3> arrays = {
-      array_of("block_table", table.pages, fasa::table_entries(table)),
+      array_of("block_table", table.pages, fasa::table_entries(*paged.device, table)),
       array_of("seq_lens", seq_lens, count), array_of("query_lens", query_lens, count)};
   if (query_lens == nullptr) arrays[2].bytes = 0;
   paged.tables.read(arrays, stream);
