@@ -51,18 +51,13 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
   const int64_t least = selection.sinks + selection.recent + 1;
   selection.fac_tokens = {{.tokens = least + draw.of({0, 5, 20, 30, 70}), .share = 0}};
   if (draw.one_in(8)) selection.fac_tokens = {{.tokens = 0, .share = 0.25}};
+  selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
   if (geometry.layers > 1 && draw.one_in(5)) {
     selection.dense_layers = {static_cast<int>(draw.below(geometry.layers))};
   }
   if (selection.kind == SelectionKind::kFasa && draw.one_in(8)) {
     selection.options.page_tokens = draw.of({8, 16, 32});
   }
-}
-
-// Last of all, so that what else a seed stands for does not depend on it.
-void draw_near_tokens(Draw& draw, Config::Selection& selection) {
-  const int near_tokens = draw.of({-1, 0, 8, 50});
-  if (near_tokens >= 0) selection.near_tokens = {.tokens = near_tokens, .share = 0};
 }
 
 void draw_placement(Draw& draw, Config::Placement& placement) {
@@ -118,9 +113,6 @@ DrawnSetup drawn_setup(uint64_t seed) {
   if (draw.one_in(3)) setup.host_memory = kRoom;
   setup.new_memory = draw.of({0, 0xff});
   if (draw.one_in(4)) setup.pinned_memory = kRoom;
-  if (setup.config.has_near_set(setup.geometry.chunks())) {
-    draw_near_tokens(draw, setup.config.selection);
-  }
   return setup;
 }
 
@@ -128,8 +120,7 @@ std::string describe(const DrawnSetup& setup) {
   const Geometry& g = setup.geometry;
   const Config& config = setup.config;
   return fmt::format(
-      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens and {} "
-      "near, sinks "
+      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens, sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
       "guesser {}{}{}{}",
@@ -137,8 +128,7 @@ std::string describe(const DrawnSetup& setup) {
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
-      config.selection.fac_tokens[0].tokens, config.near_tokens(g.chunks()).tokens,
-      config.selection.sinks, config.selection.recent,
+      config.selection.fac_tokens[0].tokens, config.selection.sinks, config.selection.recent,
       config.selection.dense_layers.empty() ? "" : ", a dense layer",
       config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
