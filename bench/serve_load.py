@@ -5,6 +5,9 @@
                                                    4 and 16 clients at once; with --llama the same
                                                    GGUF files on llama-cpp-python's server, by turns
     bench/serve_load.py intruder --model DIR       what a long prompt does to somebody's stream
+    bench/serve_load.py sessions --model DIR       the first token of a document's next question: never
+                                                   seen, in memory, and on disk after a restart, its
+                                                   pages in the system's cache and out of it
     bench/serve_load.py soak --model DIR           thousands of requests with cancels, broken
                                                    connections and conversations: is memory flat, and
                                                    does anybody get another's text
@@ -24,6 +27,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -253,6 +257,47 @@ def intruder_command(options):
     return result
 
 
+def drop_from_cache(folder):
+    """The files' pages leave the system's cache."""
+    for path in pathlib.Path(folder).iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sessions_command(options):
+    prompt = (TEXT * (options.prompt_tokens // len(TEXT) + 1))[:options.prompt_tokens]
+    times = {"never seen": [], "in memory": [], "on disk, cached": [], "on disk, cold": []}
+    disk = 0
+    for round_ in range(options.rounds):
+        with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+            flags = ("--allow-long", "--max-context", str(options.prompt_tokens + 1024),
+                     "--sessions-dir", folder + "/sessions", *options.flags)
+
+            def first_token(server, question):
+                reply = ask(server, f"[{round_}] " + prompt + question, 4)
+                if reply.status != 200:
+                    sys.exit(f"the prompt failed: {reply.error}")
+                return reply.first
+            server = fasa(options.model[0], *flags)
+            times["never seen"].append(first_token(server, ""))
+            times["in memory"].append(first_token(server, " Who was it?"))
+            server.stop()
+            disk = sum(path.stat().st_size for path in pathlib.Path(folder, "sessions").iterdir())
+            for name in ("on disk, cached", "on disk, cold"):
+                if name.endswith("cold"):
+                    drop_from_cache(folder + "/sessions")
+                server = fasa(options.model[0], *flags)
+                times[name].append(first_token(server, f" And why, {name}?"))
+                server.stop()
+    print(f"a document of {options.prompt_tokens} characters, {disk / 2**20:.0f} MiB on disk; time to the "
+          f"first token, median of {options.rounds}:")
+    for name, seconds in times.items():
+        print(f"| {name} | {milliseconds(statistics.median(seconds))} ms | "
+              f"{milliseconds(min(seconds))} to {milliseconds(max(seconds))} |")
+    return {"times": times, "disk_bytes": disk}
+
+
 class Soak:
     """Clients that ask, leave early, break off and come back with a longer history. Each conversation
     has a secret in its prompt; no other may ever see it."""
@@ -345,7 +390,7 @@ def soak_command(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("clients", "intruder", "soak"))
+    parser.add_argument("command", choices=("clients", "intruder", "sessions", "soak"))
     parser.add_argument("--model", nargs="+", default=[str(ROOT / "models/needle-3m")])
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[],
                         help="of fasa serve; all that follows")
@@ -356,13 +401,15 @@ def main():
     parser.add_argument("--characters", type=int, default=1000, help="of a prompt")
     parser.add_argument("--llama", action="store_true")
     parser.add_argument("--llama-context", type=int, default=8192)
-    parser.add_argument("--prompt-tokens", type=int, default=100_000, help="intruder: of bytes")
+    parser.add_argument("--prompt-tokens", type=int, default=100_000, help="intruder, sessions: of bytes")
     parser.add_argument("--stream-tokens", type=int, default=1000)
+    parser.add_argument("--dir", help="sessions: where their folder is made")
     parser.add_argument("--short", type=int, default=20_000)
     parser.add_argument("--long", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=8)
     options = parser.parse_args()
     result = {"clients": clients_command, "intruder": intruder_command,
+              "sessions": sessions_command,
               "soak": soak_command}[options.command](options)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -11,12 +11,14 @@
 #include <thread>
 
 #include "runtime/base/error.h"
+#include "runtime/base/units.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/serve/engine_loop.h"
+#include "runtime/serve/session_fingerprint.h"
 #include "tools/clock.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -130,6 +132,9 @@ class ServeCommand final : public Command {
   int64_t max_context(const ModelConfig& config) const;
   int serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
                          const EndSignals& signals) const;
+  static void park(EngineLoop& engine, const EndSignals& signals);
+  serve::ParkingOptions parking_of(const Config& config, Model& model, const Runtime& runtime,
+                                   const SliceChoice& slices) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
@@ -182,9 +187,35 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
   const auto deadline = std::chrono::steady_clock::now() + kDrain;
   while (std::chrono::steady_clock::now() < deadline) {
     if (engine.idle() && server.wait_idle(std::chrono::milliseconds(0))) break;
-    if (signals.wait(std::chrono::milliseconds(50))) break;
+    if (signals.wait(std::chrono::milliseconds(50))) return kSecondSignal;
   }
+  if (engine.options().sessions) park(engine, signals);
   return kSecondSignal;
+}
+
+// The conversations that are in memory alone.
+void ServeCommand::park(EngineLoop& engine, const EndSignals& signals) {
+  engine.park_idle_now();
+  while (engine.status().parking.busy && !engine.failure()) {
+    if (signals.wait(std::chrono::milliseconds(50))) return;
+  }
+  fmt::print(stderr, "fasa serve: {} of conversations on disk\n",
+             format_bytes(engine.status().parking.disk_bytes));
+}
+
+serve::ParkingOptions ServeCommand::parking_of(const Config& config, Model& model,
+                                               const Runtime& runtime,
+                                               const SliceChoice& slices) const {
+  const serve::SessionSubject subject{.path = dir_,
+                                      .version = FASA_VERSION,
+                                      .device = model.device().kind(),
+                                      .dtype = model.dtype(),
+                                      .row_dtype = runtime.row_dtype(),
+                                      .slice_dims = slices.dims};
+  return {.dir = config.sessions.dir,
+          .limit_bytes = *config.sessions.limit,
+          .idle_after = config.sessions.idle_after,
+          .fingerprint = serve::session_fingerprint(subject, config)};
 }
 
 int ServeCommand::run() {
@@ -223,6 +254,10 @@ int ServeCommand::run() {
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
+  if (!config.sessions.dir.empty()) {
+    engine_.sessions = parking_of(config, model, runtime, slices);
+    options.keys.hash_with(serve::store_salt(config.sessions.dir));
+  }
   EngineLoop engine(model, runtime, &tokenizer, engine_);
   Service service(options, engine, tokenizer, templates ? &*templates : nullptr);
   HttpServer server(

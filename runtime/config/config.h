@@ -114,6 +114,12 @@ struct Config {
     std::string file;  // empty: none is written
   } trace;
 
+  struct Sessions {
+    std::string dir;                                     // empty: none are kept on disk
+    std::optional<uint64_t> limit = uint64_t{64} << 30;  // bytes; always there
+    double idle_after = 600;                             // seconds
+  } sessions;
+
   // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.
   std::map<std::string, std::string> places;
 

@@ -98,7 +98,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 41> kOptions{{
+const std::array<ConfigOption, 44> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -574,6 +574,37 @@ const std::array<ConfigOption, 41> kOptions{{
      .get = [](const Config& c) -> Json {
        return c.trace.file.empty() ? Json(nullptr) : Json(c.trace.file);
      }},
+    {.table = "sessions",
+     .key = "dir",
+     .flag = "sessions_dir",
+     .type = "DIR",
+     .allowed = "the path of a folder that is one server's own",
+     .help = "Where `fasa serve` keeps conversations that are idle, and finds them when it starts "
+             "anew. It is made where it is missing, for its owner alone.",
+     .default_text = "none are kept on disk",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_string(v, c.sessions.dir); },
+     .get = [](const Config& c) -> Json {
+       return c.sessions.dir.empty() ? Json(nullptr) : Json(c.sessions.dir);
+     }},
+    {.table = "sessions",
+     .key = "limit",
+     .flag = "sessions_limit",
+     .type = "SIZE",
+     .allowed = kSizeAllowed,
+     .help = "Of conversations on disk; those used longest ago give way.",
+     .default_text = "64GiB",
+     .set = [](Config& c, const Json& v) { return take_bytes(v, c.sessions.limit); },
+     .get = [](const Config& c) -> Json { return *c.sessions.limit; }},
+    {.table = "sessions",
+     .key = "idle_after",
+     .flag = "",
+     .type = "TIME",
+     .allowed = "a time, as \"600s\" (ns, us, ms, s)",
+     .help = "Since a conversation was served last, before it goes to disk and its memory is free.",
+     .set = [](Config& c,
+               const Json& v) { return take_quantity(v, parse_seconds, c.sessions.idle_after); },
+     .get = [](const Config& c) -> Json { return fmt::format("{:.12g}s", c.sessions.idle_after); }},
 }};
 
 }  // namespace

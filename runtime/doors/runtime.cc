@@ -170,6 +170,7 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
                                    most_steps)) {}
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
+RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
 SequenceId Runtime::create() { return impl_->create(); }
 KvMemory Runtime::predict(int64_t tokens, int step_tokens) const {
   return impl_->predict(tokens, step_tokens);

@@ -53,6 +53,7 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   const Geometry& geometry() const;
+  RowDType row_dtype() const;
 
   // An empty sequence.
   SequenceId create();

@@ -33,6 +33,7 @@ class Runtime::Impl : private MemoryReclaimer {
   Impl& operator=(const Impl&) = delete;
 
   const Geometry& geometry() const { return geometry_; }
+  RowDType row_dtype() const { return settings_.layout.row.dtype; }
   SequenceId create();
   KvMemory predict(int64_t tokens, int step_tokens) const;
   void reserve(SequenceId id, int64_t tokens, int step_tokens);

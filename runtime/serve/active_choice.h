@@ -13,6 +13,7 @@
 #include "runtime/doors/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/serve/generation_request.h"
+#include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
@@ -32,13 +33,15 @@ struct ActiveChoice {
   TokenLog known;               // how the first of them were computed before
   std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
-  TokenLog log;  // what the sequence holds
+  TokenLog log;                        // what the sequence holds
+  std::optional<ParkedPrefix> waking;  // its next tokens come from the disk, up to that many
   int64_t cached = 0;
   bool finished = false;
   std::optional<Failure> failure;  // what finished it, if that was no end of its answer
   std::chrono::steady_clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
+  bool computes() const { return placed() && !finished && !waking; }
   bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
   StepMode mode() const {
     const bool decodes = !at_prompt() || (log.size() < known.size() &&
@@ -56,6 +59,19 @@ struct ActiveChoice {
       if (known.computed(i) == Computed::kDecode) end = i;
     }
     return end - log.size();
+  }
+  // What is kept of it, once it has ended. A stop string cuts a text: its tokens spell more.
+  Conversation conversation() {
+    Conversation kept{.salt = request.salt, .log = std::move(log)};
+    const auto& said = answer->tokens();
+    const auto computed = kept.log.size() - static_cast<int64_t>(request.prompt.size());
+    const bool whole = computed >= 0 && computed <= static_cast<int64_t>(said.size());
+    if (failure || !whole || request.text.empty() || answer->end() == AnswerEnd::kStopString) {
+      return kept;
+    }
+    kept.text = request.text + answer->text();
+    kept.ahead.assign(said.begin() + computed, said.end());
+    return kept;
   }
 };
 

@@ -22,7 +22,7 @@ void EngineInbox::cancel(uint64_t request) {
 
 bool EngineInbox::forget(const std::string& salt, uint64_t session) {
   const std::lock_guard lock(mutex_);
-  const auto& sessions = published_.sessions;
+  const auto& sessions = *published_.sessions;
   const bool there = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
     return one.id == session && one.salt == salt;
   });
@@ -35,6 +35,13 @@ bool EngineInbox::forget(const std::string& salt, uint64_t session) {
 void EngineInbox::evict_idle() {
   const std::lock_guard lock(mutex_);
   commands_.evict = true;
+  changed_.notify_all();
+}
+
+void EngineInbox::park() {
+  const std::lock_guard lock(mutex_);
+  commands_.park = true;
+  published_.parking.busy = true;  // until the loop knows better
   changed_.notify_all();
 }
 
@@ -66,12 +73,17 @@ std::optional<std::string> EngineInbox::failure() const {
   return failure_;
 }
 
-bool EngineInbox::wait(bool busy) {
+bool EngineInbox::wait(bool busy, std::optional<std::chrono::steady_clock::time_point> due) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
+  const auto asked = [&] {
     return busy || stopping_ || !submitted_.empty() || !commands_.cancelled.empty() ||
-           !commands_.forgotten.empty() || commands_.evict;
-  });
+           !commands_.forgotten.empty() || commands_.evict || commands_.park;
+  };
+  if (due) {
+    changed_.wait_until(lock, *due, asked);
+  } else {
+    changed_.wait(lock, asked);
+  }
   return !stopping_;
 }
 

@@ -25,6 +25,7 @@ struct EngineCommands {
   std::vector<uint64_t> cancelled;  // requests, each submitted before
   std::vector<uint64_t> forgotten;  // sessions
   bool evict = false;
+  bool park = false;
 };
 
 class EngineInbox {
@@ -36,6 +37,7 @@ class EngineInbox {
   void cancel(uint64_t request);
   bool forget(const std::string& salt, uint64_t session);
   void evict_idle();
+  void park();
   void drain();
   void stop();
   EngineStatus status() const;
@@ -43,8 +45,9 @@ class EngineInbox {
   std::optional<std::string> failure() const;
 
   // --- from the loop's ---
-  // Waits until something is asked or, with `busy`, not at all. False: the loop is to end.
-  bool wait(bool busy);
+  // Waits until something is asked, at most until `due`, and with `busy` not at all. False: the loop
+  // is to end.
+  bool wait(bool busy, std::optional<std::chrono::steady_clock::time_point> due);
   EngineCommands take_commands();
   std::vector<SubmittedRequest> take_submitted();
   // `waiting`: of those that were taken.

@@ -13,14 +13,6 @@ namespace fasa::serve {
 
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-double seconds_between(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
-}  // namespace
-
 EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
                        const EngineOptions& options)
     : model_(model),
@@ -35,6 +27,11 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
     model_.reserve_estimates(options.max_sequences, ahead);
     runtime_.set_query_source(model_.query_source());
   }
+  if (options.sessions) {
+    parking_.emplace(*options.sessions, runtime, model.device(), model.stream(),
+                     options.prefill_chunk, cache_);
+    for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
+  }
   publish();
   thread_ = std::thread([this] { run(); });
 }
@@ -47,12 +44,13 @@ EngineLoop::~EngineLoop() {
 // --- the thread ---
 
 void EngineLoop::run() {
-  while (inbox_.wait(!active_.empty() || !waiting_.empty())) {
+  while (inbox_.wait(!active_.empty() || !waiting_.empty(), next_due())) {
     take_commands();
     try {
       admit_waiting();
       inbox_.count(active_.size(), waiting_.size());
       step();
+      park_idle();
     } catch (const DeviceError& error) {
       return end_with(error);
     } catch (const std::exception& error) {
@@ -94,7 +92,8 @@ void EngineLoop::take_commands() {
     }
   }
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
-  while (commands.evict && cache_.evict_one()) ++numbers_.evictions;
+  if (commands.park && parking_) parking_->park_all();
+  while (commands.evict && evict_oldest()) continue;
   remove_finished();
 }
 
@@ -122,106 +121,18 @@ std::unique_ptr<Answer> EngineLoop::new_answer(const GenerationRequest& request,
   return std::make_unique<Answer>(options, model_.config().eos_ids, tokenizer_, request.prompt);
 }
 
-// --- admission, by bytes ---
-
-void EngineLoop::admit_waiting() {
-  if (active_.empty()) crowded_ = false;
-  while (!waiting_.empty() && !crowded_ &&
-         static_cast<int>(active_.size()) < options_.max_sequences) {
-    ActiveChoice& first = *waiting_.front();
-    if (!admit(first)) {
-      if (!first.finished) return;  // it waits for the memory of those that are served
-      ended_.splice(ended_.end(), waiting_, waiting_.begin());
-    } else {
-      numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
-      active_.splice(active_.end(), waiting_, waiting_.begin());
-    }
-  }
-}
-
-// False: there is no memory now, or it was finished with an error because there never will be.
-bool EngineLoop::admit(ActiveChoice& active) {
-  for (;;) {
-    try {
-      place(active);
-      return true;
-    } catch (const BudgetError& error) {
-      if (make_room(false)) continue;
-      crowded_ = true;
-      if (active_.empty()) fail(active, error.kind(), error.what());
-      return false;
-    } catch (const UsageError& error) {
-      fail(active, error.kind(), error.what());
-      return false;
-    }
-  }
-}
-
-// A sequence with room for the prompt and the beginning of an answer.
-void EngineLoop::place(ActiveChoice& active) {
-  constexpr int64_t kAnswer = 64;
-  PrefixMatch match = cache_.find(active.request.salt, active.wanted);
-  if (active.known.size() > 0) match.known = active.known;  // it was here before
-  TokenLog log;
-  for (int64_t i = 0; i < match.cached; ++i) {
-    log.append(match.known.ids()[static_cast<size_t>(i)], match.known.computed(i));
-  }
-  const SequenceId sequence =
-      match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
-  OwnedSequence owned(runtime_, sequence);
-  const auto tokens = static_cast<int64_t>(active.wanted.size());
-  try {
-    runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
-                     options_.prefill_chunk);
-  } catch (const BudgetError&) {
-    if (match.cached > 0) cache_.keep(active.request.salt, std::move(log), owned.release());
-    throw;
-  }
-  active.sequence = owned.release();
-  active.cached = match.cached;
-  active.known = std::move(match.known);
-  active.log = std::move(log);
-  numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
-}
-
-// Gives up what nobody waits for; while steps are under way then the youngest of those served, so
-// that the oldest always gets on. False: there is nothing left to give up.
-bool EngineLoop::make_room(bool may_preempt) {
-  if (cache_.evict_one()) {
-    ++numbers_.evictions;
-    return true;
-  }
-  const auto placed = [](const ActivePtr& one) { return one->placed() && !one->finished; };
-  if (!may_preempt || std::count_if(active_.begin(), active_.end(), placed) < 2) return false;
-  preempt(**std::find_if(active_.rbegin(), active_.rend(), placed));
-  return true;
-}
-
-// Its memory goes; its tokens are computed again, each as it was, when there is room.
-void EngineLoop::preempt(ActiveChoice& active) {
-  ++numbers_.preemptions;
-  crowded_ = true;
-  runtime_.free(*std::exchange(active.sequence, std::nullopt));
-  if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
-  if (active.log.size() > active.known.size()) active.known = active.log;
-  active.log = TokenLog();
-  const auto found = std::find_if(active_.begin(), active_.end(),
-                                  [&](const ActivePtr& one) { return one.get() == &active; });
-  waiting_.splice(waiting_.begin(), active_, found);
-  inbox_.count(active_.size(), waiting_.size());
-}
-
 // --- steps ---
 
 void EngineLoop::step() {
   decode_step();
+  wake_step();
   prefill_step();
 }
 
 std::vector<ActiveChoice*> EngineLoop::decoding() const {
   std::vector<ActiveChoice*> batch;
   for (const ActivePtr& one : active_) {
-    if (one->placed() && !one->finished && one->mode() == StepMode::kDecode) {
+    if (one->computes() && one->mode() == StepMode::kDecode) {
       batch.push_back(one.get());
     }
   }
@@ -256,7 +167,7 @@ EngineLoop::Prefill EngineLoop::next_prefill() const {
   Prefill prefill;
   int left = pace_.chunk(!decoding().empty());
   for (const ActivePtr& one : active_) {
-    if (!one->placed() || one->finished || one->mode() != StepMode::kPrefill || left == 0) continue;
+    if (!one->computes() || one->mode() != StepMode::kPrefill || left == 0) continue;
     prefill.batch.push_back(one.get());
     prefill.counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
     left -= prefill.counts.back();
@@ -401,9 +312,7 @@ void EngineLoop::remove_finished() {
     if (!one->finished || !one->placed()) continue;
     const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
     OwnedSequence owned(runtime_, sequence);
-    if (one->log.size() > 0) {
-      cache_.keep(one->request.salt, std::move(one->log), owned.release());
-    }
+    if (one->log.size() > 0) cache_.keep(one->conversation(), owned.release());
   }
   const size_t before = active_.size();
   for (auto* list : {&active_, &waiting_}) {
@@ -429,6 +338,25 @@ void EngineLoop::tell_ended() {
   ended_.clear();
 }
 
+void EngineLoop::list_sessions() {
+  auto sessions = std::make_shared<std::vector<SessionStatus>>();
+  for (const Kept& kept : std::as_const(cache_).kept()) {
+    SessionStatus session{.id = kept.id,
+                          .salt = kept.conversation.salt,
+                          .tokens = kept.log().size(),
+                          .parked_tokens = kept.parked ? kept.parked->tokens : 0,
+                          .resident = kept.sequence.has_value()};
+    if (session.resident) {
+      session.device_bytes = kept.device_bytes;
+      session.host_bytes = kept.host_bytes;
+    }
+    if (parking_) session.disk_bytes = parking_->bytes(session.parked_tokens);
+    sessions->push_back(std::move(session));
+  }
+  numbers_.sessions = std::move(sessions);
+  listed_ = cache_.changes();
+}
+
 void EngineLoop::publish() {
   constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
   if (active_.empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {
@@ -438,13 +366,8 @@ void EngineLoop::publish() {
   numbers_.memory = runtime_.memory();
   numbers_.device_memory = model_.device().memory(MemorySpace::kDevice);
   numbers_.host_memory = model_.device().memory(MemorySpace::kHost);
-  numbers_.sessions.clear();
-  for (const Kept& kept : cache_.kept()) {
-    numbers_.sessions.push_back({.id = kept.id,
-                                 .salt = kept.salt,
-                                 .tokens = kept.log.size(),
-                                 .resident = kept.sequence.has_value()});
-  }
+  if (listed_ != cache_.changes()) list_sessions();
+  if (parking_) numbers_.parking = parking_->status();
   numbers_.running = static_cast<int>(active_.size());
   inbox_.publish(numbers_, waiting_.size());
 }

@@ -24,6 +24,7 @@
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/pace.h"
 #include "runtime/serve/prefix_cache.h"
+#include "runtime/serve/session_parking.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::serve {
@@ -34,12 +35,14 @@ struct EngineOptions {
   int prefill_chunk = 512;
   double max_step_seconds = 0;  // 0: see Pace
   size_t log_bytes = size_t{64} << 20;
+  std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten
 };
 
 class EngineLoop {
  public:
   // `model` and `runtime` are the loop's alone until it is destroyed. `tokenizer` may be null: answers
-  // have no text then. All outlive the loop. Throws BudgetError.
+  // have no text then. All outlive the loop. Throws BudgetError, and UsageError for a folder of
+  // sessions that cannot be used.
   EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
              const EngineOptions& options);
   // Cancels what is under way.
@@ -48,6 +51,8 @@ class EngineLoop {
   EngineLoop& operator=(const EngineLoop&) = delete;
 
   const EngineOptions& options() const { return options_; }
+  // The conversations that were on disk at the start.
+  const std::vector<Conversation>& found() const { return found_; }
 
   // --- from any thread ---
   // The request's number, for cancel(); none where as many wait as may.
@@ -60,6 +65,8 @@ class EngineLoop {
   // Gives up the memory of all that is kept and not being served.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }
+  // All that is kept goes to disk; status().parking.busy tells until when.
+  void park_idle_now() { inbox_.park(); }
   // None is taken any more, those that are here go on.
   void drain() { inbox_.drain(); }
   bool idle() const { return inbox_.idle(); }
@@ -84,7 +91,10 @@ class EngineLoop {
   void place(ActiveChoice& active);
   void step();
   void decode_step();
+  void wake_step();
   void prefill_step();
+  void park_idle();
+  std::optional<std::chrono::steady_clock::time_point> next_due() const;
   std::vector<ActiveChoice*> decoding() const;
   Prefill next_prefill() const;
   std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
@@ -96,10 +106,12 @@ class EngineLoop {
   void cancel(ActiveChoice& active);
   void fail(ActiveChoice& active, ErrorKind kind, const std::string& message);
   bool make_room(bool may_preempt);
+  bool evict_oldest();
   void preempt(ActiveChoice& active);
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();
+  void list_sessions();
   void tell_ended();
 
   Model& model_;
@@ -108,11 +120,14 @@ class EngineLoop {
   const EngineOptions options_;
   EngineInbox inbox_;
   PrefixCache cache_;
+  std::optional<SessionParking> parking_;
+  std::vector<Conversation> found_;
   Pace pace_;
   std::list<ActivePtr> active_;   // oldest first
   std::list<ActivePtr> waiting_;  // oldest first
   std::list<ActivePtr> ended_;    // whose observers have yet to hear of it
   bool crowded_ = false;          // no room for one more until one of those served has ended
+  uint64_t listed_ = 0;           // the cache's changes that numbers_.sessions shows
   EngineStatus numbers_;          // the thread's own; published after each step
   std::chrono::steady_clock::time_point fetches_read_{};
   std::thread thread_;

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "offload/device.h"
 #include "runtime/doors/kv_metrics.h"
+#include "runtime/serve/session_parking.h"
 
 namespace fasa::serve {
 
@@ -40,13 +42,18 @@ struct SessionStatus {
   uint64_t id = 0;
   std::string salt;
   int64_t tokens = 0;
-  bool resident = false;  // its keys and values are in memory
+  int64_t parked_tokens = 0;  // whose keys and values are on disk
+  bool resident = false;      // all of its are in memory
+  // What forks share is counted for each.
+  uint64_t device_bytes = 0, host_bytes = 0, disk_bytes = 0;
 };
 
 struct EngineStatus {
   int running = 0;
   int waiting = 0;
-  std::vector<SessionStatus> sessions;
+  // Those that are kept; one list for all who ask until it changes.
+  std::shared_ptr<const std::vector<SessionStatus>> sessions =
+      std::make_shared<std::vector<SessionStatus>>();
   uint64_t requests = 0;
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t preemptions = 0;
@@ -61,6 +68,7 @@ struct EngineStatus {
   SecondsHistogram prefill_step_seconds = seconds_histogram();
   KvMemory memory;
   FetchMetrics fetches;
+  ParkingStatus parking;
   MemoryUse device_memory, host_memory;
   double seconds_since_step = 0;  // of the last step that ended, 0 where none is under way
 };

@@ -28,6 +28,7 @@ class RequestObserver {
 struct GenerationRequest {
   std::string salt = {};  // who may share its prefixes: a request sees those of its own salt
   std::vector<int32_t> prompt = {};
+  std::string text = {};  // what a template rendered, if one did: of the prompt
   int choices = 1;
   AnswerOptions answer = {};  // of each choice; choice i draws with seed + i
   std::shared_ptr<RequestObserver> observer = {};

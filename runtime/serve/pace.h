@@ -1,9 +1,15 @@
 // How many prompt tokens a step may take, so that those who stream do not wait long for it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace fasa::serve {
+
+inline double seconds_between(std::chrono::steady_clock::time_point begin,
+                              std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
 
 // Measures steps, and sizes the next prefill by them. Sizes change times, never bits: prefill is the
 // same in any chunks.

@@ -19,7 +19,25 @@ TokenLog beginning_of(const TokenLog& log, int64_t tokens) {
   return part;
 }
 
+// As the conversation computed them that holds most of the tokens, the one used last of several.
+TokenLog longest_known(const std::list<Kept>& all, const std::string& salt,
+                       std::span<const int32_t> wanted) {
+  const Kept* longest = nullptr;
+  int64_t most = 0;
+  for (const Kept& kept : all) {
+    if (kept.conversation.salt != salt) continue;
+    const int64_t tokens = kept.log().common(wanted);
+    const bool later = longest != nullptr && kept.last_used > longest->last_used;
+    if (tokens > most || (tokens == most && tokens > 0 && later)) most = tokens, longest = &kept;
+  }
+  return longest == nullptr ? TokenLog() : beginning_of(longest->log(), most);
+}
+
 }  // namespace
+
+size_t Kept::bytes() const {
+  return log().bytes() + conversation.text.size() + conversation.ahead.size() * sizeof(int32_t);
+}
 
 PrefixCache::PrefixCache(Runtime& runtime, size_t log_bytes)
     : runtime_(runtime), log_bytes_(log_bytes) {}
@@ -28,65 +46,100 @@ PrefixCache::~PrefixCache() {
   for (Kept& kept : kept_) free(kept);
 }
 
-PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> prompt) const {
+PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> prompt,
+                              const TokenLog& known) const {
   PrefixMatch match;
   if (prompt.empty()) return match;
-  const auto wanted = prompt.first(prompt.size() - 1);
-  const Kept* longest = nullptr;
-  int64_t most = 0;
+  match.known =
+      known.size() > 0 ? known : longest_known(kept_, salt, prompt.first(prompt.size() - 1));
+  const auto most = std::min(match.known.size(), static_cast<int64_t>(prompt.size()) - 1);
   for (const Kept& kept : kept_) {
-    if (kept.salt != salt) continue;
-    const int64_t tokens = kept.log.common(wanted);
-    const bool later = longest != nullptr && kept.last_used > longest->last_used;
-    if (tokens > most || (tokens == most && tokens > 0 && later)) most = tokens, longest = &kept;
-  }
-  if (longest == nullptr) return match;
-  match.known = beginning_of(longest->log, most);
-  for (const Kept& kept : kept_) {
-    if (kept.salt != salt || !kept.sequence) continue;
-    const int64_t tokens = kept.log.common(match.known);
+    if (kept.conversation.salt != salt || !kept.sequence) continue;
+    const int64_t tokens = std::min(kept.log().common(match.known), most);
     if (tokens > match.cached) match.cached = tokens, match.source = kept.id;
+  }
+  int64_t held = match.cached;
+  for (const Kept& kept : kept_) {
+    if (kept.conversation.salt != salt || !kept.parked) continue;
+    const int64_t tokens = std::min({kept.log().common(match.known), most, kept.parked->tokens});
+    if (tokens > held) match.parked = {kept.parked->session, held = tokens};
   }
   return match;
 }
 
 SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
+  changed();
   Kept& kept = *find(id);
   kept.last_used = ++uses_;
-  if (tokens < kept.log.size()) return runtime_.fork(*kept.sequence, tokens);
-  const SequenceId sequence = *std::exchange(kept.sequence, std::nullopt);
-  return sequence;
+  kept.used_at = std::chrono::steady_clock::now();
+  if (tokens < kept.log().size()) return runtime_.fork(*kept.sequence, tokens);
+  return *std::exchange(kept.sequence, std::nullopt);
 }
 
-uint64_t PrefixCache::keep(std::string salt, TokenLog log, SequenceId sequence) {
+uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
+  changed();
+  const KvMemory memory = runtime_.predict(conversation.log.size(), 1);
+  Kept heir{.id = next_id_++,
+            .conversation = std::move(conversation),
+            .sequence = sequence,
+            .device_bytes = memory.device_slices + memory.device_rows + memory.device_hot_rows,
+            .host_bytes = memory.host_rows,
+            .last_used = ++uses_,
+            .used_at = std::chrono::steady_clock::now()};
   for (auto kept = kept_.begin(); kept != kept_.end();) {
-    const bool beginning = kept->salt == salt && kept->log.common(log) == kept->log.size();
-    if (beginning) free(*kept);
+    const bool beginning = kept->conversation.salt == heir.conversation.salt &&
+                           kept->log().common(heir.log()) == kept->log().size();
+    if (beginning) inherit(heir, *kept);
     kept = beginning ? kept_.erase(kept) : std::next(kept);
   }
-  kept_.push_back({.id = next_id_++,
-                   .salt = std::move(salt),
-                   .log = std::move(log),
-                   .sequence = sequence,
-                   .last_used = ++uses_});
+  kept_.push_back(std::move(heir));
   forget_oldest_logs();
   return kept_.back().id;
 }
 
-bool PrefixCache::evict_one() {
+void PrefixCache::keep(Conversation conversation, uint64_t session) {
+  changed();
+  const int64_t tokens = conversation.log.size();
+  kept_.push_back({.id = next_id_++,
+                   .conversation = std::move(conversation),
+                   .parked = ParkedPrefix{session, tokens},
+                   .last_used = ++uses_});
+}
+
+// What the heir goes on from: the longer one's place on disk, and the words where no token came.
+void PrefixCache::inherit(Kept& heir, Kept& beginning) {
+  free(beginning);
+  if (heir.conversation.text.empty() && beginning.log().size() == heir.log().size()) {
+    heir.conversation.text = std::move(beginning.conversation.text);
+    heir.conversation.ahead = std::move(beginning.conversation.ahead);
+  }
+  if (!beginning.parked) return;
+  if (!heir.parked || beginning.parked->tokens > heir.parked->tokens) {
+    std::swap(heir.parked, beginning.parked);
+  }
+  if (beginning.parked) unwanted_.push_back(beginning.parked->session);
+}
+
+Kept* PrefixCache::oldest_resident() {
   Kept* oldest = nullptr;
   for (Kept& kept : kept_) {
     if (kept.sequence && (oldest == nullptr || kept.last_used < oldest->last_used)) oldest = &kept;
   }
-  if (oldest == nullptr) return false;
-  free(*oldest);
-  return true;
+  return oldest;
+}
+
+void PrefixCache::release(Kept& kept) {
+  changed();
+  free(kept);
+  forget_oldest_logs();
 }
 
 bool PrefixCache::forget(uint64_t id) {
   Kept* const kept = find(id);
   if (kept == nullptr) return false;
+  changed();
   free(*kept);
+  if (kept->parked) unwanted_.push_back(kept->parked->session);
   kept_.remove_if([&](const Kept& one) { return one.id == id; });
   return true;
 }
@@ -113,15 +166,16 @@ void PrefixCache::free(Kept& kept) {
 }
 
 void PrefixCache::forget_oldest_logs() {
+  const auto remembered = [](const Kept& kept) { return !kept.sequence && !kept.parked; };
   size_t bytes = 0;
-  for (const Kept& kept : kept_) bytes += kept.sequence ? 0 : kept.log.bytes();
+  for (const Kept& kept : kept_) bytes += remembered(kept) ? kept.bytes() : 0;
   while (bytes > log_bytes_) {
     auto oldest = kept_.end();
     for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
-      if (kept->sequence) continue;
+      if (!remembered(*kept)) continue;
       if (oldest == kept_.end() || kept->last_used < oldest->last_used) oldest = kept;
     }
-    bytes -= oldest->log.bytes();
+    bytes -= oldest->bytes();
     kept_.erase(oldest);
   }
 }

@@ -2,25 +2,42 @@
 // what is new. Compared by tokens, never by a hash alone; never across salts.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/ids.h"
 #include "runtime/doors/runtime.h"
+#include "runtime/serve/session_manifest.h"
 #include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
 
-// One conversation as far as it was served. Without a sequence it is only remembered: how its
-// tokens were computed, so that they can be computed alike again.
+// The first tokens of a session on disk.
+struct ParkedPrefix {
+  uint64_t session = 0;  // of the session store
+  int64_t tokens = 0;
+};
+
+// One conversation as far as it was served. Without a sequence and a place on disk it is only
+// remembered: how its tokens were computed, so that they can be computed alike again.
 struct Kept {
   uint64_t id = 0;
-  std::string salt;  // whose it is; only requests of the same salt see it
-  TokenLog log;
-  std::optional<SequenceId> sequence;
+  Conversation conversation = {};
+  std::optional<SequenceId> sequence = {};
+  uint64_t device_bytes = 0, host_bytes = 0;  // of the sequence, what it shares included
+  std::optional<ParkedPrefix> parked = {};
   uint64_t last_used = 0;  // a count of requests, not a time
+  std::chrono::steady_clock::time_point used_at{};
+  bool unparkable = false;  // the disk did not take it
+
+  const TokenLog& log() const { return conversation.log; }
+  size_t bytes() const;  // in host memory, beside the sequence's
 };
 
 // What a prompt finds.
@@ -30,6 +47,8 @@ struct PrefixMatch {
   // The kept sequence that holds most of them, and how many.
   std::optional<uint64_t> source;
   int64_t cached = 0;
+  // A session on disk that holds more of them.
+  std::optional<ParkedPrefix> parked;
 };
 
 // One thread at a time. Frees its sequences when it is destroyed; `runtime` outlives it.
@@ -41,34 +60,49 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;  // frees once
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // At most `prompt` less its last token, whose logits are wanted.
-  PrefixMatch find(const std::string& salt, std::span<const int32_t> prompt) const;
+  // At most `prompt` less its last token, whose logits are wanted. `known`: how its first tokens
+  // have been computed for this very request; empty: not yet.
+  PrefixMatch find(const std::string& salt, std::span<const int32_t> prompt,
+                   const TokenLog& known = {}) const;
 
   // A sequence of its first `tokens` tokens for a new request: the kept one itself where nothing
   // lies behind them (it is no longer kept then), else a fork.
   SequenceId take(uint64_t id, int64_t tokens);
-  // Keeps a sequence; a kept log that is the beginning of this one is forgotten with its memory.
-  uint64_t keep(std::string salt, TokenLog log, SequenceId sequence);
+  // Keeps a sequence; a kept log that is the beginning of this one is forgotten with its memory, and
+  // its place on disk is this one's.
+  uint64_t keep(Conversation conversation, SequenceId sequence);
+  // A session that was found on disk.
+  void keep(Conversation conversation, uint64_t session);
 
-  // Gives up the memory of the sequence that was used longest ago; its log stays. False: there is
-  // none.
-  bool evict_one();
+  // The one that holds memory and was used longest ago; null: there is none.
+  Kept* oldest_resident();
+  // Gives up the memory of its sequence; its log stays.
+  void release(Kept& kept);
   // Frees and forgets. False: there is no such one.
   bool forget(uint64_t id);
+  // Sessions on disk that nothing kept names any more.
+  std::vector<uint64_t> take_unwanted() { return std::exchange(unwanted_, {}); }
 
   const std::list<Kept>& kept() const { return kept_; }
+  std::list<Kept>& kept() { return kept_; }
   int64_t sequences() const;
+  // Grows with whatever changes of what is kept; who changes it from outside says so.
+  uint64_t changes() const { return changes_; }
+  void changed() { ++changes_; }
 
  private:
   Kept* find(uint64_t id);
+  void inherit(Kept& heir, Kept& beginning);
   void free(Kept& kept);
   void forget_oldest_logs();
 
   Runtime& runtime_;
   const size_t log_bytes_;
   std::list<Kept> kept_;
+  std::vector<uint64_t> unwanted_;
   uint64_t next_id_ = 1;
   uint64_t uses_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace fasa::serve

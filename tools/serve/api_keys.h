@@ -14,7 +14,10 @@ class ApiKeys {
   // Blank lines and lines that begin with # are left out. Throws InputError: the file can't be read,
   // is readable for others than its owner and group, or holds no key.
   static ApiKeys load(const std::string& file);
-  explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+  explicit ApiKeys(std::vector<std::string> keys);
+  // Salts become hashes of the keys, the same wherever `salt` is the same: what is kept under them
+  // outlives a change of the file. Throws InputError for a key that can't be hashed.
+  void hash_with(const std::string& salt);
 
   bool empty() const { return keys_.empty(); }
   // The salt of the key that an Authorization header gives; "" where there are no keys, none for a
@@ -23,6 +26,7 @@ class ApiKeys {
 
  private:
   std::vector<std::string> keys_;
+  std::vector<std::string> salts_;  // of each
 };
 
 }  // namespace fasa::serve

@@ -85,18 +85,42 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"hot_rows\"", memory.device_hot_rows);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"scratch\"", memory.device_scratch);
   metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"rows\"", memory.host_rows);
-  metrics.head("fasa_budget_bytes", "gauge", "The memory's limit, by tier.");
+  const ParkingStatus& parking = status.parking;
+  const bool has_disk = parking.limit_bytes > 0;
+  if (has_disk) {
+    metrics.sample("fasa_tier_bytes", "tier=\"disk\",kind=\"sessions\"", parking.disk_bytes);
+  }
+  metrics.head("fasa_budget_bytes", "gauge", "The limit, by tier.");
+  if (has_disk) metrics.sample("fasa_budget_bytes", "tier=\"disk\"", parking.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"device\"", status.device_memory.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"host\"", status.host_memory.limit_bytes);
   metrics.head("fasa_used_bytes", "gauge", "What is taken of it, weights included.");
+  if (has_disk) metrics.sample("fasa_used_bytes", "tier=\"disk\"", parking.disk_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"device\"", status.device_memory.used_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"host\"", status.host_memory.used_bytes);
-  int resident = 0;
-  for (const SessionStatus& session : status.sessions) resident += session.resident ? 1 : 0;
+}
+
+void add_sessions(Metrics& metrics, const EngineStatus& status) {
+  int resident = 0, parked = 0;
+  for (const SessionStatus& session : *status.sessions) {
+    if (session.resident) {
+      ++resident;
+    } else if (session.parked_tokens > 0) {
+      ++parked;
+    }
+  }
   metrics.head("fasa_sessions", "gauge", "Conversations that are kept.");
   metrics.sample("fasa_sessions", "state=\"resident\"", resident);
+  metrics.sample("fasa_sessions", "state=\"parked\"", parked);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
-                 static_cast<int>(status.sessions.size()) - resident);
+                 static_cast<int>(status.sessions->size()) - resident - parked);
+  const ParkingStatus& parking = status.parking;
+  metrics.counter("fasa_sessions_parked_total", "Times that a conversation went to disk.",
+                  parking.parked);
+  metrics.counter("fasa_sessions_woken_total", "Times that one came back.", parking.woken);
+  metrics.counter("fasa_sessions_woken_tokens_total", "Their tokens.", parking.woken_tokens);
+  metrics.counter("fasa_sessions_damaged_total", "Those that were computed again.",
+                  parking.damaged);
 }
 
 void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
@@ -134,6 +158,7 @@ std::string metrics_text(const EngineStatus& status, const HttpCounters* http,
                  fmt::format("version=\"{}\",model=\"{}\"", FASA_VERSION, escaped(model)), 1);
   add_requests(metrics, status);
   add_tiers(metrics, status);
+  add_sessions(metrics, status);
   add_fetches(metrics, status.fetches);
   if (http != nullptr) add_http(metrics, *http);
   return metrics.take();

@@ -44,7 +44,14 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       shown_marks_(special_marks(tokenizer)),
       known_(kKnownBytes),
       jobs_(kMaxJobs),
-      pinger_([this] { ping_replies(); }) {}
+      pinger_([this] { ping_replies(); }) {
+  for (const Conversation& found : engine.found()) {
+    if (found.text.empty()) continue;
+    std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
+    ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
+    known_.remember(found.salt, found.text, std::move(ids));
+  }
+}
 
 Service::~Service() {
   {
@@ -146,12 +153,17 @@ HttpResponse Service::model(const std::string& name) const {
 
 HttpResponse Service::sessions(const Call& call) {
   Json list = Json::array();
-  for (const SessionStatus& session : engine_.status().sessions) {
+  const auto kept = engine_.status().sessions;
+  for (const SessionStatus& session : *kept) {
     if (session.salt != call.salt) continue;
     list.push_back({{"id", session.id},
                     {"object", "session"},
                     {"tokens", session.tokens},
-                    {"resident", session.resident}});
+                    {"resident", session.resident},
+                    {"parked_tokens", session.parked_tokens},
+                    {"device_bytes", session.device_bytes},
+                    {"host_bytes", session.host_bytes},
+                    {"disk_bytes", session.disk_bytes}});
   }
   return json_response({{"object", "list"}, {"data", std::move(list)}});
 }

@@ -246,8 +246,10 @@ ApiError Service::refusal() const {
 void Service::start(Call& call, Generation generation) {
   const CompletionFields& fields = generation.fields;
   check_ids(generation.prompt);
-  GenerationRequest request{
-      .salt = call.salt, .prompt = std::move(generation.prompt), .choices = fields.choices};
+  GenerationRequest request{.salt = call.salt,
+                            .prompt = std::move(generation.prompt),
+                            .text = generation.text,
+                            .choices = fields.choices};
   request.answer = answer_options(fields, request.prompt.size());
   if (generation.format) request.answer.shown = shown_marks_;
   request.answer.grammar = std::move(generation.grammar);

@@ -1,0 +1,149 @@
+// Who has memory: admission by bytes, what gives way, and sessions on their way to the disk and back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/llm/owned_sequence.h"
+#include "runtime/serve/engine_loop.h"
+
+namespace fasa::serve {
+
+using Clock = std::chrono::steady_clock;
+
+void EngineLoop::admit_waiting() {
+  if (active_.empty()) crowded_ = false;
+  while (!waiting_.empty() && !crowded_ &&
+         static_cast<int>(active_.size()) < options_.max_sequences) {
+    ActiveChoice& first = *waiting_.front();
+    if (!admit(first)) {
+      if (!first.finished) return;  // it waits for the memory of those that are served
+      ended_.splice(ended_.end(), waiting_, waiting_.begin());
+    } else {
+      numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
+      active_.splice(active_.end(), waiting_, waiting_.begin());
+    }
+  }
+}
+
+// False: there is no memory now, or it was finished with an error because there never will be.
+bool EngineLoop::admit(ActiveChoice& active) {
+  for (;;) {
+    try {
+      place(active);
+      return true;
+    } catch (const BudgetError& error) {
+      if (make_room(false)) continue;
+      crowded_ = true;
+      if (active_.empty()) fail(active, error.kind(), error.what());
+      return false;
+    } catch (const UsageError& error) {
+      fail(active, error.kind(), error.what());
+      return false;
+    }
+  }
+}
+
+// A sequence with room for the prompt and the beginning of an answer.
+void EngineLoop::place(ActiveChoice& active) {
+  constexpr int64_t kAnswer = 64;
+  PrefixMatch match = cache_.find(active.request.salt, active.wanted, active.known);
+  TokenLog log;
+  for (int64_t i = 0; i < match.cached; ++i) {
+    log.append(match.known.ids()[static_cast<size_t>(i)], match.known.computed(i));
+  }
+  const SequenceId sequence =
+      match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
+  OwnedSequence owned(runtime_, sequence);
+  const auto tokens = static_cast<int64_t>(active.wanted.size());
+  try {
+    runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
+                     options_.prefill_chunk);
+  } catch (const BudgetError&) {
+    if (match.cached > 0) {
+      cache_.keep({.salt = active.request.salt, .log = std::move(log)}, owned.release());
+    }
+    throw;
+  }
+  active.sequence = owned.release();
+  active.waking = match.parked;
+  active.cached = match.parked ? match.parked->tokens : match.cached;
+  active.known = std::move(match.known);
+  active.log = std::move(log);
+  numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
+}
+
+// Gives up what nobody waits for; while steps are under way then the youngest of those served, so
+// that the oldest always gets on. False: there is nothing left to give up.
+bool EngineLoop::make_room(bool may_preempt) {
+  if (evict_oldest()) return true;
+  const auto placed = [](const ActivePtr& one) { return one->placed() && !one->finished; };
+  if (!may_preempt || std::count_if(active_.begin(), active_.end(), placed) < 2) return false;
+  preempt(**std::find_if(active_.rbegin(), active_.rend(), placed));
+  return true;
+}
+
+// Its memory goes; its tokens are computed again, each as it was, when there is room.
+void EngineLoop::preempt(ActiveChoice& active) {
+  ++numbers_.preemptions;
+  crowded_ = true;
+  runtime_.free(*std::exchange(active.sequence, std::nullopt));
+  active.waking.reset();
+  if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
+  if (active.log.size() > active.known.size()) active.known = active.log;
+  active.log = TokenLog();
+  const auto found = std::find_if(active_.begin(), active_.end(),
+                                  [&](const ActivePtr& one) { return one.get() == &active; });
+  waiting_.splice(waiting_.begin(), active_, found);
+  inbox_.count(active_.size(), waiting_.size());
+}
+
+// With a place on disk for it, it is there before its memory is another's.
+bool EngineLoop::evict_oldest() {
+  Kept* const oldest = cache_.oldest_resident();
+  if (oldest == nullptr) return false;
+  if (parking_) parking_->park(*oldest);
+  cache_.release(*oldest);
+  ++numbers_.evictions;
+  return true;
+}
+
+// --- sessions on disk ---
+
+// A piece of the first that wakes; the others that are served go on before the next.
+void EngineLoop::wake_step() {
+  const auto waking = std::find_if(active_.begin(), active_.end(), [](const ActivePtr& one) {
+    return one->waking && !one->finished;
+  });
+  if (waking == active_.end()) return;
+  ActiveChoice& active = **waking;
+  try {
+    const int64_t have = active.log.size();
+    const int64_t tokens = parking_->wake_some(*active.waking, *active.sequence, have);
+    for (int64_t i = have; i < have + tokens; ++i) {
+      active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
+    }
+    if (active.log.size() < active.waking->tokens) return;
+    active.waking.reset();
+    parking_->count_woken(active.cached);
+  } catch (const InputError& error) {
+    log_warning(fmt::format("{}; it is computed again", error.what()));
+    active.waking.reset();
+    numbers_.cached_tokens -= static_cast<uint64_t>(active.cached - active.log.size());
+    active.cached = active.log.size();
+  } catch (const BudgetError& error) {
+    if (!make_room(true)) fail(active, error.kind(), error.what());
+  }
+}
+
+void EngineLoop::park_idle() {
+  if (parking_) parking_->park_some(Clock::now());
+}
+
+std::optional<Clock::time_point> EngineLoop::next_due() const {
+  return parking_ ? parking_->next_due() : std::nullopt;
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,71 @@
+#include "runtime/serve/session_fingerprint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/config_options.h"
+#include "runtime/io/input_file.h"
+
+namespace fasa::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Weights are too large to be read for this.
+std::string state_of(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) {
+    throw InputError(fmt::format("{}: {}", file.string(), std::strerror(errno)));
+  }
+  return fmt::format("{} {} {}.{:09}\n", file.filename().string(), status.st_size,
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+std::string contents_of(const fs::path& file) {
+  const std::string bytes = read_file(file.string(), kDataFile);
+  return fmt::format("{} {:016x}\n", file.filename().string(),
+                     XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+// A line a file of the model that says what a token is or what is computed of it.
+std::string files_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return state_of(path);
+  std::vector<std::string> lines;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    if (file.extension() == ".safetensors") lines.push_back(state_of(file));
+    if (file.extension() == ".json" || file.extension() == ".model") {
+      lines.push_back(contents_of(file));
+    }
+  }
+  if (error) throw InputError(fmt::format("{}: {}", path, error.message()));
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
+}  // namespace
+
+std::string session_fingerprint(const SessionSubject& subject, const Config& config) {
+  const nlohmann::json settings = config_to_json(config);
+  const std::string all =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", subject.version, files_of(subject.path),
+                  static_cast<int>(subject.device), dtype_name(subject.dtype),
+                  row_dtype_name(subject.row_dtype), fmt::join(subject.slice_dims, " "),
+                  settings.at("selection").dump(), settings.at("weights").dump());
+  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,28 @@
+// All that keys and values depend on beside the tokens: a session of another fingerprint is of no use.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/row_format.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/stream_view.h"
+#include "runtime/config/config.h"
+
+namespace fasa::serve {
+
+struct SessionSubject {
+  std::string path;     // of the model: a folder, or a GGUF file
+  std::string version;  // of the program
+  DeviceKind device;
+  DType dtype;  // of weights and activations
+  RowDType row_dtype;
+  std::span<const int16_t> slice_dims;
+};
+
+// Of the model's files, weights by name, size and time, the others by what they hold; of what selects
+// tokens, and how weights are rounded. Throws InputError where a file can't be read.
+std::string session_fingerprint(const SessionSubject& subject, const Config& config);
+
+}  // namespace fasa::serve

@@ -1,0 +1,161 @@
+#include "runtime/serve/session_manifest.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr std::string_view kMagic = "fasa session 1\n";
+
+class Writer {
+ public:
+  void number(uint64_t value) { bytes(&value, sizeof(value)); }
+  void text(std::string_view value) {
+    number(value.size());
+    bytes(value.data(), value.size());
+  }
+  void ids(std::span<const int32_t> values) {
+    number(values.size());
+    bytes(values.data(), values.size_bytes());
+  }
+  void bytes(const void* data, size_t count) { out_.append(static_cast<const char*>(data), count); }
+  std::string take() {
+    number(XXH3_64bits(out_.data(), out_.size()));
+    return std::move(out_);
+  }
+
+ private:
+  std::string out_;
+};
+
+class Reader {
+ public:
+  Reader(std::string_view bytes, const std::string& place) : left_(bytes), place_(place) {}
+
+  [[noreturn]] void fail(std::string_view what) const {
+    throw InputError(fmt::format("{}: {}; the session is computed again", place_, what));
+  }
+  uint64_t number() {
+    uint64_t value = 0;
+    std::memcpy(&value, take(sizeof(value)).data(), sizeof(value));
+    return value;
+  }
+  // Of things of `size` bytes each, all of which must be there.
+  size_t count(size_t size) {
+    const uint64_t value = number();
+    if (value > left_.size() / size) fail("it ends early");
+    return static_cast<size_t>(value);
+  }
+  std::string text() { return std::string(take(count(1))); }
+  std::vector<int32_t> ids() {
+    std::vector<int32_t> values(count(sizeof(int32_t)));
+    const std::string_view bytes = take(values.size() * sizeof(int32_t));
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    for (const int32_t id : values) {
+      if (id < 0) fail("it has a negative token");
+    }
+    return values;
+  }
+  std::string_view take(size_t count) {
+    if (count > left_.size()) fail("it ends early");
+    const std::string_view taken = left_.substr(0, count);
+    left_.remove_prefix(count);
+    return taken;
+  }
+  bool at_end() const { return left_.empty(); }
+
+ private:
+  std::string_view left_;
+  const std::string& place_;
+};
+
+TokenLog read_log(Reader& reader) {
+  const std::vector<int32_t> ids = reader.ids();
+  const std::string_view how = reader.take(ids.size());
+  TokenLog log;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (how[i] != 0 && how[i] != 1) reader.fail("a token was computed in no known way");
+    log.append(ids[i], static_cast<Computed>(how[i]));
+  }
+  return log;
+}
+
+void check_chunks(const SessionManifest& manifest, const Reader& reader) {
+  int64_t next = 0;
+  uint64_t end = 0;
+  for (const RowChunk& chunk : manifest.chunks) {
+    const int64_t left = manifest.conversation.log.size() - next;
+    if (chunk.first != next || chunk.tokens < 1 || chunk.tokens > left || chunk.offset != end) {
+      reader.fail("its chunks do not follow each other");
+    }
+    next += chunk.tokens;
+    if (__builtin_mul_overflow(static_cast<uint64_t>(next), manifest.token_bytes, &end)) {
+      reader.fail("its chunks are larger than any file");
+    }
+  }
+  if (next != manifest.conversation.log.size()) reader.fail("its chunks lack tokens");
+}
+
+}  // namespace
+
+std::string encode_manifest(const SessionManifest& manifest) {
+  const Conversation& conversation = manifest.conversation;
+  Writer out;
+  out.bytes(kMagic.data(), kMagic.size());
+  out.number(manifest.written);
+  out.text(manifest.fingerprint);
+  out.number(manifest.token_bytes);
+  out.text(conversation.salt);
+  out.text(conversation.text);
+  out.ids(conversation.log.ids());
+  for (int64_t i = 0; i < conversation.log.size(); ++i) {
+    const auto how = static_cast<char>(conversation.log.computed(i));
+    out.bytes(&how, 1);
+  }
+  out.ids(conversation.ahead);
+  out.number(manifest.chunks.size());
+  for (const RowChunk& chunk : manifest.chunks) {
+    out.number(static_cast<uint64_t>(chunk.first));
+    out.number(static_cast<uint64_t>(chunk.tokens));
+    out.number(chunk.offset);
+    out.number(chunk.checksum);
+  }
+  return out.take();
+}
+
+SessionManifest decode_manifest(std::string_view bytes, const std::string& place) {
+  constexpr size_t kNumber = sizeof(uint64_t);
+  Reader whole(bytes, place);
+  if (!bytes.starts_with(kMagic)) whole.fail("it is no session of this version");
+  if (bytes.size() < kMagic.size() + kNumber) whole.fail("it ends early");
+  const std::string_view body = bytes.substr(0, bytes.size() - kNumber);
+  Reader end(bytes.substr(body.size()), place);
+  if (end.number() != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
+
+  Reader reader(body.substr(kMagic.size()), place);
+  SessionManifest manifest;
+  manifest.written = reader.number();
+  manifest.fingerprint = reader.text();
+  manifest.token_bytes = reader.number();
+  manifest.conversation.salt = reader.text();
+  manifest.conversation.text = reader.text();
+  manifest.conversation.log = read_log(reader);
+  manifest.conversation.ahead = reader.ids();
+  manifest.chunks.resize(reader.count(4 * kNumber));
+  for (RowChunk& chunk : manifest.chunks) {
+    chunk.first = static_cast<int64_t>(reader.number());
+    chunk.tokens = static_cast<int64_t>(reader.number());
+    chunk.offset = reader.number();
+    chunk.checksum = reader.number();
+  }
+  if (!reader.at_end()) reader.fail("it has more than a session");
+  check_chunks(manifest, reader);
+  return manifest;
+}
+
+}  // namespace fasa::serve

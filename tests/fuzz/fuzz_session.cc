@@ -1,0 +1,14 @@
+// A session's manifest, behind its first line and before its checksum, which would keep everything
+// out that was not written by us.
+#include <xxhash.h>
+
+#include "runtime/serve/session_manifest.h"
+#include "tests/fuzz/fuzz_target.h"
+
+FASA_FUZZ_TARGET(session) {
+  std::string bytes = "fasa session 1\n" + std::string(reinterpret_cast<const char*>(data), size);
+  const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
+  bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
+  const auto manifest = fasa::serve::decode_manifest(bytes, "session");
+  if (fasa::serve::encode_manifest(manifest) != bytes) std::abort();
+}

@@ -1,0 +1,246 @@
+// Conversations that go to disk and come back are, bit for bit, those that stayed.
+#include "runtime/serve/session_parking.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/llm/temp_model.h"
+#include "tests/serve/local_server.h"
+
+namespace fasa::serve {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class SessionParkingTest : public testing::TestWithParam<const char*> {
+ protected:
+  EngineOptions options(const std::string& fingerprint = "a") const {
+    return {.prefill_chunk = 96,
+            .sessions =
+                ParkingOptions{.dir = folder_.path() + "/sessions", .fingerprint = fingerprint}};
+  }
+  std::string file(const std::string& name) const { return folder_.path() + "/sessions/" + name; }
+
+ private:
+  llm_test::TempDir folder_;
+};
+
+// Until all that is kept is on disk alone.
+void park(LocalServer& server) {
+  server.loop().park_idle_now();
+  while (server.loop().status().parking.busy) std::this_thread::yield();
+}
+
+// The turns of converse(), and what `between` does after each.
+Turns converse_with(const std::function<LocalServer&()>& server,
+                    const std::function<void()>& between) {
+  Turns turns;
+  std::vector<int32_t> history = bytes_of(some_text(0, 500));
+  for (size_t turn = 0; turn < 3; ++turn) {
+    const auto recorder = server().start(history, 12, "");
+    const auto& choice = recorder->wait();
+    turns.ids.push_back(choice.ids);
+    turns.logprobs.push_back(choice.logprobs);
+    turns.computed.push_back(static_cast<int64_t>(history.size()) - recorder->cached());
+    history.insert(history.end(), choice.ids.begin(), choice.ids.end());
+    const auto more = bytes_of(some_text(1000 + 50 * turn, 40));
+    history.insert(history.end(), more.begin(), more.end());
+    between();
+  }
+  return turns;
+}
+
+Turns undisturbed(const char* device) {
+  LocalServer server(device, {.prefill_chunk = 96});
+  return converse_with([&]() -> LocalServer& { return server; }, [] {});
+}
+
+void expect_equal(const Turns& turns, const Turns& expected) {
+  EXPECT_EQ(turns.ids, expected.ids);
+  EXPECT_EQ(turns.logprobs, expected.logprobs);
+  EXPECT_EQ(turns.computed, expected.computed);
+}
+
+TEST_P(SessionParkingTest, AWokenConversationIsTheSame) {
+  LocalServer server(GetParam(), options());
+  const Turns turns =
+      converse_with([&]() -> LocalServer& { return server; },
+                    [&] {
+                      park(server);
+                      const EngineStatus status = server.loop().status();
+                      ASSERT_THAT(*status.sessions, SizeIs(1));
+                      EXPECT_FALSE((*status.sessions)[0].resident);
+                      EXPECT_EQ((*status.sessions)[0].parked_tokens, (*status.sessions)[0].tokens);
+                      EXPECT_EQ(status.memory.host_rows, 0u);
+                    });
+  expect_equal(turns, undisturbed(GetParam()));
+  const ParkingStatus parking = server.loop().status().parking;
+  EXPECT_EQ(parking.parked, 3u);
+  EXPECT_EQ(parking.woken, 2u);
+  EXPECT_EQ(parking.damaged, 0u);
+}
+
+TEST_P(SessionParkingTest, AConversationOutlivesItsServer) {
+  auto server = std::make_unique<LocalServer>(GetParam(), options());
+  const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
+                                    [&] {
+                                      park(*server);
+                                      server.reset();
+                                      server = std::make_unique<LocalServer>(GetParam(), options());
+                                      EXPECT_THAT(server->loop().found(), SizeIs(1));
+                                    });
+  expect_equal(turns, undisturbed(GetParam()));
+}
+
+// What was not parked when its server ended is computed again.
+TEST_P(SessionParkingTest, AnAbruptEndLosesOnlyWhatWasNotParked) {
+  auto server = std::make_unique<LocalServer>(GetParam(), options());
+  int turn = 0;
+  const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
+                                    [&] {
+                                      if (turn++ == 0) park(*server);
+                                      server.reset();
+                                      server = std::make_unique<LocalServer>(GetParam(), options());
+                                    });
+  const Turns expected = undisturbed(GetParam());
+  EXPECT_EQ(turns.ids[1], expected.ids[1]);
+  EXPECT_EQ(turns.logprobs[1], expected.logprobs[1]);
+  EXPECT_EQ(turns.computed[1], expected.computed[1]);
+  // Of the second turn nothing is known any more: its answer is a prompt's part now.
+  EXPECT_EQ(turns.computed[2], expected.computed[2] + 12 + 40);
+}
+
+TEST_P(SessionParkingTest, EvictedSessionsAreOnDisk) {
+  LocalServer server(GetParam(), options());
+  const Turns turns =
+      converse_with([&]() -> LocalServer& { return server; }, [&] { server.loop().evict_idle(); });
+  expect_equal(turns, undisturbed(GetParam()));
+}
+
+// One that is woken and one that goes on meanwhile.
+TEST_P(SessionParkingTest, OthersGoOnWhileOneWakes) {
+  const auto prompt = bytes_of(some_text(0, 900)), other = bytes_of(some_text(900, 300));
+  LocalServer alone(GetParam());
+  const auto expected = alone.start(prompt, 8)->wait().ids;
+  const auto expected_other = alone.start(other, 60)->wait().ids;
+  LocalServer server(GetParam(), options());
+  EXPECT_EQ(server.start(prompt, 8)->wait().ids, expected);
+  park(server);
+  const auto streams = server.start(other, 60);
+  streams->wait_for_tokens(3);
+  const auto woken = server.start(prompt, 8);
+  EXPECT_EQ(woken->wait().ids, expected);
+  EXPECT_EQ(woken->cached(), 899);
+  EXPECT_EQ(streams->wait().ids, expected_other);
+}
+
+// Half of what is on disk, and a fork of what woke.
+TEST_P(SessionParkingTest, APromptTakesWhatItShares) {
+  LocalServer server(GetParam(), options());
+  const auto prompt = bytes_of(some_text(0, 400));
+  server.start(prompt, 4)->wait();
+  park(server);
+  std::vector<int32_t> changed(prompt.begin(), prompt.begin() + 250);
+  const auto more = bytes_of(some_text(2000, 100));
+  changed.insert(changed.end(), more.begin(), more.end());
+  const auto forked = server.start(changed, 6);
+  LocalServer alone(GetParam());
+  EXPECT_EQ(forked->wait().ids, alone.start(changed, 6)->wait().ids);
+  EXPECT_EQ(forked->cached(), 250);
+  const auto again = server.start(prompt, 4);
+  EXPECT_EQ(again->wait().ids, alone.start(prompt, 4)->wait().ids);
+  EXPECT_EQ(again->cached(), 399);
+}
+
+TEST_P(SessionParkingTest, DamagedRowsAreComputedAgain) {
+  LocalServer server(GetParam(), options());
+  const auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 6)->wait();
+  park(server);
+  {
+    std::fstream rows(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
+    rows.seekp(300 * 1000);
+    rows.put('x').put('y');
+  }
+  const auto again = server.start(prompt, 6);
+  EXPECT_EQ(again->wait().ids, first.ids);
+  EXPECT_EQ(again->choices()[0].logprobs, first.logprobs);
+  EXPECT_LT(again->cached(), 399);
+  EXPECT_EQ(server.loop().status().parking.damaged, 1u);
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+}
+
+TEST_P(SessionParkingTest, SaltsAndFingerprintsShareNothing) {
+  const auto prompt = bytes_of(some_text(0, 200));
+  {
+    LocalServer server(GetParam(), options());
+    server.start(prompt, 3, "mine")->wait();
+    park(server);
+    const auto other = server.start(prompt, 3, "another's");
+    other->wait();
+    EXPECT_EQ(other->cached(), 0);
+  }
+  {
+    LocalServer other_model(GetParam(), options("b"));
+    EXPECT_THAT(other_model.loop().found(), SizeIs(0));
+    const auto asked = other_model.start(prompt, 3, "mine");
+    asked->wait();
+    EXPECT_EQ(asked->cached(), 0);
+  }
+  LocalServer server(GetParam(), options());
+  const auto asked = server.start(prompt, 3, "mine");
+  asked->wait();
+  EXPECT_EQ(asked->cached(), 199);
+}
+
+TEST_P(SessionParkingTest, TheDiskHasALimit) {
+  EngineOptions limited = options();
+  const auto of = [](size_t begin, size_t tokens) { return bytes_of(some_text(begin, tokens)); };
+  {
+    LocalServer server(GetParam(), limited);
+    server.start(of(0, 200), 3)->wait();
+    park(server);
+    limited.sessions->limit_bytes = server.loop().status().parking.disk_bytes * 3 / 2;
+  }
+  LocalServer server(GetParam(), limited);
+  server.start(of(1000, 200), 3)->wait();
+  park(server);  // takes the place of the first
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+  EXPECT_TRUE(std::filesystem::exists(file("2.rows")));
+  server.start(of(2000, 900), 3)->wait();
+  park(server);  // larger than all that is allowed
+  const EngineStatus status = server.loop().status();
+  EXPECT_TRUE(status.sessions->back().resident);
+  EXPECT_LE(status.parking.disk_bytes, limited.sessions->limit_bytes);
+}
+
+TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
+  LocalServer server(GetParam(), options());
+  server.start(bytes_of(some_text(0, 200)), 3)->wait();
+  park(server);
+  ASSERT_TRUE(std::filesystem::exists(file("1.session")));
+  ASSERT_TRUE(server.loop().forget("", server.loop().status().sessions->front().id));
+  server.start(bytes_of("x"), 1)->wait();
+  EXPECT_FALSE(std::filesystem::exists(file("1.session")));
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+}
+
+TEST_P(SessionParkingTest, IdleOnesGoByThemselves) {
+  EngineOptions soon = options();
+  soon.sessions->idle_after = 0.01;
+  LocalServer server(GetParam(), soon);
+  server.start(bytes_of(some_text(0, 200)), 3)->wait();
+  while (server.loop().status().parking.parked == 0) std::this_thread::yield();
+  EXPECT_FALSE(server.loop().status().sessions->front().resident);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SessionParkingTest, testing::Values("cpu", "emulated"));
+
+}  // namespace
+}  // namespace fasa::serve
