@@ -131,6 +131,7 @@ Config config_of(const Case& wanted) {
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
   config.selection.fac_tokens = {{.tokens = wanted.budget, .share = 0}};
+  config.selection.near_tokens = TokenCount{};
   config.placement.rows = wanted.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
   return config;
 }

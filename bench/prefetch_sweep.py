@@ -31,7 +31,7 @@ class Bench:
         """The JSON of one run; the same run is made once."""
         command = [self.arguments.fasa, "profile", "--geometry", "Llama-3.1-8B", "--tokens",
                    str(tokens), "--steps", str(self.arguments.steps), "--warmup",
-                   str(self.arguments.warmup), "--json", *map(str, flags)]
+                   str(self.arguments.warmup), "--near-tokens", "0", "--json", *map(str, flags)]
         if link is not None:
             command += ["--bandwidth", f"{LINKS[link]:.4f}GB/s"]
         key = tuple(command)
@@ -94,8 +94,9 @@ def full_table(bench):
             device = bench.profile("--preset", "full", *weights, **common)["tpot_ms"]
             host = bench.profile("--preset", "full", "--rows", "host", *weights,
                                  **common)["tpot_ms"]
-            plain = bench.profile(*prefetch("none", 0), *weights, **common)["tpot_ms"]
-            ahead = bench.profile(*prefetch("next-query", 1), *weights, **common)["tpot_ms"]
+            sparse = ["--fac-tokens", 256, *weights]
+            plain = bench.profile(*prefetch("none", 0), *sparse, **common)["tpot_ms"]
+            ahead = bench.profile(*prefetch("next-query", 1), *sparse, **common)["tpot_ms"]
             print(f"| {link} | {name} | {device:.2f} | {host:.1f} | {plain:.2f} | {ahead:.2f} "
                   f"| {device / plain:.2f}x | {host / plain:.1f}x |", flush=True)
 

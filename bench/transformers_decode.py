@@ -93,7 +93,8 @@ def measure(given, way):
     interface = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS
     name = model.config._attn_implementation
     if way == "fasa":
-        cache = fasa.transformers.Cache(model, preset="fasa-c", fac_tokens=given.fac_tokens)
+        cache = fasa.transformers.Cache(model, preset="fasa-c", fac_tokens=given.fac_tokens,
+                                        near_tokens=0)
         fill_fasa(cache, model, given.tokens)
     elif way == "dynamic":
         cache = transformers.DynamicCache(config=model.config)

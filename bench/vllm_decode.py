@@ -64,7 +64,7 @@ def open_engine(way, folder, given):
                "enable_prefix_caching": False}
     if way == "fasa":
         options |= {"worker_cls": "fasa.vllm.CpuWorker", "additional_config": {
-            "fasa": {"fac_tokens": given.fac_tokens, "threads": os.cpu_count()}}}
+            "fasa": {"fac_tokens": given.fac_tokens, "near_tokens": 0, "threads": os.cpu_count()}}}
     return LLM(**options)
 
 

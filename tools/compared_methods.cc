@@ -58,9 +58,13 @@ Config with_selection(const Config& base, const std::string& selection,
     throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
                                  kind->allowed));
   }
-  if (budget.tokens > 0) config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
+  // A budget is all that a method attends to: auto would add to that of fasa alone.
+  if (budget.tokens > 0) {
+    config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
+    if (!config.selection.near_tokens) config.selection.near_tokens = TokenCount{};
+  }
   if (budget.near) config.selection.near_tokens = {.tokens = *budget.near, .share = 0};
-  if (config.selection.kind != SelectionKind::kFasa) config.selection.near_tokens = {};
+  if (config.selection.kind != SelectionKind::kFasa) config.selection.near_tokens = TokenCount{};
   config.validate();
   return config;
 }

@@ -18,7 +18,7 @@ std::vector<std::string> selection_list(std::string_view text);
 // Tokens of a set, 0 = as configured, and of the near set beside it.
 struct ComparedBudget {
   int64_t tokens = 0;
-  std::optional<int64_t> near = {};  // none: as configured
+  std::optional<int64_t> near = {};  // none: as configured, and beside `tokens` auto is none
 };
 
 // "128", or "128+512" with near tokens. Throws UsageError naming the flag.

@@ -82,7 +82,7 @@ def main():
         text.flush()
         print(f"\n> ({LONG_TEXT_BYTES} bytes of models/texts/ruth.txt) {LONG_QUESTION}")
         converse(arguments.fasa, model, [f"/read {text.name}", LONG_QUESTION, "/stats"],
-                 [*tiers, "--fac-tokens", "256"])
+                 tiers)
 
 
 if __name__ == "__main__":

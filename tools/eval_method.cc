@@ -13,14 +13,14 @@ std::string count_text(const TokenCount& count) {
   return count.tokens > 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
 }
 
-std::string tokens_text(const Config& config) {
+std::string tokens_text(const Config& config, int chunks) {
   std::string text;
   for (const TokenCount& count : config.selection.fac_tokens) {
     text += text.empty() ? "" : "+";
     text += count_text(count);
   }
-  if (config.has_near_set()) {
-    text += fmt::format(" and {} near {}", count_text(config.selection.near_tokens),
+  if (config.has_near_set(chunks)) {
+    text += fmt::format(" and {} near {}", count_text(config.near_tokens(chunks)),
                         slice_dtype_name(config.selection.value_slice));
   }
   return text;
@@ -44,21 +44,24 @@ std::string unusual_text(const Config& config) {
 }  // namespace
 
 std::string method_name(const Config& config, const Geometry& geometry) {
-  const auto kind = method_setup(config).at("kind").get<std::string>();
+  const std::string kind(selection_name(config.selection.kind));
   if (config.selection.kind == SelectionKind::kFull) return kind;
-  std::string name = fmt::format("{} {}", kind, tokens_text(config));
+  const int chunks = geometry.chunks();
+  std::string name = fmt::format("{} {}", kind, tokens_text(config, chunks));
   if (config.selection.kind == SelectionKind::kFasa) {
-    name += fmt::format(", {} FCs {}", config.effective_tip_chunks(geometry.chunks()),
+    name += fmt::format(", {} FCs {}", config.effective_tip_chunks(chunks),
                         slice_dtype_name(config.effective_slice_dtype()));
   }
   return name + unusual_text(config);
 }
 
-nlohmann::json method_setup(const Config& config) {
+nlohmann::json method_setup(const Config& config, const Geometry& geometry) {
   if (config.selection.kind == SelectionKind::kFull) {
     return {{"kind", selection_name(config.selection.kind)}};
   }
-  nlohmann::json selection = config_to_json(config).at("selection");
+  Config decided = config;
+  decided.selection.near_tokens = config.near_tokens(geometry.chunks());
+  nlohmann::json selection = config_to_json(decided).at("selection");
   selection.erase("map");
   return selection;
 }

@@ -157,7 +157,7 @@ Json EvalSubject::setup(const EvalMethod& method) const {
                 {"dtype", dtype_name(model->dtype())},
                 {"row_dtype", row_dtype_name(rows_of(method))},
                 {"method", method.name + weights_suffix(method.config)},
-                {"selection", method_setup(method.config)},
+                {"selection", method_setup(method.config, model->config().geometry())},
                 {"slice_dims", dims_hash(method.slice_dims)}};
   if (method.config.weights != WeightOptions{}) {
     setup["weights"] = config_to_json(method.config)["weights"];

@@ -56,7 +56,7 @@ std::string head(const PlanRequest& request, const Plan& plan) {
 std::string slice_of(const PlanOption& option) {
   if (option.chunks == 0) return "-";
   std::string text = fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
-  if (option.value_dtype) text += fmt::format(", near {}", slice_dtype_name(*option.value_dtype));
+  if (option.value_dtype) text += fmt::format("+{}", slice_dtype_name(*option.value_dtype));
   return text;
 }
 
@@ -76,7 +76,7 @@ std::string option_row(const PlanOption& option, size_t width, bool recommended)
   std::string longest =
       option.longest_context ? fmt::to_string(*option.longest_context) : "no limit";
   if (option.longest_context == 0) longest = "none";
-  return fmt::format("{} {:<7} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
+  return fmt::format("{} {:<6} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>7} {:>7} {:>8}\n",
                      recommended ? '*' : ' ', option.config.preset, slice_of(option), width,
                      format_bytes(option.kv.device_total()), format_bytes(option.device_bytes),
                      format_bytes(option.host_bytes), option.fits ? "yes" : "no", longest,
@@ -87,11 +87,11 @@ std::string option_row(const PlanOption& option, size_t width, bool recommended)
 
 std::string options_table(const Plan& plan) {
   const size_t width = slice_width(plan);
-  std::string text = fmt::format("{:<{}} {:>21} {:>10} {:>4} {:>10} {:>26}\n", "", width + 10,
+  std::string text = fmt::format("{:<{}} {:>21} {:>10} {:>4} {:>10} {:>24}\n", "", width + 9,
                                  "device memory", "host", "", "longest", "ms a token, predicted");
-  text += fmt::format("  {:<7} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>8} {:>8} {:>8}\n",
-                      "preset", "slice", width, "KV", "all", "rows", "fits", "context", "attn",
-                      "weights", "prefetch");
+  text += fmt::format("  {:<6} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>7} {:>7} {:>8}\n",
+                      "preset", "slice+values", width, "KV", "all", "rows", "fits", "context",
+                      "attn", "weights", "prefetch");
   for (size_t i = 0; i < plan.options.size(); ++i) {
     text += option_row(plan.options[i], width, plan.recommended == i);
   }

@@ -7,6 +7,7 @@
 
 #include "bindings/c/status.h"
 #include "runtime/base/error.h"
+#include "runtime/doors/caller_memory.h"
 #include "runtime/doors/model_part.h"
 
 namespace fasa::c {
@@ -110,26 +111,39 @@ DType dtype_of(fasa_dtype dtype, const char* name) {
                                static_cast<int>(dtype)));
 }
 
-TensorView view_of(const fasa_tensor* tensor, const char* name) {
+TensorView view_of(Device& device, const fasa_tensor* tensor, const char* name) {
   const fasa_tensor& t = required(tensor, name);
   require_dims(t, 3, name);
   const Strides strides = strides_of(t, 3, name);
-  return {t.data,     dtype_of(t.dtype, name), t.shape[0],   t.shape[1],
-          t.shape[2], strides.of[0],           strides.of[1]};
+  const TensorView view{t.data,     dtype_of(t.dtype, name), t.shape[0],   t.shape[1],
+                        t.shape[2], strides.of[0],           strides.of[1]};
+  require_reachable(device, name, view);
+  return view;
 }
 
-BatchTensorView batch_view_of(const fasa_tensor* tensor, const char* name) {
+BatchTensorView batch_view_of(Device& device, const fasa_tensor* tensor, const char* name) {
   const fasa_tensor& t = required(tensor, name);
   require_dims(t, 4, name);
   const Strides strides = strides_of(t, 4, name);
-  return {t.data,     dtype_of(t.dtype, name), t.shape[0],    t.shape[1],   t.shape[2],
-          t.shape[3], strides.of[0],           strides.of[1], strides.of[2]};
+  const BatchTensorView view{
+      t.data,     dtype_of(t.dtype, name), t.shape[0],    t.shape[1],   t.shape[2],
+      t.shape[3], strides.of[0],           strides.of[1], strides.of[2]};
+  require_reachable(device, name, t.data, static_cast<size_t>(dtype_bytes(view.dtype)));
+  return view;
+}
+
+float* sums_at(Device& device, float* lse) {
+  require_reachable(device, "lse", lse, sizeof(float));
+  return lse;
 }
 
 StreamView stream_of(const fasa_stream* stream, const std::shared_ptr<Device>& device,
                      const Stream& own) {
   if (stream == nullptr) return own.view();
-  if (stream->device == device) return stream->view;
+  if (stream->device == device) {
+    require_alive(*device, stream->view);
+    return stream->view;
+  }
   throw UsageError(
       "the stream belongs to another device; make it with the device that the runtime was given");
 }

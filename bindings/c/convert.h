@@ -10,9 +10,12 @@
 
 namespace fasa::c {
 
-// [tokens, heads, dim]. Throw UsageError naming the tensor.
-TensorView view_of(const fasa_tensor* tensor, const char* name);
-BatchTensorView batch_view_of(const fasa_tensor* tensor, const char* name);
+// [tokens, heads, dim]. Throw UsageError naming the tensor, for memory too that the device's kernels
+// do not reach.
+TensorView view_of(Device& device, const fasa_tensor* tensor, const char* name);
+BatchTensorView batch_view_of(Device& device, const fasa_tensor* tensor, const char* name);
+// A log-sum-exp's memory, or null.
+float* sums_at(Device& device, float* lse);
 DType dtype_of(fasa_dtype dtype, const char* name);
 
 // The caller's stream, or `own`. Throws UsageError for one of another device.

@@ -6,6 +6,7 @@
 #include "bindings/c/convert.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/status.h"
+#include "runtime/doors/caller_memory.h"
 
 using fasa::c::guarded;
 using fasa::c::required;
@@ -64,6 +65,7 @@ fasa_status fasa_stream_from_native(fasa_device* device, void* native, fasa_stre
 fasa_status fasa_stream_synchronize(fasa_stream* stream) {
   return guarded([&] {
     const fasa_stream& on = required(stream, "stream");
+    fasa::require_alive(*on.device, on.view);
     on.device->synchronize(on.view);
   });
 }

@@ -17,6 +17,10 @@
 ///     at a time may use a runtime and what was made for it; different runtimes are independent.
 ///   - Tensors belong to the caller. Calls with a stream only enqueue: tensors must stay alive, and
 ///     results are there, when the stream has passed the call. On the cpu device that is on return.
+///   - On a CUDA device tensors lie in its memory, in managed or in pinned host memory; one that its
+///     kernels do not reach, or whose address is no multiple of an element's bytes, is
+///     FASA_ERROR_USAGE and named. Only where it begins is looked at. On others they lie in host
+///     memory.
 ///   - Shapes are written [tokens, heads, head_dim]. Keys and queries come rotated (RoPE applied).
 #ifndef FASA_FASA_H
 #define FASA_FASA_H
@@ -122,7 +126,9 @@ FASA_API fasa_status fasa_device_memory(const fasa_device* device, fasa_memory_s
 FASA_API fasa_status fasa_stream_create(fasa_device* device, fasa_stream** stream);
 /// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle and is
 /// not null (cudaStreamLegacy and cudaStreamPerThread name the default ones). On the cpu device
-/// there is none: null, work runs in the calling thread.
+/// there is none: null, work runs in the calling thread. One of another GPU, or that was destroyed,
+/// is FASA_ERROR_USAGE, here and in every call that takes it, as far as the driver notices (CUDA 12.8
+/// and newer).
 FASA_API fasa_status fasa_stream_from_native(fasa_device* device, void* native,
                                              fasa_stream** stream);
 /// Waits for the stream's work, reports what of it failed.
@@ -296,6 +302,10 @@ FASA_API fasa_status fasa_reset_metrics(fasa_runtime* runtime);
 /// The slot of a token is page * page_size + offset. Slots of a page are written in rising order,
 /// in every layer; a write to offset 0 starts the page anew, so ids may be used again without a
 /// word; a write past a gap is an error. There are no steps, and nothing is prefetched.
+///
+/// Slots, tables and lengths lie in host memory, or all of a call's in the CUDA device's: a step is
+/// planned on the host, so there a call copies them on its stream and waits for that, unless
+/// fasa_paged_read_tables() has read them. They are read before a call returns.
 /// @{
 
 typedef struct fasa_paged fasa_paged;
@@ -309,14 +319,18 @@ typedef struct fasa_paged_options {
 #define FASA_PAGED_OPTIONS_INIT \
   { sizeof(fasa_paged_options), 64, 64, 0 }
 
-/// Page ids in the order of the sequence, in host memory. Entries beyond a sequence's length mean
-/// nothing.
+/// Page ids in the order of the sequence. Entries beyond a sequence's length mean nothing.
 typedef struct fasa_block_table {
   const int32_t* pages;  ///< [sequences][columns]
   int64_t sequences;
   int64_t columns;
   int64_t stride;  ///< entries from one sequence to the next; 0: columns
 } fasa_block_table;
+
+typedef struct fasa_memory_range {
+  const void* data;
+  size_t bytes;
+} fasa_memory_range;
 
 typedef struct fasa_page_copy {
   int64_t source;
@@ -333,9 +347,14 @@ FASA_API fasa_status fasa_paged_sizes(const fasa_options* options,
                                       fasa_kv_memory* page, fasa_kv_memory* fixed);
 FASA_API void fasa_paged_destroy(fasa_paged* paged);
 FASA_API fasa_status fasa_paged_synchronize(fasa_paged* paged);
-/// k [tokens, kv_heads, key_dim], v [tokens, kv_heads, value_dim] to slots slot_mapping[tokens], in
-/// host memory and read before the call returns; a negative slot stores nothing. The tokens of one
-/// page stand side by side.
+/// Reads what all layers of a step share, behind the work that `stream` has, and waits for it: calls
+/// whose slots, tables or lengths lie in one of the ranges take what was read here, and do not wait,
+/// until the next call of this function. With count 0 there are none. Ranges in host memory need it
+/// not and are left alone.
+FASA_API fasa_status fasa_paged_read_tables(fasa_paged* paged, const fasa_memory_range* ranges,
+                                            size_t count, fasa_stream* stream);
+/// k [tokens, kv_heads, key_dim], v [tokens, kv_heads, value_dim] to slots slot_mapping[tokens]; a
+/// negative slot stores nothing. The tokens of one page stand side by side.
 FASA_API fasa_status fasa_append_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* k,
                                        const fasa_tensor* v, const int64_t* slot_mapping,
                                        size_t slot_count, fasa_stream* stream);
@@ -381,8 +400,9 @@ FASA_API fasa_status fasa_paged_reset_metrics(fasa_paged* paged);
 /// One decode step of one layer over tensors of the device's: q [batch, query_heads, key_dim], k
 /// [batch, kv_heads, tokens, key_dim], v [batch, kv_heads, tokens, value_dim], the newest token
 /// included -> out [batch, query_heads, value_dim], lse [batch, query_heads] or null. `lengths`
-/// [batch]: tokens of every entry that count; null: all. The bits are those of a sequence of the
-/// same tokens. No cache is kept: keys are indexed in every call. Done on return.
+/// [batch]: tokens of every entry that count, in host memory or the device's; null: all. The bits are
+/// those of a sequence of the same tokens. No cache is kept: keys are indexed in every call. Done on
+/// return.
 FASA_API fasa_status fasa_sparse_decode(const fasa_options* options, int32_t layer,
                                         const fasa_tensor* q, const fasa_tensor* k,
                                         const fasa_tensor* v, const int64_t* lengths,

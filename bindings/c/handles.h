@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/c/fasa.h"
+#include "runtime/doors/table_reader.h"
 #include "runtime/fasa.hpp"
 
 // NOLINTBEGIN(readability-identifier-naming): the C header's names.
@@ -44,5 +45,6 @@ struct fasa_paged {
   std::shared_ptr<fasa::Device> device;
   fasa::Stream stream;
   fasa::PagedRuntime paged;
+  fasa::TableReader tables{*device};
 };
 // NOLINTEND(readability-identifier-naming)

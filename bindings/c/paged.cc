@@ -1,10 +1,16 @@
 // The paged door.
+#include <array>
+#include <span>
+#include <vector>
+
 #include "bindings/c/convert.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/status.h"
 
 using fasa::c::guarded;
+using fasa::c::require_given;
 using fasa::c::required;
+using fasa::c::sums_at;
 using fasa::c::view_of;
 
 namespace {
@@ -25,6 +31,36 @@ fasa::BlockTable table_of(const fasa_block_table* given) {
   const fasa_block_table& table = required(given, "block_table");
   return {table.pages, table.sequences, table.columns,
           table.stride == 0 ? table.columns : table.stride};
+}
+
+template <typename T>
+fasa::CallerArray array_of(const char* name, const T* data, size_t count) {
+  return {name, data, count * sizeof(T), alignof(T)};
+}
+
+// What a call says of its sequences, wherever it lies, as host code reads it.
+struct Sequences {
+  fasa::BlockTable table;
+  std::span<const int32_t> lengths;
+  std::span<const int32_t> query_lengths;
+};
+Sequences read_sequences(fasa_paged& paged, const fasa_block_table* block_table,
+                         const int32_t* seq_lens, const int32_t* query_lens, size_t count,
+                         fasa::StreamView stream) {
+  fasa::BlockTable table = table_of(block_table);
+  if (static_cast<uint64_t>(table.sequences) != count) {  // refused before any of it is read
+    return {table, {seq_lens, count}, {query_lens, count}};
+  }
+  std::array<fasa::CallerArray, 3> arrays = {
+      array_of("block_table", table.pages, fasa::table_entries(*paged.device, table)),
+      array_of("seq_lens", seq_lens, count), array_of("query_lens", query_lens, count)};
+  if (query_lens == nullptr) arrays[2].bytes = 0;
+  paged.tables.read(arrays, stream);
+  table.pages = static_cast<const int32_t*>(arrays[0].data);
+  const auto lengths = [&](const fasa::CallerArray& array) {
+    return std::span(static_cast<const int32_t*>(array.data), array.bytes / sizeof(int32_t));
+  };
+  return {table, lengths(arrays[1]), lengths(arrays[2])};
 }
 
 }  // namespace
@@ -72,9 +108,14 @@ fasa_status fasa_append_paged(fasa_paged* paged, int32_t layer, const fasa_tenso
                               fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& to = required(paged, "paged");
-    if (slot_count > 0) required(slot_mapping, "slot_mapping");
-    to.paged.append(layer, view_of(k, "k"), view_of(v, "v"), {slot_mapping, slot_count},
-                    stream_for(to, stream));
+    if (slot_count > 0) require_given(slot_mapping, "slot_mapping");
+    fasa::Device& device = *to.device;
+    const fasa::StreamView on = stream_for(to, stream);
+    const fasa::TensorView keys = view_of(device, k, "k");
+    const fasa::TensorView values = view_of(device, v, "v");
+    fasa::CallerArray slots = array_of("slot_mapping", slot_mapping, slot_count);
+    to.tables.read({&slots, 1}, on);
+    to.paged.append(layer, keys, values, {static_cast<const int64_t*>(slots.data), slot_count}, on);
   });
 }
 
@@ -84,10 +125,15 @@ fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const fasa_tenso
                               fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
-    const fasa::BlockTable table = table_of(block_table);
-    required(seq_lens, "seq_lens");
-    from.paged.attend(layer, view_of(q, "q"), table, {seq_lens, seq_count}, view_of(out, "out"),
-                      lse, stream_for(from, stream));
+    required(block_table, "block_table");
+    require_given(seq_lens, "seq_lens");
+    fasa::Device& device = *from.device;
+    const fasa::StreamView on = stream_for(from, stream);
+    const fasa::TensorView queries = view_of(device, q, "q");
+    const fasa::TensorView result = view_of(device, out, "out");
+    float* const sums = sums_at(device, lse);
+    const Sequences of = read_sequences(from, block_table, seq_lens, nullptr, seq_count, on);
+    from.paged.attend(layer, queries, of.table, of.lengths, result, sums, on);
   });
 }
 
@@ -97,11 +143,27 @@ fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tens
                                float* lse, fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
-    const fasa::BlockTable table = table_of(block_table);
-    required(seq_lens, "seq_lens");
-    required(query_lens, "query_lens");
-    from.paged.prefill(layer, view_of(q, "q"), table, {seq_lens, seq_count},
-                       {query_lens, seq_count}, view_of(out, "out"), lse, stream_for(from, stream));
+    required(block_table, "block_table");
+    require_given(seq_lens, "seq_lens");
+    require_given(query_lens, "query_lens");
+    fasa::Device& device = *from.device;
+    const fasa::StreamView on = stream_for(from, stream);
+    const fasa::TensorView queries = view_of(device, q, "q");
+    const fasa::TensorView result = view_of(device, out, "out");
+    float* const sums = sums_at(device, lse);
+    const Sequences of = read_sequences(from, block_table, seq_lens, query_lens, seq_count, on);
+    from.paged.prefill(layer, queries, of.table, of.lengths, of.query_lengths, result, sums, on);
+  });
+}
+
+fasa_status fasa_paged_read_tables(fasa_paged* paged, const fasa_memory_range* ranges, size_t count,
+                                   fasa_stream* stream) {
+  return guarded([&] {
+    fasa_paged& of = required(paged, "paged");
+    if (count > 0) required(ranges, "ranges");
+    std::vector<fasa::MemoryRange> all;
+    for (size_t i = 0; i < count; ++i) all.push_back({ranges[i].data, ranges[i].bytes});
+    of.tables.take(all, stream_for(of, stream));
   });
 }
 
@@ -114,7 +176,9 @@ fasa_status fasa_paged_read(fasa_paged* paged, int64_t page, int32_t layer, int3
                             const fasa_tensor* k, const fasa_tensor* v, fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
-    from.paged.read(page, layer, first, view_of(k, "k"), view_of(v, "v"), stream_for(from, stream));
+    fasa::Device& device = *from.device;
+    from.paged.read(page, layer, first, view_of(device, k, "k"), view_of(device, v, "v"),
+                    stream_for(from, stream));
   });
 }
 

@@ -64,6 +64,7 @@ using fasa::c::guarded;
 using fasa::c::id_of;
 using fasa::c::required;
 using fasa::c::stream_for;
+using fasa::c::sums_at;
 using fasa::c::view_of;
 
 fasa_status fasa_runtime_create(const fasa_options* options, fasa_runtime** runtime) {
@@ -149,7 +150,9 @@ fasa_status fasa_append(fasa_runtime* runtime, int32_t layer, const fasa_tensor*
                         const fasa_tensor* v, fasa_stream* stream) {
   return guarded([&] {
     fasa_runtime& of = required(runtime, "runtime");
-    of.runtime.append(layer, view_of(k, "k"), view_of(v, "v"), stream_for(of, stream));
+    fasa::Device& device = *of.device;
+    of.runtime.append(layer, view_of(device, k, "k"), view_of(device, v, "v"),
+                      stream_for(of, stream));
   });
 }
 
@@ -157,7 +160,9 @@ fasa_status fasa_attend(fasa_runtime* runtime, int32_t layer, const fasa_tensor*
                         const fasa_tensor* out, float* lse, fasa_stream* stream) {
   return guarded([&] {
     fasa_runtime& of = required(runtime, "runtime");
-    of.runtime.attend(layer, view_of(q, "q"), view_of(out, "out"), lse, stream_for(of, stream));
+    fasa::Device& device = *of.device;
+    of.runtime.attend(layer, view_of(device, q, "q"), view_of(device, out, "out"),
+                      sums_at(device, lse), stream_for(of, stream));
   });
 }
 
@@ -181,8 +186,9 @@ fasa_status fasa_read(fasa_runtime* runtime, fasa_sequence sequence, int32_t lay
                       const fasa_tensor* k, const fasa_tensor* v, fasa_stream* stream) {
   return guarded([&] {
     fasa_runtime& of = required(runtime, "runtime");
-    of.runtime.read(id_of(of, sequence), layer, first, view_of(k, "k"), view_of(v, "v"),
-                    stream_for(of, stream));
+    fasa::Device& device = *of.device;
+    of.runtime.read(id_of(of, sequence), layer, first, view_of(device, k, "k"),
+                    view_of(device, v, "v"), stream_for(of, stream));
   });
 }
 
@@ -226,12 +232,19 @@ fasa_status fasa_sparse_decode(const fasa_options* options, int32_t layer, const
     const fasa::StreamView on = fasa::c::stream_of(stream, from.device, own);
     fasa::SparseDecode call;
     call.layer = layer;
-    call.q = view_of(q, "q");
-    call.k = fasa::c::batch_view_of(k, "k");
-    call.v = fasa::c::batch_view_of(v, "v");
-    if (lengths != nullptr) call.lengths = {lengths, static_cast<size_t>(call.q.tokens)};
-    call.out = view_of(out, "out");
-    call.lse = lse;
+    fasa::Device& device = *from.device;
+    call.q = view_of(device, q, "q");
+    call.k = fasa::c::batch_view_of(device, k, "k");
+    call.v = fasa::c::batch_view_of(device, v, "v");
+    call.out = view_of(device, out, "out");
+    call.lse = sums_at(device, lse);
+    fasa::TableReader tables(device);
+    if (lengths != nullptr) {
+      const auto count = static_cast<size_t>(call.q.tokens);
+      fasa::CallerArray array{"lengths", lengths, count * sizeof(int64_t), alignof(int64_t)};
+      tables.read({&array, 1}, on);
+      call.lengths = {static_cast<const int64_t*>(array.data), count};
+    }
     fasa::sparse_decode(*from.device, from.config, from.geometry, from.row_dtype, from.slice_dims,
                         call, on);
     from.device->synchronize(on);

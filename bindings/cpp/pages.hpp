@@ -75,6 +75,10 @@ class PagedRuntime {
     check(fasa_prefill_paged(c(), layer, q.c(), &c_table, lengths.data(), query_lengths.data(),
                              lengths.size(), out.c(), lse, detail::c_stream(stream)));
   }
+  /// Slots, tables and lengths of a step that lie in device memory, read once for all layers.
+  void read_tables(std::span<const fasa_memory_range> ranges, Stream* stream = nullptr) {
+    check(fasa_paged_read_tables(c(), ranges.data(), ranges.size(), detail::c_stream(stream)));
+  }
   /// Tokens of a layer in a page.
   int held(int64_t page, int layer) const {
     int32_t tokens = 0;

@@ -27,6 +27,7 @@ inline constexpr CudaStatus kInsufficientDriver = 35;  // also where there is no
 inline constexpr CudaStatus kDevicesUnavailable = 46;  // all are used exclusively
 inline constexpr CudaStatus kNoDevice = 100;
 inline constexpr CudaStatus kNoKernelImage = 209;
+inline constexpr CudaStatus kInvalidHandle = 400;
 inline constexpr CudaStatus kNotReady = 600;
 inline constexpr CudaStatus kIllegalAddress = 700;
 inline constexpr CudaStatus kOperatingSystem = 304;
@@ -59,6 +60,18 @@ struct CudaGpu {
   bool prohibited = false;  // the compute mode forbids contexts
 };
 
+// Where an address lies, as the driver knows it.
+struct CudaPlace {
+  enum class Kind : uint8_t {
+    kUnknown,  // nowhere that kernels reach: the process's own memory, mostly
+    kPinned,   // host memory that kernels reach at the same address
+    kManaged,  // both sides reach it
+    kDevice,
+  };
+  Kind kind = Kind::kUnknown;
+  int gpu = 0;  // of kDevice
+};
+
 class CudaCalls {
  public:
   virtual ~CudaCalls() = default;
@@ -85,10 +98,15 @@ class CudaCalls {
   // Pins host memory and maps it for every GPU.
   virtual CudaStatus register_host(void* data, size_t bytes) = 0;
   virtual CudaStatus unregister_host(void* data) = 0;
+  // Any address; enqueues nothing, and may be asked for within a capture.
+  virtual CudaStatus locate(const void* data, CudaPlace* place) = 0;
 
   virtual CudaStatus create_stream(void** stream, StreamPriority priority) = 0;
   virtual CudaStatus destroy_stream(void* stream) = 0;
   virtual CudaStatus synchronize_stream(void* stream) = 0;
+  // Whose a stream is that somebody else made. kNotSupported where the toolkit is older than 12.8;
+  // what was destroyed fails as far as the driver notices.
+  virtual CudaStatus gpu_of_stream(void* stream, int* gpu) = 0;
   virtual CudaStatus create_event(void** event) = 0;  // with times
   virtual CudaStatus destroy_event(void* event) = 0;
   virtual CudaStatus record(void* event, void* stream) = 0;

@@ -22,14 +22,7 @@ void destroy_event(EventView event) noexcept {
   if (calls.destroy_event(owned->native) != cuda_status::kSuccess) calls.take_last_error();
 }
 
-CudaStream& stream_of(StreamView stream) {
-  if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
-    throw UsageError(
-        "the stream is not one of the CUDA device's; make it with create_stream, or adopt_stream "
-        "for an engine's own");
-  }
-  return *static_cast<CudaStream*>(stream.native);
-}
+CudaStream& stream_of(StreamView stream) { return cuda_stream_of(stream); }
 
 DeviceTraits traits_of(const CudaPlatform& platform) {
   DeviceTraits traits = gpu_traits();
@@ -118,10 +111,6 @@ Stream CudaDevice::create_stream(StreamPriority priority, std::string_view name)
   void* native = nullptr;
   shared_->check(calls_.create_stream(&native, priority), {"cudaStreamCreateWithPriority"});
   return add_stream(native, CudaStream::Ownership::kOurs, name);
-}
-
-Stream CudaDevice::adopt_stream(void* native, std::string_view name) {
-  return add_stream(native, CudaStream::Ownership::kTheirs, name);
 }
 
 Event CudaDevice::create_event() {

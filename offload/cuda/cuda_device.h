@@ -41,8 +41,15 @@ class CudaDevice final : public Device, private GraphRecorder {
   const CudaGpu& gpu() const { return gpu_; }
   MemoryUse memory(MemorySpace space) const override;
   Stream create_stream(StreamPriority priority, std::string_view name) override;
-  // An engine's own cudaStream_t for our calls, which must outlive it. It is not destroyed.
+  // An engine's own cudaStream_t for our calls, which must outlive it. It is not destroyed. Throws
+  // UsageError for another GPU's, and for what is no stream (any more).
   Stream adopt_stream(void* native, std::string_view name);
+  // Throws UsageError where the stream was adopted and its owner has destroyed it since, as far as
+  // the driver notices.
+  void require_alive(StreamView stream);
+  // Throws DeviceError.
+  CudaPlace locate(const void* data);
+  int index() const { return shared_->index; }
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
   double seconds_at(EventView event) override;
@@ -80,6 +87,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   bool launch_graph(GraphView graph) override;
   uint64_t graph_bytes(GraphView graph) const override;
 
+  void require_ours(void* native);
   Stream add_stream(void* native, CudaStream::Ownership ownership, std::string_view name);
   std::byte* allocate_host(size_t bytes, std::string_view purpose);
   void copy_one(const CopyRange& range, CopyKind kind, CudaStream& stream, OperationTag tag);

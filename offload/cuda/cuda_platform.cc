@@ -81,11 +81,21 @@ class RuntimeCalls final : public CudaCalls {
     return cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   }
   CudaStatus unregister_host(void* data) override { return cudaHostUnregister(data); }
+  CudaStatus locate(const void* data, CudaPlace* place) override;
 
   CudaStatus create_stream(void** stream, StreamPriority priority) override;
   CudaStatus destroy_stream(void* stream) override { return cudaStreamDestroy(stream_of(stream)); }
   CudaStatus synchronize_stream(void* stream) override {
     return cudaStreamSynchronize(stream_of(stream));
+  }
+  CudaStatus gpu_of_stream(void* stream, int* gpu) override {
+#if CUDART_VERSION >= 12080
+    return cudaStreamGetDevice(stream_of(stream), gpu);
+#else
+    static_cast<void>(stream);
+    static_cast<void>(gpu);
+    return cudaErrorNotSupported;
+#endif
   }
   CudaStatus create_event(void** event) override {
     return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDefault);
@@ -160,6 +170,22 @@ CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
       attribute(gpu, cudaDevAttrCanUseHostPointerForRegisteredMem) != 0;
   description->prohibited =
       attribute(gpu, cudaDevAttrComputeMode) == static_cast<int>(cudaComputeModeProhibited);
+  return cudaSuccess;
+}
+
+CudaStatus RuntimeCalls::locate(const void* data, CudaPlace* place) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
+  if (status != cudaSuccess) return status;
+  place->kind = CudaPlace::Kind::kUnknown;
+  place->gpu = attributes.device;
+  if (attributes.type == cudaMemoryTypeDevice) {
+    place->kind = CudaPlace::Kind::kDevice;
+  } else if (attributes.type == cudaMemoryTypeManaged) {
+    place->kind = CudaPlace::Kind::kManaged;
+  } else if (attributes.type == cudaMemoryTypeHost && attributes.devicePointer == data) {
+    place->kind = CudaPlace::Kind::kPinned;
+  }
   return cudaSuccess;
 }
 

@@ -38,6 +38,15 @@ void run_host_function(void* argument) {
 
 }  // namespace
 
+CudaStream& cuda_stream_of(StreamView stream) {
+  if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
+    throw UsageError(
+        "the stream is not one of the CUDA device's; make it with create_stream, or adopt_stream "
+        "for an engine's own");
+  }
+  return *static_cast<CudaStream*>(stream.native);
+}
+
 void throw_host_failure(const CudaHostFailure& failure, uint64_t number) {
   if (failure.number.load(std::memory_order_acquire) <= number) throw DeviceError(failure.message);
 }

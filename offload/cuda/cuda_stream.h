@@ -95,6 +95,7 @@ class CudaStream {
   }
 
   void* native() const { return native_; }
+  Ownership ownership() const { return ownership_; }
   const CudaJournal& journal() const { return journal_; }
 
  private:
@@ -112,6 +113,9 @@ class CudaStream {
   const CudaMark* followed_ = nullptr;
   uint64_t followed_at_ = 0;
 };
+
+// Throws UsageError for a stream that is not one of a CUDA device's.
+CudaStream& cuda_stream_of(StreamView stream);
 
 // Throws what the host functions of a stream up to operation `number` have thrown.
 void throw_host_failure(const CudaHostFailure& failure, uint64_t number);

@@ -99,27 +99,42 @@ void validate_selection_options(const Config::Selection& selection) {
           "uniform where selection.fac_tokens has a value per layer");
 }
 
-// Weights of near tokens are scores over the whole key, of each head by itself.
+// With what no near set goes, the model aside; empty: one does. Weights of near tokens are scores
+// over the whole key, of each head by itself.
+std::string against_near_set(const Config::Selection& selection) {
+  const SelectionOptions& options = selection.options;
+  if (selection.kind != SelectionKind::kFasa) {
+    return fmt::format("selection.kind = {}", selection_name(selection.kind));
+  }
+  if (options.page_tokens != 1) return fmt::format("page_tokens = {}", options.page_tokens);
+  if (options.scope != SelectionScope::kKvHead) return "scope = query_head";
+  if (options.rule != GroupRule::kMaxNormalised) return "a group_rule other than max";
+  if (options.rescore != 1) return fmt::format("rescore = {}", options.rescore);
+  return "";
+}
+
+// Sets that leave nothing out, whatever the context.
+bool takes_all(const Config::Selection& selection) {
+  const auto& counts = selection.fac_tokens;
+  return std::all_of(counts.begin(), counts.end(),
+                     [](const TokenCount& count) { return count.tokens == 0 && count.share >= 1; });
+}
+
+std::string count_text(const TokenCount& count) {
+  return count.tokens != 0 ? fmt::to_string(count.tokens) : fmt::to_string(count.share);
+}
+
 void validate_near(const Config::Selection& selection) {
-  const TokenCount& near = selection.near_tokens;
   constexpr std::string_view kKey = "selection.near_tokens";
-  require(near.tokens >= 0 && near.share >= 0 && near.share <= 1, kKey,
-          near.tokens != 0 ? fmt::to_string(near.tokens) : fmt::to_string(near.share),
-          "a count of tokens from 0, or a share with a point in [0, 1]");
   require(is_coded(selection.value_slice), "selection.value_slice",
           fmt::format("\"{}\"", slice_dtype_name(selection.value_slice)), "int8, int4, int2");
+  if (!selection.near_tokens) return;
+  const TokenCount& near = *selection.near_tokens;
+  require(near.tokens >= 0 && near.share >= 0 && near.share <= 1, kKey, count_text(near),
+          "auto, a count of tokens from 0, or a share with a point in [0, 1]");
   if (!near.any() || selection.kind == SelectionKind::kFull) return;
-  const SelectionOptions& options = selection.options;
-  const auto none_with = [&](bool ok, std::string_view what) {
-    require(ok, kKey, near.tokens > 0 ? fmt::to_string(near.tokens) : fmt::to_string(near.share),
-            fmt::format("0 with {}", what));
-  };
-  none_with(selection.kind == SelectionKind::kFasa,
-            fmt::format("selection.kind = {}", selection_name(selection.kind)));
-  none_with(options.page_tokens == 1, fmt::format("page_tokens = {}", options.page_tokens));
-  none_with(options.scope == SelectionScope::kKvHead, "scope = query_head");
-  none_with(options.rule == GroupRule::kMaxNormalised, "a group_rule other than max");
-  none_with(options.rescore == 1, fmt::format("rescore = {}", options.rescore));
+  const std::string against = against_near_set(selection);
+  require(against.empty(), kKey, count_text(near), fmt::format("0 with {}", against));
 }
 
 void validate_gpu(const std::string& name) {
@@ -177,8 +192,12 @@ std::shared_ptr<const TokenSelection> Config::make_selection() const {
   return fasa::make_selection(selection.kind, selection.options);
 }
 
-bool Config::has_near_set() const {
-  return selection.kind == SelectionKind::kFasa && selection.near_tokens.any();
+TokenCount Config::near_tokens(int chunks) const {
+  if (selection.kind != SelectionKind::kFasa) return {};
+  if (selection.near_tokens) return *selection.near_tokens;
+  const bool whole_keys = effective_tip_chunks(chunks) == chunks;
+  if (!whole_keys || !against_near_set(selection).empty() || takes_all(selection)) return {};
+  return {.tokens = kDefaultNearTokens, .share = 0};
 }
 
 bool Config::reads_slices() const {
@@ -318,13 +337,12 @@ void Config::check_for(const Geometry& geometry) const {
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
-  require(!has_near_set() || effective_tip_chunks(geometry.chunks()) == geometry.chunks(),
-          "selection.near_tokens",
-          selection.near_tokens.tokens > 0 ? fmt::to_string(selection.near_tokens.tokens)
-                                           : fmt::to_string(selection.near_tokens.share),
+  const int tip_chunks = effective_tip_chunks(geometry.chunks());
+  require(!has_near_set(geometry.chunks()) || tip_chunks == geometry.chunks(),
+          "selection.near_tokens", count_text(near_tokens(geometry.chunks())),
           fmt::format("0 with slices of {} of {} frequency chunks, whose scores are no weights; or "
                       "slices of all",
-                      effective_tip_chunks(geometry.chunks()), geometry.chunks()));
+                      tip_chunks, geometry.chunks()));
 }
 
 }  // namespace fasa

@@ -41,6 +41,10 @@ struct TokenCount {
   bool operator==(const TokenCount&) const = default;
 };
 
+// What a step attends to by default, and how much of it by codes; why so many: docs/design.md.
+constexpr int64_t kDefaultFacTokens = 320;
+constexpr int64_t kDefaultNearTokens = 1024;
+
 // kMap: as calibration found; map_settings.h puts it into the config.
 enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
 // All FCs int2, 1/4 bf16, 1/2 int2, as calibration found.
@@ -70,8 +74,9 @@ struct Config {
     SlicePreset slice = SlicePreset::kDefault;
     std::optional<SliceDType> slice_dtype;  // over the preset's
     std::optional<int> tip_chunks;          // over the preset's; FCs per head
-    std::vector<TokenCount> fac_tokens{{.tokens = 256, .share = 0}};  // one, or one per layer
-    TokenCount near_tokens;  // attended to by codes beside the set; none by default
+    // One, or one per layer.
+    std::vector<TokenCount> fac_tokens{{.tokens = kDefaultFacTokens, .share = 0}};
+    std::optional<TokenCount> near_tokens;  // none: auto, see Config::near_tokens
     SliceDType value_slice = SliceDType::kInt2;
     int sinks = 4;
     int recent = 16;
@@ -126,8 +131,10 @@ struct Config {
   Config only_layer(int layer) const;
   // Null: what the device's own kernels do.
   std::shared_ptr<const TokenSelection> make_selection() const;
-  // Whether tokens beside the set are attended to by codes.
-  bool has_near_set() const;
+  // Tokens beside the set that are attended to by codes, of heads with `chunks` FCs. The one place
+  // that knows what auto is: kDefaultNearTokens where such tokens can be had, else none.
+  TokenCount near_tokens(int chunks) const;
+  bool has_near_set(int chunks) const { return near_tokens(chunks).any(); }
   // Whether a set is chosen by reading slices.
   bool reads_slices() const;
   DeviceOptions device_options() const;

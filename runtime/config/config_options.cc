@@ -85,6 +85,10 @@ Json count_json(const TokenCount& count) {
   return count.share > 0 && count.tokens == 0 ? Json(count.share) : Json(count.tokens);
 }
 
+Json or_auto(const std::optional<TokenCount>& count) {
+  return count ? count_json(*count) : Json("auto");
+}
+
 Json get_counts(const Config& config) {
   Json array = Json::array();
   for (const TokenCount& count : config.selection.fac_tokens) array.push_back(count_json(count));
@@ -294,19 +298,21 @@ const std::array<ConfigOption, 44> kOptions{{
      .allowed = "a count of tokens from sinks + recent + 1, a share with a point in (0, 1], or an "
                 "array with one of these per layer",
      .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
-             "0.25 and 1.0 are shares of the tokens of that step. More than there are means all.",
+             "0.25 and 1.0 are shares of the tokens of that step. More than there are means all. "
+             "near_tokens come beside them.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
     {.table = "selection",
      .key = "near_tokens",
      .flag = "",
-     .type = "N|SHARE",
-     .allowed = "a count of tokens from 0, or a share with a point in [0, 1]",
+     .type = "N|SHARE|auto",
+     .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
      .help = "The next best tokens beside fac_tokens, attended to by codes of their keys and "
              "values, which lie on the device: no row of theirs is fetched. 0 = none, and no codes "
-             "of values are kept.",
-     .set = [](Config& c, const Json& v) { return take_count_or_none(v, c.selection.near_tokens); },
-     .get = [](const Config& c) { return count_json(c.selection.near_tokens); }},
+             "of values are kept; auto = 1024, or none with what near tokens do not go with "
+             "(docs/near-set.md).",
+     .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.near_tokens); },
+     .get = [](const Config& c) { return or_auto(c.selection.near_tokens); }},
     {.table = "selection",
      .key = "value_slice",
      .flag = "",

@@ -84,7 +84,11 @@ bool take_counts(const Json& value, std::vector<TokenCount>& out) {
   return true;
 }
 
-bool take_count_or_none(const Json& value, TokenCount& out) {
+bool take_auto_count(const Json& value, std::optional<TokenCount>& out) {
+  if (value.is_string() && value.get<std::string>() == "auto") {
+    out.reset();
+    return true;
+  }
   TokenCount count;
   const bool none = value.is_number() && value.get<double>() == 0;
   if (!none && !take_count(value, count)) return false;

@@ -25,8 +25,8 @@ bool take_quantity(const nlohmann::json& value, std::optional<double> (*parse)(s
                    double& out);
 // An integer from 1, a float in (0, 1], or an array of these.
 bool take_counts(const nlohmann::json& value, std::vector<TokenCount>& out);
-// An integer from 0, or a float in [0, 1].
-bool take_count_or_none(const nlohmann::json& value, TokenCount& out);
+// An integer from 0, a float in [0, 1], or "auto": none.
+bool take_auto_count(const nlohmann::json& value, std::optional<TokenCount>& out);
 // An integer from 0, or an array of these.
 bool take_layers(const nlohmann::json& value, std::vector<int>& out);
 

@@ -14,7 +14,6 @@ namespace {
 // Twice the largest set, so that what left the set lately is still there (performance.md's two to
 // three times); a share of an unknown context counts as the whole default set.
 int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
-  constexpr int64_t kUnknownSet = 256;
   int64_t largest = 0;
   for (const LayerSettings& layer : layers) {
     if (layer.dense) continue;
@@ -22,7 +21,7 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
         std::ceil(static_cast<double>(layer.budget.share) * static_cast<double>(max_context)));
     const int64_t tokens = layer.budget.tokens > 0 ? layer.budget.tokens
                            : max_context > 0       ? share
-                                                   : kUnknownSet;
+                                                   : kDefaultFacTokens;
     largest = std::max(largest, tokens);
   }
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
@@ -59,11 +58,12 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   layout.sinks = config.selection.sinks;
   layout.recent = config.selection.recent;
   const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
+  const TokenBudget near = budget_of(config.near_tokens(geometry.chunks()));
   for (int layer = 0; layer < geometry.layers; ++layer) {
     settings.layers.push_back(
         {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
          .budget = budgets[static_cast<size_t>(layer)],
-         .near = config.has_near_set() ? budget_of(config.selection.near_tokens) : TokenBudget{},
+         .near = near,
          .window = geometry.window(layer)});
   }
   if (!settings.rows_on_device) {
@@ -77,7 +77,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
                                      [](const LayerSettings& layer) { return layer.dense; });
   if (all_dense) layout.hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
-  if (layout.slice.dims > 0 && config.has_near_set()) {
+  if (layout.slice.dims > 0 && config.has_near_set(geometry.chunks())) {
     layout.values = {config.selection.value_slice, geometry.value_dim, SliceOrder::kByToken};
   }
   if (traits.scores != nullptr && !traits.scores(layout.group, layout.slice.dims)) {

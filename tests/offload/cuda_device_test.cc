@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/memory_place.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
@@ -373,6 +374,50 @@ TEST(CudaCopies, OfManyRangesAreOneCallWhereThereIsOne) {
       EXPECT_EQ(std::memcmp(back.data() + at, host.data() + at, wanted.bytes), 0) << at;
     }
   }
+}
+
+TEST(CudaDevice, KnowsWhereACallersMemoryLies) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Buffer on_device = device->allocate(MemorySpace::kDevice, 1000, "test");
+  const Buffer on_host = device->allocate(MemorySpace::kHost, 1000, "test");
+  std::vector<std::byte> plain(100), other(100);
+  fake.elsewhere[other.data()] = other.size();
+  EXPECT_EQ(place_of(*device, on_device.data() + 999), MemoryPlace::kDevice);
+  EXPECT_EQ(place_of(*device, on_host.data()), MemoryPlace::kShared);
+  EXPECT_EQ(place_of(*device, plain.data()), MemoryPlace::kHost);
+  EXPECT_EQ(place_of(*device, other.data() + 99), MemoryPlace::kElsewhere);
+  DeviceOptions options;
+  for (const char* name : {"cpu", "emulated"}) {
+    options.name = name;
+    EXPECT_EQ(place_of(*open_device(options), plain.data()), MemoryPlace::kShared) << name;
+  }
+  fake.fail_call("locate", 1, cuda_status::kInvalidValue);
+  EXPECT_THAT(device_error_of([&] { place_of(*device, plain.data()); }),
+              HasSubstr("cudaPointerGetAttributes"));
+}
+
+TEST(CudaDevice, KnowsWhoseACallersStreamIs) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  void* native = nullptr;
+  ASSERT_EQ(fake.create_stream(&native, StreamPriority::kNormal), cuda_status::kSuccess);
+  const Stream own = device->create_stream(StreamPriority::kNormal, "test");
+  const Stream adopted = adopt_stream(*device, native, "engine");
+  EXPECT_NO_THROW(require_alive(*device, adopted.view()));
+  // Older toolkits cannot tell.
+  fake.fail_call("gpu_of_stream", 1, cuda_status::kNotSupported);
+  EXPECT_NO_THROW(require_alive(*device, adopted.view()));
+  EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);
+  fake.foreign_streams.insert(native);
+  EXPECT_THROW(adopt_stream(*device, native, "engine"), UsageError);
+  EXPECT_THROW(require_alive(*device, adopted.view()), UsageError);
+  fake.foreign_streams.clear();
+  ASSERT_EQ(fake.destroy_stream(native), cuda_status::kSuccess);
+  EXPECT_THROW(require_alive(*device, adopted.view()), UsageError);
+  EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);
+  EXPECT_NO_THROW(require_alive(*device, own.view()));
+  EXPECT_NO_THROW(use(*device));
 }
 
 }  // namespace

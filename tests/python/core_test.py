@@ -292,6 +292,10 @@ def test_config_is_the_table_of_options():
                     if isinstance(value, dict) else {key: value})
     attributes = [name for name in dir(fasa.Config) if isinstance(getattr(fasa.Config, name), property)]
     assert len(attributes) == len(flat)
+    assert fasa.Config().near_tokens == "auto"
+    assert fasa.Config().near_tokens_of(geometry()) == 1024
+    assert fasa.Config(slice="lean").near_tokens_of(geometry()) == 0
+    assert fasa.Config(near_tokens=0.5).near_tokens_of(geometry()) == 0.5
     near = fasa.Config(near_tokens=512, value_slice="int4")
     assert (near.near_tokens, near.value_slice) == (512, "int4")
     assert fasa.Config.from_toml(near.to_toml()) == near

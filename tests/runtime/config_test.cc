@@ -32,7 +32,8 @@ TEST(Config, DefaultsAreValidAndAreThoseOfTheDesign) {
   const Config config;
   config.validate();
   EXPECT_EQ(config.preset, "fasa-m");
-  EXPECT_EQ(config.selection.fac_tokens.front().tokens, 256);
+  EXPECT_EQ(config.selection.fac_tokens.front().tokens, 320);
+  EXPECT_EQ(config.near_tokens(32).tokens, 1024);
   EXPECT_EQ(config.selection.sinks, 4);
   EXPECT_EQ(config.selection.recent, 16);
   EXPECT_EQ(config.prefetch.streams, 2);
@@ -152,6 +153,29 @@ TEST(Config, NearTokensNeedScoresOfWholeKeysHeadByHead) {
   EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
             "selection.near_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
             "whose scores are no weights; or slices of all");
+}
+
+TEST(Config, NearTokensAreDecidedWhereNobodyDoes) {
+  const auto decided = [](const std::function<void(Config&)>& change) {
+    Config config;
+    change(config);
+    config.validate();
+    config.validate_for(geometry_of(3, 64));
+    return config.near_tokens(geometry_of(3, 64).chunks()).tokens;
+  };
+  EXPECT_EQ(decided([](Config& c) { c.preset = "fasa-c", c.apply_preset(); }), 1024);
+  EXPECT_EQ(decided([](Config& c) { c.selection.slice_dtype = SliceDType::kBF16; }), 1024);
+  EXPECT_EQ(decided([](Config& c) { c.selection.near_tokens = {.tokens = 5, .share = 0}; }), 5);
+  EXPECT_EQ(decided([](Config& c) { c.selection.near_tokens = TokenCount{}; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.preset = "full", c.apply_preset(); }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.kind = *find_selection("quest"); }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.options.page_tokens = 16; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.options.scope = SelectionScope::kQueryHead; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.options.rule = GroupRule::kRawMax; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.options.rescore = 2; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.slice = SlicePreset::kLean; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.fac_tokens = {{.tokens = 0, .share = 1}}; }), 0)
+      << "the set leaves nothing out";
 }
 
 TEST(Config, WhatTheModelDoesNotHaveIsAnError) {

@@ -36,7 +36,8 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   const double bandwidth = kRates.memory_bandwidth;
   EXPECT_DOUBLE_EQ(terms.scoring,
                    static_cast<double>(8 * select_bytes(layout.slice, 0, kTokens)) / bandwidth);
-  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + 32 * 128 * 2) / bandwidth, 1e-12);
+  const auto near = static_cast<double>(near_bytes(layout, 8 * 1024));
+  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + near + 32 * 128 * 2) / bandwidth, 1e-12);
   EXPECT_DOUBLE_EQ(terms.launches, 4 * kRates.launch_seconds);  // append, select, resolve, attend
   EXPECT_EQ(terms.wait, 0);
   EXPECT_EQ(terms.transfer, 0);

@@ -28,6 +28,11 @@ FitRequest request(uint64_t device_memory) {
   return request;
 }
 
+FitRequest without_near_tokens(FitRequest request) {
+  request.config.selection.near_tokens = TokenCount{};
+  return request;
+}
+
 uint64_t bytes_as_it_is(const FitRequest& as) {
   FitRequest unlimited = as;
   unlimited.device_memory = UINT64_MAX;
@@ -60,25 +65,23 @@ TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
 }
 
 TEST(Fit, ThenNearTokensWhoseRoomHotRowsGetBack) {
-  FitRequest near = request(0);
-  near.config.selection.near_tokens = {.tokens = 512, .share = 0};
-  const uint64_t without = bytes_as_it_is(request(0));
-  ASSERT_GT(bytes_as_it_is(near), without + (uint64_t{200} << 20));
-  near.device_memory = without;
-  const Fitted fitted = fit(near);
+  const uint64_t without = bytes_as_it_is(without_near_tokens(request(0)));
+  ASSERT_GT(bytes_as_it_is(request(0)), without + (uint64_t{200} << 20));
+  const Fitted fitted = fit(request(without));
   EXPECT_THAT(fitted.given_up, ElementsAre("near tokens: none"));
-  EXPECT_FALSE(fitted.config.has_near_set());
+  EXPECT_EQ(fitted.config.selection.near_tokens, TokenCount{});
 }
 
 TEST(Fit, ThenSlicesThenTokens) {
   const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the usual ones
-  const uint64_t needed = bytes_as_it_is(request(0));
+  const uint64_t needed = bytes_as_it_is(without_near_tokens(request(0)));
   const Fitted lean = fit(request(needed - slices / 3));
-  EXPECT_THAT(lean.given_up, ElementsAre(StartsWith("slices: lean, 32 of 64")));
+  EXPECT_THAT(lean.given_up,
+              ElementsAre("near tokens: none", StartsWith("slices: lean, 32 of 64")));
   EXPECT_EQ(lean.tokens, kTokens);
   const Fitted shorter = fit(request(needed - slices * 3 / 4));
-  EXPECT_THAT(shorter.given_up, ElementsAre(StartsWith("slices: lean"), StartsWith("hot rows: 0"),
-                                            StartsWith("tokens: ")));
+  EXPECT_THAT(shorter.given_up, ElementsAre("near tokens: none", StartsWith("slices: lean"),
+                                            StartsWith("hot rows: 0"), StartsWith("tokens: ")));
   EXPECT_LT(shorter.tokens, kTokens);
   EXPECT_LE(shorter.device_bytes, needed - slices * 3 / 4);
 }

@@ -141,6 +141,7 @@ class LongContext {
     const int64_t periods = tokens / kPeriod;
     config.selection.fac_tokens = {{.tokens = 3 * periods + kSinks + kRecent, .share = 0}};
     config.selection.sinks = kSinks;
+    config.selection.near_tokens = TokenCount{};
     config.selection.recent = kRecent;
     return config;
   }

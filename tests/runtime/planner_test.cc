@@ -77,7 +77,10 @@ TEST(Planner, RowsOnTheHostReachFurther) {
   PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
-  EXPECT_GT(plan.option("fasa-m").longest_context, 10 * *plan.option("fasa-c").longest_context);
+  EXPECT_GT(plan.option("fasa-m").longest_context, 8 * *plan.option("fasa-c").longest_context);
+  request.config.selection.near_tokens = TokenCount{};  // codes of keys alone
+  const Plan keys = make_plan(request);
+  EXPECT_GT(keys.option("fasa-m").longest_context, 10 * *keys.option("fasa-c").longest_context);
   EXPECT_GT(plan.option("full").longest_context, plan.option("fasa-c").longest_context);
   ASSERT_TRUE(plan.recommended.has_value());
   EXPECT_EQ(plan.options[*plan.recommended].config.preset, "fasa-m");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
@@ -51,7 +52,7 @@ TEST(TuneSpace, HotRowsEndWithTheContext) {
   std::set<int> rows;
   visit_all(space,
             [&](const Config& config) { rows.insert(config.placement.hot_rows.value_or(-1)); });
-  EXPECT_EQ(rows, (std::set<int>{-1, 0, 128, 256, 512, 600}));
+  EXPECT_EQ(rows, (std::set<int>{-1, 0, 160, 320, 600}));
 }
 
 TEST(TuneSpace, FewerTokensOnlyWhereAllowed) {
@@ -61,9 +62,24 @@ TEST(TuneSpace, FewerTokensOnlyWhereAllowed) {
   std::set<int64_t> tokens;
   visit_all(space, [&](const Config& config) {
     tokens.insert(config.selection.fac_tokens[0].tokens);
+    EXPECT_FALSE(config.selection.near_tokens.has_value());
     EXPECT_NO_THROW(config.validate());
   });
   EXPECT_EQ(tokens, (std::set<int64_t>{60, 30, 21}));  // no fewer than sinks, recent and one more
+}
+
+TEST(TuneSpace, FewerTokensWithANearSetWhereNoneWas) {
+  Config given;
+  given.selection.fac_tokens = {{.tokens = 60, .share = 0}};
+  given.selection.near_tokens = TokenCount{};
+  const TuneSpace space(given, small(), 8192, true);
+  std::set<std::pair<int64_t, int64_t>> tokens;
+  visit_all(space, [&](const Config& config) {
+    tokens.emplace(config.selection.fac_tokens[0].tokens, config.selection.near_tokens->tokens);
+    EXPECT_NO_THROW(config.validate());
+  });
+  EXPECT_EQ(tokens, (std::set<std::pair<int64_t, int64_t>>{
+                        {60, 0}, {30, 0}, {30, 120}, {21, 0}, {21, 120}}));
 }
 
 TEST(TuneSpace, RefusesWhereNothingIsFetched) {

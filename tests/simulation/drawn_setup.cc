@@ -51,6 +51,7 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
   const int64_t least = selection.sinks + selection.recent + 1;
   selection.fac_tokens = {{.tokens = least + draw.of({0, 5, 20, 30, 70}), .share = 0}};
   if (draw.one_in(8)) selection.fac_tokens = {{.tokens = 0, .share = 0.25}};
+  selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
   if (geometry.layers > 1 && draw.one_in(5)) {
     selection.dense_layers = {static_cast<int>(draw.below(geometry.layers))};
   }

@@ -36,6 +36,7 @@ Geometry page_geometry() {
 Config page_config(RowPlacement rows) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
+  config.selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.placement.rows = rows;

@@ -67,6 +67,7 @@ void FakeCuda::enqueue(FakeStream& stream, std::function<void()> work) {
     return;
   }
   stream.queue.push_back({std::move(work), nullptr, nullptr});
+  if (eager) run_all(stream);
 }
 
 void FakeCuda::run_next(FakeStream& stream) {
@@ -254,13 +255,34 @@ CudaStatus FakeCuda::create_stream(void** stream, StreamPriority) {
   if (const CudaStatus status = enter("create_stream")) return status;
   ++live_streams;
   *stream = new FakeStream{this, {}, nullptr};
+  streams_.insert(*stream);
+  return cuda_status::kSuccess;
+}
+
+CudaStatus FakeCuda::locate(const void* data, CudaPlace* place) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("locate")) return status;
+  *place = {};
+  const auto* at = static_cast<const std::byte*>(data);
+  for (const auto& [begin, bytes] : elsewhere) {
+    if (at < begin || at >= begin + bytes) continue;
+    *place = {CudaPlace::Kind::kDevice, 1};
+    return cuda_status::kSuccess;
+  }
+  if (pinned(data, 1)) {
+    place->kind = CudaPlace::Kind::kPinned;
+  } else if (on_device(data, 1) || strangers_on_device) {
+    place->kind = CudaPlace::Kind::kDevice;
+  }
   return cuda_status::kSuccess;
 }
 
 // Recordings may outlive their stream: all of its work is done first.
 CudaStatus FakeCuda::destroy_stream(void* stream) {
   const std::lock_guard lock(mutex_);
+  if (gone(stream)) return fail(cuda_status::kInvalidHandle);
   run_all(stream_of(stream));
+  streams_.erase(stream);
   delete &stream_of(stream);
   --live_streams;
   return enter("destroy_stream");
@@ -269,8 +291,18 @@ CudaStatus FakeCuda::destroy_stream(void* stream) {
 CudaStatus FakeCuda::synchronize_stream(void* stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = outside_capture("synchronize_stream")) return status;
+  if (gone(stream)) return fail(cuda_status::kInvalidHandle);
   run_all(stream_of(stream));
   return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
+}
+
+CudaStatus FakeCuda::gpu_of_stream(void* stream, int* gpu) {
+  const std::lock_guard lock(mutex_);
+  if (const CudaStatus status = enter("gpu_of_stream")) return status;
+  const bool foreign = foreign_streams.contains(stream);
+  if (gone(stream) && !foreign) return fail(cuda_status::kInvalidHandle);
+  *gpu = foreign ? 1 : 0;
+  return cuda_status::kSuccess;
 }
 
 CudaStatus FakeCuda::create_event(void** event) {
@@ -346,7 +378,10 @@ CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, C
   ++copies;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
-  if (on_device(destination, bytes) != to_device || on_device(source, bytes) != from_device) {
+  const auto lies = [&](const void* data, bool there) {
+    return on_device(data, bytes) == there || (strangers_on_device && !pinned(data, bytes));
+  };
+  if (!lies(destination, to_device) || !lies(source, from_device)) {
     return fail(cuda_status::kInvalidValue);
   }
   FakeStream& target = stream_of(stream);
@@ -453,6 +488,7 @@ CudaPlatform FakeCuda::platform(Kernels kernels) {
   return {.calls = this,
           .launch =
               [this, kernels = std::move(kernels)](const KernelCall& call, void* stream) {
+                if (gone(stream)) return static_cast<void>(fail(cuda_status::kInvalidHandle));
                 enqueue(stream_of(stream), [kernels, call] { kernels(call); });
               },
           .project_scratch = [] { return uint64_t{512}; },

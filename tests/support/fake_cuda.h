@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ class FakeCuda final : public CudaCalls {
   // The n-th operation from now fails while it runs, and takes the context with it.
   void fail_operation(int64_t nth, CudaStatus status = cuda_status::kIllegalAddress);
   void pass_time(double seconds);  // on the GPU's clock
+
+  // What a caller brings of his own: memory and streams of a second GPU; with strangers_on_device all
+  // memory that is not pinned counts as the GPU's own, to be located there. Eager: work is done when
+  // it is enqueued, so that host code may look at it.
+  std::map<const std::byte*, size_t> elsewhere;
+  std::set<const void*> foreign_streams;
+  bool strangers_on_device = false;
+  bool eager = false;
 
   // What was made and not destroyed.
   int64_t live_streams = 0;
@@ -78,9 +87,11 @@ class FakeCuda final : public CudaCalls {
   CudaStatus free(void* data, void* pool, void* stream) override;
   CudaStatus register_host(void* data, size_t bytes) override;
   CudaStatus unregister_host(void* data) override;
+  CudaStatus locate(const void* data, CudaPlace* place) override;
   CudaStatus create_stream(void** stream, StreamPriority priority) override;
   CudaStatus destroy_stream(void* stream) override;
   CudaStatus synchronize_stream(void* stream) override;
+  CudaStatus gpu_of_stream(void* stream, int* gpu) override;
   CudaStatus create_event(void** event) override;
   CudaStatus destroy_event(void* event) override;
   CudaStatus record(void* event, void* stream) override;
@@ -122,6 +133,8 @@ class FakeCuda final : public CudaCalls {
   void run_next(FakeStream& stream);
   void run_all(FakeStream& stream);
   void reach(const std::shared_ptr<Recording>& recording);
+  // Of a stream that was destroyed, or never was.
+  bool gone(const void* stream) const { return stream != nullptr && !streams_.contains(stream); }
   bool on_device(const void* data, size_t bytes) const;
   bool pinned(const void* data, size_t bytes) const;
   uint64_t left() const;
@@ -134,7 +147,8 @@ class FakeCuda final : public CudaCalls {
   CudaStatus last_error_ = cuda_status::kSuccess;
   double seconds_ = 0;
   std::map<const std::byte*, size_t> blocks_;
-  uint64_t kept_bytes_ = 0;  // by pools
+  std::set<const void*> streams_;  // that live
+  uint64_t kept_bytes_ = 0;        // by pools
   uint64_t graph_bytes_ = 0;
   std::shared_ptr<Capture> capture_;  // under way; one at a time
   uint64_t shuffles_ = 0;

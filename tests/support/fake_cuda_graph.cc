@@ -46,6 +46,7 @@ CudaStatus FakeCuda::enter_stream(const char* name, void* stream) {
     return capture == nullptr ? fail(cuda_status::kInvalidValue)
                               : break_capture(*capture, cuda_status::kCaptureImplicit);
   }
+  if (gone(stream)) return fail(cuda_status::kInvalidHandle);
   const auto& capture = stream_of(stream).capture;
   const bool broken = capture != nullptr && capture->broken;
   return broken ? fail(cuda_status::kCaptureInvalidated) : cuda_status::kSuccess;

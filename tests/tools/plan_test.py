@@ -63,7 +63,7 @@ class Plan(CommandTest):
                             option["predicted"][key]["tpot_ms"])
             self.assertGreater(option["predicted_with_prefetch"][key]["transfer_hidden"],
                                option["predicted"][key]["transfer_hidden"])
-        option, prefetch = recommended("--recall", 0.05)
+        option, prefetch = recommended("--recall", 0.05, "--fac-tokens", 256)
         self.assertEqual(prefetch["depth"], 0)
         # What is asked for is kept.
         self.assertEqual(recommended("--depth", 3, "--recall", 0.05)[1]["depth"], 3)

@@ -32,12 +32,10 @@ def test_registers_as_often_as_it_is_asked_to():
         fasa.vllm.register()
     assert played_vllm.REGISTERED == {
         played_vllm.AttentionBackendEnum.CPU_ATTN: "fasa.vllm._backend.FasaCpuBackend"}
-    with pytest.raises(fasa.UsageError, match="fasa.vllm serves processors"):
-        fasa.vllm.GpuWorker  # noqa: B018
 
 
 def test_other_platforms_are_left_alone(monkeypatch):
-    monkeypatch.setattr("vllm.platforms.current_platform", types.SimpleNamespace(is_cpu=lambda: False))
+    monkeypatch.setattr("vllm.platforms.current_platform", played_vllm.platform("xpu"))
     fasa.vllm.register()
     assert not played_vllm.REGISTERED
 
@@ -126,6 +124,20 @@ def test_wrong_settings(asked, message, engine):
     engine.additional_config = {"fasa": asked}
     with pytest.raises(fasa.UsageError, match=message):
         _settings.Settings.of(engine)
+
+
+@pytest.mark.parametrize("asked,message", [
+    ({"experimental_cuda": 1}, "experimental_cuda = 1: allowed: true, false"),
+    ({"device": "cuda:0"}, '"device" = cuda:0, and vLLM is one for processors'),
+    ({"device": "cuda", "experimental_cuda": True}, '"device" = cuda, and vLLM is one for processors'),
+])
+def test_no_gpu_under_vllm_for_processors(asked, message, engine):
+    fasa.vllm.register()
+    engine.additional_config = {"fasa": asked}
+    with pytest.raises(fasa.UsageError, match=message):
+        worker_of(engine)
+    with pytest.raises(fasa.UsageError, match=message):
+        _backend.FasaCpuBackend.get_impl_cls()
 
 
 def test_a_worker_that_is_not_fasas(engine):
@@ -218,7 +230,7 @@ def build(engine, **batch):
     return types.SimpleNamespace(
         num_reqs=len(rows), query_start_loc_cpu=torch.from_numpy(starts),
         seq_lens=torch.tensor([row[1] for row in rows], dtype=torch.int32),
-        block_table_tensor=torch.from_numpy(table),
+        block_table_tensor=torch.from_numpy(table), slot_mapping=batch.get("slots"),
         is_prefilling=None if batch.get("no_flags") else flags)
 
 
@@ -245,11 +257,10 @@ def exact(q, k, v):
     return torch.einsum("hqk,khd->qhd", weights, v)
 
 
-def test_batches_attend_exactly(engine):
+def attend_in_batches(engine):
     """Three sequences over some steps: chunks beside decodes in any order, one that begins with a
     block which another writes in the same step, blocks that are used again."""
     impls = layers_of(engine)
-    engine.additional_config = {"fasa": {"selection": "full"}}
     names = list(engine.layers)
     builder = _metadata.FasaMetadataBuilder(
         types.SimpleNamespace(head_size=DIM, head_size_v=DIM), names, engine, "cpu")
@@ -263,11 +274,11 @@ def test_batches_attend_exactly(engine):
              [("c", 0, 70, True)]]  # block 3 again
     for step in steps:
         step = [one for one in step if one[0] in tables]
-        metadata = builder.build(0, build(engine, rows=[
-            (tables[name], before + new, new, prompt) for name, before, new, prompt in step]))
         total = sum(one[2] for one in step)
         slots = torch.tensor([tables[name][at // BLOCK] * BLOCK + at % BLOCK
                               for name, before, new, _ in step for at in range(before, before + new)])
+        metadata = builder.build(0, build(engine, rows=[
+            (tables[name], before + new, new, prompt) for name, before, new, prompt in step], slots=slots))
         for layer, impl in enumerate(impls):
             # Views of one row of queries, keys and values, with padding behind.
             qkv = torch.randn(total + 3, (QUERY + 2 * KV) * DIM, generator=rng)
@@ -289,6 +300,11 @@ def test_batches_attend_exactly(engine):
             assert (out[total:] == 7).all()
     held = [_store.current_store().paged.held(block, 1) for block in (7, 3, 9, 5)]
     assert held == [64, 6, 64, 51]
+
+
+def test_batches_attend_exactly(engine):
+    engine.additional_config = {"fasa": {"selection": "full"}}
+    attend_in_batches(engine)
 
 
 def test_no_batch_is_a_measurement(engine):

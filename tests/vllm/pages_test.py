@@ -7,7 +7,7 @@ pytestmark = long_run
 def test_freed_blocks_are_never_read():
     found = run("freed_blocks")
     assert found["asked"] == 300 and found["aborted"] > 5
-    assert found["preemptions"] > 0 and found["checked"] > 1000
+    assert found["preemptions"] >= 20 and found["checked"] > 1000
     undisturbed = run("freed_blocks", drops=False, blocks=400)
     assert undisturbed["preemptions"] == 0
     both = set(found["outputs"]) & set(undisturbed["outputs"])

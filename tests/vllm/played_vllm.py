@@ -52,6 +52,8 @@ class CPUAttentionBackend(AttentionBackend):
 
 
 class AttentionMetadataBuilder:
+    _cudagraph_support = "ALWAYS"
+
     def __class_getitem__(cls, _):
         return cls
 
@@ -101,14 +103,23 @@ def config(**changes):
         cache_config=part(cache_dtype="auto", block_size=64, num_gpu_blocks=16),
         scheduler_config=part(max_num_seqs=4, max_num_batched_tokens=256),
         parallel_config=part(decode_context_parallel_size=1, prefill_context_parallel_size=1,
-                             enable_dbo=False, tensor_parallel_size=1,
-                             worker_cls="fasa.vllm.CpuWorker"))
+                             enable_dbo=False, tensor_parallel_size=1, world_size=1,
+                             worker_cls="fasa.vllm.CpuWorker"),
+        attention_config=part(backend=None))
     for path, value in changes.items():
         target, names = made, path.split("__")
         for name in names[:-1]:
             target = getattr(target, name)
         setattr(target, names[-1], value)
     return made
+
+
+def platform(name):
+    return types.SimpleNamespace(is_cpu=lambda: name == "cpu", is_cuda=lambda: name == "cuda")
+
+
+class GpuWorker:
+    """vllm.v1.worker.gpu_worker.Worker."""
 
 
 def install(version=(0, 32, 0)):
@@ -123,7 +134,7 @@ def install(version=(0, 32, 0)):
 
     module("vllm")
     module("vllm.version", __version__=".".join(map(str, version)), __version_tuple__=version)
-    module("vllm.platforms", current_platform=types.SimpleNamespace(is_cpu=lambda: True))
+    module("vllm.platforms", current_platform=platform("cpu"))
     module("vllm.config", get_current_vllm_config=lambda: CURRENT["config"],
            get_current_vllm_config_or_none=lambda: CURRENT["config"],
            get_layers_from_vllm_config=lambda config, kind, names: {
@@ -139,6 +150,8 @@ def install(version=(0, 32, 0)):
            AttentionType=types.SimpleNamespace(DECODER="decoder"),
            AttentionMetadataBuilder=AttentionMetadataBuilder,
            AttentionCGSupport=types.SimpleNamespace(NEVER=0))
+    module("vllm.v1.worker")
+    module("vllm.v1.worker.gpu_worker", Worker=GpuWorker)
     module("vllm.model_executor")
     module("vllm.model_executor.layers")
     module("vllm.model_executor.layers.attention", Attention=object)

@@ -105,7 +105,7 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
     that a read of it would raise. Pages that are in use hold what the scheduler says."""
     from vllm import SamplingParams
 
-    llm = engine(FULL, num_gpu_blocks_override=blocks, max_model_len=2048, max_num_seqs=12,
+    llm = engine(FULL, num_gpu_blocks_override=blocks, max_model_len=2048, max_num_seqs=24,
                  max_num_batched_tokens=256)
     preemptions = count_preemptions(llm)
     ids, aborts = text_ids(), random.Random(seed)
@@ -116,11 +116,11 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
     outputs, checked, aborted = {}, 0, 0
     live = set()
     while asked < requests or core.has_unfinished_requests():
-        while asked < requests and len(live) < 16:
+        while asked < requests and len(live) < 28:
             rng = random.Random(1000 * seed + asked)  # the same requests, however the engine fares
-            first, length = rng.randrange(0, 900, 100), rng.choice([5, 110, 128, 230, 400, 620, 700])
+            first, length = rng.randrange(0, 900, 100), rng.choice([5, 110, 128, 230, 370, 620, 700])
             core.add_request(str(asked), {"prompt_token_ids": ids[first:first + length]},
-                             SamplingParams(temperature=0, max_tokens=rng.randint(1, 40),
+                             SamplingParams(temperature=0, max_tokens=rng.randint(1, 80),
                                             ignore_eos=True))
             live.add(str(asked))
             asked += 1
@@ -128,7 +128,7 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
             if one.finished:
                 outputs[one.request_id] = list(one.outputs[0].token_ids)
                 live.discard(one.request_id)
-        if aborts.random() < 0.08 and live:
+        if aborts.random() < 0.05 and live:
             name = aborts.choice(sorted(live))
             core.abort_request([name])
             live.discard(name)

@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MODEL = ROOT / "models/needle-3m"
 GAP = 1e-3  # of the two best logits, below which a step may choose either
+NEAR = 1e-4  # log-probabilities in float32; orders of summation alone change them by up to 1e-5
 
 long_run = pytest.mark.skipif(
     os.environ.get("FASA_LONG") != "1",
@@ -67,6 +68,6 @@ def same_tokens(found, expected):
                 assert str(mine["token"]) in theirs["top"]
                 break
             token = str(mine["token"])
-            assert abs(mine["top"][token] - theirs["top"][token]) < 1e-3, (step, mine, theirs)
+            assert abs(mine["top"][token] - theirs["top"][token]) < NEAR, (step, mine, theirs)
             compared += 1
     return compared

@@ -129,6 +129,15 @@ void add_config(nb::module_& module) {
         return self.config().effective_tip_chunks(geometry.chunks());
       },
       nb::arg("geometry"), "Frequency chunks of a head that the slices hold.");
+  cls.def(
+      "near_tokens_of",
+      [](const PyConfig& self, const Geometry& geometry) {
+        Config decided = self.config();
+        decided.selection.near_tokens = decided.near_tokens(geometry.chunks());
+        return to_python(find_option("selection", "near_tokens")->get(decided));
+      },
+      nb::arg("geometry"),
+      "near_tokens of that model, a count or a share: what \"auto\" is there.");
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(

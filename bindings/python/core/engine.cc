@@ -4,28 +4,35 @@
 
 #include <utility>
 
+#include "bindings/python/core/host_rows.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/doors/caller_memory.h"
 
 namespace fasa::python {
 
-std::unique_ptr<Device> open_host_device(const Config& config) {
+std::unique_ptr<Device> open_tensor_device(const Config& config) {
   DeviceOptions options = config.device_options();
   if (options.name == "auto") options.name = "cpu";
-  auto device = open_device(options);
-  if (device->host_work() == nullptr) {
+  return open_device(options);
+}
+
+std::unique_ptr<Device> open_host_device(const Config& config) {
+  auto device = open_tensor_device(config);
+  if (!takes_host_memory(*device)) {
     throw UsageError(fmt::format(
-        "device.name = \"{}\": the Python package takes tensors in host memory; allowed: "
-        "auto, cpu, emulated",
-        options.name));
+        "device.name = \"{}\": this call takes tensors in host memory; allowed: auto, cpu, "
+        "emulated. fasa.Runtime and fasa.Paged take those of a GPU",
+        device->name()));
   }
   return device;
 }
 
 Engine::Engine(const Config& config, const Geometry& geometry, RowDType row_dtype,
                const std::vector<int16_t>& slice_dims, int64_t max_context)
-    : device_(open_host_device(config)),
+    : device_(open_tensor_device(config)),
       stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
+      theirs_(*device_),
       runtime_(std::make_unique<Runtime>(*device_, config, geometry, row_dtype, slice_dims,
                                          max_context)) {}
 
@@ -35,14 +42,25 @@ void Engine::begin(std::span<const StepSequence> sequences) {
   in_step_ = true;
 }
 
-void Engine::append(int layer, ConstTensorView k, ConstTensorView v) {
-  const std::lock_guard lock(mutex_);
-  runtime_->append(layer, k, v, stream_.view());
+StreamView Engine::stream_for(StreamChoice stream) {
+  if (stream) return theirs_.of(*stream);
+  own_work_ = true;
+  return stream_.view();
 }
 
-void Engine::attend(int layer, ConstTensorView q, TensorView out, float* lse) {
+void Engine::append(int layer, ConstTensorView k, ConstTensorView v, StreamChoice stream) {
   const std::lock_guard lock(mutex_);
-  runtime_->attend(layer, q, out, lse, stream_.view());
+  require_reachable(*device_, "k", k);
+  require_reachable(*device_, "v", v);
+  runtime_->append(layer, k, v, stream_for(stream));
+}
+
+void Engine::attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamChoice stream) {
+  const std::lock_guard lock(mutex_);
+  require_reachable(*device_, "q", q);
+  require_reachable(*device_, "out", out);
+  require_reachable(*device_, "lse", lse, sizeof(float));
+  runtime_->attend(layer, q, out, lse, stream_for(stream));
   wait();
 }
 
@@ -70,18 +88,22 @@ void Engine::abort() {
 // In a stream that has failed nothing runs any more: the next step gets another. An open step keeps
 // its own until it is aborted.
 void Engine::wait() {
-  if (device_->unified()) return;
+  if (!std::exchange(own_work_, false) || device_->unified()) return;
   try {
     device_->synchronize(stream_.view());
   } catch (const DeviceError&) {
+    own_work_ = in_step_;
     if (!in_step_) stream_ = device_->create_stream(StreamPriority::kNormal, "compute");
     throw;
   }
 }
 
-void Engine::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v) {
+void Engine::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+                  StreamChoice stream) {
   const std::lock_guard lock(mutex_);
-  runtime_->read(sequence, layer, first, k, v, stream_.view());
+  require_reachable(*device_, "k", k);
+  require_reachable(*device_, "v", v);
+  runtime_->read(sequence, layer, first, k, v, stream_for(stream));
   wait();
 }
 

@@ -7,12 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "bindings/python/core/caller_streams.h"
 #include "runtime/fasa.hpp"
 
 namespace fasa::python {
 
-// The device that the config names, `auto` being the cpu: tensors of Python are in host memory
-// here. Throws UsageError for a device that cannot reach that.
+// The device that the config names, `auto` being the cpu: that is where NumPy's arrays are.
+std::unique_ptr<Device> open_tensor_device(const Config& config);
+// Throws UsageError for a device that cannot reach any host memory.
 std::unique_ptr<Device> open_host_device(const Config& config);
 
 // Every call takes the lock: the runtime is for one thread at a time, and Python's threads run on
@@ -30,14 +32,16 @@ class Engine {
   }
 
   void begin(std::span<const StepSequence> sequences);
-  void append(int layer, ConstTensorView k, ConstTensorView v);
-  // Waits where the device works behind the caller's back: results lie in host memory that the
-  // caller reads next.
-  void attend(int layer, ConstTensorView q, TensorView out, float* lse);
+  // Tensors that the device cannot reach are a UsageError that names them.
+  void append(int layer, ConstTensorView k, ConstTensorView v, StreamChoice stream);
+  // On the engine's own stream it waits where the device works behind the caller's back: host code
+  // may read the results next.
+  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamChoice stream);
   void end();
   void abort();
-  // Stored keys and values of committed tokens from `first` on; there on return.
-  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v);
+  // Stored keys and values of committed tokens from `first` on.
+  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+            StreamChoice stream);
   bool in_step();
   // Frees the sequence now, or when the step that is open has ended: for owners that go away.
   void release(SequenceId sequence) noexcept;
@@ -45,12 +49,15 @@ class Engine {
   Device& device() const { return *device_; }
 
  private:
+  StreamView stream_for(StreamChoice stream);
   void free_released();
   void wait();
 
   std::mutex mutex_;
   std::unique_ptr<Device> device_;
-  Stream stream_;
+  Stream stream_;          // of calls that name none
+  bool own_work_ = false;  // in it, that nobody has waited for
+  CallerStreams theirs_;
   std::unique_ptr<Runtime> runtime_;
   bool in_step_ = false;
   std::vector<SequenceId> released_;

@@ -5,9 +5,11 @@
 #include <array>
 
 #include "bindings/python/core/engine.h"
+#include "bindings/python/core/host_rows.h"
 #include "bindings/python/core/new_array.h"
 #include "bindings/python/core/slice_choice.h"
 #include "runtime/base/error.h"
+#include "runtime/doors/caller_memory.h"
 #include "runtime/doors/model_part.h"
 
 namespace fasa::python {
@@ -15,16 +17,25 @@ namespace {
 
 // As it lies, or not at all: no call copies a table in silence.
 template <typename Array>
-Array taken(nb::handle object, const char* name, const char* expected) {
+Array taken(const Device& device, nb::handle object, const char* name, const char* expected) {
   Array array;
-  if (nb::try_cast(object, array, false)) return array;
-  PyErr_Clear();
-  throw UsageError(fmt::format("{} is no {} in host memory", name, expected));
+  const bool cast = nb::try_cast(object, array, false);
+  if (!cast) PyErr_Clear();
+  const bool on_host = cast && array.device_type() == nb::device::cpu::value;
+  if (cast && (on_host || !takes_host_memory(device))) return array;
+  throw UsageError(fmt::format("{} is no {} in host memory{}", name, expected,
+                               takes_host_memory(device) ? "" : " or " + device.name() + "'s"));
 }
 
-using Lengths = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Slots = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Table = nb::ndarray<const int32_t, nb::ndim<2>, nb::device::cpu>;
+using Lengths = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig>;
+using Slots = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig>;
+using Table = nb::ndarray<const int32_t, nb::ndim<2>>;
+
+template <typename Array>
+CallerArray array_of(const char* name, const Array& array) {
+  const size_t element = array.itemsize();
+  return {name, array.data(), array.size() * element, element};
+}
 
 }  // namespace
 
@@ -45,59 +56,103 @@ PagedOpening::PagedOpening(const Geometry& whole, const PyConfig* given,
   dims = std::move(part.slice_dims);
 }
 
-PagedCall::PagedCall(nb::handle block_table, nb::handle seq_lens)
-    : table(taken<Table>(block_table, "block_table", "int32 array [sequences, columns]")),
-      lengths(taken<Lengths>(seq_lens, "seq_lens", "contiguous int32 array [sequences]")) {
+PagedCall::PagedCall(const Device& device, nb::handle block_table, nb::handle seq_lens,
+                     nb::handle query_lens)
+    : table(taken<Table>(device, block_table, "block_table", "int32 array [sequences, columns]")),
+      lengths(taken<Lengths>(device, seq_lens, "seq_lens", "contiguous int32 array [sequences]")) {
   if (table.shape(1) > 1 && table.stride(1) != 1) {
     throw UsageError("block_table has gaps in its rows; expected stride 1 there");
   }
-}
-
-BlockTable PagedCall::block_table() const {
-  return {table.data(), static_cast<int64_t>(table.shape(0)), static_cast<int64_t>(table.shape(1)),
-          table.stride(0)};
+  if (!query_lens.is_valid()) return;
+  news = taken<Lengths>(device, query_lens, "query_lens", "contiguous int32 array [sequences]");
 }
 
 PyPaged::PyPaged(const PagedOpening& opening, const PagedShape& shape)
     : geometry_(opening.geometry),
-      device_(open_host_device(opening.config)),
+      device_(open_tensor_device(opening.config)),
       stream_(device_->create_stream(StreamPriority::kNormal, "compute")),
+      theirs_(*device_),
+      tables_(*device_),
       paged_(std::make_unique<PagedRuntime>(*device_, opening.config, opening.geometry,
                                             opening.row_dtype, opening.dims, shape)) {}
 
-void PyPaged::wait() {
-  if (!device_->unified()) device_->synchronize(stream_.view());
+StreamView PyPaged::stream_for(StreamChoice stream) {
+  return stream ? theirs_.of(*stream) : stream_.view();
 }
 
-void PyPaged::append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots) {
-  const auto mapping = taken<Slots>(slots, "slots", "contiguous int64 array [tokens]");
-  const std::span<const int64_t> all(mapping.data(), mapping.size());
+void PyPaged::wait(StreamChoice stream) {
+  if (!stream && !device_->unified()) device_->synchronize(stream_.view());
+}
+
+PyPaged::Sequences PyPaged::read_sequences(const PagedCall& call, StreamView stream) {
+  Sequences read;
+  read.table = {call.table.data(), static_cast<int64_t>(call.table.shape(0)),
+                static_cast<int64_t>(call.table.shape(1)), call.table.stride(0)};
+  std::array<CallerArray, 3> arrays = {
+      CallerArray{"block_table", read.table.pages,
+                  table_entries(*device_, read.table) * sizeof(int32_t), alignof(int32_t)},
+      array_of("seq_lens", call.lengths), CallerArray{"query_lens", nullptr, 0, alignof(int32_t)}};
+  if (call.news) arrays[2] = array_of("query_lens", *call.news);
+  tables_.read(arrays, stream);
+  const auto lengths = [](const CallerArray& array) {
+    return std::span(static_cast<const int32_t*>(array.data), array.bytes / sizeof(int32_t));
+  };
+  read.table.pages = static_cast<const int32_t*>(arrays[0].data);
+  read.lengths = lengths(arrays[1]);
+  read.news = lengths(arrays[2]);
+  return read;
+}
+
+void PyPaged::append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots,
+                     StreamChoice stream) {
+  const auto mapping = taken<Slots>(*device_, slots, "slots", "contiguous int64 array [tokens]");
+  CallerArray array = array_of("slots", mapping);
   const nb::gil_scoped_release release;
   const std::lock_guard lock(mutex_);
-  paged_->append(layer, k, v, all, stream_.view());
-  wait();
+  require_reachable(*device_, "k", k);
+  require_reachable(*device_, "v", v);
+  const StreamView on = stream_for(stream);
+  tables_.read({&array, 1}, on);
+  const std::span all(static_cast<const int64_t*>(array.data), mapping.size());
+  paged_->append(layer, k, v, all, on);
+  wait(stream);
 }
 
 void PyPaged::attend(int layer, ConstTensorView q, const PagedCall& call, TensorView out,
-                     float* lse) {
-  const BlockTable table = call.block_table();
-  const std::span<const int32_t> lengths = call.seq_lens();
+                     float* lse, StreamChoice stream) {
   const nb::gil_scoped_release release;
   const std::lock_guard lock(mutex_);
-  paged_->attend(layer, q, table, lengths, out, lse, stream_.view());
-  wait();
+  require_reachable(*device_, "q", q);
+  require_reachable(*device_, "out", out);
+  const StreamView on = stream_for(stream);
+  const Sequences of = read_sequences(call, on);
+  paged_->attend(layer, q, of.table, of.lengths, out, lse, on);
+  wait(stream);
 }
 
-void PyPaged::prefill(int layer, ConstTensorView q, const PagedCall& call, nb::handle query_lens,
-                      TensorView out, float* lse) {
-  const auto news = taken<Lengths>(query_lens, "query_lens", "contiguous int32 array [sequences]");
-  const BlockTable table = call.block_table();
-  const std::span<const int32_t> lengths = call.seq_lens();
-  const std::span<const int32_t> queries(news.data(), news.size());
+void PyPaged::prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out,
+                      float* lse, StreamChoice stream) {
   const nb::gil_scoped_release release;
   const std::lock_guard lock(mutex_);
-  paged_->prefill(layer, q, table, lengths, queries, out, lse, stream_.view());
-  wait();
+  require_reachable(*device_, "q", q);
+  require_reachable(*device_, "out", out);
+  const StreamView on = stream_for(stream);
+  const Sequences of = read_sequences(call, on);
+  paged_->prefill(layer, q, of.table, of.lengths, of.news, out, lse, on);
+  wait(stream);
+}
+
+void PyPaged::read_tables(const nb::list& arrays, StreamChoice stream) {
+  using Any = nb::ndarray<nb::ro, nb::c_contig>;
+  std::vector<Any> kept;
+  std::vector<MemoryRange> ranges;
+  for (nb::handle one : arrays) {
+    kept.push_back(taken<Any>(*device_, one, "an array", "contiguous array"));
+    ranges.push_back({kept.back().data(), kept.back().nbytes()});
+  }
+  const nb::gil_scoped_release release;
+  const std::lock_guard lock(mutex_);
+  tables_.take(ranges, stream_for(stream));
 }
 
 nb::object PyPaged::read(int64_t page, int layer, int first, std::optional<int> tokens) {
@@ -120,9 +175,11 @@ nb::object PyPaged::read(int64_t page, int layer, int first, std::optional<int> 
   {
     const nb::gil_scoped_release release;
     const std::lock_guard lock(mutex_);
-    paged_->read(page, layer, first, view(keys, geometry_.key_dim),
-                 view(values, geometry_.value_dim), stream_.view());
-    wait();
+    read_to_host(*device_, view(keys, geometry_.key_dim), view(values, geometry_.value_dim),
+                 [&](const TensorView& to_k, const TensorView& to_v) {
+                   paged_->read(page, layer, first, to_k, to_v, stream_.view());
+                   wait({});
+                 });
   }
   return nb::make_tuple(k, v);
 }

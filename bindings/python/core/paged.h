@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/python/core/caller_streams.h"
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/tensors.h"
+#include "runtime/doors/table_reader.h"
 #include "runtime/fasa.hpp"
 
 namespace fasa::python {
@@ -33,15 +35,15 @@ struct PagedOpening {
   RowDType row_dtype;
 };
 
-// Sequences of a call: a table of page ids, and how many tokens of each count.
+// Sequences of a call: a table of page ids, how many tokens of each count, and, of prefills, how many
+// of them are new. They lie in host memory, or in a GPU's.
 struct PagedCall {
-  PagedCall(nb::handle block_table, nb::handle seq_lens);
+  PagedCall(const Device& device, nb::handle block_table, nb::handle seq_lens,
+            nb::handle query_lens = {});
 
-  nb::ndarray<const int32_t, nb::ndim<2>, nb::device::cpu> table;
-  nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> lengths;
-
-  BlockTable block_table() const;
-  std::span<const int32_t> seq_lens() const { return {lengths.data(), lengths.size()}; }
+  nb::ndarray<const int32_t, nb::ndim<2>> table;
+  nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig> lengths;
+  std::optional<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig>> news;
 };
 
 // One call at a time, under a lock, while Python's other threads run on.
@@ -51,12 +53,17 @@ class PyPaged {
 
   const Geometry& geometry() const { return geometry_; }
   const PagedShape& shape() const { return paged_->shape(); }
+  const Device& device() const { return *device_; }
 
-  void append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots);
-  // Done on return, as all calls that follow.
-  void attend(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse);
-  void prefill(int layer, ConstTensorView q, const PagedCall& call, nb::handle query_lens,
-               TensorView out, float* lse);
+  void append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots,
+              StreamChoice stream);
+  // Done on return without a stream, as all calls that follow.
+  void attend(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
+              StreamChoice stream);
+  void prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
+               StreamChoice stream);
+  // Of a step that lie in a GPU's memory, for all calls until the next one of this.
+  void read_tables(const nb::list& arrays, StreamChoice stream);
   nb::object read(int64_t page, int layer, int first, std::optional<int> tokens);
   void copy_pages(const std::vector<std::pair<int64_t, int64_t>>& pairs);
 
@@ -68,13 +75,22 @@ class PyPaged {
   }
 
  private:
+  // What a call says of its sequences, as host code reads it.
+  struct Sequences {
+    BlockTable table;
+    std::span<const int32_t> lengths, news;
+  };
+  Sequences read_sequences(const PagedCall& call, StreamView stream);
+  StreamView stream_for(StreamChoice stream);
   // Where the device works behind the caller's back.
-  void wait();
+  void wait(StreamChoice stream);
 
   Geometry geometry_;
   std::mutex mutex_;
   std::unique_ptr<Device> device_;
   Stream stream_;
+  CallerStreams theirs_;
+  TableReader tables_;
   std::unique_ptr<PagedRuntime> paged_;
 };
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "bindings/python/core/engine.h"
+#include "bindings/python/core/host_rows.h"
 #include "bindings/python/core/json_value.h"
 #include "bindings/python/core/kv_report.h"
 #include "bindings/python/core/new_array.h"
@@ -17,15 +18,17 @@ namespace {
 
 // `run` with the results' tensors: `out`, or a new array, and the log-sum-exp where it is wanted.
 template <typename Run>
-nb::object with_results(const Geometry& geometry, int64_t tokens, nb::object out, bool lse,
+nb::object with_results(const PyPaged& paged, int64_t tokens, nb::object out, bool lse,
                         const Run& run) {
+  const Geometry& geometry = paged.geometry();
   const auto count = static_cast<size_t>(tokens);
   const auto heads = static_cast<size_t>(geometry.query_heads);
+  require_own_results(paged.device(), !out.is_none(), lse);
   if (out.is_none()) {
     float* data = nullptr;
     out = new_array(data, std::array{count, heads, static_cast<size_t>(geometry.value_dim)});
   }
-  const BorrowedTensor result = BorrowedTensor::from(out, "out", true);
+  const BorrowedTensor result = BorrowedTensor::from(paged.device(), out, "out", true);
   float* sums = nullptr;
   nb::object sums_array;
   if (lse) sums_array = new_array(sums, std::array{count, heads});
@@ -33,65 +36,81 @@ nb::object with_results(const Geometry& geometry, int64_t tokens, nb::object out
   return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
 }
 
+nb::object attend(PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
+                  nb::object out, bool lse, StreamChoice stream) {
+  const BorrowedTensor queries = BorrowedTensor::from(self.device(), q, "q", false);
+  const PagedCall call(self.device(), table, lengths);
+  return with_results(self, queries.view().tokens, std::move(out), lse,
+                      [&](TensorView to, float* sums) {
+                        self.attend(layer, queries.const_view(), call, to, sums, stream);
+                      });
+}
+
+nb::object prefill(PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
+                   nb::handle news, nb::object out, bool lse, StreamChoice stream) {
+  const BorrowedTensor queries = BorrowedTensor::from(self.device(), q, "q", false);
+  const PagedCall call(self.device(), table, lengths, news);
+  return with_results(self, queries.view().tokens, std::move(out), lse,
+                      [&](TensorView to, float* sums) {
+                        self.prefill(layer, queries.const_view(), call, to, sums, stream);
+                      });
+}
+
+// Of PyTorch's tensors by address (view_of_parts); the caller keeps them alive. On the stream of that
+// number; below 0, on the object's own.
+void add_calls_by_address(nb::class_<PyPaged>& cls) {
+  cls.def("_append_at", [](PyPaged& self, int layer, const nb::tuple& k, const nb::tuple& v,
+                           nb::handle slots, int64_t stream) {
+    self.append(layer, view_of_parts(k), view_of_parts(v), slots, stream_at(stream));
+  });
+  cls.def("_attend_at", [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table,
+                           nb::handle lengths, const nb::tuple& out, int64_t stream) {
+    self.attend(layer, view_of_parts(q), PagedCall(self.device(), table, lengths),
+                view_of_parts(out), nullptr, stream_at(stream));
+  });
+  cls.def("_prefill_at",
+          [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table, nb::handle lengths,
+             nb::handle news, const nb::tuple& out, int64_t stream) {
+            self.prefill(layer, view_of_parts(q), PagedCall(self.device(), table, lengths, news),
+                         view_of_parts(out), nullptr, stream_at(stream));
+          });
+}
+
 void add_calls(nb::class_<PyPaged>& cls) {
   cls.def(
       "append",
-      [](PyPaged& self, int layer, nb::handle k, nb::handle v, nb::handle slots) {
-        self.append(layer, BorrowedTensor::from(k, "k", false).const_view(),
-                    BorrowedTensor::from(v, "v", false).const_view(), slots);
+      [](PyPaged& self, int layer, nb::handle k, nb::handle v, nb::handle slots,
+         StreamChoice stream) {
+        self.append(layer, BorrowedTensor::from(self.device(), k, "k", false).const_view(),
+                    BorrowedTensor::from(self.device(), v, "v", false).const_view(), slots, stream);
       },
       nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(), nb::arg("slots"),
+      nb::arg("stream").none() = nb::none(),
       "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] to slots "
       "page * page_size + offset, int64 [tokens]; a negative one stores nothing.");
   cls.def(
-      "attend",
-      [](PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
-         nb::object out, bool lse) {
-        const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
-        const PagedCall call(table, lengths);
-        return with_results(self.geometry(), queries.view().tokens, std::move(out), lse,
-                            [&](TensorView to, float* sums) {
-                              self.attend(layer, queries.const_view(), call, to, sums);
-                            });
-      },
-      nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"), nb::arg("seq_lens"),
-      nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      "attend", attend, nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"),
+      nb::arg("seq_lens"), nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      nb::arg("stream").none() = nb::none(),
       "One query a sequence, of its newest token: q [sequences, query_heads, head_dim] over the "
       "first seq_lens tokens of the pages of each row of block_table, int32 both -> [sequences, "
       "query_heads, value_dim] in `out` or a new float32 array; with lse, the pair of that and the "
       "log-sum-exp.");
-  cls.def(
-      "prefill",
-      [](PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
-         nb::handle news, nb::object out, bool lse) {
-        const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
-        const PagedCall call(table, lengths);
-        return with_results(self.geometry(), queries.view().tokens, std::move(out), lse,
-                            [&](TensorView to, float* sums) {
-                              self.prefill(layer, queries.const_view(), call, news, to, sums);
-                            });
-      },
-      nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"), nb::arg("seq_lens"),
-      nb::arg("query_lens"), nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
-      "Exact causal attention of the newest query_lens tokens of each sequence, which were "
-      "appended: q [sum of query_lens, query_heads, head_dim].");
-  // Of PyTorch's tensors by address (view_of_parts); the caller keeps them alive.
-  cls.def("_append_at",
-          [](PyPaged& self, int layer, const nb::tuple& k, const nb::tuple& v, nb::handle slots) {
-            self.append(layer, view_of_parts(k), view_of_parts(v), slots);
-          });
-  cls.def("_attend_at", [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table,
-                           nb::handle lengths, const nb::tuple& out) {
-    self.attend(layer, view_of_parts(q), PagedCall(table, lengths), view_of_parts(out), nullptr);
-  });
-  cls.def("_prefill_at", [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table,
-                            nb::handle lengths, nb::handle news, const nb::tuple& out) {
-    self.prefill(layer, view_of_parts(q), PagedCall(table, lengths), news, view_of_parts(out),
-                 nullptr);
-  });
+  cls.def("prefill", prefill, nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"),
+          nb::arg("seq_lens"), nb::arg("query_lens"), nb::arg("out").none() = nb::none(),
+          nb::arg("lse") = false, nb::arg("stream").none() = nb::none(),
+          "Exact causal attention of the newest query_lens tokens of each sequence, which were "
+          "appended: q [sum of query_lens, query_heads, head_dim].");
+  cls.def("read_tables", &PyPaged::read_tables, nb::arg("arrays"),
+          nb::arg("stream").none() = nb::none(),
+          "Reads slots, tables and lengths that lie in a GPU's memory, once for all layers of a "
+          "step: calls that are given one of these arrays, or a part of it, take what was read and "
+          "do not wait, until the next read_tables.");
+  add_calls_by_address(cls);
 }
 
 void add_pages(nb::class_<PyPaged>& cls) {
+  cls.def_prop_ro("device", [](const PyPaged& self) { return self.device().name(); });
   cls.def(
       "copy_pages", &PyPaged::copy_pages, nb::arg("pairs"),
       "Each (source, destination) in order: the destination becomes the source's equal. Between "
@@ -142,7 +161,7 @@ nb::object sizes(const Geometry& geometry, const PyConfig* config, int page_size
                  const nb::object& fc_map, const nb::object& slice_dims, const Part& layers,
                  const Part& kv_heads) {
   const PagedOpening opening(geometry, config, row_dtype, fc_map, slice_dims, layers, kv_heads);
-  const auto device = open_host_device(opening.config);
+  const auto device = open_tensor_device(opening.config);
   const PagedSizes sizes =
       PagedRuntime::sizes(*device, opening.config, opening.geometry, opening.row_dtype,
                           {.page_size = page_size, .num_pages = 1, .max_sequences = max_sequences},

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "bindings/python/core/host_rows.h"
 #include "bindings/python/core/new_array.h"
 #include "bindings/python/core/slice_choice.h"
 #include "runtime/base/error.h"
@@ -75,33 +76,36 @@ void PyRuntime::begin_step(const nb::list& parts) {
   borrowed_.clear();
 }
 
-void PyRuntime::append(int layer, nb::handle k, nb::handle v) {
-  BorrowedTensor keys = BorrowedTensor::from(k, "k", false);
-  BorrowedTensor values = BorrowedTensor::from(v, "v", false);
+void PyRuntime::append(int layer, nb::handle k, nb::handle v, StreamChoice stream) {
+  BorrowedTensor keys = BorrowedTensor::from(engine_->device(), k, "k", false);
+  BorrowedTensor values = BorrowedTensor::from(engine_->device(), v, "v", false);
   {
     const nb::gil_scoped_release release;
-    engine_->append(layer, keys.const_view(), values.const_view());
+    engine_->append(layer, keys.const_view(), values.const_view(), stream);
   }
-  if (engine_->device().unified()) return;
+  if (engine_->device().unified() || stream) return;  // memory of a stream's goes in its order
   borrowed_.push_back(std::move(keys));
   borrowed_.push_back(std::move(values));
 }
 
-nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse) {
-  const BorrowedTensor queries = BorrowedTensor::from(q, "q", false);
+nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse,
+                             StreamChoice stream) {
+  const Device& device = engine_->device();
+  const BorrowedTensor queries = BorrowedTensor::from(device, q, "q", false);
   const auto tokens = static_cast<size_t>(step_tokens_);
   const auto heads = static_cast<size_t>(geometry_.query_heads);
+  require_own_results(device, !out.is_none(), lse);
   if (out.is_none()) {
     float* data = nullptr;
     out = new_array(data, std::array{tokens, heads, static_cast<size_t>(geometry_.value_dim)});
   }
-  const BorrowedTensor result = BorrowedTensor::from(out, "out", true);
+  const BorrowedTensor result = BorrowedTensor::from(device, out, "out", true);
   float* sums = nullptr;
   nb::object sums_array;
   if (lse) sums_array = new_array(sums, std::array{tokens, heads});
   {
     const nb::gil_scoped_release release;
-    engine_->attend(layer, queries.const_view(), result.view(), sums);
+    engine_->attend(layer, queries.const_view(), result.view(), sums, stream);
   }
   borrowed_.clear();
   return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
@@ -126,25 +130,26 @@ void PyRuntime::abort_step() {
 }
 
 void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
-                           const nb::tuple& out) {
+                           const nb::tuple& out, StreamChoice stream) {
   const ConstTensorView keys = view_of_parts(k);
   const ConstTensorView values = view_of_parts(v);
   const bool attends = q.size() > 0;
   const ConstTensorView queries = attends ? view_of_parts(q) : TensorView();
   const TensorView result = attends ? view_of_parts(out) : TensorView();
   const nb::gil_scoped_release release;
-  engine_->append(layer, keys, values);
-  if (attends) engine_->attend(layer, queries, result, nullptr);
+  engine_->append(layer, keys, values, stream);
+  if (attends) engine_->attend(layer, queries, result, nullptr, stream);
 }
 
-void PyRuntime::step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout) {
+void PyRuntime::step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout,
+                              StreamChoice stream) {
   const auto at = [](TensorView view, uintptr_t address) {
     view.data = reinterpret_cast<void*>(address);
     return view;
   };
   const nb::gil_scoped_release release;
-  engine_->append(layer, at(layout.k, addresses.k), at(layout.v, addresses.v));
-  engine_->attend(layer, at(layout.q, addresses.q), at(layout.out, addresses.out), nullptr);
+  engine_->append(layer, at(layout.k, addresses.k), at(layout.v, addresses.v), stream);
+  engine_->attend(layer, at(layout.q, addresses.q), at(layout.out, addresses.out), nullptr, stream);
 }
 
 nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,
@@ -167,19 +172,22 @@ nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,
   const nb::object v = new_array(values, shape_of(geometry_.value_dim));
   {
     const nb::gil_scoped_release release;
-    engine_->read(id, layer, first, view(keys, geometry_.key_dim),
-                  view(values, geometry_.value_dim));
+    read_to_host(engine_->device(), view(keys, geometry_.key_dim),
+                 view(values, geometry_.value_dim),
+                 [&](const TensorView& to_k, const TensorView& to_v) {
+                   engine_->read(id, layer, first, to_k, to_v, {});
+                 });
   }
   return nb::make_tuple(k, v);
 }
 
 void PyRuntime::read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
-                           const nb::tuple& v) const {
+                           const nb::tuple& v, StreamChoice stream) const {
   const SequenceId id = sequence.id_in(*engine_);
   const TensorView keys = view_of_parts(k);
   const TensorView values = view_of_parts(v);
   const nb::gil_scoped_release release;
-  engine_->read(id, layer, first, keys, values);
+  engine_->read(id, layer, first, keys, values, stream);
 }
 
 SequenceId PySequence::id() const {

@@ -41,22 +41,23 @@ class PyRuntime {
   // Parts of a step: a sequence, or (sequence, tokens), or (sequence, tokens, "decode" |
   // "prefill").
   void begin_step(const nb::list& parts);
-  void append(int layer, nb::handle k, nb::handle v);
+  void append(int layer, nb::handle k, nb::handle v, StreamChoice stream);
   // `out`: written, else a new float32 array. With `lse`, the pair of it and [tokens, query_heads].
-  nb::object attend(int layer, nb::handle q, nb::object out, bool lse);
+  nb::object attend(int layer, nb::handle q, nb::object out, bool lse, StreamChoice stream);
   void end_step();
   void abort_step();
   // append and attend of tensors by address (view_of_parts), for PyTorch. The caller keeps them
   // alive until it returns. q empty: append alone.
   void step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
-                  const nb::tuple& out);
+                  const nb::tuple& out, StreamChoice stream);
   // The same where `layout` has all but the addresses.
-  void step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout);
+  void step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout,
+                     StreamChoice stream);
   // [tokens, kv_heads, head_dim] of stored keys and values in float32, from `first` on.
   nb::object read(const PySequence& sequence, int layer, int64_t first,
                   std::optional<int64_t> tokens) const;
   void read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
-                  const nb::tuple& v) const;
+                  const nb::tuple& v, StreamChoice stream) const;
 
  private:
   Geometry geometry_;

@@ -84,11 +84,13 @@ void add_steps(nb::class_<PyRuntime>& cls) {
           "Opens a step; the only call that fails for a budget. One token decodes, more of them "
           "prefill, unless the mode is given.");
   cls.def("append", &PyRuntime::append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
+          nb::arg("stream").none() = nb::none(),
           "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] of all new "
           "tokens of the step.");
   cls.def(
       "attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q").none(),
       nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+      nb::arg("stream").none() = nb::none(),
       "q [tokens, query_heads, head_dim], rotated -> [tokens, query_heads, value_dim] in `out`, "
       "or in a new float32 array; with lse, the pair of that and the log-sum-exp [tokens, "
       "query_heads].");
@@ -98,13 +100,18 @@ void add_steps(nb::class_<PyRuntime>& cls) {
   cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
           nb::arg("tokens") = nb::none(),
           "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
-  cls.def("_read_layer", &PyRuntime::read_layer, nb::arg("sequence"), nb::arg("layer"),
-          nb::arg("first"), nb::arg("k"), nb::arg("v"));
-  cls.def("_step_layer", &PyRuntime::step_layer, nb::arg("layer"), nb::arg("k").none(),
-          nb::arg("v").none(), nb::arg("q"), nb::arg("out"));
+  // By address, on the stream of that number; below 0, on the runtime's own.
+  cls.def("_read_layer", [](const PyRuntime& self, const PySequence& sequence, int layer,
+                            int64_t first, const nb::tuple& k, const nb::tuple& v, int64_t stream) {
+    self.read_layer(sequence, layer, first, k, v, stream_at(stream));
+  });
+  cls.def("_step_layer", [](PyRuntime& self, int layer, const nb::tuple& k, const nb::tuple& v,
+                            const nb::tuple& q, const nb::tuple& out, int64_t stream) {
+    self.step_layer(layer, k, v, q, out, stream_at(stream));
+  });
   cls.def("_step_layer_at", [](PyRuntime& self, int layer, uintptr_t k, uintptr_t v, uintptr_t q,
-                               uintptr_t out, const StepLayout& layout) {
-    self.step_layer_at(layer, {k, v, q, out}, layout);
+                               uintptr_t out, const StepLayout& layout, int64_t stream) {
+    self.step_layer_at(layer, {k, v, q, out}, layout, stream_at(stream));
   });
 }
 

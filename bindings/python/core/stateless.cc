@@ -25,7 +25,7 @@ struct Batch {
   BatchTensorView view;
 };
 
-Batch batch_from(nb::handle object, const char* name) {
+Batch batch_from(const Device& device, nb::handle object, const char* name) {
   Batch batch;
   if (!nb::hasattr(object, "shape") || nb::len(nb::handle(object.attr("shape"))) != 4) {
     throw UsageError(fmt::format("{} is no tensor [batch, heads, tokens, dim]", name));
@@ -33,7 +33,7 @@ Batch batch_from(nb::handle object, const char* name) {
   const auto count = static_cast<int64_t>(nb::len(object));
   if (count == 0) throw UsageError(fmt::format("{} has no entries", name));
   for (int64_t i = 0; i < count; ++i) {
-    batch.entries.push_back(BorrowedTensor::from(object[nb::int_(i)], name, false));
+    batch.entries.push_back(BorrowedTensor::from(device, object[nb::int_(i)], name, false));
   }
   const TensorView first = batch.entries.front().view();  // [heads, tokens, dim]
   const auto address = [&](int64_t i) {
@@ -57,9 +57,10 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
                   const PyConfig* config, const FcMap* map, int layer,
                   const std::optional<std::vector<int64_t>>& lengths) {
   const Config settings = config == nullptr ? Config() : config->config();
-  const BorrowedTensor query = BorrowedTensor::from(q, "q", false);
-  const Batch keys = batch_from(k, "k");
-  const Batch values = batch_from(v, "v");
+  const auto device = open_host_device(settings);
+  const BorrowedTensor query = BorrowedTensor::from(*device, q, "q", false);
+  const Batch keys = batch_from(*device, k, "k");
+  const Batch values = batch_from(*device, v, "v");
   const std::vector<int16_t> dims = configured_slice_dims(settings, geometry, map);
   const auto rows = static_cast<size_t>(keys.view.batch);
   const auto heads = static_cast<size_t>(geometry.query_heads);
@@ -75,7 +76,6 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
   if (lengths) call.lengths = *lengths;
   {
     const nb::gil_scoped_release release;
-    const auto device = open_host_device(settings);
     const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
     sparse_decode(*device, settings, geometry,
                   settings.placement.row_dtype.value_or(keys.view.dtype), dims, call,

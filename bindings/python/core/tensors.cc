@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "bindings/python/core/host_rows.h"
 #include "runtime/base/error.h"
 
 namespace fasa::python {
@@ -56,7 +57,8 @@ std::optional<Array> import(nb::handle object) {
 
 }  // namespace
 
-BorrowedTensor BorrowedTensor::from(nb::handle object, const char* name, bool writable) {
+BorrowedTensor BorrowedTensor::from(const Device& device, nb::handle object, const char* name,
+                                    bool writable) {
   BorrowedTensor tensor;
   const bool brain = is_numpy_bfloat16(object);
   // NumPy knows no bfloat16 of its own and exports none.
@@ -67,7 +69,7 @@ BorrowedTensor BorrowedTensor::from(nb::handle object, const char* name, bool wr
          "an array of NumPy, or a tensor that exports DLPack (detached from a graph)");
   }
   if (writable && !import <nb::ndarray<>>(source)) fail(name, "is read only", "a writable tensor");
-  if (array->device_type() != nb::device::cpu::value) {
+  if (takes_host_memory(device) && array->device_type() != nb::device::cpu::value) {
     fail(name, device_text(array->device_type()),
          "one in this process's host memory (tensor.cpu() copies it there)");
   }
@@ -88,6 +90,14 @@ BorrowedTensor BorrowedTensor::from(nb::handle object, const char* name, bool wr
                   .token_stride = array->stride(0),
                   .head_stride = array->stride(1)};
   return tensor;
+}
+
+void require_own_results(const Device& device, bool out_given, bool lse) {
+  if (takes_host_memory(device) || (out_given && !lse)) return;
+  if (!out_given) {
+    throw UsageError(fmt::format("out = None on {}: give a tensor in its memory", device.name()));
+  }
+  throw UsageError(fmt::format("lse = True on {}: allowed: False", device.name()));
 }
 
 TensorView view_of_parts(const nb::tuple& parts) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/base/tensor_view.h"
+#include "runtime/fasa.hpp"
 
 namespace fasa::python {
 
@@ -16,9 +17,11 @@ namespace nb = nanobind;
 class BorrowedTensor {
  public:
   // Through DLPack or the buffer protocol, without a copy; NumPy's bfloat16 is ml_dtypes'. `name`
-  // stands for the tensor in messages. Throws UsageError for another device, dtype, number of
-  // dimensions, or a last dimension that is not dense; `writable`: for one that is read only.
-  static BorrowedTensor from(nb::handle object, const char* name, bool writable);
+  // stands for the tensor in messages. Throws UsageError for another dtype, number of dimensions, or
+  // a last dimension that is not dense; `writable`: for one that is read only. A device that works
+  // on host memory takes no other; where a tensor lies for a GPU its address says (caller_memory.h).
+  static BorrowedTensor from(const Device& device, nb::handle object, const char* name,
+                             bool writable);
 
   const TensorView& view() const { return view_; }
   ConstTensorView const_view() const { return view_; }

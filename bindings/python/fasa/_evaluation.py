@@ -56,6 +56,12 @@ class Evaluation:
         """What of a report says who answered."""
         return {"config": self.config.to_dict()}
 
+    def _geometry(self) -> Geometry:
+        shape = fingerprint(self.model)
+        return Geometry(layers=shape.layers, kv_heads=shape.kv_heads,
+                        query_heads=shape.query_heads, head_dim=shape.key_dim,
+                        rotary_dims=shape.rotary_dims)
+
     def method(self) -> str:
         """As `fasa eval` names it, and that transformers runs the model."""
         selection = self.config.to_dict()["selection"]
@@ -65,12 +71,11 @@ class Evaluation:
         tokens = selection["fac_tokens"]
         name = f"{kind} {'+'.join(map(str, tokens)) if isinstance(tokens, list) else tokens}"
         if kind == "fasa":
-            if selection["near_tokens"]:
-                name += f" and {selection['near_tokens']} near {selection['value_slice']}"
-            shape = fingerprint(self.model)
-            chunks = self.config.chunks_of(Geometry(
-                layers=shape.layers, kv_heads=shape.kv_heads, query_heads=shape.query_heads,
-                head_dim=shape.key_dim, rotary_dims=shape.rotary_dims))
+            geometry = self._geometry()
+            near = self.config.near_tokens_of(geometry)
+            if near:
+                name += f" and {near} near {selection['value_slice']}"
+            chunks = self.config.chunks_of(geometry)
             dtype = self.config.slice_dtype or ("bf16" if self.config.slice == "paper" else "int2")
             name += f", {chunks} FCs {dtype}"
         return f"{name} (transformers)"
@@ -78,6 +83,7 @@ class Evaluation:
     def setup(self, task) -> dict:
         selection = dict(self.config.to_dict()["selection"])
         selection.pop("map", None)
+        selection["near_tokens"] = self.config.near_tokens_of(self._geometry())
         dtype = _DTYPES[self.model.dtype]
         chosen = "all" if self._map is None else hashlib.sha256(
             json.dumps([[head.chunks for head in layer] for layer in self._map.heads]).encode()).hexdigest()

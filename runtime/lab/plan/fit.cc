@@ -97,8 +97,8 @@ class Fitting {
 
   bool no_near_tokens() {
     Config& config = fitted_.config;
-    if (!config.has_near_set()) return false;
-    config.selection.near_tokens = {};
+    if (!config.has_near_set(request_.geometry.chunks())) return false;
+    config.selection.near_tokens = TokenCount{};
     give_up("near tokens: none");
     return as_far_as_hot_rows_go();
   }
@@ -110,7 +110,7 @@ class Fitting {
     lean.selection.slice = SlicePreset::kLean;
     lean.selection.slice_dtype.reset();
     lean.selection.tip_chunks.reset();
-    lean.selection.near_tokens = {};
+    lean.selection.near_tokens = TokenCount{};
     const int chunks = request_.geometry.chunks();
     const auto bits = [&](const Config& of) {
       return of.effective_tip_chunks(chunks) * slice_bits(of.effective_slice_dtype());

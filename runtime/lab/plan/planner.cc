@@ -118,7 +118,7 @@ class Planner {
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
     const int chunks = request_.model.geometry.chunks();
-    if (config.effective_tip_chunks(chunks) < chunks) config.selection.near_tokens = {};
+    if (config.effective_tip_chunks(chunks) < chunks) config.selection.near_tokens = TokenCount{};
     const Config& given = request_.config;
     if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
         config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
@@ -128,9 +128,9 @@ class Planner {
   }
 
   void add_without_near_set() {
-    if (!request_.config.has_near_set()) return;
+    if (!request_.config.has_near_set(request_.model.geometry.chunks())) return;
     Config config = request_.config;
-    config.selection.near_tokens = {};
+    config.selection.near_tokens = TokenCount{};
     for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
   }
 

@@ -23,8 +23,8 @@ class _Capture:
         layer = self._layers.get(id(module))
         if layer is None:
             return
-        self.keys[layer] = key[0].float()
-        self.queries[layer] = query[0, :, self._positions].float()
+        self.keys[layer] = key[0].float().cpu()
+        self.queries[layer] = query[0, :, self._positions].float().cpu()
         self.scales[layer] = scaling if scaling is not None else query.shape[-1] ** -0.5
 
 
@@ -64,7 +64,7 @@ def _run(model, ids, capture) -> None:
     model.set_attn_implementation("fasa")
     try:
         with torch.no_grad(), observing(capture):
-            model.get_decoder()(input_ids=torch.tensor([ids]), use_cache=False)
+            model.get_decoder()(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
     finally:
         model.set_attn_implementation(before)
 

@@ -1,6 +1,7 @@
 """The sequences of one cache, and their steps through the layers."""
 from __future__ import annotations
 
+import copy
 import weakref
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from .._core import _StepLayout
 from ._attention import exact
 from ._enable import prefilling
 from ._geometry import fingerprint, geometry_of, shard_of
-from ._tensors import DTYPES, flat, lie_of, parts
+from ._tensors import DTYPES, device_of, flat, lie_of, parts, stream_of
 
 _ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
@@ -40,6 +41,7 @@ class Step:
     tokens: int  # new ones of every row, padding included
     present: torch.Tensor | None  # [rows, tokens]: which are no padding; None: all
     attends: bool  # else the keys alone are stored, attention is computed here
+    stream: int  # that the model's work is on, -1: none
     layer: int = 0  # whose turn it is
 
     def __post_init__(self):
@@ -61,6 +63,7 @@ class Session:
         self.present: torch.Tensor | None = None  # [rows, length], where some are padding
         self.open: Step | None = None
         self.lie: tuple = ()  # how the tensors that `layout` is of lie
+        self.device = None  # and where
         self.layout: _StepLayout | None = None
         self.out_shape: tuple = ()
 
@@ -123,9 +126,9 @@ class Session:
         # The way of nearly all calls: a decode step whose tensors lie as the last layer's did. Each
         # function more costs a microsecond: attention has emptied the caches of its code.
         if step.lie is not None and step.lie == lie_of(query, key, value):
-            out = torch.empty(self.out_shape, dtype=query.dtype)
+            out = torch.empty(self.out_shape, dtype=query.dtype, device=self.device)
             self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
-                                        out.data_ptr(), self.layout)
+                                        out.data_ptr(), self.layout, step.stream)
         else:
             out = self._tokens(index, module, step, query, key, value, mask, scaling)
         step.layer = index + 1
@@ -138,7 +141,7 @@ class Session:
         if not step.attends:
             return self._masked(index, module, query, key, value, mask, scaling)
         if step.present is None:
-            return self._whole(index, query, key, value)
+            return self._whole(index, query, key, value, step)
         return self._padded(index, query, key, value, step)
 
     def _describe(self, lie, query, key, value) -> bool:
@@ -148,7 +151,8 @@ class Session:
             return False
         rows, heads, dim = query.shape[0], query.shape[1], value.shape[3]
         self.out_shape = (rows, 1, heads, dim)
-        out = torch.empty((rows, heads, dim), dtype=query.dtype)
+        out = query.new_empty((rows, heads, dim))
+        self.device = query.device
         self.layout = _StepLayout(parts(key), parts(value), parts(query), parts(out))
         self.lie = lie
         return True
@@ -166,22 +170,24 @@ class Session:
             self._abort()
             raise
 
-    def _whole(self, index, query, key, value) -> torch.Tensor:
+    def _whole(self, index, query, key, value, step) -> torch.Tensor:
         rows, heads, tokens, _ = query.shape
         dim = value.shape[3]
-        out = torch.empty((rows, tokens, heads, dim), dtype=query.dtype)
+        out = query.new_empty((rows, tokens, heads, dim))
         # Names keep what flat() copied alive until the runtime has read it.
         k, v, q = flat(key), flat(value), flat(query)
         self.runtime._step_layer(
             index, parts(k), parts(v), parts(q),
-            (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim))
+            (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim),
+            step.stream)
         return out
 
     def _padded(self, index, query, key, value, step) -> torch.Tensor:
         chosen = [tensor.transpose(1, 2)[step.present] for tensor in (key, value, query)]
         found = query.new_empty((*chosen[2].shape[:2], value.shape[3]))
         if len(found):
-            self.runtime._step_layer(index, *(parts(tensor) for tensor in chosen), parts(found))
+            self.runtime._step_layer(index, *(parts(tensor) for tensor in chosen), parts(found),
+                                     step.stream)
         out = query.new_zeros((*step.present.shape, *found.shape[1:]))
         out[step.present] = found
         return out
@@ -198,7 +204,7 @@ class Session:
             self._abort()
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
         k, v = flat(key), flat(value)
-        self.runtime._step_layer(index, parts(k), parts(v), (), ())
+        self.runtime._step_layer(index, parts(k), parts(v), (), (), self.open.stream)
         return exact(module, query, keys, values, mask, scaling)
 
     def _read(self, row, number, index, key, value):
@@ -207,7 +213,7 @@ class Session:
         k = key.new_empty((kept, key.shape[1], key.shape[3]))
         v = value.new_empty((kept, value.shape[1], value.shape[3]))
         if kept:
-            self.runtime._read_layer(row, index, 0, parts(k), parts(v))
+            self.runtime._read_layer(row, index, 0, parts(k), parts(v), self.open.stream)
         if self.present is not None:
             where = self.present[number]
             k, v = (tensor.new_zeros((self.length, *tensor.shape[1:])).index_put((where,), tensor)
@@ -243,7 +249,7 @@ class Session:
             given = [(row, count, mode) for row, count in zip(self.rows, counts) if count]
         if given:
             self.runtime.begin_step(given)
-        self.open = Step(tokens, present, not own_mask)
+        self.open = Step(tokens, present, not own_mask, stream_of(query))
         if self.open.single and (lie == self.lie or self._describe(lie, query, key, value)):
             self.open.lie = lie
 
@@ -257,17 +263,34 @@ class Session:
         return None if bool(new.all()) else new
 
     def _require_readable(self, query, key, value) -> None:
+        device = self._tensors_device(query)
         for name, tensor in (("query", query), ("key", key), ("value", value)):
-            if tensor.device.type != "cpu" or tensor.dtype not in DTYPES:
+            if device_of(tensor) != device or tensor.dtype not in DTYPES:
                 raise UsageError(
                     f"{name} is {tensor.dtype} on {tensor.device}; expected float32, float16 or "
-                    "bfloat16 on cpu"
+                    f"bfloat16 on {device}"
                 )
+
+    def _tensors_device(self, query) -> str:
+        """Where tensors have to be: on the GPU that the settings name, or, where they leave it open,
+        wherever the model is; for the other devices in host memory."""
+        if self.runtime is not None:
+            name = self.runtime.device
+        else:
+            name = self.settings.device
+            if name == "auto":
+                name = device_of(query)
+        name = "cuda:0" if name == "cuda" else name
+        return name if name.startswith("cuda:") else "cpu"
 
     def _open(self, module, query, key, value, scaling) -> Runtime:
         layers = len(self.part.layers)
         geometry = geometry_of(module, self.part.config, layers, query, key, value, scaling)
-        return Runtime(geometry, self.settings, row_dtype=_ROW_DTYPES[key.dtype],
+        settings = self.settings
+        if settings.device == "auto":
+            settings = copy.copy(settings)
+            settings.update(device=self._tensors_device(query))
+        return Runtime(geometry, settings, row_dtype=_ROW_DTYPES[key.dtype],
                        slice_dims=self._slice_dims(module, geometry))
 
     def _slice_dims(self, module, geometry):
@@ -286,9 +309,12 @@ class Session:
             self.runtime.end_step()
         if step.present is not None or self.present is not None:
             shape = (len(self.rows), self.length)
-            past = self.present if self.present is not None else torch.ones(shape, dtype=torch.bool)
-            new = (step.present if step.present is not None else
-                   torch.ones((len(self.rows), step.tokens), dtype=torch.bool))
+            past, new = self.present, step.present
+            device = (past if new is None else new).device
+            if past is None:
+                past = torch.ones(shape, dtype=torch.bool, device=device)
+            if new is None:
+                new = torch.ones((len(self.rows), step.tokens), dtype=torch.bool, device=device)
             self.present = torch.cat([past, new], dim=1)
         self.length += step.tokens
 

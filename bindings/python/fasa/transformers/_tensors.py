@@ -13,6 +13,19 @@ def lie_of(query, key, value) -> tuple:
             value.shape, value.stride(), value.dtype, value.is_cpu)
 
 
+def device_of(tensor: torch.Tensor) -> str:
+    """As fasa names it: "cpu", "cuda:1"; what it has no such device for, as PyTorch does."""
+    device = tensor.device
+    return device.type if device.type == "cpu" else str(device)
+
+
+def stream_of(tensor: torch.Tensor) -> int:
+    """PyTorch's current stream where the tensor is, as the runtime takes it; -1: there is none."""
+    if tensor.device.type != "cuda":
+        return -1
+    return torch.cuda.current_stream(tensor.device).cuda_stream
+
+
 def parts(tensor: torch.Tensor) -> tuple:
     """[tokens, heads, dim], or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
     keeps the tensor alive."""

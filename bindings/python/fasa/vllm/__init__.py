@@ -1,8 +1,8 @@
 """fasa as the attention and the memory of a vLLM engine: docs/vllm.md.
 
 vLLM finds register() by its entry point in every process. What it registers is vLLM's own backend
-still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker is
-what tells a process of vLLM that did not find register().
+still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker, on
+a GPU fasa.vllm.GpuWorker, is what tells a process of vLLM that did not find register().
 """
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from .. import UsageError
 
 __all__ = ["CpuWorker", "GpuWorker", "register"]
 
+CPU_BACKEND = "fasa.vllm._backend.FasaCpuBackend"
+GPU_BACKEND = "fasa.vllm._backend.FasaGpuBackend"  # --attention-backend CUSTOM
 OLDEST, NEWEST = (0, 32), (0, 33)  # minor versions of vLLM
 
 
@@ -34,8 +36,11 @@ def register() -> None:
     from vllm.platforms import current_platform
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
+    custom = AttentionBackendEnum.CUSTOM
     if current_platform.is_cpu():  # a platform that takes this one backend, by whatever name
-        register_backend(AttentionBackendEnum.CPU_ATTN, "fasa.vllm._backend.FasaCpuBackend")
+        register_backend(AttentionBackendEnum.CPU_ATTN, CPU_BACKEND)
+    elif current_platform.is_cuda() and not custom.is_overridden():  # else it is another plugin's
+        register_backend(custom, GPU_BACKEND)
 
 
 def __getattr__(name: str):

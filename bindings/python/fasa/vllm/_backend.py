@@ -5,13 +5,13 @@ import dataclasses
 
 import torch
 from vllm.config import get_current_vllm_config_or_none
-from vllm.v1.attention.backend import MultipleOf
+from vllm.v1.attention.backend import AttentionBackend, MultipleOf
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from .. import UsageError
 from ._impl import FasaImpl
 from ._metadata import FasaMetadataBuilder
-from ._settings import BLOCK_SIZES, Settings, refuse
+from ._settings import BLOCK_SIZES, ROW_DTYPES, Settings, on_gpu_platform, refuse, refuse_device
 
 STUB_BYTES = 2  # a token and layer, in vLLM's own pool
 
@@ -31,19 +31,30 @@ def _is_asked() -> bool:
     global _asked
     vllm_config = get_current_vllm_config_or_none()
     if vllm_config is not None:
-        _asked = Settings.of(vllm_config) is not None
-        if _asked:
+        settings = Settings.of(vllm_config)
+        _asked = settings is not None
+        if settings is not None:
+            refuse_device(settings)
             _require_worker(vllm_config)
             refuse(vllm_config)
     return _asked
 
 
+def _require_asked() -> None:
+    if not _is_asked():
+        raise UsageError(
+            "--attention-backend CUSTOM is fasa's, and nothing asks for fasa: give --additional-config "
+            "'{\"fasa\": {...}}', or take another backend"
+        )
+
+
 def _require_worker(vllm_config) -> None:
     worker = vllm_config.parallel_config.worker_cls
-    if worker != "fasa.vllm.CpuWorker":
+    expected = "fasa.vllm.GpuWorker" if on_gpu_platform() else "fasa.vllm.CpuWorker"
+    if worker != expected:
         raise UsageError(
             f'--additional-config asks for "fasa", and --worker-cls is {worker}: allowed: '
-            "fasa.vllm.CpuWorker, which counts fasa's memory"
+            f"{expected}, which counts fasa's memory"
         )
 
 
@@ -71,3 +82,42 @@ class FasaCpuBackend(CPUAttentionBackend):
     @classmethod
     def supports_kv_connector(cls) -> bool:
         return not _is_asked()
+
+
+class FasaGpuBackend(AttentionBackend):
+    """On a GPU there is a choice of backends, and who takes this one takes fasa."""
+
+    supported_dtypes = list(ROW_DTYPES)
+    forward_includes_kv_cache_update = False
+
+    @staticmethod
+    def get_name() -> str:
+        return "CUSTOM"
+
+    @staticmethod
+    def get_impl_cls():
+        _require_asked()
+        return FasaImpl
+
+    @staticmethod
+    def get_builder_cls():
+        _require_asked()
+        return FasaMetadataBuilder
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(kv_cache_spec=None):
+        return [MultipleOf(BLOCK_SIZES[0])]
+
+    @classmethod
+    def customize_spec(cls, spec):
+        return stub_of(spec)
+
+    @classmethod
+    def supports_kv_connector(cls) -> bool:
+        return False
+
+    @classmethod
+    def supports_pcp(cls) -> bool:
+        return False
+
+    supports_dcp = supports_pcp

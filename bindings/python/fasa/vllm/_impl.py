@@ -7,7 +7,7 @@ from vllm.v1.attention.backend import AttentionImpl, AttentionType
 
 from .. import UsageError
 from ._settings import refuse_layer
-from ._store import Store, lie_of
+from ._store import Store, lie_of, on_gpu, stream_of
 
 
 class FasaImpl(AttentionImpl):
@@ -35,8 +35,9 @@ class FasaImpl(AttentionImpl):
         """All tokens of the batch before any of them attends: a sequence may read a block that another
         one of the step writes."""
         count = slot_mapping.shape[0]
-        self._store.paged._append_at(self._layer, lie_of(key[:count]), lie_of(value[:count]),
-                                     slot_mapping.numpy())
+        slots = slot_mapping if on_gpu(slot_mapping) else slot_mapping.numpy()
+        self._store.paged._append_at(self._layer, lie_of(key[:count]), lie_of(value[:count]), slots,
+                                     stream_of(key))
 
     def forward(self, layer, query, key, value, kv_cache, attn_metadata, output,
                 output_scale=None, output_block_scale=None) -> torch.Tensor:
@@ -44,18 +45,19 @@ class FasaImpl(AttentionImpl):
             raise UsageError("fasa writes no quantised outputs; turn that fusion off")
         if attn_metadata is None:  # vLLM measures memory
             return output
-        paged = self._store.paged
+        paged, stream = self._store.paged, stream_of(query)
         rows = attn_metadata.decode
         if rows is not None:
             q, out = rows.take(query), rows.take(output)
-            paged._attend_at(self._layer, lie_of(q), rows.table, rows.lengths, lie_of(out))
+            paged._attend_at(self._layer, lie_of(q), rows.table, rows.lengths, lie_of(out),
+                             stream)
             if rows.tokens is not None:
                 output[rows.tokens] = out
         rows = attn_metadata.prefill
         if rows is not None:
             q, out = rows.take(query), rows.take(output)
             paged._prefill_at(self._layer, lie_of(q), rows.table, rows.lengths, rows.queries,
-                              lie_of(out))
+                              lie_of(out), stream)
             if rows.tokens is not None:
                 output[rows.tokens] = out
         return output

@@ -12,23 +12,26 @@ from vllm.v1.attention.backend import AttentionCGSupport, AttentionMetadataBuild
 from .. import UsageError
 from ._geometry import layer_number
 from ._settings import Settings
-from ._store import store_for
+from ._store import on_gpu, store_for, stream_of
+
+
+Array = np.ndarray | torch.Tensor  # in host memory, or in the GPU's
 
 
 @dataclasses.dataclass
 class Rows:
     """Some sequences of the batch, and where their tokens stand in its tensors."""
 
-    table: np.ndarray    # int32 [sequences, columns]
-    lengths: np.ndarray  # int32, with the step's tokens
-    queries: np.ndarray  # int32, the step's tokens of each
-    first: int           # token; tokens stand side by side where `tokens` is None
+    table: Array    # int32 [sequences, columns]
+    lengths: Array  # int32, with the step's tokens
+    queries: Array  # int32, the step's tokens of each
+    first: int      # token; tokens stand side by side where `tokens` is None
     count: int
     tokens: torch.Tensor | None  # int64 [count]
 
     @classmethod
-    def of(cls, chosen: np.ndarray, starts: np.ndarray, lengths: np.ndarray,
-           table: np.ndarray) -> Rows | None:
+    def of(cls, chosen: np.ndarray, starts: np.ndarray, lengths: torch.Tensor,
+           table: torch.Tensor) -> Rows | None:
         rows = np.flatnonzero(chosen)
         if not len(rows):
             return None
@@ -38,10 +41,14 @@ class Rows:
         if rows[-1] - rows[0] + 1 != len(rows):
             tokens = torch.from_numpy(
                 np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows])
-            ).to(torch.int64)
+            ).to(table.device, torch.int64)
         # Copies: the runner writes the next step's over its own.
-        return cls(np.ascontiguousarray(table[rows]), np.ascontiguousarray(lengths[rows]), queries,
-                   first, count, tokens)
+        if not on_gpu(table):
+            return cls(np.ascontiguousarray(table.numpy()[rows]),
+                       np.ascontiguousarray(lengths.numpy()[rows]), queries, first, count, tokens)
+        index = torch.from_numpy(rows).to(table.device)
+        return cls(table.index_select(0, index), lengths.index_select(0, index),
+                   torch.from_numpy(queries).to(table.device), first, count, tokens)
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.tokens is None:
@@ -56,23 +63,28 @@ class FasaMetadata:
 
     @classmethod
     def of(cls, batch) -> FasaMetadata:
-        """Of vLLM's, whose tensors are in host memory. Rows of no tokens are padding."""
+        """Of vLLM's. Rows of no tokens are padding."""
         count = batch.num_reqs
         starts = batch.query_start_loc_cpu[:count + 1].numpy()
-        lengths = batch.seq_lens[:count].numpy()
-        table = batch.block_table_tensor[:count].numpy()
+        lengths = batch.seq_lens[:count]
+        table = batch.block_table_tensor[:count]
         queries = np.diff(starts)
         decodes = queries == 1
         if batch.is_prefilling is not None:
-            decodes &= ~batch.is_prefilling[:count].numpy()
+            decodes &= ~batch.is_prefilling[:count].cpu().numpy()
         return cls(Rows.of(decodes, starts, lengths, table),
                    Rows.of((queries > 0) & ~decodes, starts, lengths, table))
+
+    def arrays(self) -> list[Array]:
+        """All that calls of the step are given of it."""
+        found = [rows for rows in (self.decode, self.prefill) if rows is not None]
+        return [array for rows in found for array in (rows.table, rows.lengths, rows.queries)]
 
 
 class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
     """Opens the store, for it is made when the number of blocks is known."""
 
-    _cudagraph_support = AttentionCGSupport.NEVER
+    _cudagraph_support = AttentionCGSupport.NEVER  # the host plans each step
     reorder_batch_threshold: int = 1  # decodes stand first
 
     def __init__(self, kv_cache_spec, layer_names, vllm_config, device):
@@ -89,8 +101,16 @@ class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
         if not blocks:
             raise UsageError("vLLM has not said how many blocks there are; take fasa's worker")
         store.open(blocks)
+        self._store = store
         for name, layer in layers.items():
             layer.impl.bind(store, layer_number(name) - store.part.layers[0])
 
     def build(self, common_prefix_len, common_attn_metadata, fast_build=False) -> FasaMetadata:
-        return FasaMetadata.of(common_attn_metadata)
+        batch = common_attn_metadata
+        made = FasaMetadata.of(batch)
+        if on_gpu(batch.block_table_tensor):
+            # The step's one wait: fasa plans on the host what its layers fetch. Lengths that vLLM knows
+            # there are bounds, and its own table there may be the next step's already.
+            self._store.paged.read_tables([batch.slot_mapping, *made.arrays()],
+                                          stream=stream_of(batch.block_table_tensor))
+        return made

@@ -17,6 +17,7 @@ class Settings:
     """Options of fasa (docs/configuration.md)."""
 
     options: Mapping[str, object]
+    experimental_cuda: bool = False
 
     @classmethod
     def of(cls, vllm_config) -> Settings | None:
@@ -30,7 +31,13 @@ class Settings:
                 f'--additional-config: "fasa" = {asked!r}: allowed: an object of options, {{}} for the '
                 "defaults"
             )
-        settings = cls(dict(asked))
+        options = dict(asked)
+        experimental = options.pop("experimental_cuda", False)
+        if not isinstance(experimental, bool):
+            raise UsageError(
+                f'--additional-config, "fasa": experimental_cuda = {experimental!r}: allowed: true, false'
+            )
+        settings = cls(options, experimental)
         settings.config()
         return settings
 
@@ -40,6 +47,37 @@ class Settings:
             return Config(**self.options)
         except UsageError as error:
             raise UsageError(f'--additional-config, "fasa": {error}') from None
+
+
+def on_gpu_platform() -> bool:
+    from vllm.platforms import current_platform
+
+    return not current_platform.is_cpu()
+
+
+def refuse_device(settings: Settings) -> None:
+    """Raises UsageError for a device that does not go with vLLM's."""
+    from vllm.platforms import current_platform
+
+    name = settings.config().device
+    cuda = name == "cuda" or name.startswith("cuda:")
+    if current_platform.is_cpu():
+        if cuda:
+            raise UsageError(
+                f'"device" = {name}, and vLLM is one for processors: allowed: auto, cpu, emulated'
+            )
+        return
+    if not current_platform.is_cuda():
+        raise UsageError("fasa serves no such GPUs as this vLLM is for; allowed: processors, CUDA")
+    if not settings.experimental_cuda:
+        raise UsageError(
+            "fasa in vLLM on cuda was never run on a GPU, only on a played one: take vLLM for "
+            'processors, or say {"fasa": {"experimental_cuda": true}} to try it'
+        )
+    if name != "auto":
+        raise UsageError(
+            f'"device" = {name}, and vLLM says which GPU a process has: allowed: auto'
+        )
 
 
 def refuse(vllm_config) -> None:

@@ -5,9 +5,23 @@ import torch
 
 from .. import Paged, UsageError
 from ._geometry import Part, Rotation, map_of, part_of, whole_geometry
-from ._settings import ROW_DTYPES, Settings
+from ._settings import ROW_DTYPES, Settings, on_gpu_platform
 
 _DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cuda"
+
+
+def stream_of(tensor: torch.Tensor) -> int:
+    """PyTorch's current one where the tensor is, as fasa.Paged takes it; -1: there is none."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if on_gpu(tensor) else -1
+
+
+def own_gpu() -> str:
+    """This process's, as vLLM has set it."""
+    return f"cuda:{torch.cuda.current_device()}"
 
 
 def lie_of(tensor: torch.Tensor) -> tuple:
@@ -24,6 +38,9 @@ class Store:
                  rotation: Rotation | None):
         self._vllm_config = vllm_config
         config = settings.config()
+        self._gpu = on_gpu_platform()
+        if self._gpu:
+            config.device = own_gpu()
         geometry = whole_geometry(vllm_config, head_dim, scale, rotation)
         self.part = part
         self._opening = {
@@ -58,22 +75,36 @@ class Store:
         sizes = self.sizes()
         page, fixed = sizes["page"], sizes["fixed"]
         host = {key: part["host_rows"] + part["host_tables"] for key, part in sizes.items()}
-        limits = [(available, page["device_total"] + host["page"] + stub_bytes,
-                   fixed["device_total"] + host["fixed"])]
+        # A GPU's memory is not the host's, which has the rows then.
+        both = not self._gpu
+        limits = [(available, page["device_total"] + stub_bytes + both * host["page"],
+                   fixed["device_total"] + both * host["fixed"])]
         if self._config.device_memory:
             limits.append((self._config.device_memory, page["device_total"], fixed["device_total"]))
-        if self._config.host_memory and host["page"]:
-            limits.append((self._config.host_memory, host["page"], host["fixed"]))
+        host_memory = self._config.host_memory or (self._gpu and self._share_of_host())
+        if host_memory and host["page"]:
+            limits.append((host_memory, host["page"], host["fixed"]))
         pages = min((limit - taken) // each for limit, each, taken in limits)
         if pages < 1:
             limit, each, taken = min(limits, key=lambda one: (one[0] - one[2]) // one[1])
             raise UsageError(
                 f"{limit} bytes for the KV cache: fasa takes {taken} bytes beside its blocks and {each} "
                 "bytes a block; allow more (VLLM_CPU_KVCACHE_SPACE, --kv-cache-memory-bytes, "
-                "device_memory), or fewer sequences (--max-num-seqs) or tokens a step "
+                "device_memory, host_memory), or fewer sequences (--max-num-seqs) or tokens a step "
                 "(--max-num-batched-tokens)"
             )
+        if self._gpu and not self._config.device_memory:
+            # vLLM's share of the GPU, for what is taken as there is room: hot rows.
+            self._config.device_memory = available - pages * stub_bytes
         return pages
+
+    def _share_of_host(self) -> int:
+        """What of this machine's memory a process may pin where no option says it."""
+        import psutil
+
+        spared = 2 << 30
+        ranks = self._vllm_config.parallel_config.world_size
+        return max(1, (psutil.virtual_memory().available - spared) // ranks)
 
     def open(self, pages: int) -> None:
         if self._pages is not None and self._pages.num_pages == pages:

@@ -4,21 +4,39 @@ from __future__ import annotations
 import functools
 
 from .. import UsageError
-from . import require_version
+from . import CPU_BACKEND, GPU_BACKEND, require_version
 from ._geometry import rotation_of
-from ._settings import Settings, refuse
+from ._settings import Settings, on_gpu_platform, refuse, refuse_device
 from ._store import close_store, current_store, remember_rotation, store_for
 
 
 def _require_registered() -> None:
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
-    if AttentionBackendEnum.CPU_ATTN.is_overridden():
-        return
-    raise UsageError(
-        "vLLM did not load fasa's plugin in this process: is fasa installed here as a package (pip "
-        'show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
-    )
+    member, path = ((AttentionBackendEnum.CUSTOM, GPU_BACKEND) if on_gpu_platform() else
+                    (AttentionBackendEnum.CPU_ATTN, CPU_BACKEND))
+    if not member.is_overridden():
+        raise UsageError(
+            "vLLM did not load fasa's plugin in this process: is fasa installed here as a package (pip "
+            'show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
+        )
+    if member.get_path() != path:
+        raise UsageError(
+            f"the attention backend {member.name} is another plugin's, {member.get_path()}: take that "
+            'out (VLLM_PLUGINS="fasa")'
+        )
+
+
+def _require_chosen(vllm_config) -> None:
+    """On a GPU vLLM chooses among backends."""
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    chosen = vllm_config.attention_config.backend
+    if on_gpu_platform() and chosen is not AttentionBackendEnum.CUSTOM:
+        raise UsageError(
+            f"--worker-cls is fasa's, and --attention-backend is {getattr(chosen, 'name', chosen)}: "
+            "allowed: CUSTOM"
+        )
 
 
 def _require_one_group(groups) -> None:
@@ -41,6 +59,8 @@ class _Memory:
                 "--worker-cls is fasa's, and nothing asks for fasa: give --additional-config "
                 "'{\"fasa\": {}}', or leave --worker-cls out"
             )
+        refuse_device(self._settings)
+        _require_chosen(vllm_config)
         refuse(vllm_config)
         super().__init__(vllm_config, *args, **kwargs)
 
@@ -94,7 +114,11 @@ def cpu_worker():
     return FasaCpuWorker
 
 
+@functools.cache
 def gpu_worker():
-    raise UsageError(
-        "fasa.vllm serves processors: take vLLM built for them, and --worker-cls fasa.vllm.CpuWorker"
-    )
+    from vllm.v1.worker.gpu_worker import Worker
+
+    class FasaGpuWorker(_Memory, Worker):
+        pass
+
+    return FasaGpuWorker

@@ -1,0 +1,316 @@
+"""fasa.Runtime, fasa.Paged and fasa.transformers on a GPU, which is played: tensors in its memory, the
+caller's streams, the bits of the processor."""
+import numpy as np
+import played_cuda as played
+import pytest
+
+import fasa
+
+LAYERS, KV, QUERY, DIM, PAGE = 2, 2, 4, 32, 64
+RNG = np.random.default_rng(5)
+GEOMETRY = fasa.Geometry(layers=LAYERS, kv_heads=KV, query_heads=QUERY, head_dim=DIM)
+CONFIG = {"fac_tokens": 48, "sinks": 3, "recent": 5}
+TOKENS, PROMPT = 150, 140
+
+
+def config(device):
+    return fasa.Config(**CONFIG, device=device)
+
+
+@pytest.fixture(scope="module")
+def new():
+    """[layer] of k, v, q."""
+    def tensor(heads):
+        return RNG.standard_normal((TOKENS, heads, DIM)).astype(np.float32)
+    return [(tensor(KV), tensor(KV), tensor(QUERY)) for _ in range(LAYERS)]
+
+
+@pytest.fixture
+def stream():
+    made = played.stream()
+    yield made
+    played.destroy_stream(made)
+
+
+@pytest.fixture(scope="module")
+def expected(new):
+    """[layer][token] by the processor."""
+    runtime = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
+    return steps(runtime, new, lambda array: array, lambda shape: np.empty(shape, np.float32), None)
+
+
+def steps(runtime, new, place, result, stream):
+    sequence = runtime.sequence()
+    outs = [[] for _ in range(LAYERS)]
+    for first, count in [(0, PROMPT)] + [(i, 1) for i in range(PROMPT, TOKENS)]:
+        runtime.begin_step([(sequence, count, "prefill" if first == 0 else "decode")])
+        for layer, tensors in enumerate(new):
+            k, v, q = (place(tensor[first:first + count]) for tensor in tensors)
+            out = result((count, QUERY, DIM))
+            runtime.append(layer, k, v, stream=stream)
+            assert runtime.attend(layer, q, out, stream=stream) is out
+            outs[layer].append(out)
+        runtime.end_step()
+    if stream is not None:
+        played.synchronize(stream)
+    return [np.concatenate(parts) for parts in outs]
+
+
+def test_a_callers_stream(new, expected, stream):
+    """Nothing has been waited for: the inputs' copies are before the steps in the same stream."""
+    runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
+    assert runtime.device == "cuda:0"
+    found = steps(runtime, new, lambda array: played.coming(array, stream), played.empty, stream)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_calls_with_a_stream_only_enqueue(new, stream):
+    runtime = fasa.Runtime(GEOMETRY, config("cuda:0"), row_dtype="f32")
+    sequence, (k, v, q) = runtime.sequence(), new[0]
+    out = played.empty((PROMPT, QUERY, DIM))
+    before = out.copy()
+    runtime.begin_step([(sequence, PROMPT)])
+    runtime.append(0, played.coming(k[:PROMPT], stream), played.coming(v[:PROMPT], stream),
+                   stream=stream)
+    runtime.attend(0, played.coming(q[:PROMPT], stream), out, stream=stream)
+    np.testing.assert_array_equal(out, before)
+    played.synchronize(stream)
+    assert (out != before).any()
+    runtime.abort_step()
+
+
+def test_its_own_stream(new, expected, stream):
+    """Done on return."""
+    runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
+
+    def there(array):
+        made = played.coming(array, stream)
+        played.synchronize(stream)
+        return made
+
+    found = steps(runtime, new, there, played.empty, None)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_are_read_into_host_memory(new, stream):
+    runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
+    sequence = runtime.sequence()
+    runtime.begin_step([(sequence, TOKENS)])
+    for layer, (k, v, _) in enumerate(new):
+        runtime.append(layer, played.coming(k, stream), played.coming(v, stream), stream=stream)
+    runtime.end_step()
+    keys, values = runtime.read(sequence, 1, 20, 100)
+    np.testing.assert_array_equal(keys, new[1][0][20:120])
+    np.testing.assert_array_equal(values, new[1][1][20:120])
+
+
+def test_what_a_gpu_does_not_reach(new, stream):
+    runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
+    sequence, (k, v, q) = runtime.sequence(), (tensor[:9] for tensor in new[0])
+    k_there, v_there, q_there = (played.coming(tensor, stream) for tensor in (k, v, q))
+    runtime.begin_step([(sequence, 9)])
+    with pytest.raises(fasa.UsageError, match="v lies in host memory that is not pinned"):
+        runtime.append(0, k_there, v, stream=stream)
+    with pytest.raises(fasa.UsageError, match="k lies in another device's memory"):
+        runtime.append(0, played.elsewhere(played.empty(k.shape)), v_there, stream=stream)
+    crooked = played.empty((9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
+    with pytest.raises(fasa.UsageError, match="k begins at address .* multiples of 4"):
+        runtime.append(0, crooked, v_there, stream=stream)
+    runtime.append(0, k_there, v_there, stream=stream)
+    with pytest.raises(fasa.UsageError, match="out = None on cuda:0: give a tensor in its memory"):
+        runtime.attend(0, q_there, stream=stream)
+    with pytest.raises(fasa.UsageError, match="lse = True on cuda:0: allowed: False"):
+        runtime.attend(0, q_there, played.empty(q.shape), True, stream=stream)
+    with pytest.raises(fasa.UsageError, match="out lies in host memory"):
+        runtime.attend(0, q_there, np.empty(q.shape, np.float32), stream=stream)
+    runtime.attend(0, q_there, played.empty(q.shape), stream=stream)
+    runtime.abort_step()
+    with pytest.raises(fasa.UsageError, match="this call takes tensors in host memory"):
+        fasa.sparse_decode(q[:1], k[None], v[None], GEOMETRY, config("cuda"))
+
+
+def test_streams_that_are_refused(new, expected, stream):
+    runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
+    sequence = runtime.sequence()
+    k, v = (played.coming(tensor[:4], stream) for tensor in new[0][:2])
+    theirs, gone = played.stream(), played.stream()
+    played.foreign_stream(theirs)
+    runtime.begin_step([(sequence, 4)])
+    with pytest.raises(fasa.UsageError, match="the stream belongs to cuda:1"):
+        runtime.append(0, k, v, stream=theirs)
+    # Known from the step before, and destroyed since.
+    runtime.append(0, k, v, stream=gone)
+    runtime.abort_step()
+    played.destroy_stream(gone)
+    runtime.begin_step([(sequence, 4)])
+    with pytest.raises(fasa.UsageError, match="no stream, or one that was destroyed"):
+        runtime.append(0, k, v, stream=gone)
+    runtime.abort_step()
+    found = steps(runtime, new, lambda array: played.coming(array, stream), played.empty, stream)
+    np.testing.assert_array_equal(found, expected)
+    on_host = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
+    on_host.begin_step([(on_host.sequence(), 4)])
+    with pytest.raises(fasa.UsageError, match="stream = 0: allowed on cpu: None"):
+        on_host.append(0, new[0][0][:4], new[0][1][:4], stream=0)
+
+
+class Pages:
+    """A store of pages on the played GPU, and a sequence's tables, in its memory or the host's."""
+
+    def __init__(self, stream, place):
+        self.paged = fasa.Paged(GEOMETRY, config("cuda"), num_pages=8, row_dtype="f32")
+        self.stream, self.place, pages = stream, place, [5, 0, 7]
+        slots = [pages[i // PAGE] * PAGE + i % PAGE for i in range(TOKENS)]
+        # The prompt's, then each token's; the lengths of all steps.
+        self.slots = place(np.array(slots, np.int64))
+        self.table = place(np.array([pages], np.int32))
+        self.lengths = place(np.arange(PROMPT, TOKENS + 1, dtype=np.int32))
+        self.count = place(np.array([PROMPT], np.int32))
+
+    def there(self, tensor):
+        return played.coming(tensor, self.stream)
+
+    def prompt(self, layer, k, v, q):
+        out = played.empty((PROMPT, QUERY, DIM))
+        self.paged.append(layer, self.there(k[:PROMPT]), self.there(v[:PROMPT]),
+                          self.slots[:PROMPT], stream=self.stream)
+        return self.paged.prefill(layer, self.there(q[:PROMPT]), self.table, self.lengths[:1],
+                                  self.count, out, stream=self.stream)
+
+    def token(self, layer, at, k, v, q):
+        out = played.empty((1, QUERY, DIM))
+        part = slice(at, at + 1)
+        self.paged.append(layer, self.there(k[part]), self.there(v[part]), self.slots[part],
+                          stream=self.stream)
+        return self.paged.attend(layer, self.there(q[part]), self.table,
+                                 self.lengths[at - PROMPT + 1:at - PROMPT + 2], out,
+                                 stream=self.stream)
+
+    def run(self, new):
+        outs = [[self.prompt(layer, *new[layer])] for layer in range(LAYERS)]
+        for at in range(PROMPT, TOKENS):
+            for layer in range(LAYERS):
+                outs[layer].append(self.token(layer, at, *new[layer]))
+        played.synchronize(self.stream)
+        return [np.concatenate(parts) for parts in outs]
+
+
+@pytest.mark.parametrize("where", ["host", "gpu"])
+def test_pages(new, expected, stream, where):
+    place = (lambda array: array) if where == "host" else (lambda array: played.coming(array, stream))
+    pages = Pages(stream, place)
+    np.testing.assert_array_equal(pages.run(new), expected)
+    np.testing.assert_array_equal(pages.paged.read(5, 1)[0], new[1][0][:PAGE])
+
+
+def test_tables_are_read_once_a_step(new, expected, stream):
+    pages = Pages(stream, lambda array: played.coming(array, stream))
+    every = [pages.slots, pages.table, pages.lengths, pages.count]
+    before = played.calls("synchronize_stream")
+    pages.paged.read_tables(every, stream=stream)
+    assert played.calls("synchronize_stream") - before == 1
+    for array in every:  # they hold, whatever lies there by now
+        array.view(np.uint8)[:] = 0x55
+    np.testing.assert_array_equal(pages.run(new), expected)
+    waits = []
+    for arrays in ([pages.slots, pages.table, pages.lengths], []):
+        pages = Pages(stream, lambda array: played.coming(array, stream))
+        pages.paged.read_tables([pages.slots, pages.table, pages.lengths, pages.count], stream=stream)
+        pages.run(new)
+        pages.paged.read_tables(arrays and [pages.slots, pages.table, pages.lengths], stream=stream)
+        before = played.calls("synchronize_stream")
+        at = TOKENS - 1
+        pages.paged.attend(1, pages.there(new[1][2][at:]), pages.table, pages.lengths[-1:],
+                           played.empty((1, QUERY, DIM)), stream=stream)
+        waits.append(played.calls("synchronize_stream") - before)
+    assert waits[1] == waits[0] + 1
+
+
+def test_tables_that_are_refused(new, expected, stream):
+    pages = Pages(stream, lambda array: played.coming(array, stream))
+    k, v, q = new[0]
+    assert pages.prompt(0, k, v, q) is not None
+    out = played.empty((1, QUERY, DIM))
+    query = pages.there(q[:1])
+    with pytest.raises(fasa.UsageError, match="seq_lens lies in host memory, block_table in cuda:0"):
+        pages.paged.attend(0, query, pages.table, np.array([5], np.int32), out, stream=stream)
+    with pytest.raises(fasa.UsageError, match="slots lies in another device's memory"):
+        pages.paged.append(0, pages.there(k[:1]), pages.there(v[:1]),
+                           played.elsewhere(played.empty((1,), np.int64)), stream=stream)
+    with pytest.raises(fasa.UsageError, match="block_table is no int32 array .* in host memory or cuda:0's"):
+        pages.paged.attend(0, query, [[1]], pages.lengths[:1], out, stream=stream)
+    crooked = played.empty((5,), np.uint8)[1:].view(np.int32)
+    with pytest.raises(fasa.UsageError, match="seq_lens begins at address"):
+        pages.paged.attend(0, query, pages.table, crooked, out, stream=stream)
+    with pytest.raises(fasa.UsageError, match=r"ranges\[0\] lies in another"):
+        pages.paged.read_tables([played.elsewhere(played.empty((4,), np.int32))], stream=stream)
+    np.testing.assert_array_equal(pages.run(new), expected)
+
+
+def test_sizes_before_there_are_pages():
+    sizes = fasa.Paged.sizes(GEOMETRY, config("cuda"), row_dtype="f32", max_sequences=4,
+                             max_context=512, step_tokens=128)
+    assert sizes["page"]["device_slices"] > 0 and sizes["fixed"]["device_total"] > 0
+
+
+@pytest.fixture
+def model_on_gpu(monkeypatch):
+    """PyTorch here has no CUDA: its tensors count as the played GPU's, whose work is done at once."""
+    pytest.importorskip("transformers")
+    from fasa.transformers import _session
+
+    made = played.stream()
+    played.serve_host_tensors(1)
+    monkeypatch.setattr(_session, "device_of", lambda tensor: "cuda:0")
+    monkeypatch.setattr(_session, "stream_of", lambda tensor: made)
+    yield
+    played.serve_host_tensors(0)
+    played.destroy_stream(made)
+
+
+PROMPTS = [(0, 300), (900, 300), (40, 77)]
+
+
+def generate(model, ids, **options):
+    """Of a batch with padding, and of one prompt by itself; with a mask of the caller's own too."""
+    import torch
+
+    import fasa.transformers
+
+    caches, found = [], []
+    rows = [ids[first:first + count] for first, count in PROMPTS]
+    width = max(map(len, rows))
+    batch = torch.tensor([[0] * (width - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    for given in ({"input_ids": batch, "attention_mask": mask}, {"input_ids": batch[:1]}):
+        caches.append(fasa.transformers.Cache(model, fac_tokens=64, **options))
+        found.append(model.generate(**given, past_key_values=caches[-1], max_new_tokens=12,
+                                    do_sample=False).tolist())
+    return found, [cache.runtime.device for cache in caches]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "auto"])
+def test_transformers(model, text_ids, model_on_gpu, device):
+    before = played.calls("locate")
+    found, devices = generate(model, text_ids, device=device)
+    assert devices == ["cuda:0", "cuda:0"] and played.calls("locate") > before
+    played.serve_host_tensors(0)
+    with pytest.MonkeyPatch.context() as patch:
+        from fasa.transformers import _session, _tensors
+
+        patch.setattr(_session, "device_of", _tensors.device_of)
+        patch.setattr(_session, "stream_of", _tensors.stream_of)
+        expected, devices = generate(model, text_ids)
+    assert devices == ["cpu", "cpu"]
+    assert found == expected
+
+
+def test_a_model_that_is_elsewhere(model, text_ids):
+    """On the processor, for a cache that is to be on the GPU; and the other way round."""
+    with pytest.raises(fasa.UsageError, match="query is torch.float32 on cpu; expected .* on cuda:0"):
+        generate(model, text_ids, device="cuda")
+
+
+def test_a_model_on_the_gpu_for_a_cache_that_is_not(model, text_ids, model_on_gpu):
+    with pytest.raises(fasa.UsageError, match="expected float32, float16 or bfloat16 on cpu"):
+        generate(model, text_ids, device="cpu")
