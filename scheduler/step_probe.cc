@@ -34,7 +34,8 @@ LayerTimes StepProbe::read(int layers) const {
   times.stall = between(kBubble, kArrived);
   times.transfer =
       marked_[kGuessEnd] ? between(kGuessBegin, kGuessEnd) : between(kFetchBegin, kFetchEnd);
-  times.compute = std::max(0.0, between(kBegin, kEnd) / layers - times.stall);
+  times.step = between(kBegin, kEnd) / layers;
+  times.compute = std::max(0.0, times.step - times.stall);
   return times;
 }
 

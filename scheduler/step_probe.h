@@ -12,7 +12,8 @@ namespace fasa {
 
 // Seconds of one layer.
 struct LayerTimes {
-  double compute = 0;   // without waiting for rows
+  double step = 0;      // of the whole step, a layer's share; 0: it did not run to its end
+  double compute = 0;   // of that, without what this layer waited for rows
   double transfer = 0;  // of the rows that were guessed for it, or asked for where none were
   double stall = 0;     // compute waited for rows
 };

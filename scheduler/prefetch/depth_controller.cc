@@ -6,9 +6,9 @@
 namespace fasa {
 
 void DepthController::measured(int depth, const LayerTimes& times) {
-  if (most_ == 0 || depth != depth_ || !(times.compute > 0)) return;
-  if (skip_) {
-    skip_ = false;
+  if (most_ == 0 || depth != depth_ || !(times.step > 0)) return;
+  if (skip_ > 0) {
+    --skip_;
     return;
   }
   if (stretch_ != Stretch::kTrial) {
@@ -18,33 +18,43 @@ void DepthController::measured(int depth, const LayerTimes& times) {
     mean_.transfer += weight * (times.transfer - mean_.transfer);
     mean_.stall += weight * (times.stall - mean_.stall);
   }
-  sum_ += times.compute + times.stall;
+  sum_ += times.step;
+  if (stretch_ == Stretch::kTrial && rival_ > present_ && times.step > kHopeless * before_) {
+    return lose();
+  }
   if (stretch_ == Stretch::kStay && left_ > 1 && needs_more()) left_ = 1, turn_ = 0;
   if (--left_ == 0) end_stretch();
 }
 
 void DepthController::begin(Stretch stretch, int depth) {
   stretch_ = stretch;
-  skip_ = depth != depth_;
+  skip_ = depth == depth_ ? 0 : std::max(1, length_ / 2);
   depth_ = depth;
-  left_ = kTrial;
+  left_ = length_;
   sum_ = 0;
 }
 
 void DepthController::end_stretch() {
-  const double mean = sum_ / kTrial;
+  const double mean = sum_ / length_;
   switch (stretch_) {
     case Stretch::kStay:
-      return begin(Stretch::kBefore, present_);
+      met_none_ = false;
+      return begin_duel();
     case Stretch::kBefore:
       before_ = mean;
-      return choose_rival();
+      return rival_ == kNobody ? choose_rival() : begin(Stretch::kTrial, rival_);
     case Stretch::kTrial:
       trial_ = mean;
       return begin(Stretch::kAfter, present_);
     case Stretch::kAfter:
       return judge(mean);
   }
+}
+
+void DepthController::begin_duel() {
+  rival_ = kNobody;
+  length_ = kTrial;
+  begin(Stretch::kBefore, present_);
 }
 
 void DepthController::choose_rival() {
@@ -54,26 +64,41 @@ void DepthController::choose_rival() {
   begin(Stretch::kTrial, rival_);
 }
 
-// Who guesses more has to beat the better of both stretches; who guesses less, their mean.
+// Who guesses more has to beat the better of both stretches; who guesses less, their mean. None fills
+// hot rows with what is asked for alone, which shows late: what is close is measured for longer.
 void DepthController::judge(double after) {
-  const bool wins = rival_ > present_ ? trial_ < (1 - kMargin) * std::min(before_, after)
-                                      : trial_ <= (before_ + after) / 2;
-  if (!wins) {
-    stay(pauses_);
-    if (present_ == 0) pauses_ = std::min(2 * pauses_, kMostPauses);
-    return;
+  const double mean = (before_ + after) / 2;
+  const double doubt = std::max(kClear * mean, std::abs(before_ - after));
+  const bool close = std::abs(trial_ - mean) < doubt;
+  const int longest = std::max(kTrialOfNone, probation_ / 2);
+  if (rival_ == 0 && close && length_ < longest) {
+    length_ = longest;
+    return begin(Stretch::kBefore, present_);
   }
+  const bool wins =
+      rival_ > present_ ? trial_ < (1 - kMargin) * std::min(before_, after) : trial_ <= mean;
+  if (!wins) {
+    if (rival_ == 0) probation_ = close && 2 * probation_ <= kStay ? 2 * probation_ : 0;
+    return lose();
+  }
+  probation_ = rival_ > present_ ? kFill : 0;
   present_ = rival_;
   pauses_ = 1;
   turn_ = 0;
-  known_ = false;                     // its transfers and stalls are others
-  begin(Stretch::kBefore, present_);  // it meets its next rival at once
+  known_ = false;  // its transfers and stalls are others
+  begin_duel();    // it meets its next rival at once
+}
+
+void DepthController::lose() {
+  stay(pauses_);
+  if (present_ == 0) pauses_ = std::min(2 * pauses_, kMostPauses);
 }
 
 void DepthController::stay(int pauses) {
   filling_ = false;
+  length_ = kTrial;
   begin(Stretch::kStay, present_);
-  left_ = kStay * pauses;
+  left_ = probation_ > 0 ? probation_ : kStay * pauses;
 }
 
 // Times have changed since the last trial, so that the present depth hides less than it did.
@@ -90,6 +115,10 @@ bool DepthController::waits() const {
 int DepthController::next_rival() {
   const int least = least_depth();
   if (present_ == 0) return waits() ? least : 0;
+  if (probation_ > 0 && !met_none_) {
+    met_none_ = true;
+    return 0;
+  }
   // By turns: one further if that can help, one less if that can do, none.
   for (int i = 0; i < 3; ++i) {
     const int kind = turn_++ % 3;

@@ -116,7 +116,7 @@ int PrefetchControl::measured_layer() const {
 
 void PrefetchControl::measured(int depth, const LayerTimes& times,
                                const TransferTotals& transfers) {
-  if (!(times.compute > 0)) return;
+  if (!(times.step > 0)) return;
   const double weight = measurements_++ == 0 ? 1 : kSmoothing;
   compute_seconds_ += weight * (times.compute - compute_seconds_);
   const double seconds = transfers.h2d_seconds - link_seconds_;

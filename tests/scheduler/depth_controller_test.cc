@@ -20,9 +20,12 @@ struct Machine {
   double useful = 0.9;  // share of the guesses that come true
 
   LayerTimes at(int depth) const {
-    if (depth == 0) return {compute, transfer, transfer};
+    if (depth == 0) return times(compute, transfer);
     const double late = std::max(0.0, transfer - depth * compute);
-    return {compute + guess_costs, transfer, late + (1 - useful) * transfer};
+    return times(compute + guess_costs, late + (1 - useful) * transfer);
+  }
+  LayerTimes times(double computed, double stall) const {
+    return {.step = computed + stall, .compute = computed, .transfer = transfer, .stall = stall};
   }
 };
 
@@ -43,7 +46,8 @@ TEST(DepthController, LeastDepthThatHidesTheTransfer) {
     EXPECT_EQ(controller.depth(), 0);
     EXPECT_FALSE(controller.settled());
     const Machine machine{.transfer = transfer};
-    run(controller, machine, 60);
+    run(controller, machine, 200);
+    for (int i = 0; i < 600 && !controller.settled(); ++i) run(controller, machine, 1);
     EXPECT_EQ(controller.depth(), depth) << transfer;
     EXPECT_TRUE(controller.settled());
   }
@@ -117,9 +121,8 @@ TEST(DepthController, IsNeverMuchSlowerThanTheBestDepth) {
     std::vector<double> noise(20'000);
     for (double& factor : noise) factor = 1 + 0.02 * (share(random) - 0.5);
     const auto step = [&](int depth, size_t i) {
-      LayerTimes times = machine.at(depth);
-      times.stall *= noise[i];
-      return times;
+      const LayerTimes times = machine.at(depth);
+      return machine.times(times.compute, times.stall * noise[i]);
     };
     DepthController controller(4);
     double automatic = 0;
