@@ -8,6 +8,7 @@
 #include "bindings/c/status.h"
 
 using fasa::c::guarded;
+using fasa::c::require_given;
 using fasa::c::required;
 using fasa::c::sums_at;
 using fasa::c::view_of;
@@ -51,7 +52,7 @@ Sequences read_sequences(fasa_paged& paged, const fasa_block_table* block_table,
     return {table, {seq_lens, count}, {query_lens, count}};
   }
   std::array<fasa::CallerArray, 3> arrays = {
-      array_of("block_table", table.pages, fasa::table_entries(table)),
+      array_of("block_table", table.pages, fasa::table_entries(*paged.device, table)),
       array_of("seq_lens", seq_lens, count), array_of("query_lens", query_lens, count)};
   if (query_lens == nullptr) arrays[2].bytes = 0;
   paged.tables.read(arrays, stream);
@@ -107,7 +108,7 @@ fasa_status fasa_append_paged(fasa_paged* paged, int32_t layer, const fasa_tenso
                               fasa_stream* stream) {
   return guarded([&] {
     fasa_paged& to = required(paged, "paged");
-    if (slot_count > 0) required(slot_mapping, "slot_mapping");
+    if (slot_count > 0) require_given(slot_mapping, "slot_mapping");
     fasa::Device& device = *to.device;
     const fasa::StreamView on = stream_for(to, stream);
     const fasa::TensorView keys = view_of(device, k, "k");
@@ -125,7 +126,7 @@ fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const fasa_tenso
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
     required(block_table, "block_table");
-    required(seq_lens, "seq_lens");
+    require_given(seq_lens, "seq_lens");
     fasa::Device& device = *from.device;
     const fasa::StreamView on = stream_for(from, stream);
     const fasa::TensorView queries = view_of(device, q, "q");
@@ -143,8 +144,8 @@ fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tens
   return guarded([&] {
     fasa_paged& from = required(paged, "paged");
     required(block_table, "block_table");
-    required(seq_lens, "seq_lens");
-    required(query_lens, "query_lens");
+    require_given(seq_lens, "seq_lens");
+    require_given(query_lens, "query_lens");
     fasa::Device& device = *from.device;
     const fasa::StreamView on = stream_for(from, stream);
     const fasa::TensorView queries = view_of(device, q, "q");

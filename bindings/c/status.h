@@ -33,6 +33,11 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+// Of an array, which may be misaligned or lie where host code cannot look.
+inline void require_given(const void* array, const char* name) {
+  if (array == nullptr) throw UsageError(fmt::format("{} is null", name));
+}
+
 // Of a struct's first version: one that grew has its smaller size here.
 template <typename T>
 inline constexpr size_t kFirstSize = sizeof(T);

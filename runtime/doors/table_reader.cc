@@ -21,9 +21,15 @@ size_t offset_in(size_t offset, const void* data) {
 
 }  // namespace
 
-size_t table_entries(const BlockTable& table) {
-  if (table.pages == nullptr || table.sequences < 1 || table.columns < 1 || table.stride < 0)
-    return 0;
+size_t table_entries(const Device& device, const BlockTable& table) {
+  if (table.pages == nullptr || table.sequences < 1 || table.columns < 1) return 0;
+  if (table.stride < 0) {
+    if (device.kind() != DeviceKind::kCuda) return 0;
+    throw UsageError(
+        fmt::format("block_table has stride {} between its sequences; allowed on {}: 0 "
+                    "or more",
+                    table.stride, device.name()));
+  }
   int64_t entries = 0;
   if (__builtin_mul_overflow(table.sequences - 1, table.stride, &entries) ||
       __builtin_add_overflow(entries, table.columns, &entries) || entries > kMostEntries) {
@@ -101,8 +107,7 @@ bool TableReader::require_alike(std::span<const CallerArray> arrays) {
   for (const CallerArray& array : arrays) {
     if (array.bytes == 0 || array.data == nullptr) continue;
     require_aligned(array.name, array.data, array.alignment);
-    const bool this_one =
-        taken_.find(array.data, array.bytes) != nullptr || on_device(array.name, array.data);
+    const bool this_one = on_device(array.name, array.data);
     if (first == nullptr) {
       first = &array;
       there = this_one;

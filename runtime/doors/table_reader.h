@@ -18,8 +18,9 @@ namespace fasa {
 
 struct BlockTable;
 
-// Of a table from its first to its last entry; 0 for one that no call takes.
-size_t table_entries(const BlockTable& table);
+// Of a table from its first to its last entry; 0 for one that no call takes. Throws UsageError for one
+// that runs backwards, but on devices that work on host memory, where it is not copied.
+size_t table_entries(const Device& device, const BlockTable& table);
 
 // An argument of a call.
 struct CallerArray {

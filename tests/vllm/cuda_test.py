@@ -1,5 +1,8 @@
 """fasa.vllm on a GPU: vLLM is played, and so is the GPU (tests/python/played). Who does not ask for the
 experiment is refused by name; who does gets exact attention from tables in the GPU's memory."""
+import sys
+import types
+
 import played_cuda
 import played_vllm
 import pytest
@@ -135,6 +138,19 @@ def test_blocks_fit_on_the_gpu_and_in_the_hosts_memory(gpu):
     fewer = worker_of(gpu).determine_available_memory() // stub
     taken = fixed["host_rows"] + fixed["host_tables"]
     assert fewer == ((4 << 20) - taken) // (page["host_rows"] + page["host_tables"]) < blocks
+
+
+def test_without_a_limit_ranks_share_the_hosts_memory(gpu, monkeypatch):
+    free = types.SimpleNamespace(available=(2 << 30) + (8 << 20))
+    monkeypatch.setitem(sys.modules, "psutil", types.SimpleNamespace(virtual_memory=lambda: free))
+    layers_of(gpu)
+    gpu.parallel_config.world_size = 2
+    stub = LAYERS * spec().block_size * 2
+    blocks = worker_of(gpu).determine_available_memory() // stub
+    store = _store.current_store()
+    page, fixed = store.sizes()["page"], store.sizes()["fixed"]
+    taken = fixed["host_rows"] + fixed["host_tables"]
+    assert blocks == ((4 << 20) - taken) // (page["host_rows"] + page["host_tables"])
 
 
 def test_batches_attend_exactly(gpu):

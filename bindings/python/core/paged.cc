@@ -89,8 +89,8 @@ PyPaged::Sequences PyPaged::read_sequences(const PagedCall& call, StreamView str
   read.table = {call.table.data(), static_cast<int64_t>(call.table.shape(0)),
                 static_cast<int64_t>(call.table.shape(1)), call.table.stride(0)};
   std::array<CallerArray, 3> arrays = {
-      CallerArray{"block_table", read.table.pages, table_entries(read.table) * sizeof(int32_t),
-                  alignof(int32_t)},
+      CallerArray{"block_table", read.table.pages,
+                  table_entries(*device_, read.table) * sizeof(int32_t), alignof(int32_t)},
       array_of("seq_lens", call.lengths), CallerArray{"query_lens", nullptr, 0, alignof(int32_t)}};
   if (call.news) arrays[2] = array_of("query_lens", *call.news);
   tables_.read(arrays, stream);

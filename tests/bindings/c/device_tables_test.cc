@@ -207,6 +207,15 @@ TEST_F(DeviceTables, WhatCannotBeReachedIsRefusedByName) {
   expect_usage(attend(0, wrong), "block_table begins at address");
   wrong.slots = reinterpret_cast<const int64_t*>(slots.data() + 4);
   expect_usage(append(0, wrong), "slot_mapping begins at address");
+  const fasa_block_table backwards = {table.as<int32_t>() + kColumns, 2, 3, -kColumns};
+  const fasa_tensor two = rows(queries_[0], 0, 2, kQuery), to = rows(out_, 0, 2, kQuery);
+  expect_usage(
+      fasa_attend_paged(paged_.get(), 0, &two, &backwards, there.lengths, 2, &to, nullptr, stream_),
+      "block_table has stride -4 between its sequences; allowed on cuda:0: 0 or more");
+  const fasa_block_table endless = {there.table, 2, 3, INT64_MAX / 2};
+  expect_usage(
+      fasa_attend_paged(paged_.get(), 0, &two, &endless, there.lengths, 2, &to, nullptr, stream_),
+      "larger than any memory");
   fake_.elsewhere[other.data()] = other.bytes();
   wrong.table = other.as<int32_t>();
   expect_usage(attend(0, wrong), "block_table lies in another device's memory");
