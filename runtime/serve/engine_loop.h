@@ -51,8 +51,8 @@ class EngineLoop {
   EngineLoop& operator=(const EngineLoop&) = delete;
 
   const EngineOptions& options() const { return options_; }
-  // The conversations that were on disk at the start.
-  const std::vector<Conversation>& found() const { return found_; }
+  // The conversations that were on disk at the start; once.
+  std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
 
   // --- from any thread ---
   // The request's number, for cancel(); none where as many wait as may.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -73,7 +74,7 @@ bool SessionParking::park_some(Clock::time_point now) {
     if (park_piece(*kept)) cache_.release(*kept);
   } catch (const DeviceError&) {
     throw;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_warning(fmt::format("a session of {} tokens stays in memory: {}", kept->log().size(),
                             error.what()));
     kept->unparkable = true;
@@ -87,7 +88,7 @@ void SessionParking::park(Kept& kept) {
     while (!park_piece(kept)) continue;
   } catch (const DeviceError&) {
     throw;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_warning(
         fmt::format("a session of {} tokens is not on disk: {}", kept.log().size(), error.what()));
   }

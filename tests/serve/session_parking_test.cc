@@ -93,7 +93,7 @@ TEST_P(SessionParkingTest, AConversationOutlivesItsServer) {
                                       park(*server);
                                       server.reset();
                                       server = std::make_unique<LocalServer>(GetParam(), options());
-                                      EXPECT_THAT(server->loop().found(), SizeIs(1));
+                                      EXPECT_THAT(server->loop().take_found(), SizeIs(1));
                                     });
   expect_equal(turns, undisturbed(GetParam()));
 }
@@ -188,7 +188,7 @@ TEST_P(SessionParkingTest, SaltsAndFingerprintsShareNothing) {
   }
   {
     LocalServer other_model(GetParam(), options("b"));
-    EXPECT_THAT(other_model.loop().found(), SizeIs(0));
+    EXPECT_THAT(other_model.loop().take_found(), SizeIs(0));
     const auto asked = other_model.start(prompt, 3, "mine");
     asked->wait();
     EXPECT_EQ(asked->cached(), 0);

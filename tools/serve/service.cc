@@ -45,11 +45,11 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       known_(kKnownBytes),
       jobs_(kMaxJobs),
       pinger_([this] { ping_replies(); }) {
-  for (const Conversation& found : engine.found()) {
+  for (Conversation& found : engine.take_found()) {
     if (found.text.empty()) continue;
     std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
     ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
-    known_.remember(found.salt, found.text, std::move(ids));
+    known_.remember(std::move(found.salt), std::move(found.text), std::move(ids));
   }
 }
 
