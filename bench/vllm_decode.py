@@ -64,7 +64,8 @@ def open_engine(way, folder, given):
                "enable_prefix_caching": False}
     if way == "fasa":
         options |= {"worker_cls": "fasa.vllm.CpuWorker", "additional_config": {
-            "fasa": {"fac_tokens": given.fac_tokens, "near_tokens": 0, "threads": os.cpu_count()}}}
+            "fasa": {"fac_tokens": given.fac_tokens, "near_tokens": given.near_tokens,
+                     "threads": os.cpu_count()}}}
     return LLM(**options)
 
 
@@ -126,7 +127,8 @@ def start(way, folder, given, plugin):
     log = open(pathlib.Path(folder, f"{way}.log"), "w", encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve", way, "--folder", folder, "--context", str(given.context),
-         "--fac-tokens", str(given.fac_tokens), "--kv-cache", str(given.kv_cache)],
+         "--fac-tokens", str(given.fac_tokens),
+         "--near-tokens", str(given.near_tokens), "--kv-cache", str(given.kv_cache)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     return process, read(process, folder, way)
 
@@ -173,7 +175,9 @@ def compare(given):
                 process.wait(60)
     ratios = [one["attention"] / other["attention"] for one, other in zip(rounds["vLLM"], rounds["fasa"])]
     best = {way: min(r["best"] for r in rounds[way]) for way in WAYS}
-    return {"context": given.context, "fac_tokens": given.fac_tokens, "processor": processor(),
+    return {"context": given.context, "fac_tokens": given.fac_tokens,
+            "near_tokens": given.near_tokens, "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+            "processor": processor(),
             "cores": os.cpu_count(), "rounds": given.rounds, "steps": given.steps, "ratio": {
                 "median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)},
             "ratio_of_best": best["vLLM"] / best["fasa"],
@@ -186,7 +190,9 @@ def compare(given):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--context", type=int, default=32768, metavar="N")
-    parser.add_argument("--fac-tokens", type=int, default=256, metavar="K")
+    parser.add_argument("--fac-tokens", type=int, default=320, metavar="K")
+    parser.add_argument("--near-tokens", type=lambda text: text if text == "auto" else int(text),
+                        default="auto", metavar="N")
     parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="of each engine")
     parser.add_argument("--rounds", type=int, default=7, metavar="N")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of a round")
@@ -204,8 +210,8 @@ def main():
               f"a token's KV: {kept}; process {one['rss'] / 2**20:.0f} MiB")
     ratio = found["ratio"]
     print(f"ratio {ratio['median']:.1f} ({ratio['lowest']:.1f} to {ratio['highest']:.1f}), of the best "
-          f"steps {found['ratio_of_best']:.1f}, at {found['context']} tokens, {found['fac_tokens']} "
-          f"attended to; {found['processor']}, {found['cores']} cores")
+          f"steps {found['ratio_of_best']:.1f}, at {found['context']} tokens, {found['fac_tokens']} rows "
+          f"and {found['near_tokens']} near tokens; {found['processor']}, {found['cores']} cores")
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps(found, indent=2) + "\n")
 
