@@ -101,6 +101,7 @@ void EngineInbox::publish(const EngineStatus& status, size_t waiting) {
   const std::lock_guard lock(mutex_);
   waiting_count_ = static_cast<int>(waiting + submitted_.size());
   published_ = status;
+  published_.parking.busy |= commands_.park;  // asked since the status was made
 }
 
 void EngineInbox::count(size_t running, size_t waiting) {

@@ -29,26 +29,23 @@ SequenceRows::SequenceRows(Runtime& runtime, Device& device, StreamView stream, 
                             "rows on their way to the disk");
 }
 
-SequenceRows::Part SequenceRows::keys() const {
-  const Geometry& geometry = runtime_.geometry();
-  return {.staged = staged_.data(),
-          .heads = geometry.kv_heads,
-          .dim = geometry.key_dim,
-          .token_bytes = static_cast<size_t>(geometry.kv_heads) *
-                         static_cast<size_t>(geometry.key_dim) *
+SequenceRows::Part SequenceRows::part(std::byte* staged, int dim) const {
+  const int heads = runtime_.geometry().kv_heads;
+  return {.staged = staged,
+          .heads = heads,
+          .dim = dim,
+          .token_bytes = static_cast<size_t>(heads) * static_cast<size_t>(dim) *
                          static_cast<size_t>(dtype_bytes(dtype_)),
           .dtype = dtype_};
 }
 
+SequenceRows::Part SequenceRows::keys() const {
+  return part(staged_.data(), runtime_.geometry().key_dim);
+}
+
 SequenceRows::Part SequenceRows::values() const {
-  const Geometry& geometry = runtime_.geometry();
-  return {.staged = staged_.data() + keys().token_bytes * static_cast<size_t>(most_tokens_),
-          .heads = geometry.kv_heads,
-          .dim = geometry.value_dim,
-          .token_bytes = static_cast<size_t>(geometry.kv_heads) *
-                         static_cast<size_t>(geometry.value_dim) *
-                         static_cast<size_t>(dtype_bytes(dtype_)),
-          .dtype = dtype_};
+  return part(staged_.data() + keys().token_bytes * static_cast<size_t>(most_tokens_),
+              runtime_.geometry().value_dim);
 }
 
 uint64_t SequenceRows::token_bytes() const {

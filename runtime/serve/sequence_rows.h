@@ -32,6 +32,7 @@ class SequenceRows {
 
  private:
   struct Part;  // a layer's keys, or its values
+  Part part(std::byte* staged, int dim) const;
   Part keys() const;
   Part values() const;
   void append_layer(int layer, std::span<const std::byte> rows, int64_t run_tokens, int64_t first,

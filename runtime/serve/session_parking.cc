@@ -75,9 +75,7 @@ bool SessionParking::park_some(Clock::time_point now) {
   } catch (const DeviceError&) {
     throw;
   } catch (const std::exception& error) {
-    log_warning(fmt::format("a session of {} tokens stays in memory: {}", kept->log().size(),
-                            error.what()));
-    kept->unparkable = true;
+    refused(*kept, error.what());
   }
   return next_to_park(now) != nullptr;
 }
@@ -89,9 +87,15 @@ void SessionParking::park(Kept& kept) {
   } catch (const DeviceError&) {
     throw;
   } catch (const std::exception& error) {
-    log_warning(
-        fmt::format("a session of {} tokens is not on disk: {}", kept.log().size(), error.what()));
+    refused(kept, error.what());
   }
+}
+
+// What a first attempt left goes: nobody could wake from it.
+void SessionParking::refused(Kept& kept, const char* why) {
+  log_warning(fmt::format("a session of {} tokens is not on disk: {}", kept.log().size(), why));
+  kept.unparkable = true;
+  if (kept.parked && kept.parked->tokens == 0) lost(kept.parked->session);
 }
 
 // True: all of it is on disk.

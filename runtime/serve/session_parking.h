@@ -74,6 +74,7 @@ class SessionParking {
   bool is_due(const Kept& kept, Clock::time_point now) const;
   bool park_piece(Kept& kept);
   void require_room(const Kept& kept, uint64_t bytes);
+  void refused(Kept& kept, const char* why);
   void lost(uint64_t session);
 
   PrefixCache& cache_;

@@ -220,6 +220,28 @@ TEST_P(SessionParkingTest, TheDiskHasALimit) {
   EXPECT_LE(status.parking.disk_bytes, limited.sessions->limit_bytes);
 }
 
+// The conversation goes on from memory, and nothing is left of the attempt.
+TEST_P(SessionParkingTest, ADiskThatRefusesKeepsNothing) {
+  EngineOptions refusing = options();
+  int left = 5;
+  refusing.sessions->before_change = [&left] {
+    if (left-- == 0) throw UsageError("the disk is full");
+  };
+  LocalServer server(GetParam(), refusing);
+  const auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 3)->wait().ids;
+  park(server);
+  EXPECT_LT(left, 0);
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+  EXPECT_FALSE(std::filesystem::exists(file("1.session")));
+  const EngineStatus status = server.loop().status();
+  EXPECT_TRUE(status.sessions->front().resident);
+  EXPECT_EQ(status.parking.disk_bytes, 0u);
+  const auto again = server.start(prompt, 3);
+  EXPECT_EQ(again->wait().ids, first);
+  EXPECT_EQ(again->cached(), 399);
+}
+
 TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
   LocalServer server(GetParam(), options());
   server.start(bytes_of(some_text(0, 200)), 3)->wait();

@@ -1,0 +1,62 @@
+// What a prompt finds of what is kept.
+#include "runtime/serve/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/serve/local_server.h"
+
+namespace fasa::serve {
+namespace {
+
+class PrefixCacheTest : public testing::Test {
+ protected:
+  // Of tokens 0, 1, ...; from `sampled` on they came by decode steps.
+  static TokenLog log_of(int64_t tokens, int64_t sampled) {
+    TokenLog log;
+    for (int64_t i = 0; i < tokens; ++i) {
+      log.append(static_cast<int32_t>(i), i < sampled ? Computed::kPrefill : Computed::kDecode);
+    }
+    return log;
+  }
+  static std::vector<int32_t> prompt_of(int64_t tokens) {
+    const TokenLog log = log_of(tokens, tokens);
+    return {log.ids().begin(), log.ids().end()};
+  }
+  PrefixCache& cache() { return cache_; }
+
+ private:
+  std::unique_ptr<Device> device_ = LocalServer::open("cpu", {});
+  Model model_ = Model::load(llm_test::bundled_dir(), *device_, std::nullopt);
+  Runtime runtime_{*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
+                   all_slice_dims(model_.config().geometry())};
+  PrefixCache cache_{runtime_, 1 << 20};
+};
+
+TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
+  cache().keep({.salt = "a", .log = log_of(50, 50)}, uint64_t{1});
+  cache().keep({.salt = "a", .log = log_of(100, 80)}, uint64_t{2});
+  cache().keep({.salt = "b", .log = log_of(120, 120)}, uint64_t{3});
+  const PrefixMatch match = cache().find("a", prompt_of(90));
+  EXPECT_EQ(match.known.size(), 89);
+  EXPECT_EQ(match.known.computed(85), Computed::kDecode);
+  ASSERT_TRUE(match.parked);
+  EXPECT_EQ(match.parked->session, 2u);
+  EXPECT_EQ(match.parked->tokens, 89);
+  EXPECT_FALSE(cache().find("c", prompt_of(90)).parked);
+}
+
+// Who was here before goes on as it began, whatever others have computed of the same tokens since.
+TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
+  cache().keep({.salt = "a", .log = log_of(100, 30)}, uint64_t{1});
+  const PrefixMatch match = cache().find("a", prompt_of(120), log_of(40, 40));
+  EXPECT_EQ(match.known.size(), 40);
+  EXPECT_EQ(match.known.computed(35), Computed::kPrefill);
+  ASSERT_TRUE(match.parked);
+  EXPECT_EQ(match.parked->tokens, 30);  // from there on they were computed otherwise
+}
+
+}  // namespace
+}  // namespace fasa::serve
