@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
@@ -56,8 +55,8 @@ class Exchange final : public HttpExchange {
  private:
   template <typename Call>
   void post(Call call) {
-    asio::post(connection_->shared().io,
-               [connection = connection_, call = std::move(call)]() mutable { call(*connection); });
+    connection_->shared().post(
+        [connection = connection_, call = std::move(call)]() mutable { call(*connection); });
   }
 
   const std::shared_ptr<HttpConnection> connection_;

@@ -2,8 +2,10 @@
 // the server's thread; exchanges post to it.
 #pragma once
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -12,8 +14,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tools/serve/http_server.h"
 
@@ -23,6 +27,18 @@ namespace fasa::serve {
 struct HttpShared {
   explicit HttpShared(const HttpOptions& http_options) : options(http_options) {}
 
+  // Runs on the server's thread; not at all, once that has ended. From any thread.
+  template <typename Call>
+  void post(Call call) {
+    const std::lock_guard lock(mutex_);
+    if (work_) boost::asio::post(io, std::move(call));
+  }
+  // What has been posted is run, nothing is any more. Then the thread ends with the last connection.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    work_.reset();
+  }
+
   boost::asio::io_context io{1};
   const HttpOptions options;
   HttpServer::Handler handler;
@@ -30,6 +46,12 @@ struct HttpShared {
   HttpCounters counters;
   bool any_host = false;  // a Unix socket: no Host header to check
   bool draining = false;  // the server's thread alone reads and writes it
+
+ private:
+  std::mutex mutex_;
+  // While there is none to answer the thread waits, too: an answer's exchange may end after it.
+  std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_{
+      io.get_executor()};
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -45,6 +67,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void refuse(int status, const std::string& message);  // instead of start(): answers, closes
   // No request is read any more; one that is being answered is answered to its end.
   void drain();
+  // At once.
+  void close();
 
   HttpShared& shared() { return *shared_; }
 
@@ -84,7 +108,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void flush();
   void after_flush();
   void linger();
-  void close();
 
   const std::shared_ptr<HttpShared> shared_;
   Protocol::socket socket_;

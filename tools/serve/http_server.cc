@@ -6,7 +6,6 @@
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 #include <list>
@@ -68,13 +67,13 @@ class HttpServer::Impl {
     thread_ = std::thread([io = &shared_->io] { io->run(); });
   }
   ~Impl() {
-    asio::post(shared_->io, [this] {
+    shared_->post([this] {
       stop_accepting();
       for (auto& connection : connections_) {
-        if (const auto open = connection.lock()) open->drain();
+        if (const auto open = connection.lock()) open->close();
       }
-      shared_->io.stop();
     });
+    shared_->end();
     thread_.join();
     if (!unix_path_.empty()) std::filesystem::remove(unix_path_);
   }
@@ -84,7 +83,7 @@ class HttpServer::Impl {
   const HttpCounters& counters() const { return shared_->counters; }
 
   void drain() {
-    asio::post(shared_->io, [this] {
+    shared_->post([this] {
       shared_->draining = true;
       stop_accepting();
       for (auto& connection : connections_) {
