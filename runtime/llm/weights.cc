@@ -133,6 +133,9 @@ class Planner {
     plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), rounding_);
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
+    if (config_.has_sinks()) {
+      plan_->vector(&layer->sinks, {{in_layer(index, names_.sinks), config_.query_heads}});
+    }
     head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
     head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
   }
@@ -196,12 +199,41 @@ class Planner {
                   rounding_);
   }
 
+  // One of a tensor that has all experts': packed ones lie as other matrices do, in rows of an
+  // output's inputs; plain ones the other way round.
+  void one_of_all(const std::string& tensor, size_t which, int64_t outputs, int64_t inputs,
+                  Matrix* matrix, const float** bias) const {
+    const int64_t count = config_.experts.count;
+    const auto index = static_cast<int64_t>(which);
+    const std::string packed = tensor + ".weight";
+    if (plan_->has(packed)) {
+      plan_->matrix(matrix, {{packed, outputs, index * outputs, count * outputs}}, inputs);
+    } else {
+      plan_->transposed(matrix, {tensor, inputs, index * inputs, count * inputs, count}, outputs);
+    }
+    plan_->vector(bias, {{tensor + "_bias", outputs, index * outputs, count * outputs, count}});
+  }
+
+  void stacked_experts(int index, ExpertLayerWeights* layer) const {
+    const ExpertShape& shape = config_.experts;
+    plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
+    const std::string root = in_layer(index, names_.experts) + ".";
+    for (size_t i = 0; i < layer->routed.size(); ++i) {
+      ExpertWeights& expert = layer->routed[i];
+      one_of_all(root + std::string(names_.expert_gate_up), i, 2 * int64_t{shape.intermediate},
+                 config_.hidden, &expert.gate_up, &expert.gate_up_bias);
+      one_of_all(root + std::string(names_.expert_down), i, config_.hidden, shape.intermediate,
+                 &expert.down, &expert.down_bias);
+    }
+  }
+
   // The router decides which weights are read at all: it is never rounded.
   void experts(int index, ExpertLayerWeights* layer) const {
     const ExpertShape& shape = config_.experts;
     plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
                   config_.hidden);
     layer->routed.resize(static_cast<size_t>(shape.count));
+    if (!names_.expert_gate_up.empty()) return stacked_experts(index, layer);
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate,
              &layer->routed[i]);

@@ -30,15 +30,18 @@ struct LatentWeights {
   std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
 };
 
-// A gated MLP without biases.
+// A gated MLP; with ExpertShape::clamped a gate's row and its up's beside each other.
 struct ExpertWeights {
-  Matrix gate_up;  // [2 x intermediate, hidden]
-  Matrix down;     // [hidden, intermediate]
+  Matrix gate_up;                       // [2 x intermediate, hidden]
+  Matrix down;                          // [hidden, intermediate]
+  const float* gate_up_bias = nullptr;  // null where the family has none
+  const float* down_bias = nullptr;
 };
 
 // Of a layer with experts, in place of gate_up and down.
 struct ExpertLayerWeights {
-  Matrix router;                      // [count, hidden]
+  Matrix router;  // [count, hidden]
+  const float* router_bias = nullptr;
   std::vector<ExpertWeights> routed;  // [count]; empty = a layer without
   ExpertWeights shared;               // of no outputs: none
 
@@ -59,6 +62,7 @@ struct LayerWeights {
   Norm mlp_out_norm;
   const float* qkv_bias = nullptr;
   const float* output_bias = nullptr;
+  const float* sinks = nullptr;  // [query_heads]
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
   Norm query_norm;  // [head_dim], or with kPerHead and kTogether [heads, head_dim]

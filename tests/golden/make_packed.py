@@ -177,8 +177,8 @@ CASES = {
 }
 
 
-def base_model(shape, index):
-    config = transformers.LlamaConfig(**shape)
+def base_model(shape, index, config_class=transformers.LlamaConfig):
+    config = config_class(**shape)
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(3000 + index)
@@ -230,6 +230,34 @@ def make_folder(name, index):
     path = folder / "config.json"
     config = json.loads(path.read_text())
     config["quantization_config"] = quantised
+    path.write_text(json.dumps(config, indent=1) + "\n")
+    write_golden(folder, model, tokens)
+
+
+def make_gpt_oss():
+    """As its makers' files: experts' matrices in MXFP4, [experts, outputs, inputs / 32, 16]."""
+    folder = HERE / "packed-gpt-oss"
+    shutil.rmtree(folder, ignore_errors=True)
+    model, tokens = base_model({**SHAPE, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
+                                "sliding_window": 20}, 99, transformers.GptOssConfig)
+    model.config.save_pretrained(folder)
+    tensors = {}
+    for key, parameter in model.named_parameters():
+        values = parameter.data.numpy()
+        if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            rows = np.ascontiguousarray(values.swapaxes(1, 2))
+            parts, plain = mxfp4(rows.reshape(-1, rows.shape[-1]), None)
+            blocks = (*rows.shape[:2], rows.shape[2] // 32)
+            tensors[key + "_blocks"] = parts[".weight_packed"].reshape(*blocks, 16)
+            tensors[key + "_scales"] = parts[".weight_scale"].reshape(blocks)
+            parameter.data = torch.tensor(np.ascontiguousarray(plain.reshape(rows.shape).swapaxes(1, 2)))
+        else:
+            tensors[key] = values.astype(np.float16)
+    save_file(tensors, folder / "model.safetensors")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
     path.write_text(json.dumps(config, indent=1) + "\n")
     write_golden(folder, model, tokens)
 
@@ -420,7 +448,9 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "mixtral": transformers.MixtralConfig}
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]
+    wanted = sys.argv[1:] or [*CASES, "gpt-oss", *GGUF_CASES]
+    if "gpt-oss" in wanted:
+        make_gpt_oss()
     for case_index, case in enumerate(CASES):
         if case in wanted:
             make_folder(case, case_index)

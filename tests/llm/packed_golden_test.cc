@@ -92,7 +92,8 @@ const Case kDense[] = {{"packed-awq"},
                        {"packed-gguf-granite", "model.gguf"},
                        {"packed-gguf-olmo2", "model.gguf"},
                        {"packed-gguf-smollm3", "model.gguf"}};
-const Case kWithExperts[] = {{"packed-gguf-qwen3moe", "model.gguf"},
+const Case kWithExperts[] = {{"packed-gpt-oss"},
+                             {"packed-gguf-qwen3moe", "model.gguf"},
                              {"packed-gguf-mixtral", "model.gguf"}};
 
 std::string test_name(const testing::TestParamInfo<Case>& tested) {

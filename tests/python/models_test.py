@@ -100,6 +100,13 @@ def test_scores_that_are_capped_are_refused():
         generate(twin, own)
 
 
+def test_logits_beside_the_tokens_are_refused():
+    gpt = small("GptOss", num_local_experts=4, num_experts_per_tok=2, layer_types=["full_attention"] * 4)
+    twin, own = on_fasa(gpt)
+    with pytest.raises(fasa.UsageError, match="s_aux"):
+        generate(twin, own)
+
+
 def test_windowed_layers_stay_transformers_own():
     kinds = ["sliding_attention", "full_attention"] * 2
     model = small("Qwen2", layer_types=kinds, use_sliding_window=True, sliding_window=32,
