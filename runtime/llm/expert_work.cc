@@ -113,7 +113,8 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
     std::memcpy(activations_.gathered() + static_cast<size_t>(row) * row_bytes,
                 activations_.input() + token_of(row) * row_bytes, row_bytes);
   });
-  const uint64_t bytes = apply(layer.routed[expert], activations_.gathered(), chosen.runs);
+  const uint64_t bytes =
+      apply(layer.routed[expert], layer.interleaved, activations_.gathered(), chosen.runs);
   for_each_row(rows, hidden, [&](int64_t row) {
     const auto token = static_cast<int64_t>(token_of(row));
     float* result = activations_.result() + row * hidden;
@@ -127,7 +128,7 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
 
 uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
   const int64_t hidden = config_.hidden;
-  const uint64_t bytes = apply(shared, activations_.input(), runs_);
+  const uint64_t bytes = apply(shared, false, activations_.input(), runs_);
   for_each_row(tokens_, hidden, [&](int64_t row) {
     add_row(activations_.result() + row * hidden, nullptr, hidden,
             activations_.mixed() + row * hidden);
@@ -135,7 +136,7 @@ uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
   return bytes;
 }
 
-uint64_t ExpertWork::apply(const ExpertWeights& expert, const std::byte* input,
+uint64_t ExpertWork::apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
                            RowRuns runs) const {
   const int64_t rows = rows_of(runs);
   const int64_t width = expert.gate_up.outputs();
@@ -145,7 +146,8 @@ uint64_t ExpertWork::apply(const ExpertWeights& expert, const std::byte* input,
     const float* gate_up = activations_.result() + row * width;
     std::byte* out = activations_.activated() + row * intermediate * dtype_bytes(dtype_);
     if (const auto& clamped = config_.experts.clamped) {
-      activate_clamped(*clamped, gate_up, expert.gate_up_bias, intermediate, dtype_, out);
+      activate_clamped(*clamped, interleaved, gate_up, expert.gate_up_bias, intermediate, dtype_,
+                       out);
     } else {
       activate_gate(config_.activation, gate_up, expert.gate_up_bias, intermediate, dtype_, out);
     }

@@ -54,6 +54,7 @@ constexpr ModelFamily kGptOss{
     .rope_theta = 150000,
     .window = {.layers = WindowedLayers::kPattern, .otherwise = 128, .pattern = 2},
     .experts = ExpertKind::kGptOss,
+    .expert_bias = true,
     .qkv_bias = {.key = "attention_bias", .otherwise = true},
     .output_bias = {.key = "attention_bias", .otherwise = true},
     .keys = {.default_head_dim = 64, .default_norm_eps = 1e-5},

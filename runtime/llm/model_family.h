@@ -127,6 +127,7 @@ struct ModelFamily {
   bool root_embedding_scale = false;  // embeddings times sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape
   ExpertKind experts = ExpertKind::kNone;
+  bool expert_bias = false;  // of routers, too
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;

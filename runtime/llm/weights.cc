@@ -134,7 +134,9 @@ class Planner {
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
     if (config_.has_sinks()) {
-      plan_->vector(&layer->sinks, {{in_layer(index, names_.sinks), config_.query_heads}});
+      const std::string sinks = in_layer(index, names_.sinks);  // of GGUF files all have a kind
+      const bool named = plan_->has(sinks + ".weight");
+      plan_->vector(&layer->sinks, {{named ? sinks + ".weight" : sinks, config_.query_heads}});
     }
     head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
     head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
@@ -197,6 +199,11 @@ class Planner {
         config_.hidden, rounding_);
     plan_->matrix(&weights->down, {{tensor(names_.expert_down), config_.hidden}}, intermediate,
                   rounding_);
+    if (!config_.family->expert_bias) return;
+    const auto bias = [&](std::string_view name) { return fmt::format("{}{}.bias", prefix, name); };
+    plan_->vector(&weights->gate_up_bias, {{bias(names_.expert_gate), intermediate},
+                                           {bias(names_.expert_up), intermediate}});
+    plan_->vector(&weights->down_bias, {{bias(names_.expert_down), config_.hidden}});
   }
 
   // One of a tensor that has all experts': packed ones lie as other matrices do, in rows of an
@@ -214,9 +221,17 @@ class Planner {
     plan_->vector(bias, {{tensor + "_bias", outputs, index * outputs, count * outputs, count}});
   }
 
+  // GGUF files have each expert's by themselves.
+  bool has_stacked_experts(int index) const {
+    if (names_.expert_gate_up.empty()) return false;
+    const std::string first =
+        fmt::format("{}.{}", in_layer(index, names_.experts), names_.expert_gate_up);
+    return plan_->has(first) || plan_->has(first + ".weight");
+  }
+
   void stacked_experts(int index, ExpertLayerWeights* layer) const {
     const ExpertShape& shape = config_.experts;
-    plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
+    layer->interleaved = true;
     const std::string root = in_layer(index, names_.experts) + ".";
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       ExpertWeights& expert = layer->routed[i];
@@ -233,7 +248,10 @@ class Planner {
     plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
                   config_.hidden);
     layer->routed.resize(static_cast<size_t>(shape.count));
-    if (!names_.expert_gate_up.empty()) return stacked_experts(index, layer);
+    if (config_.family->expert_bias) {
+      plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
+    }
+    if (has_stacked_experts(index)) return stacked_experts(index, layer);
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate,
              &layer->routed[i]);

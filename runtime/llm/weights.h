@@ -30,7 +30,7 @@ struct LatentWeights {
   std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
 };
 
-// A gated MLP; with ExpertShape::clamped a gate's row and its up's beside each other.
+// A gated MLP.
 struct ExpertWeights {
   Matrix gate_up;                       // [2 x intermediate, hidden]
   Matrix down;                          // [hidden, intermediate]
@@ -44,6 +44,8 @@ struct ExpertLayerWeights {
   const float* router_bias = nullptr;
   std::vector<ExpertWeights> routed;  // [count]; empty = a layer without
   ExpertWeights shared;               // of no outputs: none
+  // A gate's row of gate_up and its up's lie beside each other; else all gates before all ups.
+  bool interleaved = false;
 
   bool present() const { return !routed.empty(); }
 };

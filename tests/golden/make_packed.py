@@ -277,6 +277,7 @@ OWN_NAMES = {
     "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
     "olmo2": {"post_attention_layernorm": "post_attention_norm",
               "post_feedforward_layernorm": "post_ffw_norm"},
+    "gpt-oss": {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
     "gemma3": {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"},
@@ -333,7 +334,13 @@ def add_own_keys(arch, writer):
         writer.add_embedding_scale(3.0)
         writer.add_residual_scale(0.4)
         writer.add_logit_scale(2.5)
-    if arch in ("qwen3moe", "mixtral"):
+    if arch == "gpt-oss":
+        writer.add_expert_feed_forward_length(96)
+        writer.add_sliding_window(20)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(64)
+    if arch in ("qwen3moe", "mixtral", "gpt-oss"):
         writer.add_expert_count(4)
         writer.add_expert_used_count(2)
     if arch == "qwen3moe":
@@ -352,6 +359,24 @@ def write_experts(writer, layer, names, values, quant, random):
                           raw_dtype=quant)
         plain.append(np.stack([values for _, values in packed]))
     return torch.tensor(np.concatenate(plain, axis=1))
+
+
+def write_gpt_oss_experts(writer, layer, part, values, random):
+    """[experts, inputs, gates and ups by turns] and [experts, inputs, outputs] in MXFP4, each by
+    itself; returns what was packed."""
+    plain = np.empty_like(values)
+    names = ("ffn_gate_exps", "ffn_up_exps") if "gate_up" in part else ("ffn_down_exps",)
+    for at, name in enumerate(names):
+        own = values[..., at::len(names)]
+        if part.endswith("_bias"):
+            writer.add_tensor(f"blk.{layer}.{name}.bias", np.ascontiguousarray(own))
+            plain[..., at::len(names)] = own
+            continue
+        packed = [packed_by_gguf(Q.MXFP4, np.ascontiguousarray(expert.T), random) for expert in own]
+        writer.add_tensor(f"blk.{layer}.{name}.weight", np.stack([data for data, _ in packed]),
+                          raw_dtype=Q.MXFP4)
+        plain[..., at::len(names)] = np.stack([rows.T for _, rows in packed])
+    return torch.tensor(plain)
 
 
 def make_gguf(arch, config_class, index):
@@ -390,6 +415,12 @@ def make_gguf(arch, config_class, index):
     turn = 0
     for key, parameter in model.named_parameters():
         layer, _, part = key.removeprefix("model.layers.").partition(".")
+        if arch == "gpt-oss" and part.startswith("mlp.experts."):
+            parameter.data = write_gpt_oss_experts(writer, layer, part, parameter.data.numpy(), random)
+            continue
+        if part == "self_attn.sinks":
+            writer.add_tensor(f"blk.{layer}.attn_sinks.weight", parameter.data.numpy())
+            continue
         if part in EXPERTS:
             turn += 1
             parameter.data = write_experts(writer, layer, EXPERTS[part], parameter.data.numpy(),
@@ -440,16 +471,20 @@ GGUF_OWN = {
                  "norm_topk_prob": True},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
+    "gpt-oss": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20,
+                "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32.0,
+                                    "beta_slow": 1.0, "truncate": False,
+                                    "original_max_position_embeddings": 64}},
 }
 GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config,
               "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
               "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
               "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
-              "mixtral": transformers.MixtralConfig}
+              "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig}
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [*CASES, "gpt-oss", *GGUF_CASES]
-    if "gpt-oss" in wanted:
+    wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]
+    if "mxfp4" in wanted:
         make_gpt_oss()
     for case_index, case in enumerate(CASES):
         if case in wanted:

@@ -60,22 +60,34 @@ TEST(Route, OneExpertMayTakeAll) {
 }
 
 TEST(ClampedGate, IsWhatItsFormulaSays) {
-  const std::vector<float> gate_up = {1, 2, -3, -0.5f, 9, 9, -9, -9};
-  const std::vector<float> bias = {0.5f, 0, 0, 0.25f, 0, 0, 0, 0};
+  const std::vector<float> gates = {1, -3, 9, -9}, ups = {2, -0.5f, 9, -9};
+  const std::vector<float> gate_biases = {0.5f, 0, 0, 0}, up_biases = {0, 0.25f, 0, 0};
   const ClampedGate how{.alpha = 2, .limit = 4};
-  for (const bool biased : {false, true}) {
-    std::vector<float> out(4), bf16_as_f32(4);
-    std::vector<uint16_t> bf16(4);
-    const float* added = biased ? bias.data() : nullptr;
-    activate_clamped(how, gate_up.data(), added, 4, DType::kF32, out.data());
-    activate_clamped(how, gate_up.data(), added, 4, DType::kBF16, bf16.data());
+  const auto joined = [](bool interleaved, const std::vector<float>& a,
+                         const std::vector<float>& b) {
+    std::vector<float> both(8);
     for (size_t i = 0; i < 4; ++i) {
-      const double g = std::min(4.0, double{gate_up[2 * i]} + (biased ? bias[2 * i] : 0));
-      const double u =
-          std::clamp(double{gate_up[2 * i + 1]} + (biased ? bias[2 * i + 1] : 0), -4.0, 4.0);
-      const double expected = g / (1 + std::exp(-2 * g)) * (u + 1);
-      EXPECT_NEAR(out[i], expected, 1e-6 * (1 + std::abs(expected))) << i;
-      EXPECT_EQ(bf16[i], bf16_from_f32(out[i])) << i;
+      both[interleaved ? 2 * i : i] = a[i];
+      both[interleaved ? 2 * i + 1 : i + 4] = b[i];
+    }
+    return both;
+  };
+  for (const bool interleaved : {false, true}) {
+    for (const bool biased : {false, true}) {
+      const std::vector<float> gate_up = joined(interleaved, gates, ups);
+      const std::vector<float> bias = joined(interleaved, gate_biases, up_biases);
+      std::vector<float> out(4);
+      std::vector<uint16_t> bf16(4);
+      const float* added = biased ? bias.data() : nullptr;
+      activate_clamped(how, interleaved, gate_up.data(), added, 4, DType::kF32, out.data());
+      activate_clamped(how, interleaved, gate_up.data(), added, 4, DType::kBF16, bf16.data());
+      for (size_t i = 0; i < 4; ++i) {
+        const double g = std::min(4.0, double{gates[i]} + (biased ? gate_biases[i] : 0));
+        const double u = std::clamp(double{ups[i]} + (biased ? up_biases[i] : 0), -4.0, 4.0);
+        const double expected = g / (1 + std::exp(-2 * g)) * (u + 1);
+        EXPECT_NEAR(out[i], expected, 1e-6 * (1 + std::abs(expected))) << i;
+        EXPECT_EQ(bf16[i], bf16_from_f32(out[i])) << i;
+      }
     }
   }
 }

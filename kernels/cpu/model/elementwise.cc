@@ -142,14 +142,16 @@ void activate_gate(Activation f, const float* gate_up, const float* bias, int64_
   });
 }
 
-void activate_clamped(const ClampedGate& how, const float* gate_up, const float* bias, int64_t size,
-                      DType dtype, void* out) {
+void activate_clamped(const ClampedGate& how, bool interleaved, const float* gate_up,
+                      const float* bias, int64_t size, DType dtype, void* out) {
+  const int64_t step = interleaved ? 2 : 1;
+  const int64_t to_up = interleaved ? 1 : size;
   const auto biased = [&](int64_t i) {
     return bias == nullptr ? gate_up[i] : gate_up[i] + bias[i];
   };
   store_each(size, dtype, out, [&](int64_t i) {
-    const float gate = std::min(biased(2 * i), how.limit);
-    const float up = std::clamp(biased(2 * i + 1), -how.limit, how.limit);
+    const float gate = std::min(biased(step * i), how.limit);
+    const float up = std::clamp(biased(step * i + to_up), -how.limit, how.limit);
     return gate / (1.0f + std::exp(-how.alpha * gate)) * (up + 1.0f);
   });
 }
