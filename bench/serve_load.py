@@ -43,7 +43,8 @@ class Server:
 
     def __init__(self, command, port=None):
         variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, env=variables)
         self.log = []
         self.port = port
         if port is None:
@@ -98,7 +99,7 @@ def llama(model, context):
         port = probe.getsockname()[1]
     return Server([sys.executable, "-m", "llama_cpp.server", "--model", model, "--port", str(port),
                    "--n_ctx", str(context), "--flash_attn", "true", "--n_threads",
-                   str(os.cpu_count())], port)
+                   str(os.cpu_count()), "--interrupt_requests", "false"], port)
 
 
 class Reply:

@@ -12,6 +12,11 @@ namespace fasa {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
+// Of gpt-oss' experts: see activate_clamped.
+struct ClampedGate {
+  float alpha = 1.702f;
+  float limit = 7;
+};
 
 // What cuBLASLt is given to work in.
 inline constexpr uint64_t kCublasScratchBytes = uint64_t{32} << 20;

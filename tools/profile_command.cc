@@ -53,6 +53,11 @@ void ProfileCommand::add_subject_flags() {
                 ->type_name("N")
                 ->capture_default_str();
   command_
+      ->add_option("--sequences", flags_.sequences,
+                   "So many contexts decode together, each with selections of its own")
+      ->type_name("N")
+      ->capture_default_str();
+  command_
       ->add_option("--trace-from", flags_.trace_from,
                    "Selections that this model's generation takes now, after the bundled text or "
                    "the prompt")

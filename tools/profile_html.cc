@@ -119,7 +119,7 @@ class RunSection {
 std::string to_html(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
   std::string text = html_begin("fasa profile");
-  text += fmt::format("<h1>{}, {} tokens</h1>\n", html_escaped(report.subject), report.tokens);
+  text += fmt::format("<h1>{}, {}</h1>\n", html_escaped(report.subject), context_of(report));
   text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
                       report.warmup, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",

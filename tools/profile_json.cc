@@ -129,6 +129,7 @@ Json to_json(const ProfileReport& report) {
   json["subject"] = report.subject;
   json["geometry"] = geometry_json(report.geometry);
   json["tokens"] = report.tokens;
+  json["sequences"] = report.sequences;
   json["warmup_steps"] = report.warmup;
   json["profiled_steps"] = first.profile().steps();
   json["device"] = first.decode->device().name();

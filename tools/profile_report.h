@@ -23,7 +23,8 @@ struct ProfileRun {
 struct ProfileReport {
   std::string subject;  // the model's folder, or the geometry's name
   Geometry geometry;
-  int64_t tokens = 0;  // before the first step, warm-up included
+  int64_t tokens = 0;  // of each sequence before the first step, warm-up included
+  int sequences = 1;   // that decode together
   int warmup = 0;
   int weight_bits = 0;           // of a synthetic decode; 0 = attention alone
   std::string trace;             // of a synthetic decode
@@ -33,6 +34,8 @@ struct ProfileReport {
 
 // The first run; of two also `compare`, a list of both.
 nlohmann::json to_json(const ProfileReport& report);
+// "131072 tokens", "4 sequences of 131072 tokens".
+std::string context_of(const ProfileReport& report);
 std::string to_table(const ProfileReport& report);  // lines of at most 100 columns
 std::string to_html(const ProfileReport& report);   // needs nothing beside itself
 

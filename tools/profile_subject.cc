@@ -65,6 +65,7 @@ void ProfileFlags::validate() const {
   const bool prompted = prompt.text || prompt.file || prompt.ids_file;
   if (synthetic()) {
     require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
+    require(sequences >= 1 && sequences <= 256, "--sequences", sequences, "1 to 256");
     if (!trace_from.empty() && !trace_file.empty()) {
       throw UsageError("--trace-from and --selection-trace: allowed: one of them");
     }
@@ -73,10 +74,11 @@ void ProfileFlags::validate() const {
     }
     return;
   }
-  if (!trace_from.empty() || !trace_file.empty() || weight_bits != 0 || compute != "modelled") {
+  if (!trace_from.empty() || !trace_file.empty() || weight_bits != 0 || compute != "modelled" ||
+      sequences != 1) {
     throw UsageError(
-        "--trace-from, --selection-trace, --compute and --weight-bits go with --geometry; a model "
-        "selects and computes by itself");
+        "--trace-from, --selection-trace, --compute, --sequences and --weight-bits go with "
+        "--geometry; a model selects and computes by itself");
   }
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
@@ -153,6 +155,7 @@ void ProfileSubject::describe(ProfileReport& report) const {
   report.weight_bits = flags_.weight_bits;
   report.trace = trace_name_;
   report.compute = flags_.synthetic() ? flags_.compute : "real";
+  report.sequences = flags_.sequences;
   report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
 }
 
@@ -169,6 +172,7 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
   SyntheticSettings settings;
   settings.geometry = geometry_;
   settings.tokens = flags_.tokens;
+  settings.sequences = flags_.sequences;
   settings.max_steps = int64_t{flags_.warmup} + flags_.steps;
   settings.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
   const DeviceOptions options = config.device_options();
@@ -183,7 +187,8 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
   if (lifts_budget(config)) {
     run.notes.push_back(fmt::format(
         "The device's memory is not limited: rows on the device take {}, whatever {} has.",
-        format_bytes(full_kv_bytes_per_token(geometry_) * static_cast<uint64_t>(flags_.tokens)),
+        format_bytes(full_kv_bytes_per_token(geometry_) *
+                     static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
         gpu_name(config)));
   } else if (!config.memory.device_memory && !config.device.gpu.empty()) {
     const uint64_t weights = bits > 0 ? weight_bytes(shape_->device_parameters(), bits) : 0;

@@ -18,6 +18,7 @@ struct ProfileFlags {
   std::string geometry;
   PromptSource prompt;
   int64_t tokens = 131072;
+  int sequences = 1;  // that decode together
   int steps = 32;
   int warmup = 48;
   std::string trace_from;  // a model that generates to make the trace

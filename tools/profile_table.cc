@@ -150,9 +150,9 @@ std::string notes_of(const ProfileRun& run) {
 
 std::string head(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
-  std::string text = fmt::format("{}, {} tokens, {} steps after {} to warm up, on {}\n",
-                                 report.subject, report.tokens, first.profile().steps(),
-                                 report.warmup, first.decode->device().name());
+  std::string text = fmt::format("{}, {}, {} steps after {} to warm up, on {}\n", report.subject,
+                                 context_of(report), first.profile().steps(), report.warmup,
+                                 first.decode->device().name());
   if (report.compute == "modelled") {
     text +=
         report.weight_bits == 0
@@ -162,6 +162,16 @@ std::string head(const ProfileReport& report) {
   }
   return text;
 }
+
+}  // namespace
+
+std::string context_of(const ProfileReport& report) {
+  const std::string tokens = fmt::format("{} tokens", report.tokens);
+  return report.sequences == 1 ? tokens
+                               : fmt::format("{} sequences of {}", report.sequences, tokens);
+}
+
+namespace {
 
 struct CompareRow {
   const char* name;

@@ -118,6 +118,21 @@ class ServeCommand final : public Command {
         ->type_name("MS")
         ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
         ->capture_default_str();
+    command_
+        ->add_option(
+            "--remember", engine_.log_bytes,
+            "Bytes for the tokens of conversations whose keys and values are gone: their next "
+            "turn is computed as it was")
+        ->type_name("SIZE")
+        ->transform(CLI::Validator(
+            [](std::string& text) {
+              const auto bytes = parse_bytes(text);
+              if (!bytes) return fmt::format("\"{}\"; allowed: a size such as 64MiB", text);
+              text = std::to_string(*bytes);
+              return std::string();
+            },
+            ""))
+        ->default_str("64MiB");
     command_->add_flag("--allow-long", allow_long_, "--max-context may pass the model's positions");
     command_->add_option("--now", now_, "The date that chat templates show")->type_name("DATE");
     fit_.add_to(*command_);

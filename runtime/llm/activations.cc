@@ -31,6 +31,8 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
   attended_ = take(tokens * attended, dtype_bytes(dtype));
+  with_lse_ = config.has_sinks();
+  if (with_lse_) lse_ = take(tokens * heads, kFloat);
   // Host code works through the heads one by one, kernels through all at once.
   const int64_t at_once = order == PanelOrder::kPacked ? 1 : heads;
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});

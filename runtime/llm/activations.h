@@ -30,6 +30,8 @@ class Activations {
   std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
   std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
   std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
+  // [query_heads]: natural logs of the softmaxes' sums; null where no family's part needs them.
+  float* lse() const { return with_lse_ ? at<float>(lse_) : nullptr; }
   // MLA: of a projection of one head, by kernels of all, or the query's small one.
   std::byte* head_input() const { return at<std::byte>(head_input_); }
   float* head_result() const { return at<float>(head_result_); }
@@ -61,7 +63,8 @@ class Activations {
   Buffer host_logits_;
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
          logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
-         activated_ = 0;
+         activated_ = 0, lse_ = 0;
+  bool with_lse_ = false;
 };
 
 }  // namespace fasa

@@ -57,6 +57,14 @@ void read_qwen(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
+void read_gpt_oss(const JsonFields& fields, ModelConfig* config) {
+  read_mixtral(fields, config);
+  ClampedGate gate;
+  gate.alpha = static_cast<float>(fields.number_or("swiglu_alpha", 1e-3, 1e3, gate.alpha));
+  gate.limit = static_cast<float>(fields.number_or("swiglu_limit", 1e-3, 1e6, gate.limit));
+  config->experts.clamped = gate;
+}
+
 void read_groups(const JsonFields& fields, ExpertShape* experts) {
   const std::string method = fields.text("topk_method").value_or("greedy");
   if (method == "greedy") return;
@@ -109,6 +117,8 @@ void read_experts(const JsonFields& fields, ModelConfig* config) {
       return read_mixtral(fields, config);
     case ExpertKind::kQwen:
       return read_qwen(fields, config);
+    case ExpertKind::kGptOss:
+      return read_gpt_oss(fields, config);
     case ExpertKind::kDeepSeek:
       return read_deepseek(fields, config);
   }

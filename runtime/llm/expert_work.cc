@@ -68,8 +68,11 @@ struct ExpertWork::Chosen {
 uint64_t ExpertWork::run(const ExpertLayerWeights& layer) const {
   const ExpertShape& shape = config_.experts;
   layer.router.apply(activations_.input(), runs_, activations_.routed());
-  for_each_row(tokens_, int64_t{shape.count} * 8,
-               [&](int64_t row) { route(shape, activations_.routed() + row * shape.count); });
+  for_each_row(tokens_, int64_t{shape.count} * 8, [&](int64_t row) {
+    float* logits = activations_.routed() + row * shape.count;
+    if (layer.router_bias != nullptr) add_bias(layer.router_bias, shape.count, logits);
+    route(shape, logits);
+  });
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);
   uint64_t bytes = layer.router.work_bytes(tokens_);
@@ -110,10 +113,12 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
     std::memcpy(activations_.gathered() + static_cast<size_t>(row) * row_bytes,
                 activations_.input() + token_of(row) * row_bytes, row_bytes);
   });
-  const uint64_t bytes = apply(layer.routed[expert], activations_.gathered(), chosen.runs);
+  const uint64_t bytes =
+      apply(layer.routed[expert], layer.interleaved, activations_.gathered(), chosen.runs);
   for_each_row(rows, hidden, [&](int64_t row) {
     const auto token = static_cast<int64_t>(token_of(row));
-    const float* result = activations_.result() + row * hidden;
+    float* result = activations_.result() + row * hidden;
+    if (const float* bias = layer.routed[expert].down_bias) add_bias(bias, hidden, result);
     float* mixed = activations_.mixed() + token * hidden;
     const float weight = weight_of(token, expert);
     for (int64_t i = 0; i < hidden; ++i) mixed[i] += weight * result[i];
@@ -123,7 +128,7 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
 
 uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
   const int64_t hidden = config_.hidden;
-  const uint64_t bytes = apply(shared, activations_.input(), runs_);
+  const uint64_t bytes = apply(shared, false, activations_.input(), runs_);
   for_each_row(tokens_, hidden, [&](int64_t row) {
     add_row(activations_.result() + row * hidden, nullptr, hidden,
             activations_.mixed() + row * hidden);
@@ -131,15 +136,21 @@ uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
   return bytes;
 }
 
-uint64_t ExpertWork::apply(const ExpertWeights& expert, const std::byte* input,
+uint64_t ExpertWork::apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
                            RowRuns runs) const {
   const int64_t rows = rows_of(runs);
   const int64_t width = expert.gate_up.outputs();
   const int64_t intermediate = width / 2;
   expert.gate_up.apply(input, runs, activations_.result());
   for_each_row(rows, intermediate * 8, [&](int64_t row) {
-    activate_gate(config_.activation, activations_.result() + row * width, nullptr, intermediate,
-                  dtype_, activations_.activated() + row * intermediate * dtype_bytes(dtype_));
+    const float* gate_up = activations_.result() + row * width;
+    std::byte* out = activations_.activated() + row * intermediate * dtype_bytes(dtype_);
+    if (const auto& clamped = config_.experts.clamped) {
+      activate_clamped(*clamped, interleaved, gate_up, expert.gate_up_bias, intermediate, dtype_,
+                       out);
+    } else {
+      activate_gate(config_.activation, gate_up, expert.gate_up_bias, intermediate, dtype_, out);
+    }
   });
   expert.down.apply(activations_.activated(), runs, activations_.result());
   return expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);

@@ -38,7 +38,8 @@ class ExpertWork {
   }
   uint64_t add_shared(const ExpertWeights& shared) const;
   // input [rows, hidden] -> the activations' result() [rows, hidden].
-  uint64_t apply(const ExpertWeights& expert, const std::byte* input, RowRuns runs) const;
+  uint64_t apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
+                 RowRuns runs) const;
 
   const ModelConfig& config_;
   const Activations& activations_;

@@ -1,5 +1,7 @@
 #include "runtime/llm/layer_work.h"
 
+#include <cmath>
+
 #include "kernels/cpu/model/elementwise.h"
 #include "kernels/cpu/model/rope.h"
 #include "runtime/llm/expert_work.h"
@@ -149,10 +151,20 @@ uint64_t LayerWork::mlp(const LayerWeights& layer) const {
   return layer.gate_up.work_bytes(step_.tokens) + layer.down.work_bytes(step_.tokens);
 }
 
+void LayerWork::take_sinks(const float* sinks) const {
+  const int64_t heads = config_.query_heads;
+  const int64_t dim = config_.value_dim();
+  for_each_row(step_.tokens * heads, dim * 4, [&](int64_t row) {
+    const float share = 1 / (1 + std::exp(sinks[row % heads] - activations_.lse()[row]));
+    scale_row(share, dim, dtype_, activations_.attended() + row * dim * dtype_bytes(dtype_));
+  });
+}
+
 KernelWork LayerWork::after_attention(int index) const {
   const LayerWeights& layer = weights_.layer(index);
   const int64_t hidden = config_.hidden;
   uint64_t bytes = 0;
+  if (layer.sinks != nullptr) take_sinks(layer.sinks);
   if (config_.has_mla()) bytes = latent_work().values(layer.mla);
   layer.output.apply(config_.has_mla() ? activations_.input() : activations_.attended(), step_.runs,
                      activations_.result());

@@ -65,6 +65,9 @@ class LayerWork {
   KernelWork project(const Projection& wanted) const;
   void normalise_heads(const LayerWeights& layer, const Projection& wanted, float* x) const;
   void finish_row(const Projection& wanted, int64_t row) const;
+  // A sink takes its share of each head's softmax, and adds nothing to what it attends to: attended *
+  // exp(lse) / (exp(lse) + exp(sink)).
+  void take_sinks(const float* sinks) const;
   // The MLP's part, and what it gives joins the residual. Returns bytes as ExpertWork does.
   uint64_t mlp(const LayerWeights& layer) const;
   uint64_t experts(const LayerWeights& layer) const;

@@ -264,7 +264,7 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
                                      config_.value_dim());
-  runtime.attend(layer, q, out, nullptr, stream());
+  runtime.attend(layer, q, out, activations_.lse(), stream());
 }
 
 void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {

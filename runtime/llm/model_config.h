@@ -30,9 +30,10 @@ struct ExpertShape {
   int count = 0;   // of a layer; 0 = the model has none
   int chosen = 0;  // for each token
   int intermediate = 0;
-  int shared_intermediate = 0;  // 0 = none
-  bool normalised = false;      // the weights of the chosen sum to 1
-  float scale = 1;              // of the weights
+  int shared_intermediate = 0;              // 0 = none
+  bool normalised = false;                  // the weights of the chosen sum to 1
+  float scale = 1;                          // of the weights
+  std::optional<ClampedGate> clamped = {};  // in place of the model's activation
   // Where more than 1, experts lie in groups, and only those of a token's best ones may be chosen.
   int groups = 1;
   int chosen_groups = 1;
@@ -83,6 +84,7 @@ struct ModelConfig {
   std::optional<DType> stored_dtype;
 
   bool has_mla() const { return mla.latent > 0; }
+  bool has_sinks() const { return !family->names.sinks.empty(); }
   bool has_experts(int layer) const {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }

@@ -49,6 +49,18 @@ constexpr ModelFamily kMixtral{.type = "mixtral",
                                          .expert_up = "w3",
                                          .expert_down = "w2"}};
 
+constexpr ModelFamily kGptOss{
+    .type = "gpt_oss",
+    .rope_theta = 150000,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 128, .pattern = 2},
+    .experts = ExpertKind::kGptOss,
+    .expert_bias = true,
+    .qkv_bias = {.key = "attention_bias", .otherwise = true},
+    .output_bias = {.key = "attention_bias", .otherwise = true},
+    .keys = {.default_head_dim = 64, .default_norm_eps = 1e-5},
+    .names = {
+        .sinks = "self_attn.sinks", .router = "mlp.router", .expert_gate_up = "gate_up_proj"}};
+
 constexpr ModelFamily kErnie45{.type = "ernie4_5",
                                .rotary_layout = RotaryLayout::kInterleaved,
                                .qkv_bias = {.key = "use_bias"},
@@ -239,9 +251,9 @@ constexpr ModelFamily kGemma3{
               .mlp_norm = "pre_feedforward_layernorm",
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
-constexpr std::array kFamilies = {kLlama,      kMistral, kMixtral,  kQwen2,   kQwen3, kQwen3Moe,
-                                  kErnie45,    kGptNeox, kStableLm, kPhi,     kBloom, kMpt,
-                                  kDeepseekV2, kGranite, kOlmo2,    kSmolLm3, kPhi3,  kGemma3};
+constexpr std::array kFamilies = {
+    kLlama, kMistral, kMixtral,    kQwen2,   kQwen3, kQwen3Moe, kErnie45, kGptNeox, kStableLm, kPhi,
+    kBloom, kMpt,     kDeepseekV2, kGranite, kOlmo2, kSmolLm3,  kPhi3,    kGemma3,  kGptOss};
 
 }  // namespace
 

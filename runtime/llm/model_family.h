@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/model_params.h"  // NormKind, Activation
+#include "kernels/model_params.h"  // NormKind, Activation, ClampedGate
 #include "runtime/base/geometry.h"
 
 namespace fasa {
@@ -45,7 +45,7 @@ struct Choice {
 };
 
 // How a family's layers of experts are described, where it has any (expert_config.h).
-enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek };
+enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss };
 
 // Where a config.json says a family's shapes.
 struct ConfigKeys {
@@ -90,6 +90,7 @@ struct TensorNames {
   std::string_view key = "self_attn.k_proj";
   std::string_view value = "self_attn.v_proj";
   std::string_view output = "self_attn.o_proj";
+  std::string_view sinks = "";  // logits that a softmax has beside the tokens', one a query head
   std::string_view query_norm = "self_attn.q_norm";
   std::string_view key_norm = "self_attn.k_norm";
   std::string_view gate_up = "";            // where one tensor holds gate, then up
@@ -100,6 +101,8 @@ struct TensorNames {
   // every token goes through follow "<shared>.".
   std::string_view router = "mlp.gate";
   std::string_view experts = "mlp.experts";
+  // Where all experts' matrices lie in one tensor, [experts, inputs, outputs], beside "_bias".
+  std::string_view expert_gate_up = "";
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
@@ -124,6 +127,7 @@ struct ModelFamily {
   bool root_embedding_scale = false;  // embeddings times sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape
   ExpertKind experts = ExpertKind::kNone;
+  bool expert_bias = false;  // of routers, too
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;

@@ -65,6 +65,14 @@ WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> sh
   return files_.require(name, shape);
 }
 
+WeightView WeightPlan::used(const Part& part, int64_t columns) {
+  const int64_t rows = part.of == 0 ? part.rows : part.of;
+  std::vector<int64_t> shape = {rows};
+  if (part.blocks > 0) shape = {part.blocks, rows / part.blocks};
+  if (columns > 0) shape.push_back(columns);
+  return used(part.tensor, shape);
+}
+
 // Null for a piece that is loaded plain.
 const PackedTensor* WeightPlan::packed_of(const Piece& piece) const {
   const PackedTensor* const packed = piece.tensor.packed;
@@ -84,8 +92,7 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
   std::vector<Piece> pieces;
   int64_t outputs = 0;
   for (const Part& part : parts) {
-    const int64_t shape[] = {part.of == 0 ? part.rows : part.of, inputs};
-    WeightView view = used(part.tensor, shape);
+    WeightView view = used(part, inputs);
     if (rounding && layout_.packs() && view.packed == nullptr) {
       auto tensor = std::make_unique<RoundedTensor>(view, *rounding);
       if (view.data != nullptr) {
@@ -134,19 +141,17 @@ void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t fir
 }
 
 void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
-  const int64_t shape[] = {part.of == 0 ? part.rows : part.of, columns};
   *target = Matrix(columns, part.rows);
   const Linear linear(layout_.dtype, columns, part.rows, layout_.order);
   target->parts().push_back({.first = 0, .linear = linear});
   matrices_.push_back(
-      {target, 0, {{used(part.tensor, shape), part.first, part.rows}}, take(linear.bytes()), true});
+      {target, 0, {{used(part, columns), part.first, part.rows}}, take(linear.bytes()), true});
 }
 
 void WeightPlan::vector(const float** target, const Parts& parts, const Adjust& adjust) {
   VectorItem item{target, {}, 0, 0, adjust};
   for (const Part& part : parts) {
-    const int64_t shape[] = {part.of == 0 ? part.rows : part.of};
-    item.parts.push_back({used(part.tensor, shape), part.first, part.rows});
+    item.parts.push_back({used(part, 0), part.first, part.rows});
     item.size += part.rows;
   }
   item.offset = take(static_cast<size_t>(item.size) * sizeof(float));
@@ -226,7 +231,7 @@ void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
 void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t columns,
                               std::byte* out) const {
   const Piece& part = item.pieces.front();
-  const int64_t width = part.tensor.shape[1];
+  const int64_t width = part.tensor.shape.back();
   const int64_t bytes = dtype_bytes(layout_.dtype);
   std::vector<std::byte> row(static_cast<size_t>(columns * bytes));
   for (int64_t i = 0; i < part.rows; ++i) {

@@ -35,6 +35,8 @@ class WeightPlan {
     int64_t rows;
     int64_t first = 0;
     int64_t of = 0;  // rows of the tensor; 0 = `rows`
+    // Of so many blocks of rows, whose number the tensor's shape begins with; 0 = it has none.
+    int64_t blocks = 0;
   };
   using Parts = std::vector<Part>;
 
@@ -84,6 +86,8 @@ class WeightPlan {
     Adjust adjust;
   };
   class Uploader;
+  // `columns` 0: of a vector.
+  WeightView used(const Part& part, int64_t columns);
   const PackedTensor* packed_of(const Piece& piece) const;
   bool joins(const Piece& before, const Piece& after) const;
   void add_part(Matrix* target, std::vector<Piece> pieces, int64_t first);

@@ -133,6 +133,11 @@ class Planner {
     plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), rounding_);
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
+    if (config_.has_sinks()) {
+      const std::string sinks = in_layer(index, names_.sinks);  // of GGUF files all have a kind
+      const bool named = plan_->has(sinks + ".weight");
+      plan_->vector(&layer->sinks, {{named ? sinks + ".weight" : sinks, config_.query_heads}});
+    }
     head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
     head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
   }
@@ -194,6 +199,47 @@ class Planner {
         config_.hidden, rounding_);
     plan_->matrix(&weights->down, {{tensor(names_.expert_down), config_.hidden}}, intermediate,
                   rounding_);
+    if (!config_.family->expert_bias) return;
+    const auto bias = [&](std::string_view name) { return fmt::format("{}{}.bias", prefix, name); };
+    plan_->vector(&weights->gate_up_bias, {{bias(names_.expert_gate), intermediate},
+                                           {bias(names_.expert_up), intermediate}});
+    plan_->vector(&weights->down_bias, {{bias(names_.expert_down), config_.hidden}});
+  }
+
+  // One of a tensor that has all experts': packed ones lie as other matrices do, in rows of an
+  // output's inputs; plain ones the other way round.
+  void one_of_all(const std::string& tensor, size_t which, int64_t outputs, int64_t inputs,
+                  Matrix* matrix, const float** bias) const {
+    const int64_t count = config_.experts.count;
+    const auto index = static_cast<int64_t>(which);
+    const std::string packed = tensor + ".weight";
+    if (plan_->has(packed)) {
+      plan_->matrix(matrix, {{packed, outputs, index * outputs, count * outputs}}, inputs);
+    } else {
+      plan_->transposed(matrix, {tensor, inputs, index * inputs, count * inputs, count}, outputs);
+    }
+    plan_->vector(bias, {{tensor + "_bias", outputs, index * outputs, count * outputs, count}});
+  }
+
+  // GGUF files have each expert's by themselves.
+  bool has_stacked_experts(int index) const {
+    if (names_.expert_gate_up.empty()) return false;
+    const std::string first =
+        fmt::format("{}.{}", in_layer(index, names_.experts), names_.expert_gate_up);
+    return plan_->has(first) || plan_->has(first + ".weight");
+  }
+
+  void stacked_experts(int index, ExpertLayerWeights* layer) const {
+    const ExpertShape& shape = config_.experts;
+    layer->interleaved = true;
+    const std::string root = in_layer(index, names_.experts) + ".";
+    for (size_t i = 0; i < layer->routed.size(); ++i) {
+      ExpertWeights& expert = layer->routed[i];
+      one_of_all(root + std::string(names_.expert_gate_up), i, 2 * int64_t{shape.intermediate},
+                 config_.hidden, &expert.gate_up, &expert.gate_up_bias);
+      one_of_all(root + std::string(names_.expert_down), i, config_.hidden, shape.intermediate,
+                 &expert.down, &expert.down_bias);
+    }
   }
 
   // The router decides which weights are read at all: it is never rounded.
@@ -202,6 +248,10 @@ class Planner {
     plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
                   config_.hidden);
     layer->routed.resize(static_cast<size_t>(shape.count));
+    if (config_.family->expert_bias) {
+      plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
+    }
+    if (has_stacked_experts(index)) return stacked_experts(index, layer);
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate,
              &layer->routed[i]);

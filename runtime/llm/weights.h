@@ -30,17 +30,22 @@ struct LatentWeights {
   std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
 };
 
-// A gated MLP without biases.
+// A gated MLP.
 struct ExpertWeights {
-  Matrix gate_up;  // [2 x intermediate, hidden]
-  Matrix down;     // [hidden, intermediate]
+  Matrix gate_up;                       // [2 x intermediate, hidden]
+  Matrix down;                          // [hidden, intermediate]
+  const float* gate_up_bias = nullptr;  // null where the family has none
+  const float* down_bias = nullptr;
 };
 
 // Of a layer with experts, in place of gate_up and down.
 struct ExpertLayerWeights {
-  Matrix router;                      // [count, hidden]
+  Matrix router;  // [count, hidden]
+  const float* router_bias = nullptr;
   std::vector<ExpertWeights> routed;  // [count]; empty = a layer without
   ExpertWeights shared;               // of no outputs: none
+  // A gate's row of gate_up and its up's lie beside each other; else all gates before all ups.
+  bool interleaved = false;
 
   bool present() const { return !routed.empty(); }
 };
@@ -59,6 +64,7 @@ struct LayerWeights {
   Norm mlp_out_norm;
   const float* qkv_bias = nullptr;
   const float* output_bias = nullptr;
+  const float* sinks = nullptr;  // [query_heads]
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
   Norm query_norm;  // [head_dim], or with kPerHead and kTogether [heads, head_dim]

@@ -112,6 +112,21 @@ def qwen3_moe(**changes):
     return transformers.Qwen3MoeConfig(**{**COMMON, **EXPERTS, "num_experts": 5, "head_dim": 12, **changes})
 
 
+def gpt_oss(**changes):
+    return transformers.GptOssConfig(
+        **{
+            **COMMON,
+            "head_dim": 12,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "sliding_window": 20,
+            "rope_parameters": rope("yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                    original_max_position_embeddings=32),
+            **changes,
+        }
+    )
+
+
 def rope(kind, **parameters):
     return {"rope_type": kind, "rope_theta": 10000.0, **parameters}
 
@@ -259,6 +274,9 @@ CASES = {
         torch.bfloat16,
         {},
     ),
+    "gpt-oss": (gpt_oss(), torch.bfloat16, {}),
+    "gpt-oss-old-config": (gpt_oss(num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=4,
+                                   swiglu_limit=1.5), torch.bfloat16, {"old_config": True}),
 }
 
 
@@ -269,6 +287,8 @@ def randomise(model, generator):
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name and not name.endswith("bias"):
             parameter.data = base + 0.2 * noise
+        elif name.endswith("sinks"):
+            parameter.data = 2 + noise
         elif name.endswith("bias"):
             parameter.data = 0.3 * noise
         elif "embed" in name or "lm_head" in name:

@@ -177,8 +177,8 @@ CASES = {
 }
 
 
-def base_model(shape, index):
-    config = transformers.LlamaConfig(**shape)
+def base_model(shape, index, config_class=transformers.LlamaConfig):
+    config = config_class(**shape)
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(3000 + index)
@@ -234,6 +234,34 @@ def make_folder(name, index):
     write_golden(folder, model, tokens)
 
 
+def make_gpt_oss():
+    """As its makers' files: experts' matrices in MXFP4, [experts, outputs, inputs / 32, 16]."""
+    folder = HERE / "packed-gpt-oss"
+    shutil.rmtree(folder, ignore_errors=True)
+    model, tokens = base_model({**SHAPE, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
+                                "sliding_window": 20}, 99, transformers.GptOssConfig)
+    model.config.save_pretrained(folder)
+    tensors = {}
+    for key, parameter in model.named_parameters():
+        values = parameter.data.numpy()
+        if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            rows = np.ascontiguousarray(values.swapaxes(1, 2))
+            parts, plain = mxfp4(rows.reshape(-1, rows.shape[-1]), None)
+            blocks = (*rows.shape[:2], rows.shape[2] // 32)
+            tensors[key + "_blocks"] = parts[".weight_packed"].reshape(*blocks, 16)
+            tensors[key + "_scales"] = parts[".weight_scale"].reshape(blocks)
+            parameter.data = torch.tensor(np.ascontiguousarray(plain.reshape(rows.shape).swapaxes(1, 2)))
+        else:
+            tensors[key] = values.astype(np.float16)
+    save_file(tensors, folder / "model.safetensors")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    path.write_text(json.dumps(config, indent=1) + "\n")
+    write_golden(folder, model, tokens)
+
+
 Q = gguf.GGMLQuantizationType
 # The types of a layer's matrices by turns; of the last one rows are no multiple of K's blocks.
 TYPES = [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.BF16, Q.F16, Q.F32,
@@ -249,6 +277,7 @@ OWN_NAMES = {
     "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
     "olmo2": {"post_attention_layernorm": "post_attention_norm",
               "post_feedforward_layernorm": "post_ffw_norm"},
+    "gpt-oss": {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
     "gemma3": {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"},
@@ -305,7 +334,13 @@ def add_own_keys(arch, writer):
         writer.add_embedding_scale(3.0)
         writer.add_residual_scale(0.4)
         writer.add_logit_scale(2.5)
-    if arch in ("qwen3moe", "mixtral"):
+    if arch == "gpt-oss":
+        writer.add_expert_feed_forward_length(96)
+        writer.add_sliding_window(20)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(64)
+    if arch in ("qwen3moe", "mixtral", "gpt-oss"):
         writer.add_expert_count(4)
         writer.add_expert_used_count(2)
     if arch == "qwen3moe":
@@ -324,6 +359,24 @@ def write_experts(writer, layer, names, values, quant, random):
                           raw_dtype=quant)
         plain.append(np.stack([values for _, values in packed]))
     return torch.tensor(np.concatenate(plain, axis=1))
+
+
+def write_gpt_oss_experts(writer, layer, part, values, random):
+    """[experts, inputs, gates and ups by turns] and [experts, inputs, outputs] in MXFP4, each by
+    itself; returns what was packed."""
+    plain = np.empty_like(values)
+    names = ("ffn_gate_exps", "ffn_up_exps") if "gate_up" in part else ("ffn_down_exps",)
+    for at, name in enumerate(names):
+        own = values[..., at::len(names)]
+        if part.endswith("_bias"):
+            writer.add_tensor(f"blk.{layer}.{name}.bias", np.ascontiguousarray(own))
+            plain[..., at::len(names)] = own
+            continue
+        packed = [packed_by_gguf(Q.MXFP4, np.ascontiguousarray(expert.T), random) for expert in own]
+        writer.add_tensor(f"blk.{layer}.{name}.weight", np.stack([data for data, _ in packed]),
+                          raw_dtype=Q.MXFP4)
+        plain[..., at::len(names)] = np.stack([rows.T for _, rows in packed])
+    return torch.tensor(plain)
 
 
 def make_gguf(arch, config_class, index):
@@ -362,6 +415,12 @@ def make_gguf(arch, config_class, index):
     turn = 0
     for key, parameter in model.named_parameters():
         layer, _, part = key.removeprefix("model.layers.").partition(".")
+        if arch == "gpt-oss" and part.startswith("mlp.experts."):
+            parameter.data = write_gpt_oss_experts(writer, layer, part, parameter.data.numpy(), random)
+            continue
+        if part == "self_attn.sinks":
+            writer.add_tensor(f"blk.{layer}.attn_sinks.weight", parameter.data.numpy())
+            continue
         if part in EXPERTS:
             turn += 1
             parameter.data = write_experts(writer, layer, EXPERTS[part], parameter.data.numpy(),
@@ -412,15 +471,21 @@ GGUF_OWN = {
                  "norm_topk_prob": True},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
+    "gpt-oss": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20,
+                "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32.0,
+                                    "beta_slow": 1.0, "truncate": False,
+                                    "original_max_position_embeddings": 64}},
 }
 GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config,
               "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
               "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
               "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
-              "mixtral": transformers.MixtralConfig}
+              "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig}
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [*CASES, *GGUF_CASES]
+    wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]
+    if "mxfp4" in wanted:
+        make_gpt_oss()
     for case_index, case in enumerate(CASES):
         if case in wanted:
             make_folder(case, case_index)

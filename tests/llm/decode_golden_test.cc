@@ -90,21 +90,20 @@ TEST_P(DecodeGolden, LogitsEqualTransformersWhereverRowsAre) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, DecodeGolden,
-                         testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16",
-                                         "llama-mha-tied", "llama-odd-head", "llama-llama3",
-                                         "llama-linear-old-config", "llama-yarn", "mistral-window",
-                                         "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
-                                         "ernie-mha-biases", "gpt-neox-sequential", "stablelm",
-                                         "phi-norms", "bloom", "granite", "olmo2", "olmo2-biases",
-                                         "smollm3", "smollm3-window", "phi3", "phi3-short",
-                                         "gemma3", "gemma3-old-config", "qwen3-moe",
-                                         "qwen3-moe-mixed", "mixtral"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, DecodeGolden,
+    testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16", "llama-mha-tied",
+                    "llama-odd-head", "llama-llama3", "llama-linear-old-config", "llama-yarn",
+                    "mistral-window", "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
+                    "ernie-mha-biases", "gpt-neox-sequential", "stablelm", "phi-norms", "bloom",
+                    "granite", "olmo2", "olmo2-biases", "smollm3", "smollm3-window", "phi3",
+                    "phi3-short", "gemma3", "gemma3-old-config", "qwen3-moe", "qwen3-moe-mixed",
+                    "mixtral", "gpt-oss", "gpt-oss-old-config"),
+    [](const auto& test) {
+      std::string name = test.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace fasa

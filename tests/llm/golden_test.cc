@@ -59,8 +59,9 @@ constexpr const char* kDense[] = {"llama-gqa-bf16",
                                   "phi3-short",
                                   "gemma3",
                                   "gemma3-old-config"};
-constexpr const char* kWithExperts[] = {"qwen3-moe", "qwen3-moe-mixed", "mixtral",
-                                        "deepseek-v2-moe", "deepseek-v2-moe-groups"};
+constexpr const char* kWithExperts[] = {
+    "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
+    "deepseek-v2-moe", "deepseek-v2-moe-groups"};
 
 class GoldenTest : public testing::TestWithParam<const char*> {};
 // In bf16 a router may choose another expert than in f32, whose logits then are others.

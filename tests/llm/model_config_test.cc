@@ -96,6 +96,27 @@ TEST(ModelConfigTest, ExpertsOfQwen) {
   EXPECT_THAT(error_of(with({{"num_experts", nullptr}})), HasSubstr("num_experts"));
 }
 
+TEST(ModelConfigTest, GptOss) {
+  const nlohmann::json gpt = {
+      {"model_type", "gpt_oss"}, {"num_local_experts", 32}, {"num_experts_per_tok", 4}};
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = gpt;
+    json[key] = value;
+    return json;
+  };
+  const ModelConfig config = parse(gpt);
+  EXPECT_TRUE(config.has_sinks());
+  EXPECT_TRUE(config.qkv_bias && config.output_bias && config.experts.normalised);
+  EXPECT_EQ(config.experts.intermediate, config.intermediate);
+  EXPECT_THAT(config.windows, ElementsAre(128, 0, 128));
+  EXPECT_EQ(config.experts.clamped.value().alpha, 1.702f);
+  EXPECT_EQ(config.experts.clamped.value().limit, 7);
+  EXPECT_EQ(parse(with("swiglu_limit", 1.5)).experts.clamped.value().limit, 1.5f);
+  EXPECT_THAT(error_of(with("swiglu_limit", -1)), HasSubstr("swiglu_limit"));
+  EXPECT_THAT(error_of(with("num_experts_per_tok", 33)), HasSubstr("32"));
+  EXPECT_FALSE(parse({}).has_sinks());
+}
+
 TEST(ModelConfigTest, ExpertsOfDeepSeek) {
   const nlohmann::json deepseek = {{"model_type", "deepseek_v2"},
                                    {"kv_lora_rank", 18},

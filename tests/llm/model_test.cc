@@ -162,7 +162,8 @@ TEST_P(ModelBitsTest, SequencesSteppedTogetherGetWhatEachGetsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelBitsTest,
                          testing::Combine(testing::Values("llama-biases", "mistral-window", "qwen3",
-                                                          "qwen3-moe", "deepseek-v2-moe"),
+                                                          "qwen3-moe", "gpt-oss",
+                                                          "deepseek-v2-moe"),
                                           testing::Values(DType::kF32, DType::kBF16)));
 
 class CountingObserver : public LayerObserver {

@@ -92,8 +92,10 @@ const Case kDense[] = {{"packed-awq"},
                        {"packed-gguf-granite", "model.gguf"},
                        {"packed-gguf-olmo2", "model.gguf"},
                        {"packed-gguf-smollm3", "model.gguf"}};
-const Case kWithExperts[] = {{"packed-gguf-qwen3moe", "model.gguf"},
-                             {"packed-gguf-mixtral", "model.gguf"}};
+const Case kWithExperts[] = {{"packed-gpt-oss"},
+                             {"packed-gguf-qwen3moe", "model.gguf"},
+                             {"packed-gguf-mixtral", "model.gguf"},
+                             {"packed-gguf-gpt-oss", "model.gguf"}};
 
 std::string test_name(const testing::TestParamInfo<Case>& tested) {
   std::string name = tested.param.name;

@@ -66,6 +66,8 @@ LONG_ROPE = {
     ("Olmo2", {}),
     ("SmolLM3", {"no_rope_layer_interval": 2}),
     ("Phi3", {"original_max_position_embeddings": 512, "rope_parameters": LONG_ROPE}),
+    ("GptOss", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 32,
+                "layer_types": ["sliding_attention", "full_attention"] * 2}),
     ("Gemma3", {"sliding_window": 32, "query_pre_attn_scalar": 24, "layer_types": [
         "sliding_attention", "full_attention"] * 2}),
 ], ids=lambda value: value if isinstance(value, str) else "")
@@ -77,7 +79,7 @@ def test_families_of_the_runner(kind, changes, tmp_path):
         config(**{**SMALL, "vocab_size": 256, **changes})).eval()
     twin, own = on_fasa(model)
     assert torch.equal(generate(twin, own), generate(model))
-    assert own.runtime.geometry.layers == (2 if kind == "Gemma3" else 4)
+    assert own.runtime.geometry.layers == (2 if kind in ("Gemma3", "GptOss") else 4)
     model.save_pretrained(tmp_path)
     texts = tmp_path / "text.txt"
     texts.write_text(" ".join(str(i % 256) for i in range(512)))
@@ -98,6 +100,26 @@ def test_scores_that_are_capped_are_refused():
     twin, own = on_fasa(gemma)
     with pytest.raises(fasa.UsageError, match="softcap"):
         generate(twin, own)
+
+
+@pytest.mark.parametrize("kinds", [["full_attention"] * 4, ["sliding_attention", "full_attention"] * 2],
+                         ids=["full", "mixed"])
+def test_logits_beside_the_tokens(kinds):
+    """Sinks of fasa's layers and of transformers' own; larger ones take more of every softmax."""
+    gpt = small("GptOss", num_local_experts=4, num_experts_per_tok=2, layer_types=kinds, sliding_window=32)
+    gpt.set_attn_implementation("eager")
+    for scale in (0.0, 3.0):
+        for layer in gpt.model.layers:
+            layer.self_attn.sinks.data = scale + torch.randn(4)
+        twin, own = on_fasa(gpt)
+        assert torch.equal(generate(twin, own), generate(gpt))
+        ids = torch.randint(1, 97, (2, 60))
+        with torch.no_grad():  # without a cache of fasa's, and with one
+            expected = gpt(ids).logits
+            torch.testing.assert_close(twin(ids, use_cache=False).logits, expected, rtol=1e-4, atol=1e-4)
+            other = fasa.transformers.Cache(twin, fac_tokens=EVERYTHING)
+            torch.testing.assert_close(twin(ids, past_key_values=other).logits, expected,
+                                       rtol=1e-4, atol=1e-4)
 
 
 def test_windowed_layers_stay_transformers_own():

@@ -105,6 +105,22 @@ class Metadata(GgufCase):
         self.assert_fails(3, ["other.gguf", "top_p"], "generate", "--model",
                           self.made({"general.sampling.top_p": (gguf.F32, 7)}), "--prompt", "x")
 
+    def test_how_text_is_cut(self):
+        """Which pairs may merge, by the name of the cut: no merge goes over its borders."""
+        pairs = [("1", "2"), ("12", "3"), ("123", "4"), ("o", "W"), ("t", "'"), ("R", "e"), ("e", "!")]
+        pieces = gguf.llama_metadata(MODEL, json.loads((MODEL / "config.json").read_text()))[
+            "tokenizer.ggml.tokens"][1] + [a + b for a, b in pairs]
+        for name, merged in (("gpt-2", {"1234", "oW", "Re"}), ("llama-bpe", {"123", "oW", "Re"}),
+                             ("qwen2", {"oW", "Re"}), ("tekken", {"Re"}),
+                             ("gpt-4o", {"123", "t'", "Re"})):
+            file = self.made({"tokenizer.ggml.pre": (gguf.TEXT, name),
+                              "tokenizer.ggml.tokens": (gguf.TEXT, pieces),
+                              "tokenizer.ggml.token_type": (gguf.I32, [1] * len(pieces)),
+                              "tokenizer.ggml.merges": (gguf.TEXT, [f"{a} {b}" for a, b in pairs])})
+            done = self.assert_done("tokenize", "--model", file, "--prompt", "it's1234helloWoRe!", "--json")
+            found = {pieces[number] for number in json.loads(done.stdout)["ids"]}
+            self.assertEqual({piece for piece in found if len(piece) > 1}, merged, name)
+
     def test_templates_with_names(self):
         file = self.made({"tokenizer.chat_template": (gguf.TEXT, "usual"),
                           "tokenizer.chat_templates": (gguf.TEXT, ["other"]),

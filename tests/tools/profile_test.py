@@ -58,6 +58,15 @@ class Profile(CommandTest):
         self.assertAlmostEqual(speculation["precision"],
                                speculation["rows_used"] / speculation["rows"], places=9)
         self.assertTrue(0 < profile["overlap"] < 1)
+
+    def test_several_contexts_in_one_step(self):
+        one = self.profile(*SMALL, "--depth", 0)
+        profile = self.profile(*SMALL, "--depth", 0, "--sequences", 3)
+        self.check_identities(profile)
+        self.assertEqual(profile["sequences"], 3)
+        self.assertEqual(profile["bytes"]["write_back"], 3 * one["bytes"]["write_back"])
+        self.assertGreater(profile["tpot_ms"], one["tpot_ms"])
+        self.assertLess(profile["tpot_ms"], 3 * one["tpot_ms"])
         self.assertAlmostEqual(profile["link_measured"]["latency_us"], 10, places=3)
 
     def test_the_same_twice(self):
@@ -164,7 +173,8 @@ class BadInput(CommandTest):
 
     def test_values(self):
         for flag, given in (("--steps", 0), ("--steps", -1), ("--warmup", -1), ("--tokens", 0),
-                            ("--weight-bits", 3), ("--compute", "fast"), ("--bandwidth", "0GB/s"),
+                            ("--weight-bits", 3), ("--sequences", 0), ("--sequences", 257),
+                            ("--compute", "fast"), ("--bandwidth", "0GB/s"),
                             ("--hot-rows", -1), ("--depth", -1), ("--depth", 17)):
             with self.subTest(flag=flag, given=given):
                 message = self.fails(["allowed"], "--geometry", "Llama-3.2-1B", f"{flag}={given}")

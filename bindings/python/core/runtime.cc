@@ -130,7 +130,7 @@ void PyRuntime::abort_step() {
 }
 
 void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
-                           const nb::tuple& out, StreamChoice stream) {
+                           const nb::tuple& out, uintptr_t lse, StreamChoice stream) {
   const ConstTensorView keys = view_of_parts(k);
   const ConstTensorView values = view_of_parts(v);
   const bool attends = q.size() > 0;
@@ -138,7 +138,7 @@ void PyRuntime::step_layer(int layer, const nb::tuple& k, const nb::tuple& v, co
   const TensorView result = attends ? view_of_parts(out) : TensorView();
   const nb::gil_scoped_release release;
   engine_->append(layer, keys, values, stream);
-  if (attends) engine_->attend(layer, queries, result, nullptr, stream);
+  if (attends) engine_->attend(layer, queries, result, reinterpret_cast<float*>(lse), stream);
 }
 
 void PyRuntime::step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout,
@@ -149,7 +149,8 @@ void PyRuntime::step_layer_at(int layer, const StepAddresses& addresses, const S
   };
   const nb::gil_scoped_release release;
   engine_->append(layer, at(layout.k, addresses.k), at(layout.v, addresses.v), stream);
-  engine_->attend(layer, at(layout.q, addresses.q), at(layout.out, addresses.out), nullptr, stream);
+  engine_->attend(layer, at(layout.q, addresses.q), at(layout.out, addresses.out),
+                  reinterpret_cast<float*>(addresses.lse), stream);
 }
 
 nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,

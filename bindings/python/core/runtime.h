@@ -28,6 +28,7 @@ struct StepLayout {
 
 struct StepAddresses {
   uintptr_t k, v, q, out;
+  uintptr_t lse;  // [tokens, query_heads] f32; 0: not wanted
 };
 
 class PyRuntime {
@@ -49,7 +50,7 @@ class PyRuntime {
   // append and attend of tensors by address (view_of_parts), for PyTorch. The caller keeps them
   // alive until it returns. q empty: append alone.
   void step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
-                  const nb::tuple& out, StreamChoice stream);
+                  const nb::tuple& out, uintptr_t lse, StreamChoice stream);
   // The same where `layout` has all but the addresses.
   void step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout,
                      StreamChoice stream);

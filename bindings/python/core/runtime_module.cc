@@ -105,14 +105,19 @@ void add_steps(nb::class_<PyRuntime>& cls) {
                             int64_t first, const nb::tuple& k, const nb::tuple& v, int64_t stream) {
     self.read_layer(sequence, layer, first, k, v, stream_at(stream));
   });
-  cls.def("_step_layer", [](PyRuntime& self, int layer, const nb::tuple& k, const nb::tuple& v,
-                            const nb::tuple& q, const nb::tuple& out, int64_t stream) {
-    self.step_layer(layer, k, v, q, out, stream_at(stream));
-  });
-  cls.def("_step_layer_at", [](PyRuntime& self, int layer, uintptr_t k, uintptr_t v, uintptr_t q,
-                               uintptr_t out, const StepLayout& layout, int64_t stream) {
-    self.step_layer_at(layer, {k, v, q, out}, layout, stream_at(stream));
-  });
+  // `lse`: of [tokens, query_heads] in float32; 0: not wanted.
+  cls.def(
+      "_step_layer",
+      [](PyRuntime& self, int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
+         const nb::tuple& out, int64_t stream,
+         uintptr_t lse) { self.step_layer(layer, k, v, q, out, lse, stream_at(stream)); },
+      nb::arg("layer"), nb::arg("k"), nb::arg("v"), nb::arg("q"), nb::arg("out"),
+      nb::arg("stream") = -1, nb::arg("lse") = 0);
+  cls.def("_step_layer_at",
+          [](PyRuntime& self, int layer, uintptr_t k, uintptr_t v, uintptr_t q, uintptr_t out,
+             const StepLayout& layout, int64_t stream, uintptr_t lse) {
+            self.step_layer_at(layer, {k, v, q, out, lse}, layout, stream_at(stream));
+          });
 }
 
 void add_runtime_class(nb::module_& module) {

@@ -142,8 +142,32 @@ void activate_gate(Activation f, const float* gate_up, const float* bias, int64_
   });
 }
 
+void activate_clamped(const ClampedGate& how, bool interleaved, const float* gate_up,
+                      const float* bias, int64_t size, DType dtype, void* out) {
+  const int64_t step = interleaved ? 2 : 1;
+  const int64_t to_up = interleaved ? 1 : size;
+  const auto biased = [&](int64_t i) {
+    return bias == nullptr ? gate_up[i] : gate_up[i] + bias[i];
+  };
+  store_each(size, dtype, out, [&](int64_t i) {
+    const float gate = std::min(biased(step * i), how.limit);
+    const float up = std::clamp(biased(step * i + to_up), -how.limit, how.limit);
+    return gate / (1.0f + std::exp(-how.alpha * gate)) * (up + 1.0f);
+  });
+}
+
 void store_row(const float* x, int64_t size, DType dtype, void* out) {
   store_each(size, dtype, out, [&](int64_t i) { return x[i]; });
+}
+
+void scale_row(float factor, int64_t size, DType dtype, void* x) {
+  if (dtype == DType::kF32) {
+    auto* values = static_cast<float*>(x);
+    for (int64_t i = 0; i < size; ++i) values[i] *= factor;
+  } else {
+    auto* values = static_cast<uint16_t*>(x);
+    for (int64_t i = 0; i < size; ++i) values[i] = bf16_from_f32(f32_from_bf16(values[i]) * factor);
+  }
 }
 
 void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "kernels/model_params.h"  // NormKind, Activation
+#include "kernels/model_params.h"  // NormKind, Activation, ClampedGate
 #include "runtime/base/dtype.h"
 
 namespace fasa {
@@ -40,7 +40,13 @@ void activate(Activation f, const float* x, const float* bias, int64_t size, DTy
 // out = f(gate) * up, of gate_up [2 x size]; `bias` [2 x size] may be null.
 void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
                    void* out);
+// gpt-oss' gate: out = g·sigmoid(alpha·g) * (u + 1), where g = min(gate, limit) and u = up within
+// ±limit. gate_up [2 x size], interleaved [size x 2]; `bias` alike, or null.
+void activate_clamped(const ClampedGate& how, bool interleaved, const float* gate_up,
+                      const float* bias, int64_t size, DType dtype, void* out);
 void store_row(const float* x, int64_t size, DType dtype, void* out);
+// x *= factor, x [size] of `dtype`.
+void scale_row(float factor, int64_t size, DType dtype, void* x);
 
 // Calls `body` for each row, on several threads where rows x `row_work` is worth it.
 void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body);

@@ -29,6 +29,12 @@ constexpr GgufName kMixtral[] = {{"ffn_gate_inp", "block_sparse_moe.gate"},
                                  {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
                                  {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
                                  {"ffn_down_exps", "block_sparse_moe.experts.*.w2"}};
+constexpr GgufName kGptOss[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                {"attn_sinks", "self_attn.sinks"},
+                                {"ffn_gate_inp", "mlp.router"},
+                                {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+                                {"ffn_up_exps", "mlp.experts.*.up_proj"},
+                                {"ffn_down_exps", "mlp.experts.*.down_proj"}};
 constexpr GgufName kPhi3[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm"},
                                {"post_ffw_norm", "post_feedforward_layernorm"}};
@@ -47,6 +53,8 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "qwen3", .model_type = "qwen3"},
     GgufArchitecture{
         .name = "qwen3moe", .model_type = "qwen3_moe", .layer_names = kQwen3Moe, .experts = true},
+    GgufArchitecture{
+        .name = "gpt-oss", .model_type = "gpt_oss", .layer_names = kGptOss, .experts = true},
     GgufArchitecture{.name = "granite", .model_type = "granite", .paired_heads = true},
     GgufArchitecture{.name = "olmo2", .model_type = "olmo2", .layer_names = kOlmo2},
     GgufArchitecture{.name = "smollm3", .model_type = "smollm3", .paired_heads = true},

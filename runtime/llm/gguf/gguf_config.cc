@@ -115,9 +115,11 @@ nlohmann::json rope_scaling(const GgufHeader& header, const Keys& keys, double t
   const double factor = keys.number("rope.scaling.factor");
   if (kind == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
   if (kind == "yarn") {
+    // No file says it: gpt-oss alone was trained with ramps that begin and end between two pairs.
     return {
         {"rope_type", "yarn"},
         {"factor", factor},
+        {"truncate", header.text("general.architecture") != "gpt-oss"},
         {"original_max_position_embeddings", keys.integer("rope.scaling.original_context_length")}};
   }
   keys.fail("rope.scaling.type", "none, linear, yarn");
@@ -182,6 +184,11 @@ void add_experts(const Keys& keys, nlohmann::json* config) {
   (*config)["norm_topk_prob"] = true;
   constexpr const char* kWidth = "expert_feed_forward_length";
   if (keys.has(kWidth)) (*config)["moe_intermediate_size"] = keys.integer(kWidth);
+}
+
+void add_gpt_oss(const Keys& keys, nlohmann::json* config) {
+  (*config)["intermediate_size"] = keys.integer("expert_feed_forward_length");
+  (*config)["sliding_window"] = keys.integer("attention.sliding_window");
 }
 
 // What the files do not say is the same in all models of the family, but for the largest, whose
@@ -256,6 +263,7 @@ std::string gguf_config_json(const GgufHeader& header) {
   if (architecture.experts) add_experts(keys, &config);
   if (architecture.name == "phi3") add_phi3(keys, &config);
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
+  if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);
   if (!scaling.is_null()) config["rope_scaling"] = scaling;
   return config.dump();

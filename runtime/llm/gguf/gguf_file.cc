@@ -87,11 +87,12 @@ void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int
 }
 
 void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
-  if (tensor.shape.size() != 3) {
+  const size_t own_dims = name.ends_with(".bias") ? 1 : 2;
+  if (tensor.shape.size() != own_dims + 1) {
     throw InputError(
-        fmt::format("{}: tensor {} has {} dimensions, not an expert's two and one of "
+        fmt::format("{}: tensor {} has {} dimensions, not an expert's {} and one of "
                     "experts",
-                    header_.name(), name, tensor.shape.size()));
+                    header_.name(), name, tensor.shape.size(), own_dims));
   }
   const auto count = static_cast<uint64_t>(tensor.shape[0]);
   if (experts_.size() + count > kMostGgufTensors) {
@@ -103,11 +104,11 @@ void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
     const std::string own = fmt::format("{}{}{}", name.substr(0, star), i, name.substr(star + 1));
     const uint64_t bytes = tensor.bytes / count;  // rows are whole blocks
     experts_.push_back({.block = tensor.block,
-                        .shape = {tensor.shape[1], tensor.shape[2]},
+                        .shape = {tensor.shape.begin() + 1, tensor.shape.end()},
                         .begin = tensor.begin + i * bytes,
                         .bytes = bytes});
     add_name(own, experts_.back());
-    add_matrix(own, experts_.back(), 0);
+    if (own_dims == 2) add_matrix(own, experts_.back(), 0);
   }
 }
 

@@ -22,7 +22,7 @@ constexpr GgmlBlock kBlocks[] = {
     {GgmlType::kQ41, "Q4_1", 32, 20},   {GgmlType::kQ50, "Q5_0", 32, 22},
     {GgmlType::kQ51, "Q5_1", 32, 24},   {GgmlType::kQ80, "Q8_0", 32, 34},
     {GgmlType::kQ4K, "Q4_K", 256, 144}, {GgmlType::kQ5K, "Q5_K", 256, 176},
-    {GgmlType::kQ6K, "Q6_K", 256, 210}};
+    {GgmlType::kQ6K, "Q6_K", 256, 210}, {GgmlType::kMxfp4, "MXFP4", 32, 17}};
 
 uint64_t fixed_bytes(GgufType type) {
   switch (type) {

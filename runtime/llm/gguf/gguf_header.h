@@ -54,6 +54,7 @@ enum class GgmlType : uint32_t {
   kQ5K = 13,
   kQ6K = 14,
   kBF16 = 30,
+  kMxfp4 = 39,
 };
 
 struct GgmlBlock {

@@ -1,5 +1,6 @@
 #include "runtime/llm/gguf/gguf_matrix.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "runtime/base/dtype.h"
@@ -44,6 +45,8 @@ PackedFormat format_of(GgmlType type) {
       return super(5);
     case GgmlType::kQ6K:
       return {.bits = 6, .group = 16, .scale = ScaleKind::kSuper, .centre = 32};
+    case GgmlType::kMxfp4:
+      return mxfp4_format();
     case GgmlType::kF32:
     case GgmlType::kF16:
     case GgmlType::kBF16:
@@ -131,6 +134,9 @@ void read_block(GgmlType type, const std::byte* at, const BlockTarget& to) {
       *to.scales = f16_at(at);
       for (int i = 0; i < 32; ++i) to.codes[i] = byte_at(at + 2 + i) ^ 0x80;
       return;
+    case GgmlType::kMxfp4:
+      *to.scales = std::ldexp(1.0f, byte_at(at) - kMxfp4Bias);
+      return read_nibbles(at + 1, nullptr, to.codes);
     case GgmlType::kQ4K:
     case GgmlType::kQ5K: {
       *to.super_scale = f16_at(at);

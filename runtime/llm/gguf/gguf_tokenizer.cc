@@ -26,12 +26,13 @@ std::string words_pattern(const char* digits) {
                      kContractions, digits, kBlanks);
 }
 
-std::string tekken_pattern() {
-  return std::string(
-             R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-             R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-             R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)") +
-         kBlanks;
+// Words in capitals, then in small letters, whatever follows them as `ending`.
+std::string cased_pattern(const std::string& ending, const char* digits) {
+  constexpr const char* kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
+  constexpr const char* kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+  constexpr const char* kBefore = R"([^\r\n\p{L}\p{N}]?)";
+  return fmt::format(R"({0}{1}*{2}+{3}|{0}{1}+{2}*{3}|{4}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{5})",
+                     kBefore, kUpper, kLower, ending, digits, kBlanks);
 }
 
 Json byte_level(bool use_regex) {
@@ -77,8 +78,14 @@ PreTokenizer find_pre_tokenizer(const GgufHeader& header) {
          {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}},
         nullptr};
   }
-  if (name == "tekken") return {name, split_by(tekken_pattern()), nullptr, true, true};
-  header.fail(key, "llama-bpe, qwen2, gpt-2, smollm, tekken");
+  if (name == "tekken") {
+    return {name, split_by(cased_pattern("", R"(\p{N})")), nullptr, true, true};
+  }
+  if (name == "gpt-4o") {
+    const std::string ending = fmt::format("{}?", kContractions);
+    return {name, split_by(cased_pattern(ending, R"(\p{N}{1,3})")), nullptr, true};
+  }
+  header.fail(key, "llama-bpe, qwen2, gpt-2, smollm, tekken, gpt-4o");
 }
 
 // As JSON, quoted. Throws InputError for what is no UTF-8.

@@ -11,16 +11,13 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kBlock = 32;
+constexpr int64_t kBlock = kMxfp4Block;
 
 class Mxfp4Tensor final : public PackedTensor {
  public:
   Mxfp4Tensor(int64_t outputs, int64_t inputs, const RawTensor& blocks, const RawTensor& scales)
       : PackedTensor(outputs, inputs), blocks_(blocks), scales_(scales) {
-    set_format({.group = kBlock,
-                .scale = ScaleKind::kBF16,
-                .has_table = true,
-                .table = {0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6}});
+    set_format(mxfp4_format());
   }
 
   void read(int64_t first, int64_t count, CodeRows* out) const override {
@@ -32,7 +29,7 @@ class Mxfp4Tensor final : public PackedTensor {
         out->codes(i)[input] = input % 2 == 0 ? pair & 15 : pair >> 4;
       }
       for (int64_t group = 0; group < groups; ++group) {
-        const int exponent = scales_.byte((first + i) * groups + group) - 127;
+        const int exponent = scales_.byte((first + i) * groups + group) - kMxfp4Bias;
         out->scales(i)[group] = std::ldexp(1.0f, exponent);
       }
     }

@@ -30,6 +30,16 @@ class CodeRows {
   std::vector<float> scales_, offsets_, super_scales_, super_offsets_;
 };
 
+// MXFP4: blocks of 32 with a power of two, an exponent of eight bits and this bias.
+inline constexpr int kMxfp4Block = 32;
+inline constexpr int kMxfp4Bias = 127;
+inline PackedFormat mxfp4_format() {
+  return {.group = kMxfp4Block,
+          .scale = ScaleKind::kBF16,
+          .has_table = true,
+          .table = {0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6}};
+}
+
 class PackedTensor {
  public:
   virtual ~PackedTensor() = default;

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, flash_attention_mask, sdpa_mask
 
@@ -30,9 +31,9 @@ def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
 def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
                    is_causal=None, softcap=None, s_aux=None, position_bias=None, **kwargs):
     """The runtime's attention for keys that it holds, sdpa's for all others."""
-    # Inputs that change scores in ways that neither the runtime nor sdpa knows.
-    if softcap is not None or s_aux is not None:
-        raise _unsupported("s_aux" if softcap is None else "softcap")
+    # It changes scores in a way that neither the runtime nor sdpa knows.
+    if softcap is not None:
+        raise _unsupported("softcap")
     if type(key) is Handle:
         if (dropout or position_bias is not None or is_causal is False
                 or not getattr(module, "is_causal", True)):
@@ -41,12 +42,15 @@ def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scali
         if layer.pending is None:
             layer.refuse()
         (key, value), layer.pending = layer.pending, None
-        return layer.session.step(layer.index, module, query, key, value, attention_mask, scaling), None
+        return layer.session.step(layer.index, module, query, key, value, attention_mask, scaling,
+                                  s_aux), None
     if position_bias is not None:
         kwargs["position_bias"] = position_bias
     for observe in _observers:
         observe(module, query, key, scaling)
     mask = _sdpa_mask_of(module, query, key, attention_mask, is_causal)
+    if s_aux is not None:
+        return _with_sinks(module, query, key, value, mask, scaling, s_aux), None
     return sdpa_attention_forward(module, query, key, value, mask, dropout=dropout,
                                   scaling=scaling, is_causal=is_causal, **kwargs)
 
@@ -90,6 +94,26 @@ class observing:
         _observers.remove(self._observe)
 
 
-def exact(module, query, key, value, mask, scaling) -> torch.Tensor:
+def _with_sinks(module, query, key, value, mask, scaling, sinks) -> torch.Tensor:
+    """sdpa with one more logit in each head's softmax: that of a first key, which the others' further
+    dimensions do not see, without a value. Where sdpa is causal by itself, query i sees keys up to i:
+    a first query of no use keeps them in step."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    causal = mask is None and query.shape[2] > 1
+    dim, more = value.shape[-1], 8  # as aligned as the dimensions were
+    queries = F.pad(query, (0, more, int(causal), 0))
+    queries[..., query.shape[-1]] = (sinks / scaling).to(query.dtype)[None, :, None]
+    keys = F.pad(key, (0, more, 1, 0))
+    keys[:, :, 0, key.shape[-1]] = 1
+    values = F.pad(value, (0, more, 1, 0))
+    if mask is not None:
+        mask = F.pad(mask, (1, 0), value=True if mask.dtype == torch.bool else 0.0)
+    out = sdpa_attention_forward(module, queries, keys, values, mask, scaling=scaling)[0]
+    return out[:, int(causal):, :, :dim]
+
+
+def exact(module, query, key, value, mask, scaling, sinks=None) -> torch.Tensor:
     """sdpa under a 4-D mask: [batch, tokens, query_heads, value_dim]."""
+    if sinks is not None:
+        return _with_sinks(module, query, key, value, mask, scaling, sinks)
     return sdpa_attention_forward(module, query, key, value, mask, scaling=scaling)[0]

@@ -27,10 +27,21 @@ def rope_parameters(config) -> dict:
     return dict(rope)
 
 
+def _quarter_turn(source):
+    """Rotates all pairs of the last dimension by a right angle, as the model's file pairs them; None
+    where it does not say."""
+    if rotate := getattr(source, "rotate_half", None):
+        return rotate
+    apply = getattr(source, "_apply_rotary_emb", None)
+    parameters = list(inspect.signature(apply).parameters) if apply else []
+    if parameters != ["x", "cos", "sin"]:
+        return None
+    return lambda x: apply(x, torch.zeros(x.shape[-1] // 2), torch.ones(x.shape[-1] // 2))
+
+
 def rotary_layout(module) -> str:
-    """Which dimensions the module's `rotate_half` pairs: "half" or "interleaved"."""
-    source = sys.modules.get(type(module).__module__)
-    rotate = getattr(source, "rotate_half", None)
+    """Which dimensions the module's rotation pairs: "half" or "interleaved"."""
+    rotate = _quarter_turn(sys.modules.get(type(module).__module__))
     name = f"{type(module).__module__}.{type(module).__name__}"
     if rotate is None:
         raise UsageError(f"{name}: its module has no rotate_half that would tell the rotary layout")

@@ -50,6 +50,12 @@ class Step:
         self.lie = None  # how every layer's tensors lie, if they do as the first layer's
 
 
+def _beside(sinks, out, lse) -> torch.Tensor:
+    """Attention [..., query_heads, dim] with one more logit in each softmax, of no value: the
+    others' share of it is sigmoid(lse - sink)."""
+    return out * torch.sigmoid(lse - sinks.float())[..., None].to(out.dtype)
+
+
 class Session:
     """One row of the batch is one sequence of the runtime; padding is never stored."""
 
@@ -110,8 +116,9 @@ class Session:
 
     # The attention's side.
 
-    def step(self, index, module, query, key, value, mask, scaling) -> torch.Tensor:
-        """Stores key and value of the layer and attends: [rows, tokens, query_heads, value_dim]."""
+    def step(self, index, module, query, key, value, mask, scaling, sinks=None) -> torch.Tensor:
+        """Stores key and value of the layer and attends: [rows, tokens, query_heads, value_dim].
+        `sinks` [query_heads]: logits that each softmax has beside the tokens'."""
         if index == 0:
             self._begin(module, query, key, value, mask, scaling)
         step = self.open
@@ -125,24 +132,24 @@ class Session:
             )
         # The way of nearly all calls: a decode step whose tensors lie as the last layer's did. Each
         # function more costs a microsecond: attention has emptied the caches of its code.
-        if step.lie is not None and step.lie == lie_of(query, key, value):
+        if step.lie is not None and sinks is None and step.lie == lie_of(query, key, value):
             out = torch.empty(self.out_shape, dtype=query.dtype, device=self.device)
             self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
-                                        out.data_ptr(), self.layout, step.stream)
+                                        out.data_ptr(), self.layout, step.stream, 0)
         else:
-            out = self._tokens(index, module, step, query, key, value, mask, scaling)
+            out = self._tokens(index, module, step, query, key, value, mask, scaling, sinks)
         step.layer = index + 1
         if step.layer == len(self.part.layers):
             self._end(step)
         return out
 
-    def _tokens(self, index, module, step, query, key, value, mask, scaling) -> torch.Tensor:
+    def _tokens(self, index, module, step, query, key, value, mask, scaling, sinks) -> torch.Tensor:
         self._require_fit(index, step, query, key, value)
         if not step.attends:
-            return self._masked(index, module, query, key, value, mask, scaling)
+            return self._masked(index, module, query, key, value, mask, scaling, sinks)
         if step.present is None:
-            return self._whole(index, query, key, value, step)
-        return self._padded(index, query, key, value, step)
+            return self._whole(index, query, key, value, step, sinks)
+        return self._padded(index, query, key, value, step, sinks)
 
     def _describe(self, lie, query, key, value) -> bool:
         """Tells the runtime how the first layer's tensors, checked, lie: those of the others and of
@@ -170,29 +177,35 @@ class Session:
             self._abort()
             raise
 
-    def _whole(self, index, query, key, value, step) -> torch.Tensor:
+    def _whole(self, index, query, key, value, step, sinks) -> torch.Tensor:
         rows, heads, tokens, _ = query.shape
         dim = value.shape[3]
         out = query.new_empty((rows, tokens, heads, dim))
         # Names keep what flat() copied alive until the runtime has read it.
         k, v, q = flat(key), flat(value), flat(query)
-        self.runtime._step_layer(
-            index, parts(k), parts(v), parts(q),
-            (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim),
-            step.stream)
-        return out
+        result = (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim)
+        if sinks is None:
+            self.runtime._step_layer(index, parts(k), parts(v), parts(q), result, step.stream)
+            return out
+        lse = sinks.new_empty((rows, tokens, heads), dtype=torch.float32)
+        self.runtime._step_layer(index, parts(k), parts(v), parts(q), result, step.stream,
+                                 lse.data_ptr())
+        return _beside(sinks, out, lse)
 
-    def _padded(self, index, query, key, value, step) -> torch.Tensor:
+    def _padded(self, index, query, key, value, step, sinks) -> torch.Tensor:
         chosen = [tensor.transpose(1, 2)[step.present] for tensor in (key, value, query)]
         found = query.new_empty((*chosen[2].shape[:2], value.shape[3]))
+        lse = None if sinks is None else sinks.new_empty(found.shape[:2], dtype=torch.float32)
         if len(found):
             self.runtime._step_layer(index, *(parts(tensor) for tensor in chosen), parts(found),
-                                     step.stream)
+                                     step.stream, 0 if lse is None else lse.data_ptr())
+        if lse is not None:
+            found = _beside(sinks, found, lse)
         out = query.new_zeros((*step.present.shape, *found.shape[1:]))
         out[step.present] = found
         return out
 
-    def _masked(self, index, module, query, key, value, mask, scaling) -> torch.Tensor:
+    def _masked(self, index, module, query, key, value, mask, scaling, sinks) -> torch.Tensor:
         """Attention under a mask of the caller's own, over stored and new keys: transformers'."""
         keys, values = key, value
         if self.length:
@@ -205,7 +218,7 @@ class Session:
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
         k, v = flat(key), flat(value)
         self.runtime._step_layer(index, parts(k), parts(v), (), (), self.open.stream)
-        return exact(module, query, keys, values, mask, scaling)
+        return exact(module, query, keys, values, mask, scaling, sinks)
 
     def _read(self, row, number, index, key, value):
         """[heads, length, dim] of a row's keys and values, zeros where there is padding."""

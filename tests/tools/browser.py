@@ -1,0 +1,102 @@
+"""A headless Chromium that a test drives over its debugging pipe: the standard library is enough."""
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+
+PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Browser:
+    """One page in a process of its own, ended with the test. `problems` are its exceptions and what
+    it logged as errors, `requests` the addresses that it asked for."""
+
+    def __init__(self, test, folder, size=(1280, 800)):
+        commands, self.commands = os.pipe()
+        self.events, events = os.pipe()
+
+        def place_pipes():  # Chromium reads 3 and writes 4
+            low, high = os.dup(commands), os.dup(events)
+            os.dup2(low, 3), os.dup2(high, 4)
+            os.set_inheritable(3, True), os.set_inheritable(4, True)
+
+        self.process = subprocess.Popen(
+            [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--no-first-run", f"--user-data-dir={folder}", "--remote-debugging-pipe",
+             f"--window-size={size[0]},{size[1]}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
+            preexec_fn=place_pipes)  # noqa: PLW1509: no thread of this process is under way
+        os.close(commands), os.close(events)
+        test.addCleanup(self.stop)
+        self.buffer, self.number, self.session = b"", 0, None
+        self.problems, self.requests = [], []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.commands), os.close(self.events)
+
+    def receive(self, deadline):
+        while b"\0" not in self.buffer:
+            if not select.select([self.events], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise TimeoutError("the browser says nothing")
+            piece = os.read(self.events, 1 << 16)
+            if not piece:
+                raise EOFError("the browser ended")
+            self.buffer += piece
+        message, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(message)
+
+    def note(self, event):
+        values = event.get("params", {})
+        if event["method"] == "Runtime.exceptionThrown":
+            self.problems.append(values["exceptionDetails"]["text"])
+        elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
+            self.problems.append(values["entry"]["text"])
+        elif event["method"] == "Network.requestWillBeSent":
+            self.requests.append(values["request"]["url"])
+
+    def call(self, method, **values):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": values}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        deadline = time.monotonic() + 60
+        while True:
+            answer = self.receive(deadline)
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            if "method" in answer:
+                self.note(answer)
+
+    def evaluate(self, expression):
+        """The value of a JavaScript expression."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def wait_for(self, expression):
+        """Until it is true, a minute at most; returns its value."""
+        deadline = time.monotonic() + 60
+        while True:
+            if value := self.evaluate(expression):
+                return value
+            if time.monotonic() > deadline:
+                raise TimeoutError(expression)
+            time.sleep(0.05)
+
+    def screenshot(self):
+        """PNG bytes."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
