@@ -54,14 +54,16 @@ struct Case {
   int chunks = 64;
   int64_t tokens = 0;
   int budget = 256;
+  int near = 0;  // tokens of the near set
 
   // So many that their slices are several times the largest L2 of today (50 MB at 36 bytes a token
   // and head).
   int layers() const { return tokens <= 65536 ? 32 : 8; }
   std::string name() const {
-    return preset == "full" ? fmt::format("full/{}", tokens)
-                            : fmt::format("{}/{}x{}/{}/k{}", preset, slice_dtype_name(slice),
-                                          chunks, tokens, budget);
+    return preset == "full"
+               ? fmt::format("full/{}", tokens)
+               : fmt::format("{}/{}x{}/{}/k{}{}", preset, slice_dtype_name(slice), chunks, tokens,
+                             budget, near > 0 ? fmt::format("+{}", near) : "");
   }
 };
 
@@ -131,7 +133,7 @@ Config config_of(const Case& wanted) {
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
   config.selection.fac_tokens = {{.tokens = wanted.budget, .share = 0}};
-  config.selection.near_tokens = TokenCount{};
+  config.selection.near_tokens = TokenCount{.tokens = wanted.near, .share = 0};
   config.placement.rows = wanted.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
   return config;
 }
@@ -299,22 +301,30 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   const SliceFormat format{wanted.slice, 2 * wanted.chunks};
   const double slice_bytes =
       tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes());
+  // A near token's value is read in the codes of its slice.
+  const double near_bytes = wanted.near * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
   json floors = {{"select", slice_bytes / device_rate},
-                 {"attend", wanted.budget * kRowsOfToken / device_rate}};
+                 {"attend", (wanted.budget * kRowsOfToken + near_bytes) / device_rate}};
   if (wanted.preset == "fasa-m") {
     floors["gather"] = result.at("fetched_rows_per_layer").get<double>() * kRowBytes / link_rate;
   }
   return floors;
 }
 
-// The first budget for all contexts before the next; 128k and 256 tokens, what runs by default, first.
+// Of each context first what runs by default, 320 rows and 1024 near tokens, and attention to all;
+// the first budget for all contexts before the next.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {
       {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
   std::vector<Case> cases;
   for (const int budget : options.budgets) {
     for (const int64_t tokens : options.tokens) {
-      if (budget == options.budgets.front()) cases.push_back({.preset = "full", .tokens = tokens});
+      if (budget == options.budgets.front()) {
+        for (const char* preset : {"fasa-c", "fasa-m"}) {
+          cases.push_back({.preset = preset, .tokens = tokens, .budget = 320, .near = 1024});
+        }
+        cases.push_back({.preset = "full", .tokens = tokens});
+      }
       for (const auto& [slice, chunks] : kSlices) {
         for (const char* preset : {"fasa-c", "fasa-m"}) {
           cases.push_back({preset, slice, chunks, tokens, budget});

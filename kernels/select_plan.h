@@ -42,7 +42,7 @@ constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDe
 // head's group, and a page's scores and weights of one warp. In floats, of 99 KiB that every GPU
 // from 8.0 on has, less 25 KiB for ranking.
 constexpr bool cuda_holds_queries(int group, int slice_dims) {
-  return int64_t{group} * (slice_dims + kPageTokens + 16) + int64_t{6} * slice_dims <= 18 << 10;
+  return int64_t{group} * (slice_dims + kPageTokens + 20) + int64_t{6} * slice_dims <= 18 << 10;
 }
 
 }  // namespace fasa

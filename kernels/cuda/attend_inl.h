@@ -158,19 +158,22 @@ class AttendTile {
     return simt::fused(slopes_[query], static_cast<float>(position - (desc_.end() - 1)), score);
   }
 
-  // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160.
+  // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160. Every index is
+  // known when it is compiled: a loop over halves is not unrolled, and puts the sums into memory.
   FASA_DEVICE static float sum_over_lanes(float (&sums)[simt::kWarpThreads]) {
-    FASA_UNROLL
-    for (int half = simt::kWarpThreads / 2; half > 0; half /= 2) {
-      const bool upper = (simt::lane() & half) != 0;
-      FASA_UNROLL
-      for (int i = 0; i < half; ++i) {
-        const float kept = upper ? sums[i + half] : sums[i];
-        const float sent = upper ? sums[i] : sums[i + half];
-        sums[i] = kept + simt::shuffle_xor(sent, half);
-      }
-    }
+    halve<simt::kWarpThreads / 2>(sums);
     return sums[0];
+  }
+  template <int kHalf>
+  FASA_DEVICE static void halve(float (&sums)[simt::kWarpThreads]) {
+    const bool upper = (simt::lane() & kHalf) != 0;
+    FASA_UNROLL
+    for (int i = 0; i < kHalf; ++i) {
+      const float kept = upper ? sums[i + kHalf] : sums[i];
+      const float sent = upper ? sums[i] : sums[i + kHalf];
+      sums[i] = kept + simt::shuffle_xor(sent, kHalf);
+    }
+    if constexpr (kHalf > 1) halve<kHalf / 2>(sums);
   }
 
   FASA_DEVICE void sum_values(int tile, int tokens, float* partial, int64_t stride) const {

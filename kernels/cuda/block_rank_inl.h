@@ -2,8 +2,8 @@
 // of a rank by radix, three digits of a histogram, and the positions that reach it, in order.
 //
 // What is ranked is a functor `each(visit)`: every thread of the block calls it, and together they
-// call visit(key, position) for every key once, in any order. Keys are unsigned, larger is better;
-// equal keys are ranked by position, lower first.
+// call visit(key, at) for every key once, in any order; at() is its position, read only where it is
+// asked for. Keys are unsigned, larger is better; equal keys are ranked by position, lower first.
 #pragma once
 
 #include "kernels/cuda/block_sum_inl.h"
@@ -18,6 +18,7 @@ struct BlockRank {
   static constexpr int kWindowWords = kWindow / 32;
 
   static constexpr int kSorted = kWindowWords;  // positions that are sorted rather
+  static constexpr int kMostHeads = 256;        // more than cuda_holds_queries() lets through
 
   struct Window {
     uint32_t above[kWindowWords];  // a bit for each position
@@ -29,6 +30,7 @@ struct BlockRank {
     uint64_t sorted[kSorted];
   };
   uint64_t warp_sums[simt::kWarpThreads];
+  float maxima[kMostHeads];  // of a group's scores
   uint32_t found_bin;
   uint32_t found_rank;
 };
@@ -55,18 +57,21 @@ FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
   simt::sync_block();
 }
 
-// There are at least `rank` keys, rank >= 1.
+// There are at least `rank` keys, rank >= 1. Bits of the key below `least_bit`, 0 or 10, are not
+// looked for: then it is 2^least_bit too low at most, and so many are no ties.
 template <typename Each>
-FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& each) {
+FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& each,
+                                  int least_bit = 0) {
   uint32_t prefix = 0;
   uint32_t known = 0;  // bits of the prefix
   for (const int shift : {21, 10, 0}) {
+    if (shift < least_bit) break;
     const uint32_t digit = shift == 0 ? 0x3ffu : 0x7ffu;
     for (int i = simt::thread_index(); i < BlockRank::kBins; i += BlockRank::kThreads) {
       shared.bins[i] = 0;
     }
     simt::sync_block();
-    each([&](uint32_t key, int) {
+    each([&](uint32_t key, const auto&) {
       if ((key & known) == prefix) simt::atomic_add(&shared.bins[key >> shift & digit], 1u);
     });
     simt::sync_block();
@@ -121,10 +126,10 @@ FASA_DEVICE bool emit_sorted(BlockRank& shared, RankedKey last, int32_t need, co
                              int32_t* out) {
   if (simt::thread_index() == 0) shared.found_rank = 0;
   simt::sync_block();
-  each([&](uint32_t key, int position) {
+  each([&](uint32_t key, const auto& position) {
     if (key < last.key) return;
     const uint32_t at = simt::atomic_add(&shared.found_rank, 1u);
-    if (at < BlockRank::kSorted) shared.sorted[at] = static_cast<uint64_t>(position);
+    if (at < BlockRank::kSorted) shared.sorted[at] = static_cast<uint64_t>(position());
   });
   simt::sync_block();
   const bool complete = shared.found_rank == static_cast<uint32_t>(need);
@@ -152,9 +157,10 @@ FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int e
     simt::sync_block();
     const int window_end = end - window < BlockRank::kWindow ? end : window + BlockRank::kWindow;
     each(
-        [&](uint32_t key, int position) {
-          if (position < window || position >= window_end || key < last.key) return;
-          const int at = position - window;
+        [&](uint32_t key, const auto& position) {
+          if (key < last.key) return;
+          const int at = position() - window;
+          if (at < 0 || at >= window_end - window) return;
           uint32_t* words = key == last.key ? shared.window.ties : shared.window.above;
           simt::atomic_or(&words[at / 32], 1u << (at % 32));
         },

@@ -37,19 +37,23 @@ FASA_DEVICE void block_sort(uint64_t* keys, int stride, int count) {
     keys[int64_t{low} * stride] = b;
     keys[int64_t{high} * stride] = a;
   };
-  int power = 1;
-  while (power < count) power *= 2;
-  for (int size = 2; size <= power; size *= 2) {
-    for (int i = simt::thread_index(); i < power / 2; i += simt::block_threads()) {
-      const int begin = i / (size / 2) * size;
-      const int at = i % (size / 2);
-      order(begin + at, begin + size - 1 - at);
+  int bits = 0;
+  while ((1 << bits) < count) ++bits;
+  const int pairs = (1 << bits) / 2;
+  // Runs of 2^run become runs of 2^(run + 1): mirrored halves, then halves of halves.
+  for (int run = 0; run < bits; ++run) {
+    const int run_mask = (1 << run) - 1;
+    for (int i = simt::thread_index(); i < pairs; i += simt::block_threads()) {
+      const int begin = i >> run << (run + 1);
+      const int at = i & run_mask;
+      order(begin + at, begin + 2 * run_mask + 1 - at);
     }
     simt::sync_block();
-    for (int step = size / 4; step > 0; step /= 2) {
-      for (int i = simt::thread_index(); i < power / 2; i += simt::block_threads()) {
-        const int low = i / step * 2 * step + i % step;
-        order(low, low + step);
+    for (int step = run - 1; step >= 0; --step) {
+      const int step_mask = (1 << step) - 1;
+      for (int i = simt::thread_index(); i < pairs; i += simt::block_threads()) {
+        const int low = (i >> step << (step + 1)) + (i & step_mask);
+        order(low, low + step_mask + 1);
       }
       simt::sync_block();
     }

@@ -10,17 +10,17 @@
 namespace fasa::cuda {
 
 inline constexpr int kHotThreads = 512;
-// Slots that are sorted in shared memory; of more, those chosen alone, in the fetch list.
-inline constexpr int kSortedSlots = 4096;
 
 struct HotShared {
-  uint64_t warp_sums[simt::kWarpThreads];
-  int32_t stop;
+  static constexpr int kBins = 1024;
+  static constexpr int kSorted = 1024;  // victims; more are sorted in the fetch list
 
-  // A sequence may have more slots than the layout.
-  static constexpr int64_t bytes(const CacheLayout& layout) {
-    return int64_t{sizeof(HotShared)} + (layout.hot_rows > 0 ? kSortedSlots * int64_t{8} : 0);
-  }
+  uint64_t warp_sums[simt::kWarpThreads];
+  uint64_t sorted[kSorted];
+  uint32_t bins[kBins];
+  int32_t stop;
+  int32_t digit;
+  int32_t rank;
 };
 
 // Chosen slots, in the order in which they go: slot = low bits of keys[i * stride].
@@ -73,16 +73,14 @@ class HotHead {
   template <typename Keep>
   FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
                              void* spare) const {
-    const bool sorted = slots_.count <= kSortedSlots;
-    Victims victims = {
-        sorted ? reinterpret_cast<uint64_t*>(&shared() + 1) : static_cast<uint64_t*>(spare),
-        sorted ? 1 : 2, 0};
+    const bool room = wanted <= HotShared::kSorted;
+    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(spare), room ? 1 : 2, 0};
     if (policy == Replacement::kClock) {
       choose_by_clock(step, keep, wanted, &victims);
-    } else if (sorted) {
-      sort_all(policy, step, keep, wanted, &victims);
-    } else {
-      sort_chosen(policy, step, keep, wanted, &victims);
+    } else if (wanted > 0) {
+      const Last last = find_last(policy, step, keep, wanted);
+      gather(policy, step, keep, last, &victims);
+      block_sort(victims.keys, victims.stride, victims.count);
     }
     simt::sync_block();
     return victims;
@@ -124,49 +122,96 @@ class HotHead {
            static_cast<uint64_t>(slot);
   }
 
+  // What goes: orders below `order`, and the first `ties` slots of those equal to it.
+  struct Last {
+    uint64_t order;
+    int32_t ties;
+  };
+
+  // The `wanted`-th least order (rank and order of a key, without its slot), by digits of a
+  // histogram; every one where there are no more.
   template <typename Keep>
-  FASA_DEVICE void sort_all(Replacement policy, int32_t step, const Keep& keep, int wanted,
-                            Victims* victims) const {
-    uint64_t mine = 0;
-    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
-      const uint64_t key = key_of(policy, slot, step, keep);
-      victims->keys[slot] = key;
-      mine += key != kNever ? 1 : 0;
+  FASA_DEVICE Last find_last(Replacement policy, int32_t step, const Keep& keep, int wanted) const {
+    constexpr int kDigits = 4;
+    constexpr int kDigitBits = 10;
+    static_assert(1 << kDigitBits == HotShared::kBins &&
+                  kDigits * kDigitBits >= 64 - Victims::kSlotBits);
+    Last last = {0, wanted};
+    for (int shift = (kDigits - 1) * kDigitBits; shift >= 0; shift -= kDigitBits) {
+      const int known = shift + kDigitBits;
+      count_digits(policy, step, keep, last.order >> known, shift);
+      if (!find_digit(last.ties)) return {kNever, 0};
+      last.order |= static_cast<uint64_t>(shared().digit) << shift;
+      last.ties = shared().rank;
+      simt::sync_block();
     }
-    const auto free = static_cast<int>(block_prefix_sum(mine, shared().warp_sums).all);
-    block_sort(victims->keys, 1, slots_.count);
-    victims->count = wanted < free ? wanted : free;
+    return last;
   }
 
-  // The key that `wanted` slots do not exceed, bit by bit; those in any order; then sorted.
+  // Of the orders whose higher digits are `prefix`, the digit at `shift` into the bins.
   template <typename Keep>
-  FASA_DEVICE void sort_chosen(Replacement policy, int32_t step, const Keep& keep, int wanted,
-                               Victims* victims) const {
-    uint64_t last = 0;
-    for (int bit = 63; bit >= 0; --bit) {
-      const uint64_t below = last | ((uint64_t{1} << bit) - 1);
-      if (count_up_to(policy, step, keep, below) < wanted) last |= uint64_t{1} << bit;
+  FASA_DEVICE void count_digits(Replacement policy, int32_t step, const Keep& keep, uint64_t prefix,
+                                int shift) const {
+    HotShared& of = shared();
+    for (int i = simt::thread_index(); i < HotShared::kBins; i += simt::block_threads()) {
+      of.bins[i] = 0;
     }
+    simt::sync_block();
+    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
+      const uint64_t key = key_of(policy, slot, step, keep);
+      const uint64_t digits = key >> Victims::kSlotBits >> shift;
+      if (key == kNever || digits / HotShared::kBins != prefix) continue;
+      simt::atomic_add(&of.bins[digits % HotShared::kBins], 1u);
+    }
+    simt::sync_block();
+  }
+
+  // The bin of the `rank`-th from below, and its rank in there. False: there are fewer.
+  FASA_DEVICE static bool find_digit(int32_t rank) {
+    HotShared& of = shared();
+    constexpr int kEach = HotShared::kBins / kHotThreads;
+    const int first = simt::thread_index() * kEach;
+    uint64_t mine = 0;
+    for (int i = first; i < first + kEach; ++i) mine += of.bins[i];
+    const BlockSum sum = block_prefix_sum(mine, of.warp_sums);
+    auto before = static_cast<int32_t>(sum.through - mine);
+    if (before < rank && rank <= static_cast<int32_t>(sum.through)) {  // one thread's
+      int bin = first;
+      while (before + static_cast<int32_t>(of.bins[bin]) < rank) {
+        before += static_cast<int32_t>(of.bins[bin++]);
+      }
+      of.digit = bin;
+      of.rank = rank - before;
+    }
+    simt::sync_block();
+    return static_cast<int32_t>(sum.all) >= rank;
+  }
+
+  // The keys of what goes, by slot.
+  template <typename Keep>
+  FASA_DEVICE void gather(Replacement policy, int32_t step, const Keep& keep, const Last& last,
+                          Victims* victims) const {
+    int32_t ties_before = 0;
     for (int begin = 0; begin < slots_.count; begin += simt::block_threads()) {
       const int slot = begin + simt::thread_index();
       const uint64_t key = slot < slots_.count ? key_of(policy, slot, step, keep) : kNever;
-      const bool taken = wanted > 0 && key != kNever && key <= last;
-      const BlockSum sum = block_prefix_sum(taken ? 1 : 0, shared().warp_sums);
-      if (taken) victims->keys[(victims->count + static_cast<int64_t>(sum.through) - 1) * 2] = key;
-      victims->count += static_cast<int>(sum.all);
+      const uint64_t order = key >> Victims::kSlotBits;
+      const bool below = key != kNever && order < last.order;
+      const bool tie = key != kNever && order == last.order;
+      const BlockSum sum =
+          block_prefix_sum((below ? uint64_t{1} << 32 : 0) | (tie ? 1 : 0), shared().warp_sums);
+      const auto ties = ties_before + static_cast<int32_t>(sum.through & 0xffffffffu);
+      const int32_t taken = ties < last.ties ? ties : last.ties;
+      const int32_t taken_before = ties_before < last.ties ? ties_before : last.ties;
+      const auto index =
+          victims->count + static_cast<int32_t>(sum.through >> 32) + taken - taken_before - 1;
+      if (below || (tie && ties <= last.ties))
+        victims->keys[int64_t{index} * victims->stride] = key;
+      ties_before += static_cast<int32_t>(sum.all & 0xffffffffu);
+      const int32_t taken_after = ties_before < last.ties ? ties_before : last.ties;
+      victims->count += static_cast<int32_t>(sum.all >> 32) + taken_after - taken_before;
     }
     simt::sync_block();
-    block_sort(victims->keys, 2, victims->count);
-  }
-  template <typename Keep>
-  FASA_DEVICE int count_up_to(Replacement policy, int32_t step, const Keep& keep,
-                              uint64_t last) const {
-    uint64_t mine = 0;
-    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
-      const uint64_t key = key_of(policy, slot, step, keep);
-      mine += key != kNever && key <= last ? 1 : 0;
-    }
-    return static_cast<int>(block_prefix_sum(mine, shared().warp_sums).all);
   }
 
   // Empty slots and unused guesses by slot; then the hand, twice around at most: it passes over

@@ -44,8 +44,9 @@ FASA_DEVICE void copy_near_scores(const SelectHead& head, int32_t count, uint32_
     const int32_t position = simt::load_fresh(lists.positions + i);
     const int32_t at = lower_bound(head.near_positions(), near, position);
     if (at == near || head.near_positions()[at] != position) continue;
-    for (int h = 0; h < head.group(); ++h) {
-      head.near_score(h, at) = simt::load_fresh(lists.raw + int64_t{h} * lists.capacity + i);
+    for (int h = 0; h < head.group(); h += 4) {
+      const SelectHead::Four four = head.four_scores(lists.raw, i, h);
+      for (int j = 0; j < 4 && h + j < head.group(); ++j) head.near_score(h + j, at) = four.of[j];
     }
   }
 }
@@ -62,7 +63,7 @@ FASA_DEVICE void score_near(const SelectHead& head, const PageScorer& scorer) {
     for (int h = simt::lane(); h < head.group(); h += simt::kWarpThreads) {
       int ignored = 0;
       head.near_score(h, i) =
-          finite_score(scorer.scores()[h * kPageTokens + positions[i] % kPageTokens], &ignored);
+          finite_score(scorer.scores()[h * kScoreStride + positions[i] % kPageTokens], &ignored);
     }
   }
 }

@@ -12,8 +12,9 @@
 //   bf16, f32  fused multiply-adds, two tokens a lane: bound by the bytes read.
 //   codes with a query that is not finite: one by one, so that infinities come out as they should.
 //
-// Instructions a warp issues for a page of 128 dimensions in int2 and four heads, estimated: 160
-// for the weights, 130 to unpack, 32 products, 60 for the scores.
+// What lanes read of shared memory at once lies in different banks, 16 bytes a lane: queries and
+// weights are kept with their units exchanged by a few bits of their place (ScorerBanks), scores of
+// a head kScoreStride apart. tests/simt/banks_test.cc counts.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -25,11 +26,34 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kMmaHeads = 8;  // query heads that one product takes
+inline constexpr int kMmaHeads = 8;                   // query heads that one product takes
+inline constexpr int kScoreStride = kPageTokens + 4;  // floats from a head's scores to the next's
+
+// Where things lie in shared memory, so that lanes that read at once meet in no bank: a bijection
+// within aligned blocks, which costs no room.
+struct ScorerBanks {
+  // Float `at` of the queries, head * stride + dimension in slice order. Eight words side by side,
+  // or four of two heads, are read at once, four floats of each.
+  FASA_DEVICE static constexpr int query(int at) { return at ^ ((at >> 5 & 3) << 2); }
+
+  // The vector of a word's weights: 16 bytes, of which a word of int2 has two, int4 one; 8 bytes in
+  // int8. Read by four words of two heads (int8: four heads) at once.
+  template <int kBits>
+  FASA_DEVICE static constexpr int weights(int vector) {
+    if constexpr (kBits == 2) {
+      return vector ^ ((vector >> 3 ^ vector >> 4) & 1);
+    } else if constexpr (kBits == 4) {
+      return vector ^ ((vector >> 3 ^ vector >> 4) & 1) << 2;
+    } else {
+      return vector ^ ((vector >> 4 ^ vector >> 5) & 3) << 2;
+    }
+  }
+};
 
 // Where a block's scorers keep what they share, in floats from the start of its shared memory:
 //   query [group][stride] in slice order, unscale [group], eighths [64], then for each warp
-//   scores [group][64], weights [heads][padded dims / 2] (pairs of f16), offsets [heads][groups]
+//   scores [group][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
+//   [heads][groups]
 struct ScorerLayout {
   int group = 1;
   int padded = 0;  // dimensions of the slice
@@ -41,8 +65,10 @@ struct ScorerLayout {
   constexpr int64_t unscale_at() const { return int64_t{group} * stride(); }
   constexpr int64_t eighths_at() const { return unscale_at() + round(group + 1); }
   constexpr int64_t warps_at() const { return eighths_at() + 64; }
-  constexpr int64_t weights_at() const { return int64_t{group} * kPageTokens; }
-  constexpr int64_t offsets_at() const { return weights_at() + int64_t{heads()} * padded / 2; }
+  constexpr int64_t weights_at() const { return int64_t{group} * kScoreStride; }
+  // Whole blocks of what ScorerBanks exchanges.
+  constexpr int64_t weight_words() const { return align_up(int64_t{heads()} * padded / 2, 32); }
+  constexpr int64_t offsets_at() const { return weights_at() + weight_words(); }
   constexpr int64_t warp_floats() const {
     return round(offsets_at() + int64_t{heads()} * padded / 4);
   }
@@ -73,6 +99,7 @@ class PageScorer {
         tail_(sequence.tail + params.step.layout.tail_offset(params.step.layer, kv_head)),
         sealed_(sequence.sealed_pages()),
         dims_(params.step.layout.slice.prefix(params.score_dims).dims),
+        of_words_(1.0f / static_cast<float>(SliceFormat{format_.dtype, dims_}.groups())),
         slopes_(params.step.slopes == nullptr
                     ? nullptr
                     : params.step.slopes + int64_t{kv_head} * layout.group),
@@ -85,7 +112,7 @@ class PageScorer {
     finite_ = query_[layout_.unscale_at() + layout_.group] == 0;
   }
 
-  // [group][kPageTokens], of this warp; raw, not yet made finite.
+  // [group][kScoreStride], of this warp; raw, not yet made finite.
   FASA_DEVICE const float* scores() const { return mine_; }
   FASA_DEVICE int group() const { return layout_.group; }
   // Warps from this one on score nothing.
@@ -131,11 +158,11 @@ class PageScorer {
     simt::sync_block();
     for (int h = simt::warp(); h < layout_.group; h += simt::block_warps()) {
       const int64_t at = params.q.offset(sequence_.first_token, kv_head * layout_.group + h);
-      float* row = query_ + h * layout_.stride();
       uint32_t largest = 0;
       for (int d = simt::lane(); d < layout_.stride(); d += simt::kWarpThreads) {
-        row[d] = d < dims_ ? load(params.q.dtype, params.q.data, at + dims[d]) : 0.0f;
-        const uint32_t size = simt::bits_of(row[d]) & 0x7fffffffu;
+        float& value = query(h, d);
+        value = d < dims_ ? load(params.q.dtype, params.q.data, at + dims[d]) : 0.0f;
+        const uint32_t size = simt::bits_of(value) & 0x7fffffffu;
         largest = largest < size ? size : largest;
       }
       largest = simt::warp_max(largest);
@@ -146,7 +173,7 @@ class PageScorer {
                               : exponent < 253                ? exponent
                                                               : 253;
       for (int d = simt::lane(); d < layout_.stride(); d += simt::kWarpThreads) {
-        row[d] *= simt::float_of((254 - biased) << 23);
+        query(h, d) *= simt::float_of((254 - biased) << 23);
       }
       if (simt::lane() == 0) query_[layout_.unscale_at() + h] = simt::float_of(biased << 23);
     }
@@ -165,7 +192,8 @@ class PageScorer {
     const int nearest = page * kPageTokens - (sequence_.end() - 1);
     for (int i = simt::lane(); i < layout_.group * kPageTokens; i += simt::kWarpThreads) {
       const auto distance = static_cast<float>(nearest + i % kPageTokens);
-      mine_[i] = simt::fused(slopes_[i / kPageTokens], distance, mine_[i]);
+      float& score = mine_[i / kPageTokens * kScoreStride + i % kPageTokens];
+      score = simt::fused(slopes_[i / kPageTokens], distance, score);
     }
     simt::sync_warp();
   }
@@ -179,7 +207,7 @@ class PageScorer {
       const int from = i % parts * page_tokens_;
       const int begin = from > first ? from : first;
       const int end = from + page_tokens_ < last ? from + page_tokens_ : last;
-      float* const scores = mine_ + i / parts * kPageTokens;
+      float* const scores = mine_ + i / parts * kScoreStride;
       float sum = 0;
       for (int t = begin; t < end; ++t) sum += scores[t];
       const float mean = sum / static_cast<float>(end - begin);
@@ -207,37 +235,94 @@ class PageScorer {
     }
   };
 
+  // Four floats of a head's query, from a dimension that is a multiple of four.
+  struct Four {
+    float values[4];
+  };
+  FASA_DEVICE float& query(int head, int d) const {
+    return query_[ScorerBanks::query(head * layout_.stride() + d)];
+  }
+  FASA_DEVICE Four four(int head, int d) const {
+    const auto words = reinterpret_cast<const simt::Word16&>(query(head, d));
+    return {{simt::float_of(words.words[0]), simt::float_of(words.words[1]),
+             simt::float_of(words.words[2]), simt::float_of(words.words[3])}};
+  }
+
+  // A word's weights, in as few accesses as there are vectors.
+  template <int kBits>
+  struct Weights {
+    static constexpr int kPairs = Codes<kBits>::kPairs;
+    static constexpr int kEach = kPairs < 4 ? kPairs : 4;  // pairs of a vector
+    struct alignas(4 * kEach) Vector {
+      uint32_t pairs[kEach];
+    };
+    uint32_t pairs[kPairs];
+
+    FASA_DEVICE static Vector& at(uint32_t* weights, int word, int i) {
+      return reinterpret_cast<Vector*>(
+          weights)[ScorerBanks::weights<kBits>(word * (kPairs / kEach) + i)];
+    }
+    FASA_DEVICE void store(uint32_t* weights, int word) const {
+      FASA_UNROLL
+      for (int i = 0; i < kPairs / kEach; ++i) {
+        Vector vector;
+        FASA_UNROLL
+        for (int r = 0; r < kEach; ++r) vector.pairs[r] = pairs[i * kEach + r];
+        at(weights, word, i) = vector;
+      }
+    }
+    FASA_DEVICE void load(uint32_t* weights, int word) {
+      FASA_UNROLL
+      for (int i = 0; i < kPairs / kEach; ++i) {
+        const Vector vector = at(weights, word, i);
+        FASA_UNROLL
+        for (int r = 0; r < kEach; ++r) pairs[i * kEach + r] = vector.pairs[r];
+      }
+    }
+  };
+
   // Weights of heads [first, first + count) and the part of their scores that all tokens share, by
   // words: each lane takes some (head, word).
   template <int kBits>
   FASA_DEVICE void prepare(const std::byte* page, int first, int count, int words) const {
     using C = Codes<kBits>;
-    const auto* parameters = reinterpret_cast<const uint32_t*>(page + format_.code_bytes());
+    const std::byte* parameters = page + format_.code_bytes();
     const float* eighths = query_ + layout_.eighths_at();
+    constexpr int kAtOnce = C::kUnit < 8 ? C::kUnit : 8;  // dimensions whose parameters are read
+    struct alignas(2 * kAtOnce) Parameters {
+      uint32_t pairs[kAtOnce / 2];
+    };
     for (int i = simt::lane(); i < count * words; i += simt::kWarpThreads) {
-      const int head = i / words;
+      // i / words, half a word away from any rounding.
+      const int head = static_cast<int>((static_cast<float>(i) + 0.5f) * of_words_);
       const int word = i - head * words;
-      const float* q = query_ + (first + head) * layout_.stride() + word * C::kUnit;
       float weight[C::kUnit];
       float offset = 0;
       FASA_UNROLL
-      for (int d = 0; d < C::kUnit; d += 2) {
-        const uint32_t two = parameters[(word * C::kUnit + d) / 2];
+      for (int begin = 0; begin < C::kUnit; begin += kAtOnce) {
+        const Parameters read =
+            reinterpret_cast<const Parameters*>(parameters)[(word * C::kUnit + begin) / kAtOnce];
         FASA_UNROLL
-        for (int odd = 0; odd < 2; ++odd) {
-          const auto parameter = static_cast<int16_t>(odd == 0 ? two & 0xffffu : two >> 16);
-          const float zero = static_cast<float>(parameter >> 6) * C::kZeroUnit;
-          weight[d + odd] = q[d + odd] * eighths[parameter & 63];
-          offset = simt::fused(weight[d + odd], zero, offset);
+        for (int d = begin; d < begin + kAtOnce; d += 4) {
+          const Four of_query = four(first + head, word * C::kUnit + d);
+          FASA_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            const uint32_t two = read.pairs[(d - begin + j) / 2];
+            const auto parameter = static_cast<int16_t>(j % 2 == 0 ? two & 0xffffu : two >> 16);
+            const float zero = static_cast<float>(parameter >> 6) * C::kZeroUnit;
+            weight[d + j] = of_query.values[j] * eighths[parameter & 63];
+            offset = simt::fused(weight[d + j], zero, offset);
+          }
         }
       }
-      uint32_t* packed = weights() + (head * words + word) * C::kPairs;
+      Weights<kBits> packed;
       FASA_UNROLL
       for (int r = 0; r < C::kPairs; ++r) {
-        packed[r] = pack_f16(weight[C::dim(r)] * C::weight_scale(r),
-                             weight[C::dim(r) + 2] * C::weight_scale(r));
+        packed.pairs[r] = pack_f16(weight[C::dim(r)] * C::weight_scale(r),
+                                   weight[C::dim(r) + 2] * C::weight_scale(r));
       }
-      offsets()[head * words + word] = offset;
+      packed.store(weights(), i);
+      offsets()[i] = offset;
     }
   }
 
@@ -273,11 +358,11 @@ class PageScorer {
         simt::sync_warp();
         prepared = true;
       }
-      const uint32_t* of_word = weights() + (row * words + word) * C::kPairs;
-      const bool has_weights = row < count && word < words;
+      Weights<kBits> of_word = {};
+      if (row < count && word < words) of_word.load(weights(), row * words + word);
       FASA_UNROLL
       for (int r = 0; r < C::kPairs; r += 2) {
-        const uint32_t b[2] = {has_weights ? of_word[r] : 0, has_weights ? of_word[r + 1] : 0};
+        const uint32_t b[2] = {of_word.pairs[r], of_word.pairs[r + 1]};
         FASA_UNROLL
         for (int half = 0; half < 2; ++half) {
           FASA_UNROLL
@@ -303,17 +388,16 @@ class PageScorer {
       float offset = 0;
       for (int word = 0; word < words; ++word) offset += offsets()[head * words + word];
       const float back = unscale(first + head);
-      float* out = mine_ + (first + head) * kPageTokens + 4 * row;
+      float* out = mine_ + (first + head) * kScoreStride + 4 * row;
       FASA_UNROLL
       for (int half = 0; half < 2; ++half) {
+        simt::Word16 four_tokens;
         FASA_UNROLL
-        for (int pair = 0; pair < 2; ++pair) {
-          FASA_UNROLL
-          for (int odd = 0; odd < 2; ++odd) {
-            const float sum = sums[half][pair][2 * odd + which] * 16777216.0f;
-            out[half * 32 + pair * 2 + odd] = (offset + sum) * base * back;
-          }
+        for (int i = 0; i < 4; ++i) {  // pair i / 2, odd i % 2
+          const float sum = sums[half][i / 2][2 * (i % 2) + which] * 16777216.0f;
+          four_tokens.words[i] = simt::bits_of((offset + sum) * base * back);
         }
+        *reinterpret_cast<simt::Word16*>(out + half * 32) = four_tokens;
       }
     }
     simt::sync_warp();  // before other heads' weights take these ones' place
@@ -334,7 +418,7 @@ class PageScorer {
     }
   }
 
-  // Lane l has tokens 2 l and 2 l + 1.
+  // Lane l has tokens 2 l and 2 l + 1. Four dimensions of a query are read at a time.
   template <int kHeads>
   FASA_DEVICE void score_float_heads(const std::byte* page, SliceDType dtype, int first) const {
     struct alignas(8) Two {
@@ -344,7 +428,6 @@ class PageScorer {
     float sums[kHeads][2] = {};
     const bool pairs = dtype == SliceDType::kBF16;
     const int steps = pairs ? (dims_ + 1) / 2 : dims_;
-    const float* q = query_ + first * layout_.stride();
     const auto* at = reinterpret_cast<const Two*>(page) + simt::lane();
     for (int begin = 0; begin < steps; begin += kAhead) {
       Two words[kAhead];
@@ -352,33 +435,53 @@ class PageScorer {
       for (int i = 0; i < kAhead; ++i) {
         words[i] = begin + i < steps ? at[(begin + i) * kPageTokens / 2] : Two{};
       }
-      FASA_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        if (begin + i >= steps) break;
+      if (pairs) {
         FASA_UNROLL
-        for (int token = 0; token < 2; ++token) {
-          const uint32_t word = words[i].tokens[token];
+        for (int i = 0; i < kAhead; i += 2) {
+          const uint32_t codes[2][4] = {
+              {words[i].tokens[0] << 16, words[i].tokens[0] & 0xffff0000u,
+               words[i + 1].tokens[0] << 16, words[i + 1].tokens[0] & 0xffff0000u},
+              {words[i].tokens[1] << 16, words[i].tokens[1] & 0xffff0000u,
+               words[i + 1].tokens[1] << 16, words[i + 1].tokens[1] & 0xffff0000u}};
+          add_four(first, 2 * (begin + i), codes, sums);
+        }
+      } else {
+        FASA_UNROLL
+        for (int i = 0; i < kAhead; i += 4) {
+          uint32_t codes[2][4];
           FASA_UNROLL
-          for (int h = 0; h < kHeads; ++h) {
-            float& sum = sums[h][token];
-            const float* of_head = q + h * layout_.stride();
-            if (pairs) {
-              const int d = 2 * (begin + i);
-              sum = simt::fused(of_head[d], simt::float_of(word << 16), sum);
-              if (d + 1 < dims_) {
-                sum = simt::fused(of_head[d + 1], simt::float_of(word & 0xffff0000u), sum);
-              }
-            } else {
-              sum = simt::fused(of_head[begin + i], simt::float_of(word), sum);
-            }
+          for (int j = 0; j < 4; ++j) {
+            codes[0][j] = words[i + j].tokens[0];
+            codes[1][j] = words[i + j].tokens[1];
           }
+          add_four(first, begin + i, codes, sums);
         }
       }
     }
     for (int h = 0; h < kHeads; ++h) {
       const float back = unscale(first + h);
       for (int token = 0; token < 2; ++token) {
-        mine_[(first + h) * kPageTokens + 2 * simt::lane() + token] = sums[h][token] * back;
+        mine_[(first + h) * kScoreStride + 2 * simt::lane() + token] = sums[h][token] * back;
+      }
+    }
+  }
+
+  // Dimensions d to d + 3 of two tokens, as far as they are scored, for heads from `first` on.
+  template <int kHeads>
+  FASA_DEVICE void add_four(int first, int d, const uint32_t (&values)[2][4],
+                            float (&sums)[kHeads][2]) const {
+    if (d >= dims_) return;
+    FASA_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      const Four of_query = four(first + h, d);
+      FASA_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (d + j >= dims_) break;
+        FASA_UNROLL
+        for (int token = 0; token < 2; ++token) {
+          sums[h][token] =
+              simt::fused(of_query.values[j], simt::float_of(values[token][j]), sums[h][token]);
+        }
       }
     }
   }
@@ -399,9 +502,9 @@ class PageScorer {
         const float value =
             base * query_[layout_.eighths_at() + (parameter & 63)] *
             (static_cast<float>(parameter >> 6) * zero_unit + static_cast<float>(code));
-        sum = simt::fused(query_[head * layout_.stride() + d], value, sum);
+        sum = simt::fused(query(head, d), value, sum);
       }
-      mine_[i] = sum * unscale(head);
+      mine_[head * kScoreStride + token] = sum * unscale(head);
     }
   }
 
@@ -415,6 +518,7 @@ class PageScorer {
   const std::byte* const tail_;
   const int sealed_;
   const int dims_;
+  const float of_words_;       // 1 / words of a token's scored codes
   const float* const slopes_;  // [group], null = none
   const int page_tokens_;
   int first_visible_ = 0;

@@ -213,8 +213,7 @@ struct FetchKernel : ResolveKernel {
 template <typename Kernel, typename Launcher>
 void launch_heads(const Kernel& kernel, const Launcher& launch) {
   const StepParams& step = kernel.params.step;
-  launch(kernel,
-         {.y = step.head_count(), .z = step.count, .shared_bytes = HotShared::bytes(step.layout)});
+  launch(kernel, {.y = step.head_count(), .z = step.count, .shared_bytes = sizeof(HotShared)});
 }
 
 template <typename Launcher>

@@ -127,16 +127,84 @@ class SelectHead {
     return last;
   }
 
-  // The largest of max over heads of (score - maximum), as a key. `raw(h)` and `maximum(h)` for
-  // every head of the group.
-  template <typename Raw, typename Maximum>
-  FASA_DEVICE uint32_t relative_key(const Raw& raw, const Maximum& maximum) const {
-    float best = raw(0) - maximum(0);
+  // The largest of max over heads of (score - maximum), as a key. `raw(h)` for every head of the
+  // group.
+  template <typename Raw>
+  FASA_DEVICE uint32_t relative_key(const Raw& raw, const float* maxima) const {
+    float best = raw(0) - maxima[0];
     for (int h = 1; h < group(); ++h) {
-      const float relative = raw(h) - maximum(h);
+      const float relative = raw(h) - maxima[h];
       best = relative > best ? relative : best;
     }
     return key_of(best + 0.0f);  // -0 is 0
+  }
+
+  // Scores of a list are [token][group]. What other blocks have written is read past the cache, by
+  // loads that stay in their order: so many tokens' are under way together.
+  static constexpr int kAhead = 4;
+  struct Four {
+    float of[4];
+  };
+  // Of heads h to h + 3; -inf beyond the group.
+  FASA_DEVICE Four four_scores(const float* scores, int64_t token, int h) const {
+    const float* at = scores + token * group() + h;
+    Four four;
+    if (group() % 4 == 0) {
+      const simt::Word16 words = simt::load_fresh(reinterpret_cast<const simt::Word16*>(at));
+      for (int i = 0; i < 4; ++i) four.of[i] = simt::float_of(words.words[i]);
+    } else {
+      for (int i = 0; i < 4; ++i)
+        four.of[i] = h + i < group() ? simt::load_fresh(at + i) : -infinity();
+    }
+    return four;
+  }
+  // score(h) of every head, to one token's place.
+  template <typename Score>
+  FASA_DEVICE void store_scores(float* scores, int64_t token, const Score& score) const {
+    float* at = scores + token * group();
+    if (group() % 4 == 0) {
+      for (int h = 0; h < group(); h += 4) {
+        simt::Word16 words;
+        for (int i = 0; i < 4; ++i) words.words[i] = simt::bits_of(score(h + i));
+        *reinterpret_cast<simt::Word16*>(at + h) = words;
+      }
+    } else {
+      for (int h = 0; h < group(); ++h) at[h] = score(h);
+    }
+  }
+  // As relative_key(), of tokens first, first + kSelectThreads, ... of a list, below `count`.
+  FASA_DEVICE void relative_keys(const float* scores, int first, int count, const float* maxima,
+                                 uint32_t (&keys)[kAhead]) const {
+    float best[kAhead];
+    for (int a = 0; a < kAhead; ++a) best[a] = -infinity();
+    for (int h = 0; h < group(); h += 4) {
+      Four four[kAhead];
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int token = first + a * kSelectThreads;
+        four[a] = four_scores(scores, token < count ? token : first, h);
+      }
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        FASA_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const float relative = four[a].of[i] - maxima[h + i];
+          best[a] = relative > best[a] ? relative : best[a];
+        }
+      }
+    }
+    FASA_UNROLL
+    for (int a = 0; a < kAhead; ++a) keys[a] = key_of(best[a] + 0.0f);
+  }
+
+  // The maxima of all heads, which other blocks have raised, into shared memory; 0 up to a multiple
+  // of four heads. The whole block; ends with a barrier.
+  FASA_DEVICE void load_maxima(float* shared) const {
+    const int heads = (group() + 3) / 4 * 4;
+    for (int h = simt::thread_index(); h < heads; h += kSelectThreads) {
+      shared[h] = h < group() ? maximum(h) : 0.0f;
+    }
+    simt::sync_block();
   }
 
   // Maxima are finite: a head of nothing but -inf counts from the lowest float.

@@ -24,7 +24,7 @@ struct SelectKernel {
   static constexpr int kThreads = kSelectThreads;
 
   // Of a multiprocessor: the memory's latency takes about 24 warps. Bounds registers to 80, for
-  // which the scan spills 68 bytes on sm_90 (unbounded 101 and none).
+  // which the scan spills 120 bytes on sm_90.
   static constexpr int kResidentBlocks = 3;
 
   SelectParams params;
@@ -78,18 +78,25 @@ struct SampleKernel : SelectKernel {
          i += simt::grid_x() * warps) {
       const int page = page_of(head, i);
       scorer.score(page, scorer.block_of(page));
+      const auto score = [&](int h, int t) {
+        int nans = 0;
+        return head.visible(page * kPageTokens + t)
+                   ? finite_score(scorer.scores()[h * kScoreStride + t], &nans)
+                   : -infinity();
+      };
       for (int h = 0; h < head.group(); ++h) {
         float largest = -infinity();
         for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
-          int nans = 0;
-          const bool visible = head.visible(page * kPageTokens + t);
-          const float score =
-              visible ? finite_score(scorer.scores()[h * kPageTokens + t], &nans) : -infinity();
-          if (i < ranked) head.lists().sample[(h * kSamplePages + i) * kPageTokens + t] = score;
-          largest = score > largest ? score : largest;
+          const float of = score(h, t);
+          largest = of > largest ? of : largest;
         }
         largest = simt::warp_max(largest);
         if (simt::lane() == 0) simt::atomic_max(head.lists().maxima + h, key_of(largest));
+      }
+      if (i >= ranked) continue;
+      for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
+        head.store_scores(head.lists().sample, i * kPageTokens + t,
+                          [&](int h) { return score(h, t); });
       }
     }
   }
@@ -113,22 +120,24 @@ struct SampleKernel : SelectKernel {
   FASA_DEVICE void set_bounds(const SelectHead& head) const {
     const SelectLists& lists = head.lists();
     const int tokens = ranked_pages(head) * kPageTokens;
-    int mine = 0;
-    for (int i = simt::thread_index(); i < tokens; i += kThreads) {
-      const int position = page_of(head, i / kPageTokens) * kPageTokens + i % kPageTokens;
-      uint32_t key = 0;
-      if (head.competes(position)) {
-        ++mine;
-        key = head.relative_key(
-            [&](int h) {
-              return simt::load_fresh(lists.sample + h * kSamplePages * kPageTokens + i);
-            },
-            [&](int h) { return head.maximum(h); });
-      }
-      lists.keys[i] = key;
-    }
+    const int stride = head.stride();
+    const int first_page = head.first_page() + stride / 2;
     if (simt::thread_index() == 0) rank().found_rank = 0;
-    simt::sync_block();
+    head.load_maxima(rank().maxima);
+    int mine = 0;
+    for (int first = simt::thread_index(); first < tokens; first += SelectHead::kAhead * kThreads) {
+      uint32_t keys[SelectHead::kAhead];
+      head.relative_keys(lists.sample, first, tokens, rank().maxima, keys);
+      FASA_UNROLL
+      for (int a = 0; a < SelectHead::kAhead; ++a) {
+        const int i = first + a * kThreads;
+        if (i >= tokens) break;
+        const int page = first_page + i / kPageTokens * stride;
+        const bool competes = head.competes(page * kPageTokens + i % kPageTokens);
+        lists.keys[i] = competes ? keys[a] : 0;
+        mine += competes ? 1 : 0;
+      }
+    }
     if (mine > 0) simt::atomic_add(&rank().found_rank, static_cast<uint32_t>(mine));
     simt::sync_block();
     const auto counted = static_cast<int32_t>(rank().found_rank);
@@ -136,15 +145,17 @@ struct SampleKernel : SelectKernel {
     const int32_t wanted = sample_rank(head, counted);
     uint32_t threshold = 0;
     if (wanted <= counted) {
-      threshold = key_of_rank(rank(), static_cast<uint32_t>(wanted), [&](const auto& visit) {
-                    for (int i = simt::thread_index(); i < tokens; i += kThreads) {
-                      if (lists.keys[i] != 0) visit(lists.keys[i], 0);
-                    }
-                  }).key;
+      const auto each = [&](const auto& visit) {
+        for (int i = simt::thread_index(); i < tokens; i += kThreads) {
+          if (lists.keys[i] != 0) visit(lists.keys[i], [] { return 0; });
+        }
+      };
+      constexpr int kLeastBit = 10;  // what lies lower lets less than a thousandth more survive
+      threshold = key_of_rank(rank(), static_cast<uint32_t>(wanted), each, kLeastBit).key;
     }
     for (int h = simt::thread_index(); h < head.group(); h += kThreads) {
       // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
-      const float bound = value_of(threshold) + head.maximum(h);
+      const float bound = value_of(threshold) + rank().maxima[h];
       lists.bounds[h] = bound >= kLowestFloat ? bound : kLowestFloat;
     }
   }
@@ -193,14 +204,14 @@ struct ScanKernel : SelectKernel {
     }
   }
 
-  // The whole warp, each lane with a token of its own; `scores`: of head h at h * kPageTokens.
+  // The whole warp, each lane with a token of its own; `scores`: of head h at h * kScoreStride.
   FASA_DEVICE void keep(const SelectHead& head, int position, const float* scores, bool keeps_all,
                         int* nans) const {
     const SelectLists& lists = head.lists();
     const bool visible = head.visible(position);
     bool survives = visible && keeps_all;
     for (int h = 0; h < head.group() && visible; ++h) {
-      const float score = finite_score(scores[h * kPageTokens], nans);
+      const float score = finite_score(scores[h * kScoreStride], nans);
       survives = survives || (!keeps_all && score >= lists.bounds[h]);
     }
     const uint32_t kept = simt::ballot(survives);
@@ -213,13 +224,13 @@ struct ScanKernel : SelectKernel {
         int64_t{simt::shuffle(first, 0)} + simt::count_bits(kept & simt::lower_lanes());
     if (!survives) return;
     int ignored = 0;
-    if (at < lists.capacity) lists.positions[at] = position;
-    for (int h = 0; h < head.group(); ++h) {
-      const float score = finite_score(scores[h * kPageTokens], &ignored);
-      if (at < lists.capacity) {
-        lists.raw[int64_t{h} * lists.capacity + at] = score;
-      } else {
-        simt::atomic_max(lists.maxima + h, key_of(score));
+    const auto score = [&](int h) { return finite_score(scores[h * kScoreStride], &ignored); };
+    if (at < lists.capacity) {
+      lists.positions[at] = position;
+      head.store_scores(lists.raw, at, score);
+    } else {
+      for (int h = 0; h < head.group(); ++h) {
+        simt::atomic_max(lists.maxima + h, key_of(score(h)));
       }
     }
   }
@@ -231,13 +242,14 @@ struct ScanKernel : SelectKernel {
     const bool overflown = asked < 0 || asked > lists.capacity;
     const int32_t count = overflown ? lists.capacity : asked;
     raise_maxima(head, count);
+    head.load_maxima(rank().maxima);
     const int32_t competing = make_keys(head, count);
     RankedKey last = {0, 0};
     const int32_t wanted = head.plan().ranked();
     if (competing >= wanted) {
       last = key_of_rank(rank(), static_cast<uint32_t>(wanted), each_of(lists, count));
     }
-    if (overflown || last.key <= greatest_lost_key(head)) {
+    if (overflown || last.key <= greatest_lost_key(head, rank().maxima)) {
       if (simt::thread_index() == 0) {
         lists.state->floor = last.key;
         lists.state->uncertain = 1;
@@ -250,14 +262,31 @@ struct ScanKernel : SelectKernel {
 
   FASA_DEVICE static void raise_maxima(const SelectHead& head, int32_t count) {
     const SelectLists& lists = head.lists();
-    for (int h = 0; h < head.group(); ++h) {
-      float largest = -infinity();
-      for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
-        const float score = simt::load_fresh(lists.raw + int64_t{h} * lists.capacity + i);
-        largest = score > largest ? score : largest;
+    constexpr int kAhead = SelectHead::kAhead;
+    for (int h = 0; h < head.group(); h += 4) {
+      float largest[4] = {-infinity(), -infinity(), -infinity(), -infinity()};
+      for (int32_t first = simt::thread_index(); first < count; first += kAhead * kThreads) {
+        SelectHead::Four four[kAhead];
+        FASA_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          const int32_t i = first + a * kThreads;
+          four[a] = head.four_scores(lists.raw, i < count ? i : first, h);
+        }
+        FASA_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          FASA_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            largest[j] = four[a].of[j] > largest[j] ? four[a].of[j] : largest[j];
+          }
+        }
       }
-      largest = simt::warp_max(largest);
-      if (simt::lane() == 0) simt::atomic_max(lists.maxima + h, key_of(largest));
+      FASA_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const float of_warp = simt::warp_max(largest[j]);
+        if (simt::lane() == 0 && h + j < head.group()) {
+          simt::atomic_max(lists.maxima + h + j, key_of(of_warp));
+        }
+      }
     }
     simt::fence();
     simt::sync_block();
@@ -268,16 +297,25 @@ struct ScanKernel : SelectKernel {
     const SelectLists& lists = head.lists();
     if (simt::thread_index() == 0) rank().found_rank = 0;
     simt::sync_block();
+    constexpr int kAhead = SelectHead::kAhead;
     uint32_t mine = 0;
-    for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
-      uint32_t key = 0;
-      if (head.competes(simt::load_fresh(lists.positions + i))) {
-        ++mine;
-        key = head.relative_key(
-            [&](int h) { return simt::load_fresh(lists.raw + int64_t{h} * lists.capacity + i); },
-            [&](int h) { return head.maximum(h); });
+    for (int32_t first = simt::thread_index(); first < count; first += kAhead * kThreads) {
+      int32_t positions[kAhead];
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int32_t i = first + a * kThreads;
+        positions[a] = simt::load_fresh(lists.positions + (i < count ? i : first));
       }
-      lists.keys[i] = key;
+      uint32_t keys[kAhead];
+      head.relative_keys(lists.raw, first, count, rank().maxima, keys);
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int32_t i = first + a * kThreads;
+        if (i >= count) break;
+        const bool competes = head.competes(positions[a]);
+        lists.keys[i] = competes ? keys[a] : 0;
+        mine += competes ? 1 : 0;
+      }
     }
     if (mine > 0) simt::atomic_add(&rank().found_rank, mine);
     simt::sync_block();
@@ -287,11 +325,11 @@ struct ScanKernel : SelectKernel {
   }
 
   // No token that did not survive has a greater key.
-  FASA_DEVICE static uint32_t greatest_lost_key(const SelectHead& head) {
+  FASA_DEVICE static uint32_t greatest_lost_key(const SelectHead& head, const float* maxima) {
     if (head.stride() == 0) return 0;
     uint32_t greatest = 0;
     for (int h = 0; h < head.group(); ++h) {
-      const uint32_t key = key_of(head.lists().bounds[h] - head.maximum(h) + 0.0f);
+      const uint32_t key = key_of(head.lists().bounds[h] - maxima[h] + 0.0f);
       greatest = greatest < key ? key : greatest;
     }
     return greatest;
@@ -307,7 +345,7 @@ struct ScanKernel : SelectKernel {
     FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
       for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
         const uint32_t key = lists.keys[i];
-        if (key != 0) visit(key, simt::load_fresh(lists.positions + i));
+        if (key != 0) visit(key, [&] { return simt::load_fresh(lists.positions + i); });
       }
     }
   };
@@ -362,6 +400,7 @@ struct RescanKernel : ScanKernel {
     const SelectHead head(params, scratch, scorers);
     if (!head.scores() || head.lists().state->uncertain == 0) return;
     const PageScorer scorer = head.scorer();
+    head.load_maxima(rank().maxima);
     collect(head, scorer);
     if (!head.last_block(&head.lists().state->rescanned, &rank().found_bin)) return;
     const SelectLists& lists = head.lists();
@@ -371,7 +410,7 @@ struct RescanKernel : ScanKernel {
       const EachFresh each = {lists, asked};
       write_sets(head, key_of_rank(rank(), wanted, each), each);
     } else {
-      const EachOfPages each = {head, scorer};
+      const EachOfPages each = {head, scorer, rank().maxima};
       write_sets(head, key_of_rank(rank(), wanted, each), each);
     }
     score_near(head, scorer);
@@ -386,7 +425,8 @@ struct RescanKernel : ScanKernel {
     template <typename Visit>
     FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
       for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
-        visit(simt::load_fresh(lists.keys + i), simt::load_fresh(lists.positions + i));
+        visit(simt::load_fresh(lists.keys + i),
+              [&] { return simt::load_fresh(lists.positions + i); });
       }
     }
   };
@@ -395,6 +435,7 @@ struct RescanKernel : ScanKernel {
   struct EachOfPages {
     const SelectHead& head;
     const PageScorer& scorer;
+    const float* maxima;
 
     template <typename Visit>
     FASA_DEVICE void operator()(const Visit& visit) const {
@@ -406,16 +447,18 @@ struct RescanKernel : ScanKernel {
                   [&](int page, const float* scores) {
                     for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
                       const int position = page * kPageTokens + t;
-                      if (head.competes(position)) visit(key_at(head, scores + t), position);
+                      if (!head.competes(position)) continue;
+                      visit(key_at(head, maxima, scores + t), [&] { return position; });
                     }
                   });
     }
   };
 
-  FASA_DEVICE static uint32_t key_at(const SelectHead& head, const float* scores) {
+  FASA_DEVICE static uint32_t key_at(const SelectHead& head, const float* maxima,
+                                     const float* scores) {
     int ignored = 0;
-    return head.relative_key([&](int h) { return finite_score(scores[h * kPageTokens], &ignored); },
-                             [&](int h) { return head.maximum(h); });
+    return head.relative_key(
+        [&](int h) { return finite_score(scores[h * kScoreStride], &ignored); }, maxima);
   }
 
   FASA_DEVICE void collect(const SelectHead& head, const PageScorer& scorer) const {
@@ -426,7 +469,7 @@ struct RescanKernel : ScanKernel {
                   for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
                     const int position = page * kPageTokens + t;
                     uint32_t key = 0;
-                    if (head.competes(position)) key = key_at(head, scores + t);
+                    if (head.competes(position)) key = key_at(head, rank().maxima, scores + t);
                     add(lists, position, key, key != 0 && key >= floor);
                   }
                 });

@@ -41,12 +41,12 @@ struct SelectScratch {
   constexpr int64_t state_bytes() const {
     return align_up(int64_t{sizeof(SelectState)} + int64_t{8} * group);
   }
-  constexpr int64_t sample_at() const { return 0; }  // f32 [group][kSamplePages * kPageTokens]
+  constexpr int64_t sample_at() const { return 0; }  // f32 [kSamplePages * kPageTokens][group]
   constexpr int64_t positions_at() const {           // int32 [capacity]
     return int64_t{group} * kSamplePages * kPageTokens * 4;
   }
   constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
-  constexpr int64_t raw_at() const {  // f32 [group][capacity]
+  constexpr int64_t raw_at() const {  // f32 [capacity][group]
     return keys_at() + align_up(int64_t{4} * capacity);
   }
   constexpr int64_t both_at() const {  // int32 [both]

@@ -89,6 +89,10 @@ template <typename T>
 FASA_DEVICE T load_fresh(const T* address) {
   return __ldcg(address);
 }
+FASA_DEVICE Word16 load_fresh(const Word16* address) {
+  const uint4 words = __ldcg(reinterpret_cast<const uint4*>(address));
+  return {{words.x, words.y, words.z, words.w}};
+}
 
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }

@@ -30,12 +30,8 @@ struct SpeculateKernel {
 
   SpeculateParams params;
 
-  static constexpr int64_t bits_at(const CacheLayout& layout) {
-    return align_up(HotShared::bytes(layout));
-  }
-  static constexpr int64_t shared_bytes(const CacheLayout& layout) {
-    return bits_at(layout) + int64_t{sizeof(SpeculateBits)};
-  }
+  static constexpr int64_t kBitsAt = align_up(sizeof(HotShared));
+  static constexpr int64_t kSharedBytes = kBitsAt + int64_t{sizeof(SpeculateBits)};
 
   FASA_DEVICE void operator()() const {
     const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
@@ -67,7 +63,7 @@ struct SpeculateKernel {
   };
 
   FASA_DEVICE SpeculateBits& bits() const {
-    return *reinterpret_cast<SpeculateBits*>(simt::shared_memory() + bits_at(params.step.layout));
+    return *reinterpret_cast<SpeculateBits*>(simt::shared_memory() + kBitsAt);
   }
   FASA_DEVICE static int count_all(int mine) {
     return static_cast<int>(
@@ -214,10 +210,9 @@ struct SpeculateKernel {
 
 template <typename Launcher>
 void start(const SpeculateParams& params, const Launcher& launch) {
-  launch(SpeculateKernel{params},
-         {.y = params.step.layout.kv_heads,
-          .z = params.step.count,
-          .shared_bytes = SpeculateKernel::shared_bytes(params.step.layout)});
+  launch(SpeculateKernel{params}, {.y = params.step.layout.kv_heads,
+                                   .z = params.step.count,
+                                   .shared_bytes = SpeculateKernel::kSharedBytes});
 }
 
 }  // namespace fasa::cuda

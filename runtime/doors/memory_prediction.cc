@@ -61,6 +61,20 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
           step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
 }
 
+// Half of what is free stays free, for whoever comes next would wait until these are given up.
+int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
+  constexpr int kMostSets = 16;  // on the shipped trace 32 find no more
+  const CacheLayout& layout = settings.layout;
+  if (settings.device_copies || layout.hot_rows == 0) return 0;
+  const int64_t set = decode_shape(settings, tokens, 1).set_capacity;
+  const auto slot_bytes =
+      static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
+  const uint64_t fits = free_bytes / 2 / slot_bytes;
+  const auto wanted = static_cast<uint64_t>(std::min(kMostSets * set, tokens));
+  const auto slots = static_cast<int>(std::min(wanted, fits));
+  return slots >= 2 * layout.hot_rows ? slots : 0;
+}
+
 KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
                         GuessScratch guesses) {
   const CacheLayout& layout = settings.layout;

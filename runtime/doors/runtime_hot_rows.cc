@@ -7,37 +7,23 @@
 namespace fasa {
 namespace {
 
-constexpr int kMostSets = 16;  // on the shipped trace 32 find no more
-
 uint64_t free_bytes(const MemoryUse& use) {
   return use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
 }
 
 }  // namespace
 
-// For a sequence of so many tokens; 0 where it would not be worth its while. Half of what is free
-// stays free, for whoever comes next would wait until these are given up.
-int Runtime::Impl::spare_hot_rows(int64_t tokens) const {
-  const CacheLayout& layout = settings_.layout;
-  const int64_t set = decode_shape(settings_, tokens, 1).set_capacity;
-  const auto slot_bytes =
-      static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
-  const uint64_t fits = free_bytes(device_.memory(MemorySpace::kDevice)) / 2 / slot_bytes;
-  const auto wanted = static_cast<uint64_t>(std::min(kMostSets * set, tokens));
-  const auto slots = static_cast<int>(std::min(wanted, fits));
-  return slots >= 2 * layout.hot_rows ? slots : 0;
-}
-
 // Last of all that a step takes memory for: nothing here can fail for memory.
 void Runtime::Impl::widen_hot_rows(std::span<const StepSequence> sequences) {
-  if (!hot_rows_wanted_ || settings_.device_copies || settings_.layout.hot_rows == 0) return;
+  if (!hot_rows_wanted_) return;
   if (settings_.layout.hot_rows < *hot_rows_wanted_) return;  // not even those had room
   const ReclaimPause pause(reclaim_paused_);
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = find(part.sequence);
     if (part.mode != StepMode::kDecode || !sequence.may_widen()) continue;
     const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
-    const int slots = spare_hot_rows(std::max(reserved, sequence.length() + part.tokens));
+    const int slots = spare_hot_rows(settings_, std::max(reserved, sequence.length() + part.tokens),
+                                     free_bytes(device_.memory(MemorySpace::kDevice)));
     if (slots > 0) sequence.widen_hot_rows(slots);
   }
 }

@@ -106,7 +106,6 @@ class Runtime::Impl : private MemoryReclaimer {
   void fit_hot_rows(int64_t tokens, int step_tokens, int count, bool may_grow);
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens);
   void set_hot_rows(int hot_rows);
-  int spare_hot_rows(int64_t tokens) const;
   void widen_hot_rows(std::span<const StepSequence> sequences);
   KvSequence* widest() const;
   bool reclaim_hot_rows(MemorySpace space, size_t bytes);

@@ -4,12 +4,15 @@
 
 #include "kernels/cuda/kernels.h"
 #include "offload/cuda/gpu_traits.h"
+#include "tests/gpu/scores.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
+#include "tests/kernels/near_case.h"
 #include "tests/kernels/prefill_case.h"
 #include "tests/kernels/resolve_case.h"
-#include "tests/kernels/select_case.h"
+#include "tests/kernels/select_inputs.h"
 #include "tests/kernels/speculate_case.h"
+#include "tests/simt/page_scores.h"
 #include "tests/support/gpu.h"
 
 namespace fasa {
@@ -108,6 +111,23 @@ TEST_F(GpuKernels, SmallAttend) {
   }
 }
 
+// Rows of every fourth token, codes of the values between them; unsealed pages too.
+TEST_F(GpuKernels, SmallNearAttend) {
+  for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+    for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+      RowShape shape;
+      shape.row = row, shape.group = 4, shape.key_dim = shape.value_dim = 128;
+      shape.values = values;
+      attend_case::Cut cut = attend_cut();
+      cut.set.emplace();
+      for (int position = 0; position < 150; ++position) {
+        (position % 4 == 0 ? *cut.set : cut.near).push_back(position);
+      }
+      attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {150, 190}), cut, {0, 32});
+    }
+  }
+}
+
 TEST_F(GpuKernels, Attend) {
   for (const DType row : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const int window : {0, 100}) {
@@ -127,6 +147,47 @@ TEST_F(GpuKernels, SmallPrefill) {
     expect_prefill(shape, 70, 0);
     shape.slopes = falling_slopes(group);
     expect_prefill(shape, 70, 50);
+  }
+}
+
+// Rows that tensor cores take.
+RowShape tile_shape(int group, int dim, RowDType row, DType input) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = group, shape.key_dim = shape.value_dim = dim;
+  shape.row = row, shape.input = input;
+  return shape;
+}
+
+TEST_F(GpuKernels, SmallTilePrefill) {
+  for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
+    for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
+      expect_prefill(tile_shape(4, 128, row, input), 70, 0);
+      expect_prefill(tile_shape(3, 64, row, input), 70, 50);
+    }
+  }
+}
+
+// A value that is no number reaches the queries behind it, and changes no bit of those before.
+TEST_F(GpuKernels, SmallTilePrefillOfNaN) {
+  for (const int dim : {64, 128}) {
+    const RowShape shape = tile_shape(2, dim, DType::kBF16, DType::kBF16);
+    const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int d) {
+      if (kind == InputKind::kValue && position == 20 && d == 3) return NAN;
+      return noise(kind, sequence, layer, position, head, d);
+    };
+    prefill_case::Ways ways;
+    ways.run = run<PrefillParams>;
+    const std::vector<float> result = prefill_case::prefill(shape, 70, ways, input);
+    const std::vector<float> clean = prefill_case::prefill(shape, 70, ways);
+    const size_t of_head = static_cast<size_t>(dim) + 1;  // with the log-sum-exp
+    for (size_t i = 0; i < result.size(); ++i) {
+      const size_t token = i / (2 * of_head), d = i % of_head;
+      if (token >= 20 && d == 3) {
+        ASSERT_TRUE(std::isnan(result[i])) << token;
+      } else {
+        ASSERT_EQ(result[i], clean[i]) << token << " " << d;
+      }
+    }
   }
 }
 
@@ -213,7 +274,60 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
   expect_remembered_rows_come_back(gpu_row_kernels());
 }
 
-// Integers of which every product and sum is exact, so that the reference's set is the only one.
+// What a select works in, 64-byte aligned.
+class SelectMemory {
+ public:
+  explicit SelectMemory(const SelectParams& params)
+      : bytes_(static_cast<size_t>(
+                   gpu_traits().select_scratch(params.step.layout, params.step.count,
+                                               params.set_capacity + params.near.capacity)) +
+               64) {}
+  std::byte* data() {
+    return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+void run_select(const SelectParams& given) {
+  SelectParams params = given;
+  SelectMemory memory(params);
+  params.scratch = memory.data();
+  run(params);
+}
+
+reference::GroupScores own_scores(const SelectParams& params, int sequence, int kv_head) {
+  const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
+  reference::GroupScores own;
+  own.heads = params.step.layout.group;
+  own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
+  enqueue_scores(params, sequence, kv_head, own.raw.data());
+  EXPECT_EQ(cuda_platform().calls->synchronize_stream(nullptr), cuda_status::kSuccess);
+  return own;
+}
+
+// Tensor cores cut off where the interpreter rounds: twice its bound.
+constexpr double kTruncation = 2;
+
+// Scores near the reference's, and sets that are a full sort of these scores.
+void expect_scored_and_sorted(const SelectShape& shape, const std::vector<int>& lengths) {
+  SelectCase cache(shape, lengths, gaussian_keys(1), gaussian_queries(1));
+  const SelectParams params = cache.params();
+  run_select(params);
+  for (int s = 0; s < params.step.count; ++s) {
+    const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
+    for (int h = 0; h < shape.kv_heads; ++h) {
+      const reference::GroupScores own =
+          plan.takes_all() ? reference::GroupScores{} : own_scores(params, s, h);
+      if (!plan.takes_all()) expect_scores(params, s, h, own.raw, kTruncation);
+      EXPECT_EQ(cache.set_of(s, h), sorted_set(plan, own)) << "sequence " << s << " head " << h;
+    }
+  }
+}
+
+// Integers of which every product and sum is exact, in f16 too, so that the reference's set is the
+// only one.
 void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned seed) {
   std::mt19937 random(seed);
   const auto small = [&](unsigned range, int middle) {
@@ -222,17 +336,31 @@ void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned 
   SelectCase cache(
       shape, {tokens}, [&](int, int, int, int) { return small(5, 2); },
       [&](int, int, int) { return small(15, 7); });
+  if (is_coded(shape.dtype)) fill_with_codes(cache, tokens, 2, random);
   reference::select(cache.params());
   const std::vector<int32_t> expected = cache.set_of(0, 0);
-  SelectParams params = cache.params();
-  const auto scratch_bytes = gpu_traits().select_scratch;
-  std::vector<std::byte> scratch;
-  if (scratch_bytes != nullptr) {
-    scratch.resize(scratch_bytes(params.step.layout, params.step.count, params.set_capacity) + 64);
-    params.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
-  }
-  run(params);
+  cache.forget_sets();
+  run_select(cache.params());
   EXPECT_EQ(cache.set_of(0, 0), expected) << tokens << " tokens";
+}
+
+// What runs by default: codes of 2 bits over whole keys.
+TEST_F(GpuKernels, DefaultScorer) {
+  expect_scored_and_sorted({SliceDType::kInt2, 128, 2, 4, 4, 60, 0, 256}, {20000, 300});
+  expect_selects_as_reference({SliceDType::kInt2, 128, 1, 4, 4, 60, 0, 256}, 20000, 5);
+}
+
+TEST_F(GpuKernels, SmallCodedSelect) {
+  for (const SliceDType dtype : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+    for (const int dims : {64, 128}) {
+      for (const int group : {1, 4, 8, 9}) {
+        SCOPED_TRACE(testing::Message()
+                     << slice_dtype_name(dtype) << " dims " << dims << " group " << group);
+        expect_scored_and_sorted({dtype, dims, 1, group, 4, 16, 0, 100}, {2300, 70});
+        expect_selects_as_reference({dtype, dims, 1, group, 4, 16, 0, 100}, 3000, 11);
+      }
+    }
+  }
 }
 
 TEST_F(GpuKernels, SmallSelect) {
@@ -241,17 +369,39 @@ TEST_F(GpuKernels, SmallSelect) {
       for (const int tokens : {70, 300, 3000}) {
         expect_selects_as_reference({dtype, 32, 1, group, 4, 16, 0, 100}, tokens, 11);
       }
+      expect_scored_and_sorted({dtype, 32, 1, group, 4, 16, 0, 100}, {2300, 70});
     }
   }
 }
 
+// The set and the near set beside it, as 320 rows and 1024 near tokens are by default.
+TEST_F(GpuKernels, SmallNearSelect) {
+  for (const near_case::NearShape& shape : near_case::select_shapes()) {
+    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " near "
+                                    << shape.near.tokens << " of " << shape.lengths[0]);
+    near_case::expect_next_best(shape, gaussian_keys(3), run_select);
+  }
+}
+
+TEST_F(GpuKernels, NearSelectByDefault) {
+  near_case::NearShape shape;
+  shape.select = {SliceDType::kInt2, 128, 2, 4, 4, 60, 0, 320};
+  shape.select.value_dim = 128;
+  shape.lengths = {40000};
+  shape.near.tokens = 1024;
+  near_case::expect_next_best(shape, gaussian_keys(3), run_select);
+}
+
 TEST_F(GpuKernels, SelectOfWideHeads) {
   expect_selects_as_reference({SliceDType::kBF16, 576, 1, 16, 4, 16, 0, 100}, 3000, 11);
+  expect_scored_and_sorted({SliceDType::kInt2, 576, 1, 16, 4, 16, 0, 100}, {3000});
 }
 
 TEST_F(GpuKernels, SelectOfLongContexts) {
-  for (const int budget : {256, 2048}) {
-    expect_selects_as_reference({SliceDType::kBF16, 32, 1, 4, 4, 16, 0, budget}, 200000, 5);
+  for (const SliceDType dtype : {SliceDType::kInt2, SliceDType::kBF16}) {
+    for (const int budget : {256, 2048}) {
+      expect_selects_as_reference({dtype, 32, 1, 4, 4, 16, 0, budget}, 200000, 5);
+    }
   }
 }
 

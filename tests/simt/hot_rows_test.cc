@@ -49,7 +49,7 @@ TEST(SimtSpeculateTest, RememberedRowsComeBack) {
   }
 }
 
-// Slots that give way, for more of them than a block sorts in shared memory, against the host's.
+// Slots that give way, more of them than a block sorts in shared memory too, against the host's.
 struct ChooseKernel {
   static constexpr const char* kName = "choose";
   static constexpr int kThreads = cuda::kHotThreads;
@@ -75,7 +75,7 @@ struct ChooseKernel {
 
 TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
   std::mt19937 random(12);
-  for (const int slots : {1, 33, 1000, cuda::kSortedSlots, cuda::kSortedSlots + 700}) {
+  for (const int slots : {1, 33, 1000, 4 * cuda::HotShared::kSorted + 700}) {
     for (const Replacement policy : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
       for (const int wanted : {0, 1, slots / 3, slots}) {
         CacheLayout layout;
@@ -110,7 +110,7 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
         launch(
             ChooseKernel{
                 {layout}, &sequence, policy, kStep, wanted, spare.data(), chosen.data(), &count},
-            {.shared_bytes = cuda::HotShared::bytes(layout)});
+            {.shared_bytes = sizeof(cuda::HotShared)});
         ASSERT_EQ(count, static_cast<int>(expected.size()));
         chosen.resize(expected.size());
         EXPECT_EQ(chosen, expected) << slots << " slots, " << wanted << " wanted";

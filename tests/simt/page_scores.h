@@ -2,9 +2,12 @@
 // rounded to f16 as it rounds them (page_scorer_inl.h).
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/params.h"
@@ -151,5 +154,22 @@ class PageScores {
   const int kv_head_;
   const int dims_;
 };
+
+// `own`: [group][visible], by the scorer itself, off by at most `slack` times the bound.
+inline void expect_scores(const SelectParams& params, int sequence, int kv_head,
+                          const std::vector<float>& own, double slack = 1) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const std::vector<PageScore> expected = PageScores(params, sequence, kv_head).all();
+  if (expected.empty()) return;
+  ASSERT_EQ(own.size(), expected.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (std::abs(expected[i].score) + expected[i].bound >= kLargest) {
+      ASSERT_GE(std::abs(own[i]), kLargest * 0.999f) << i;
+      ASSERT_EQ(std::signbit(own[i]), std::signbit(expected[i].score)) << i;
+      continue;
+    }
+    ASSERT_NEAR(own[i], expected[i].score, slack * expected[i].bound) << i;
+  }
+}
 
 }  // namespace fasa

@@ -11,6 +11,7 @@
 #include "tests/kernels/near_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/page_scores.h"
+#include "tests/simt/scores_kernel.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {
@@ -19,30 +20,6 @@ namespace {
 using Order = SimtInterpreter::Order;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-// Scores of all visible tokens of one head, as the passes see them.
-struct ScoresKernel : cuda::SelectKernel {
-  static constexpr const char* kName = "scores";
-  int sequence;
-  int kv_head;
-  float* raw;  // [group][visible]
-
-  void operator()() const {
-    const SequenceDesc& desc = params.step.sequences[sequence];
-    const SelectPlan plan = plan_selection(params, desc);
-    const cuda::PageScorer scorer(params, desc, kv_head, scorers, simt::shared_memory());
-    cuda::visit_pages(scorer, plan.first / kPageTokens, (plan.end - 1) / kPageTokens + 1, 0, 1,
-                      [&](int page, const float* scores) {
-                        for (int i = simt::lane(); i < scorer.group() * kPageTokens; i += 32) {
-                          const int position = page * kPageTokens + i % kPageTokens;
-                          if (position < plan.first || position >= plan.end) continue;
-                          int nans = 0;
-                          raw[i / kPageTokens * plan.visible() + position - plan.first] =
-                              cuda::finite_score(scores[i], &nans);
-                        }
-                      });
-  }
-};
 
 class SimtSelect {
  public:
@@ -66,7 +43,7 @@ class SimtSelect {
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
     const cuda::ScorerLayout layout =
         cuda::SelectKernel::scorer_layout(params_, launch_.compute_capability());
-    launch_(ScoresKernel{{params_, {}, layout, 0}, sequence, kv_head, own.raw.data()},
+    launch_(cuda::ScoresKernel{{params_, {}, layout, 0}, sequence, kv_head, own.raw.data()},
             {.shared_bytes = layout.bytes()});
     return own;
   }
@@ -103,21 +80,8 @@ int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
   return rescans;
 }
 
-// As the reference scores pages, with weights rounded to f16 where these are codes.
 void expect_scores(SimtSelect& select, int sequence, int kv_head) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  const std::vector<PageScore> expected = PageScores(select.params(), sequence, kv_head).all();
-  if (expected.empty()) return;
-  const std::vector<float> own = select.scores(sequence, kv_head).raw;
-  ASSERT_EQ(own.size(), expected.size());
-  for (size_t i = 0; i < own.size(); ++i) {
-    if (std::abs(expected[i].score) + expected[i].bound >= kLargest) {
-      ASSERT_GE(std::abs(own[i]), kLargest * 0.999f) << i;
-      ASSERT_EQ(std::signbit(own[i]), std::signbit(expected[i].score)) << i;
-      continue;
-    }
-    ASSERT_NEAR(own[i], expected[i].score, expected[i].bound) << i;
-  }
+  expect_scores(select.params(), sequence, kv_head, select.scores(sequence, kv_head).raw);
 }
 
 class SimtSelectOf : public testing::TestWithParam<SliceDType> {};

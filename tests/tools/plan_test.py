@@ -40,6 +40,10 @@ class Plan(CommandTest):
         self.assertLessEqual({(64, "int2"), (32, "int2"), (16, "bf16"), (64, "int4"), (64, "int8")},
                              slices)
         self.assertEqual(plan["recommended"]["preset"], "fasa-m")
+        # hot_rows = auto takes more than it is promised, and stays auto.
+        self.assertGreater(fasa_m["spare_hot_rows"], 2 * fasa_m["hot_rows"])
+        self.assertGreater(fasa_m["spare_bytes"], 0)
+        self.assertIn('hot_rows = "auto"', plan["recommended"]["toml"])
 
     def test_the_recommendation_is_a_config_file(self):
         plan = self.plan("--geometry", "Qwen2.5-7B", *GPU, "--weight-bits", 8, "--fac-tokens", 512)

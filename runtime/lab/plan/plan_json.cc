@@ -46,6 +46,8 @@ Json option_json(const PlanOption& option) {
                                          : Json(nullptr)},
       {"configured", option.configured},
       {"hot_rows", option.hot_rows},
+      {"spare_hot_rows", option.spare_hot_rows},
+      {"spare_bytes", option.spare_bytes},
       {"hit_rate", option.hit_rate},
       {"kv", kv_json(option.kv)},
       {"device_bytes", option.device_bytes},

@@ -16,7 +16,10 @@ std::string recommended_toml(const PlanRequest& request, const Plan& plan) {
     text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
   }
   Config config = option.config;
-  if (config.placement.rows != RowPlacement::kDevice) config.placement.hot_rows = option.hot_rows;
+  // Auto takes more than the promised ones where there is room.
+  if (config.placement.rows != RowPlacement::kDevice && option.spare_hot_rows == 0) {
+    config.placement.hot_rows = option.hot_rows;
+  }
   return text + settings_toml(config);
 }
 

@@ -58,8 +58,12 @@ struct PlanOption {
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype = {};  // of the near set's; none: there is no near set
-  bool configured = true;     // the slice is the one that the request's config asks for
-  int hot_rows = 0;           // per layer and KV head
+  bool configured = true;  // the slice is the one that the request's config asks for
+  int hot_rows = 0;        // per layer and KV head, promised
+  // hot_rows = auto: how many a decoding sequence takes in place of these out of what is free, given
+  // back when asked; 0 = stays with those promised. And the bytes that this adds.
+  int spare_hot_rows = 0;
+  uint64_t spare_bytes = 0;
   double hit_rate = 1;        // supposed
   KvMemory kv;                // at the request's tokens
   uint64_t device_bytes = 0;  // with weights and activations

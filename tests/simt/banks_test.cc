@@ -1,0 +1,148 @@
+// What a warp's accesses to shared memory cost on hardware, in wavefronts, where the page scorer and
+// its layout (kernels/cuda/page_scorer_inl.h) say where things lie. 32 banks of 4 bytes; of accesses
+// of 8 and 16 bytes a half and a quarter of the warp go together.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "kernels/cuda/page_scorer_inl.h"
+
+namespace fasa {
+namespace {
+
+using cuda::kScoreStride;
+using cuda::ScorerBanks;
+
+// `word_of(lane)`: the first 4-byte word of its `words`; negative: the lane takes no part.
+int wavefronts(int words, const std::function<int(int)>& word_of) {
+  const int together = 32 / words;
+  int sum = 0;
+  for (int first = 0; first < 32; first += together) {
+    std::array<std::set<int>, 32> banks;
+    size_t most = 0;
+    for (int lane = first; lane < first + together; ++lane) {
+      if (word_of(lane) < 0) continue;
+      for (int word = word_of(lane); word < word_of(lane) + words; ++word) {
+        auto& bank = banks[static_cast<size_t>(word % 32)];
+        bank.insert(word);
+        most = std::max(most, bank.size());
+      }
+    }
+    sum += static_cast<int>(most);
+  }
+  return sum;
+}
+
+constexpr int least(int words) { return words; }  // of a whole warp
+
+template <int kBits>
+struct Case {
+  static constexpr int kUnit = 32 / kBits;                // dimensions of a word
+  static constexpr int kPairs = kUnit / 2;                // weights of a word, two each
+  static constexpr int kWidth = kPairs < 4 ? kPairs : 4;  // words of an access to them
+  static constexpr int kVectors = kPairs / kWidth;
+};
+
+// Queries, by lanes of (head, word) of `dims` dimensions.
+template <int kBits>
+int reading_queries(int dims, bool exchanged) {
+  using C = Case<kBits>;
+  const int words = dims / C::kUnit;
+  int sum = 0;
+  for (int d = 0; d < C::kUnit; d += 4) {
+    sum += wavefronts(4, [&](int lane) {
+      const int at = lane / words * dims + lane % words * C::kUnit + d;
+      return exchanged ? ScorerBanks::query(at) : at;
+    });
+  }
+  return sum;
+}
+
+template <int kBits>
+int storing_weights(bool exchanged) {
+  using C = Case<kBits>;
+  int sum = 0;
+  for (int i = 0; i < C::kVectors; ++i) {
+    sum += wavefronts(C::kWidth, [&](int lane) {
+      const int vector = lane * C::kVectors + i;
+      return C::kWidth * (exchanged ? ScorerBanks::weights<kBits>(vector) : vector);
+    });
+  }
+  return sum;
+}
+
+// By lanes (head, c) of eight heads, the words 4 chunk + c.
+template <int kBits>
+int loading_weights(int dims, bool exchanged) {
+  using C = Case<kBits>;
+  const int words = dims / C::kUnit;
+  int sum = 0;
+  for (int chunk = 0; chunk < words; chunk += 4) {
+    for (int i = 0; i < C::kVectors; ++i) {
+      sum += wavefronts(C::kWidth, [&](int lane) {
+        const int vector = (lane / 4 * words + chunk + lane % 4) * C::kVectors + i;
+        return C::kWidth * (exchanged ? ScorerBanks::weights<kBits>(vector) : vector);
+      });
+    }
+  }
+  return sum;
+}
+
+int storing_scores(int stride) {
+  return wavefronts(4, [&](int lane) { return lane % 4 * 2 * stride + lane / 4 * 4; });
+}
+
+template <int kBits>
+void expect_no_conflicts() {
+  using C = Case<kBits>;
+  for (const int dims : {64, 128}) {
+    SCOPED_TRACE(testing::Message() << kBits << " bits, " << dims << " dimensions");
+    const int words = dims / C::kUnit;
+    EXPECT_EQ(loading_weights<kBits>(dims, true), words / 4 * C::kVectors * least(C::kWidth));
+    EXPECT_EQ(storing_weights<kBits>(true), C::kVectors * least(C::kWidth));
+    EXPECT_EQ(reading_queries<kBits>(dims, true), C::kUnit / 4 * least(4));
+  }
+}
+
+TEST(Banks, LanesMeetInNone) {
+  expect_no_conflicts<2>();
+  expect_no_conflicts<4>();
+  expect_no_conflicts<8>();
+  EXPECT_EQ(storing_scores(kScoreStride), least(4));
+}
+
+// Laid out as they come.
+TEST(Banks, LanesWouldMeet) {
+  EXPECT_EQ(reading_queries<2>(128, false), 4 * 16);
+  EXPECT_EQ(storing_weights<2>(false), 2 * 8);
+  EXPECT_EQ(loading_weights<2>(128, false), 4 * 8);
+  EXPECT_EQ(storing_scores(kPageTokens), 4 * 4);
+}
+
+// Every place is taken once, within the room that there is.
+TEST(Banks, PlacesAreExchanged) {
+  const auto expect_permutation = [](int count, const std::function<int(int)>& place) {
+    std::vector<int> seen(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      ASSERT_LT(place(i), count);
+      ++seen[static_cast<size_t>(place(i))];
+    }
+    for (const int times : seen) ASSERT_EQ(times, 1);
+  };
+  for (const int dims : {16, 48, 128, 576}) expect_permutation(dims, ScorerBanks::query);
+  for (int words = 1; words < 40; ++words) {
+    for (int heads = 1; heads <= 8; ++heads) {
+      const cuda::ScorerLayout layout{heads, 16 * words, 1};
+      const auto room = static_cast<int>(layout.weight_words());
+      expect_permutation(room / 4, ScorerBanks::weights<2>);
+      expect_permutation(room / 4, ScorerBanks::weights<4>);
+      expect_permutation(room / 2, ScorerBanks::weights<8>);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa
