@@ -21,6 +21,7 @@ class NearTiles {
   int size(int index) const { return params_.near.capacity == 0 ? 0 : params_.near.sizes[index]; }
   // Calls for what compute() of a tile reads, some tiles ahead: a tile's tokens lie in as many pages,
   // of which each is several lines, that no hardware foresees. Any tile; beyond the last, nothing.
+  // Two tiles ahead in place of one, or into L2 alone, make no difference (bench/near_set_cost).
   void prefetch(int index, int tile) const;
   // One tile for all query heads of the group; partials of head h at partials + h * stride. Returns
   // the tile's tokens.

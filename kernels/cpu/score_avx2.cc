@@ -107,6 +107,7 @@ struct Avx2 {
   static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
     append_one_by_one(scores, mask, position, survivors);
   }
+  static constexpr auto find_at_least = find_one_by_one;
 };
 
 #include "kernels/cpu/score_body_inl.h"

@@ -107,4 +107,24 @@ struct Avx512Base {
       survivors->count = at + __builtin_popcount(part);
     }
   }
+
+  static int32_t find_at_least(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
+                               int32_t* found, int32_t* places) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i least = _mm512_set1_epi32(bound);
+    int32_t count = 0;
+    for (int32_t first = begin; first < end; first += 16) {
+      const __mmask16 inside =
+          static_cast<__mmask16>(end - first < 16 ? (1 << (end - first)) - 1 : 0xffff);
+      const __m512i at = _mm512_maskz_loadu_epi32(inside, keys + first);
+      const __mmask16 part = _mm512_mask_cmpge_epi32_mask(inside, at, least);
+      if (part == 0) continue;
+      _mm512_storeu_si512(found + count, _mm512_maskz_compress_epi32(part, at));
+      _mm512_storeu_si512(
+          places + count,
+          _mm512_maskz_compress_epi32(part, _mm512_add_epi32(lanes, _mm512_set1_epi32(first))));
+      count += __builtin_popcount(part);
+    }
+    return count;
+  }
 };

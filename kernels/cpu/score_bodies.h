@@ -51,6 +51,10 @@ struct ScoreBodies {
   // maxima[h] = max(maxima[h], raw of that head).
   void (*raise_maxima)(const float* raw, int64_t stride, int heads, int32_t count, float* maxima);
   int32_t (*count_at_least)(const int32_t* keys, int32_t count, int32_t bound);
+  // Those of keys [begin, end) that are at least `bound`, and where they lie, in order; returns how
+  // many. Writes up to kSurvivorSlack beyond them.
+  int32_t (*find_at_least)(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
+                           int32_t* found, int32_t* places);
 };
 
 // The bodies of a supported target.

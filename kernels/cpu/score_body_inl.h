@@ -362,5 +362,6 @@ constexpr ScoreBodies bodies_of() {
           V::append,
           relative_keys_of,
           raise_maxima_of<V>,
-          count_keys};
+          count_keys,
+          V::find_at_least};
 }

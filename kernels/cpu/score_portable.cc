@@ -91,6 +91,7 @@ constinit const ScoreBodies kScorePortable = {
     append_one_by_one,
     relative_keys_of,
     raise_maxima_of<Scalar>,
-    count_keys};
+    count_keys,
+    find_one_by_one};
 
 }  // namespace fasa::cpu

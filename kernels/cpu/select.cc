@@ -116,15 +116,27 @@ void SelectCall::run_tasks() {
     with_head(all, i, [](HeadSelection head, int, int) { head.set_bounds(); });
   };
   const auto scan = [&](size_t range) { all[range].scan(); };
+  const auto near_of = [&](int sequence, int kv_head) {
+    return NearOut::of(params_, sequence, kv_head);
+  };
+  const auto set_of = [&](int64_t index) { return params_.sets + index * params_.set_capacity; };
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
-      params_.set_sizes[index] = head.finish(params_.sets + index * params_.set_capacity,
-                                             NearOut::of(params_, sequence, kv_head));
+      params_.set_sizes[index] = head.finish(set_of(index), near_of(sequence, kv_head)).value_or(0);
+    });
+  };
+  const auto rescan = [&](size_t range) { all[range].rescan(); };
+  const auto finish_rescan = [&](size_t i) {
+    with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
+      if (!head.rescans()) return;
+      const int64_t index = index_of(sequence, kv_head);
+      params_.set_sizes[index] = head.finish_rescan(set_of(index), near_of(sequence, kv_head));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
-  const Phase phases[] = {{ranges_, sample}, {heads, set_bounds}, {ranges_, scan}, {heads, finish}};
+  const Phase phases[] = {{ranges_, sample}, {heads, set_bounds}, {ranges_, scan},
+                          {heads, finish},   {ranges_, rescan},   {heads, finish_rescan}};
   run_phases(phases, ranges_ == 1 ? 1 : threads_);
   for (size_t range = 0; range < ranges_; ++range) {
     bytes_ += all[range].bytes_read();

@@ -4,8 +4,9 @@
 #include <bit>
 #include <climits>
 #include <cmath>
-#include <limits>
 #include <numeric>
+
+#include "kernels/cpu/key_rank.h"
 
 namespace fasa::cpu {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr int kSampledPages = 128;    // at most, about
 constexpr int kKeepAllTokens = 1024;  // up to here every token survives
 constexpr int32_t kRoom = 4096;       // survivors of a part, at least
-constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Every which page is ranked. Denser in short contexts, where the rank would be a guess.
 int sample_stride(const SelectPlan& plan) {
@@ -34,7 +34,9 @@ int sample_stride(const SelectPlan& plan) {
 // Bounds raised while pages are scanned, by maxima that the sample missed, leave 9,700 survivors of
 // 13,000 and have six times as many heads rescanned: it is the low bounds that make the others'
 // survivors suffice. More sampled pages change nothing below 262144 tokens, where every 16th is.
-// What a rescan costs is that one thread makes it: about 1 ms of a layer.
+// Where rescans are split over the threads, one thread, 0.05 in place of 0.08 (two runs of
+// bench/near_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what 256 does in
+// place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
 int32_t sample_rank(double share, const SelectPlan& plan) {
   constexpr double kSurvivors = 0.08;  // of all that compete: beyond that they are no few
   const double competing = plan.recent_begin - plan.sinks_end;
@@ -43,98 +45,22 @@ int32_t sample_rank(double share, const SelectPlan& plan) {
   return static_cast<int32_t>(std::ceil(factor * expected + 3 * std::sqrt(expected) + 4));
 }
 
-float value_of_key(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
-int32_t key_of_value(float value) {
-  const int32_t bits = std::bit_cast<int32_t>(value);
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
+// Survivors out of which the best are taken, by rising position: their keys, and their places among
+// their part's. One thread's, for all heads in turn; grows only.
+struct Contenders {
+  ScratchArray<int32_t> keys;
+  ScratchArray<int32_t> places;
 
-// A key that at least `rank`, and no more than `enough` if that can be told apart, reach; keys are
-// at most 0, relative scores never being positive.
-template <typename CountAtLeast>
-int32_t key_of_rank(int32_t rank, int32_t enough, const CountAtLeast& count_at_least) {
-  int64_t reached = INT_MIN;
-  int64_t missed = 1;
-  while (missed - reached > 1) {
-    const int64_t middle = reached + (missed - reached) / 2;
-    const int32_t count = count_at_least(static_cast<int32_t>(middle));
-    if (count < rank) {
-      missed = middle;
-    } else {
-      reached = middle;
-      if (count <= enough) break;
-    }
+  void reserve(int32_t count) {
+    keys.reserve(static_cast<size_t>(count) + kSurvivorSlack);
+    places.reserve(static_cast<size_t>(count) + kSurvivorSlack);
   }
-  return static_cast<int32_t>(reached);
-}
-
-// The best so many by (key, lower position), asked in rising order of positions: keys above `last`,
-// and the first `ties` equal to it.
-struct RankCut {
-  int32_t last = 0;
-  int32_t ties = 0;
-
-  bool takes(int32_t key) { return key > last || (key == last && ties-- > 0); }
 };
 
-// The candidates of a rescan: pruned exactly whenever the room is used up. Positions rise, so a
-// later token that equals the last one kept loses.
-class PrunedCandidates {
- public:
-  PrunedCandidates(const ScoreBodies& bodies, int32_t need, int32_t floor)
-      : bodies_(bodies), need_(need), room_(2 * need + 4096), floor_(floor) {}
-
-  void add(int32_t position, int32_t key) {
-    if (key < floor_) return;
-    positions_.push_back(position);
-    keys_.push_back(key);
-    if (static_cast<int32_t>(keys_.size()) >= room_) prune();
-  }
-  const std::vector<int32_t>& finish() {
-    if (static_cast<int32_t>(keys_.size()) > need_) prune();
-    return positions_;
-  }
-  // After finish(): which of them are the best `count`.
-  std::vector<bool> best(int32_t count) const {
-    std::vector<bool> taken(keys_.size());
-    const auto all = static_cast<int32_t>(keys_.size());
-    const auto at_least = [&](int32_t key) {
-      return bodies_.count_at_least(keys_.data(), all, key);
-    };
-    RankCut cut = {key_of_rank(count, count, at_least), 0};
-    cut.ties = count - at_least(cut.last + 1);
-    for (size_t i = 0; i < keys_.size(); ++i) taken[i] = cut.takes(keys_[i]);
-    return taken;
-  }
-
- private:
-  void prune() {
-    const auto count = static_cast<int32_t>(keys_.size());
-    const auto at_least = [&](int32_t key) {
-      return bodies_.count_at_least(keys_.data(), count, key);
-    };
-    const int32_t last = key_of_rank(need_, need_, at_least);
-    const int32_t reaching = at_least(last);
-    // Where `last` is reached by exactly `need_`, it need not be a key that occurs.
-    int32_t ties = reaching == need_ ? INT_MAX : need_ - at_least(last + 1);
-    size_t kept = 0;
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i] < last || (keys_[i] == last && ties-- <= 0)) continue;
-      positions_[kept] = positions_[i];
-      keys_[kept++] = keys_[i];
-    }
-    positions_.resize(kept);
-    keys_.resize(kept);
-    floor_ = last + 1;
-  }
-
-  const ScoreBodies& bodies_;
-  int32_t need_;
-  int32_t room_;
-  int32_t floor_;
-  std::vector<int32_t> positions_;
-  std::vector<int32_t> keys_;
-};
+Contenders& contenders_of_thread() {
+  thread_local Contenders contenders;
+  return contenders;
+}
 
 }  // namespace
 
@@ -149,10 +75,11 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
   end_page_ = end_page;
   stride_ = sample_stride(plan_);
   overflow_ = false;
+  rescans_ = false;
   sampled_.clear();
   const auto heads = static_cast<size_t>(scorer_.heads());
-  bounds_.assign(heads, kLowest);
-  maxima_.assign(heads, kLowest);
+  bounds_.assign(heads, kLowestScore);
+  maxima_.assign(heads, kLowestScore);
   const int32_t room =
       std::min(std::max(kRoom, 16 * plan_.ranked()), (end_page - begin_page) * kPageTokens) +
       kPageTokens;
@@ -224,6 +151,64 @@ void HeadPart::take(const float* scores, uint64_t mask, int page) {
   bodies_->raise_maxima(scores, kPageTokens, scorer_.heads(), kPageTokens, maxima_.data());
 }
 
+void HeadPart::begin_rescan(std::span<const float> maxima, int32_t floor) {
+  rescans_ = true;
+  std::copy(maxima.begin(), maxima.end(), maxima_.begin());
+  survivors_.count = 0;
+  raise_floor(floor);
+}
+
+void HeadPart::raise_floor(int32_t floor) {
+  has_floor_ = value_of_key(floor) >= kLowestScore;
+  if (!has_floor_) return;
+  for (size_t h = 0; h < maxima_.size(); ++h) bounds_[h] = bound_of_floor(floor, maxima_[h]);
+}
+
+void HeadPart::rescan_page(int page, const std::byte* ahead, PageScratch* scratch) {
+  float* scores = scratch->scores();
+  uint64_t mask = scorer_.score(page, ahead, scratch, scores) & competing(page);
+  if (has_floor_) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
+  if (mask == 0) return;
+  if (survivors_.count + kPageTokens > survivors_.capacity) prune();
+  bodies_->append(scores, mask, page * kPageTokens, &survivors_);
+}
+
+// Positions rise, so a later token with the last key that is kept loses against as many here.
+void HeadPart::prune() {
+  find_keys();
+  int32_t* keys = keys_.data();
+  const auto at_least = [&](int32_t key) {
+    return bodies_->count_at_least(keys, survivors_.count, key);
+  };
+  const int32_t rank = plan_.ranked();
+  const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
+  RankCut cut = {last, rank - at_least(last + 1)};
+  int32_t kept = 0;
+  for (int32_t i = 0; i < survivors_.count; ++i) {
+    if (!cut.takes(keys[i])) continue;
+    survivors_.positions[kept] = survivors_.positions[i];
+    for (int64_t h = 0; h < survivors_.heads; ++h) {
+      float* raw = survivors_.raw + h * survivors_.capacity;
+      raw[kept] = raw[i];
+    }
+    ++kept;
+  }
+  survivors_.count = kept;
+  raise_floor(last + 1);
+}
+
+void HeadPart::find_keys() {
+  bodies_->relative_keys(survivors_.raw, survivors_.capacity, survivors_.heads, survivors_.count,
+                         maxima_.data(), keys_.data());
+}
+
+void HeadPart::find_competing() {
+  const int32_t* begin = survivors_.positions;
+  const int32_t* end = begin + survivors_.count;
+  first_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.sinks_end) - begin);
+  end_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.recent_begin) - begin);
+}
+
 std::vector<float>& HeadSelection::gather_maxima() {
   std::vector<float>& maxima = front().head_maxima_;
   maxima = front().maxima_;
@@ -256,7 +241,7 @@ void HeadSelection::set_bounds() {
   const double share =
       static_cast<double>(competing) / (head.plan_.recent_begin - head.plan_.sinks_end);
   const int32_t rank = sample_rank(share, head.plan_);
-  const int32_t key = key_of_rank(rank, rank + rank / 4, [&](int32_t bound) {
+  const int32_t key = key_of_rank(rank, rank + rank / 4, INT_MIN, [&](int32_t bound) {
     int32_t count = 0;
     for (HeadPart* part : parts_) {
       count += part->bodies_->count_at_least(
@@ -270,7 +255,7 @@ void HeadSelection::set_bounds() {
     for (size_t h = 0; h < maxima.size(); ++h) {
       // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
       const float bound = threshold + maxima[h];
-      part->bounds_[h] = bound >= kLowest ? bound : kLowest;
+      part->bounds_[h] = bound >= kLowestScore ? bound : kLowestScore;
     }
   }
 }
@@ -298,122 +283,93 @@ int32_t HeadSelection::greatest_lost_key() const {
   return greatest;
 }
 
-int32_t HeadSelection::finish(int32_t* set, const NearOut& near) {
-  const SelectPlan& plan = front().plan_;
+std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) {
   std::vector<float>& maxima = gather_maxima();
-  for (HeadPart* part : parts_) {
+  for (const HeadPart* part : parts_) {
     const Survivors& survivors = part->survivors_;
     part->bodies_->raise_maxima(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
                                 maxima.data());
   }
-  for (HeadPart* part : parts_) {
-    const Survivors& survivors = part->survivors_;
-    int32_t* begin = survivors.positions;
-    int32_t* end = begin + survivors.count;
-    part->first_competing_ =
-        static_cast<int32_t>(std::lower_bound(begin, end, plan.sinks_end) - begin);
-    part->end_competing_ =
-        static_cast<int32_t>(std::lower_bound(begin, end, plan.recent_begin) - begin);
-    part->bodies_->relative_keys(survivors.raw, survivors.capacity, survivors.heads,
-                                 survivors.count, maxima.data(), part->keys_.data());
-  }
-  if (count_at_least(INT_MIN) < plan.ranked()) return rescan(INT_MIN, set, near);
-  const int32_t last = survivor_of_rank(plan.ranked());
   const int32_t lost = greatest_lost_key();
-  const bool certain =
-      lost == INT_MIN || (lost < INT_MAX && count_at_least(lost + 1) >= plan.ranked());
-  return certain ? write(last, set, near) : rescan(last, set, near);
+  for (HeadPart* part : parts_) std::copy(maxima.begin(), maxima.end(), part->maxima_.begin());
+  find_keys();
+  const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
+  const int32_t ranked = front().plan_.ranked();
+  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, near);
+  const int32_t floor =
+      count_at_least(INT_MIN) < ranked
+          ? INT_MIN
+          : key_of_rank(ranked, ranked, INT_MIN, [&](int32_t key) { return count_at_least(key); });
+  for (HeadPart* part : parts_) part->begin_rescan(maxima, floor);
+  return std::nullopt;
 }
 
-int32_t HeadSelection::survivor_of_rank(int32_t rank) const {
-  return key_of_rank(rank, rank, [&](int32_t key) { return count_at_least(key); });
+int32_t HeadSelection::finish_rescan(int32_t* set, const NearOut& near) {
+  find_keys();
+  return write(INT_MIN, set, near);
 }
 
-int32_t HeadSelection::write(int32_t last, int32_t* set, const NearOut& near) {
-  const SelectPlan& plan = front().plan_;
-  RankCut in_both = {last, plan.ranked() - count_at_least(last + 1)};
-  RankCut in_set = in_both;
-  if (plan.near > 0) {
-    in_set.last = survivor_of_rank(plan.need);
-    in_set.ties = plan.need - count_at_least(in_set.last + 1);
-  }
-  int32_t* out = set;
-  int32_t* next = near.positions;
-  for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
+void HeadSelection::find_keys() {
   for (HeadPart* part : parts_) {
-    const Survivors& survivors = part->survivors_;
-    for (int32_t i = part->first_competing_; i < part->end_competing_; ++i) {
-      const int32_t key = part->keys_.data()[i];
-      if (!in_both.takes(key)) continue;
-      if (in_set.takes(key)) {
-        *out++ = survivors.positions[i];
+    part->find_competing();
+    part->find_keys();
+  }
+}
+
+// Ranks are looked up among few more than are taken, of which there may be a tenth of all.
+int32_t HeadSelection::gather(int32_t least) const {
+  const int32_t rank = front().plan_.ranked();
+  const int32_t key = key_of_rank(rank, rank + rank / 4, least,
+                                  [&](int32_t bound) { return count_at_least(bound); });
+  Contenders& contenders = contenders_of_thread();
+  contenders.reserve(count_at_least(key));
+  int32_t gathered = 0;
+  for (HeadPart* part : parts_) {
+    part->first_gathered_ = gathered;
+    gathered += part->bodies_->find_at_least(
+        part->keys_.data(), part->first_competing_, part->end_competing_, key,
+        contenders.keys.data() + gathered, contenders.places.data() + gathered);
+  }
+  return gathered;
+}
+
+int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) const {
+  const SelectPlan& plan = front().plan_;
+  const int32_t gathered = gather(least);
+  const int32_t* keys = contenders_of_thread().keys.data();
+  const int32_t* places = contenders_of_thread().places.data();
+  const auto at_least = [&](int32_t key) {
+    return front().bodies_->count_at_least(keys, gathered, key);
+  };
+  const auto cut_of = [&](int32_t rank) {
+    const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
+    return RankCut{last, rank - at_least(last + 1)};
+  };
+  RankCut in_both = cut_of(plan.ranked());
+  RankCut in_set = cut_of(plan.need);
+  int32_t* next = near.positions;
+  int32_t* out = set + (plan.sinks_end - plan.first);
+  std::iota(set, out, plan.first);
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const Survivors& survivors = parts_[p]->survivors_;
+    const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->first_gathered_ : gathered;
+    for (int32_t i = parts_[p]->first_gathered_; i < end; ++i) {
+      if (!in_both.takes(keys[i])) continue;
+      const int32_t place = places[i];
+      if (in_set.takes(keys[i])) {
+        *out++ = survivors.positions[place];
         continue;
       }
-      for (int h = 0; h < survivors.heads; ++h) {
+      for (int64_t h = 0; h < survivors.heads; ++h) {
         near.scores[h * near.stride + (next - near.positions)] =
-            survivors.raw[int64_t{h} * survivors.capacity + i];
+            survivors.raw[h * survivors.capacity + place];
       }
-      *next++ = survivors.positions[i];
+      *next++ = survivors.positions[place];
     }
   }
   if (near.size != nullptr) *near.size = static_cast<int32_t>(next - near.positions);
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
-}
-
-int32_t HeadSelection::rescan(int32_t floor, int32_t* set, const NearOut& near) {
-  const SelectPlan& plan = front().plan_;
-  PrunedCandidates candidates(*front().bodies_, plan.ranked(), floor);
-  const std::vector<float>& maxima = front().head_maxima_;
-  int32_t keys[kPageTokens];
-  thread_local PageScratch scratch;  // grows only
-  scratch.begin(front().layout_);
-  for (HeadPart* part : parts_) {
-    const int heads = part->scorer_.heads();
-    float* scores = scratch.scores();
-    for (int page = part->begin_page_; page < part->end_page_; ++page) {
-      const std::byte* ahead = page + 1 < part->end_page_ ? part->scorer_.ahead(page + 1) : nullptr;
-      uint64_t mask = part->scorer_.score(page, ahead, &scratch, scores);
-      mask &= part->competing(page);
-      part->bodies_->relative_keys(scores, kPageTokens, heads, kPageTokens, maxima.data(), keys);
-      if (part->bodies_->count_at_least(keys, kPageTokens, floor) == 0) continue;
-      for (; mask != 0; mask &= mask - 1) {
-        const int token = std::countr_zero(mask);
-        candidates.add(page * kPageTokens + token, keys[token]);
-      }
-    }
-  }
-  const std::vector<int32_t>& both = candidates.finish();
-  int32_t* out = set;
-  for (int position = plan.first; position < plan.sinks_end; ++position) *out++ = position;
-  if (plan.near == 0) {
-    out = std::copy(both.begin(), both.end(), out);
-  } else {
-    const std::vector<bool> chosen = candidates.best(plan.need);
-    int32_t* next = near.positions;
-    for (size_t i = 0; i < both.size(); ++i) *(chosen[i] ? out++ : next++) = both[i];
-    *near.size = static_cast<int32_t>(next - near.positions);
-    score_near(&scratch, near);
-  }
-  for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
-  return static_cast<int32_t>(out - set);
-}
-
-// Pages are scored once more: a rescan is rare, and its scores are not kept.
-void HeadSelection::score_near(PageScratch* scratch, const NearOut& near) const {
-  int32_t i = 0;
-  for (HeadPart* part : parts_) {
-    while (i < *near.size && near.positions[i] < part->end_page_ * kPageTokens) {
-      const int page = near.positions[i] / kPageTokens;
-      part->scorer_.score(page, nullptr, scratch, scratch->scores());
-      for (; i < *near.size && near.positions[i] / kPageTokens == page; ++i) {
-        for (int h = 0; h < part->scorer_.heads(); ++h) {
-          near.scores[h * near.stride + i] =
-              scratch->scores()[h * kPageTokens + near.positions[i] % kPageTokens];
-        }
-      }
-    }
-  }
 }
 
 NearOut NearOut::of(const SelectParams& params, int64_t sequence, int kv_head) {

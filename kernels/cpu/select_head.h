@@ -10,8 +10,8 @@
 //           Certain if the last one taken lies above what any other token can reach, max over
 //           heads of (bound - true maximum); f32 subtraction is monotone, so this is exact
 //   rescan  otherwise (heads whose maxima the sample missed; more survivors than room): a second
-//           pass with the true maxima, from the best bound known, into a buffer that is pruned
-//           exactly when full
+//           pass with the true maxima, from the best bound known, into buffers that are pruned
+//           exactly when full: no part of a head holds more of its set than its own best
 //
 // The near set is what comes next in the same order, so all of this is done for both together: the
 // set and the near set are the best need + near, of which the set is the best `need`.
@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,9 @@ class HeadPart {
   // PageScorer::ahead() of what is scored soon, or null.
   void sample_page(int page, const std::byte* ahead, PageScratch* scratch);
   void scan_page(int page, const std::byte* ahead, PageScratch* scratch);
+  // Where HeadSelection::finish() asks for it: rescan_page() of all pages, in rising order.
+  bool rescans() const { return rescans_; }
+  void rescan_page(int page, const std::byte* ahead, PageScratch* scratch);
 
   const PageScorer& scorer() const { return scorer_; }
   uint64_t bytes_read() const { return scorer_.bytes_read(); }
@@ -71,6 +75,12 @@ class HeadPart {
   }
   uint64_t competing(int page) const;
   void take(const float* scores, uint64_t mask, int page);
+  // From here on only keys of at least `floor` are asked for, relative to the head's true maxima.
+  void begin_rescan(std::span<const float> maxima, int32_t floor);
+  void raise_floor(int32_t floor);
+  void prune();
+  void find_keys();
+  void find_competing();
 
   const ScoreBodies* bodies_ = nullptr;
   CacheLayout layout_;
@@ -80,15 +90,19 @@ class HeadPart {
   int end_page_ = 0;
   int stride_ = 0;  // of the ranked sample pages; 0: every token survives
   std::vector<SampledPage> sampled_;
-  size_t next_sample_ = 0;          // that the scan comes to
-  std::vector<float> bounds_;       // [heads]
-  std::vector<float> maxima_;       // [heads], of what was scored and did not survive too
+  size_t next_sample_ = 0;     // that the scan comes to
+  std::vector<float> bounds_;  // [heads]
+  // [heads], of what was scored and did not survive too; after the scan, of the whole head
+  std::vector<float> maxima_;
   std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
   Survivors survivors_ = {};
   bool overflow_ = false;
+  bool rescans_ = false;
+  bool has_floor_ = false;  // of a rescan
   uint64_t nan_scores_ = 0;
   int32_t first_competing_ = 0;  // survivors [first, end) compete
   int32_t end_competing_ = 0;
+  int32_t first_gathered_ = 0;  // among the head's contenders
   ScratchArray<float> samples_;
   ScratchArray<int32_t> sample_keys_;
   ScratchArray<int32_t> positions_;
@@ -103,18 +117,21 @@ class HeadSelection {
 
   // After every part's sample.
   void set_bounds();
-  // After every part's scan: the set, ascending, and the near set; returns the set's size.
-  int32_t finish(int32_t* set, const NearOut& near);
+  // After every part's scan: the set, ascending, and the near set; returns the set's size, or none
+  // where every part must be rescanned first.
+  std::optional<int32_t> finish(int32_t* set, const NearOut& near);
+  bool rescans() const { return front().rescans(); }
+  int32_t finish_rescan(int32_t* set, const NearOut& near);
 
  private:
   HeadPart& front() const { return *parts_.front(); }
   std::vector<float>& gather_maxima();
   int32_t count_at_least(int32_t key) const;
   int32_t greatest_lost_key() const;
-  int32_t survivor_of_rank(int32_t rank) const;
-  void score_near(PageScratch* scratch, const NearOut& near) const;
-  int32_t write(int32_t last, int32_t* set, const NearOut& near);
-  int32_t rescan(int32_t floor, int32_t* set, const NearOut& near);
+  void find_keys();
+  // `least`: a key that no fewer than are ranked reach, and nothing that was lost.
+  int32_t gather(int32_t least) const;
+  int32_t write(int32_t least, int32_t* set, const NearOut& near) const;
 
   std::span<HeadPart* const> parts_;
 };

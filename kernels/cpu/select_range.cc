@@ -51,6 +51,17 @@ void SelectRange::scan() {
   });
 }
 
+void SelectRange::rescan() {
+  for (size_t h = 0; h < kv_heads_; ++h) {
+    HeadPart& head = heads_[h];
+    if (!head.rescans()) continue;
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      const bool last = i + 1 == pages_.size();
+      head.rescan_page(pages_[i], last ? nullptr : head.scorer().ahead(pages_[i + 1]), &scratch_);
+    }
+  }
+}
+
 uint64_t SelectRange::bytes_read() const {
   return std::accumulate(
       heads_.begin(), heads_.begin() + static_cast<int64_t>(kv_heads_), uint64_t{0},

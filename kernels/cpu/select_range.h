@@ -17,6 +17,8 @@ class SelectRange {
   void sample();
   // After HeadSelection::set_bounds() of every head.
   void scan();
+  // Of the heads that ask for it.
+  void rescan();
 
   // The i-th of the call's heads.
   HeadPart& head(int i) { return heads_[static_cast<size_t>(i)]; }

@@ -65,6 +65,20 @@ TEST(NearSelect, ThreadsDoNotMatter) {
   EXPECT_TRUE(one == two);
 }
 
+// Samples that miss the maxima: heads are rescanned, in as many parts as there are ranges.
+TEST(NearSelect, ThreadsDoNotMatterToRescans) {
+  for (const SelectCase::KeyOf& key : misleading_keys()) {
+    NearShape shape;
+    shape.select.kv_heads = 2, shape.select.dims = 4, shape.select.group = 2;
+    SelectCase cache(shape.select, {60000}, key, gaussian_queries(7));
+    const TokenBudget near{.tokens = 900, .share = 0};
+    Selected one, four;
+    tbb::task_arena(1).execute([&] { one = select_near(cache, near, select_on_cpu); });
+    tbb::task_arena(4).execute([&] { four = select_near(cache, near, select_on_cpu); });
+    EXPECT_TRUE(one == four);
+  }
+}
+
 // A guess has none.
 TEST(NearSelect, GuessesHaveNone) {
   NearShape shape;

@@ -83,7 +83,15 @@ std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int 
     for (int page = begin_of(i); page < begin_of(i + 1); ++page)
       all[i].scan_page(page, nullptr, &scratch);
   }
-  set.resize(static_cast<size_t>(selection.finish(set.data(), {})));
+  std::optional<int32_t> size = selection.finish(set.data(), {});
+  if (!size) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (int page = begin_of(i); page < begin_of(i + 1); ++page)
+        all[i].rescan_page(page, nullptr, &scratch);
+    }
+    size = selection.finish_rescan(set.data(), {});
+  }
+  set.resize(static_cast<size_t>(*size));
   return set;
 }
 

@@ -35,39 +35,6 @@ double difference_to_golden(const std::string& name, Device& device, DType dtype
                              static_cast<size_t>(model.config().vocab_size));
 }
 
-constexpr const char* kFamilies[] = {"llama-gqa-bf16",
-                                     "llama-biases",
-                                     "llama-mqa-f16",
-                                     "llama-mha-tied",
-                                     "llama-odd-head",
-                                     "llama-llama3",
-                                     "llama-yarn",
-                                     "mistral-window",
-                                     "qwen2-sharded",
-                                     "qwen3",
-                                     "gpt-neox",
-                                     "gpt-neox-sequential",
-                                     "stablelm",
-                                     "stablelm-parallel",
-                                     "phi",
-                                     "phi-norms",
-                                     "ernie",
-                                     "ernie-mha-biases",
-                                     "bloom",
-                                     "bloom-heads",
-                                     "mpt",
-                                     "deepseek-v2",
-                                     "deepseek-v2-yarn",
-                                     "granite",
-                                     "olmo2",
-                                     "olmo2-biases",
-                                     "smollm3",
-                                     "smollm3-window",
-                                     "phi3",
-                                     "phi3-short",
-                                     "gemma3",
-                                     "gemma3-old-config"};
-
 class CudaModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaModel, LogitsEqualTransformers) {
@@ -81,11 +48,7 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
   EXPECT_TRUE(fake.registered.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kFamilies), [](const auto& test) {
-  std::string name = test.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kDenseModels), by_folder);
 
 // Attention too by the kernels' bodies: positions of all kinds, windows, wide heads that share one
 // key.
@@ -103,11 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                                          "mpt", "deepseek-v2", "deepseek-v2-yarn", "granite",
                                          "olmo2", "olmo2-biases", "smollm3-window", "phi3",
                                          "gemma3"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose
 // scores choose the same on every device.
@@ -378,7 +337,7 @@ class CudaModelOnGpu : public testing::Test {
 
 TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
   const auto device = open_device(cuda_options());
-  for (const char* const family : kFamilies) {
+  for (const char* const family : kDenseModels) {
     EXPECT_LE(difference_to_golden(family, *device, DType::kF32, 19), kF32Bound) << family;
     EXPECT_LE(difference_to_golden(family, *device, DType::kBF16, 512), kBf16Bound) << family;
   }

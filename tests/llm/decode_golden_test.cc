@@ -99,11 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "granite", "olmo2", "olmo2-biases", "smollm3", "smollm3-window", "phi3",
                     "phi3-short", "gemma3", "gemma3-old-config", "qwen3-moe", "qwen3-moe-mixed",
                     "mixtral", "gpt-oss", "gpt-oss-old-config"),
-    [](const auto& test) {
-      std::string name = test.param;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+    by_folder);
 
 }  // namespace
 }  // namespace fasa

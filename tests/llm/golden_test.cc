@@ -20,49 +20,6 @@ double difference_to(const std::string& model_dir, const Golden& golden, DType d
   return relative_difference(prefill_logits(model, golden.tokens, chunk), golden, vocab);
 }
 
-std::string test_name(std::string folder) {
-  std::replace(folder.begin(), folder.end(), '-', '_');
-  return folder;
-}
-
-constexpr const char* kDense[] = {"llama-gqa-bf16",
-                                  "llama-biases",
-                                  "llama-mqa-f16",
-                                  "llama-mha-tied",
-                                  "llama-odd-head",
-                                  "llama-llama3",
-                                  "llama-linear-old-config",
-                                  "llama-yarn",
-                                  "mistral-window",
-                                  "qwen2-sharded",
-                                  "qwen2-window",
-                                  "qwen3",
-                                  "ernie",
-                                  "ernie-mha-biases",
-                                  "gpt-neox",
-                                  "gpt-neox-sequential",
-                                  "stablelm",
-                                  "stablelm-parallel",
-                                  "phi",
-                                  "phi-norms",
-                                  "bloom",
-                                  "bloom-heads",
-                                  "mpt",
-                                  "deepseek-v2",
-                                  "deepseek-v2-yarn",
-                                  "granite",
-                                  "olmo2",
-                                  "olmo2-biases",
-                                  "smollm3",
-                                  "smollm3-window",
-                                  "phi3",
-                                  "phi3-short",
-                                  "gemma3",
-                                  "gemma3-old-config"};
-constexpr const char* kWithExperts[] = {
-    "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
-    "deepseek-v2-moe", "deepseek-v2-moe-groups"};
-
 class GoldenTest : public testing::TestWithParam<const char*> {};
 // In bf16 a router may choose another expert than in f32, whose logits then are others.
 class Bf16GoldenTest : public testing::TestWithParam<const char*> {};
@@ -81,12 +38,9 @@ TEST_P(Bf16GoldenTest, LogitsEqualTransformers) {
   EXPECT_LE(difference_to(dir, Golden::load(dir), DType::kBF16, "cpu", 64), kBf16Bound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(kDense),
-                         [](const auto& test) { return test_name(test.param); });
-INSTANTIATE_TEST_SUITE_P(Families, Bf16GoldenTest, testing::ValuesIn(kDense),
-                         [](const auto& test) { return test_name(test.param); });
-INSTANTIATE_TEST_SUITE_P(Experts, GoldenTest, testing::ValuesIn(kWithExperts),
-                         [](const auto& test) { return test_name(test.param); });
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(kDenseModels), by_folder);
+INSTANTIATE_TEST_SUITE_P(Families, Bf16GoldenTest, testing::ValuesIn(kDenseModels), by_folder);
+INSTANTIATE_TEST_SUITE_P(Experts, GoldenTest, testing::ValuesIn(kModelsWithExperts), by_folder);
 
 class BundledModelTest : public testing::TestWithParam<const char*> {
  protected:
@@ -108,7 +62,7 @@ TEST_P(BundledModelTest, Bf16LogitsEqualTransformersInF32AndInBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Bundled, BundledModelTest,
                          testing::Values("needle-3m", "pairs-400k", "partial-400k", "alibi-400k"),
-                         [](const auto& test) { return test_name(test.param); });
+                         by_folder);
 
 }  // namespace
 }  // namespace fasa

@@ -2,6 +2,8 @@
 // attention.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,6 +31,51 @@ inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file) << path;
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Golden folders of small random models.
+inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
+                                               "llama-biases",
+                                               "llama-mqa-f16",
+                                               "llama-mha-tied",
+                                               "llama-odd-head",
+                                               "llama-llama3",
+                                               "llama-linear-old-config",
+                                               "llama-yarn",
+                                               "mistral-window",
+                                               "qwen2-sharded",
+                                               "qwen2-window",
+                                               "qwen3",
+                                               "ernie",
+                                               "ernie-mha-biases",
+                                               "gpt-neox",
+                                               "gpt-neox-sequential",
+                                               "stablelm",
+                                               "stablelm-parallel",
+                                               "phi",
+                                               "phi-norms",
+                                               "bloom",
+                                               "bloom-heads",
+                                               "mpt",
+                                               "deepseek-v2",
+                                               "deepseek-v2-yarn",
+                                               "granite",
+                                               "olmo2",
+                                               "olmo2-biases",
+                                               "smollm3",
+                                               "smollm3-window",
+                                               "phi3",
+                                               "phi3-short",
+                                               "gemma3",
+                                               "gemma3-old-config"};
+inline constexpr const char* kModelsWithExperts[] = {
+    "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
+    "deepseek-v2-moe", "deepseek-v2-moe-groups"};
+// A test's name of its folder's.
+inline std::string by_folder(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 // What transformers gave for a folder's model.

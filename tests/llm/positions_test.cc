@@ -127,11 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Models, PositionsTest,
                          testing::Values("phi", "gpt-neox", "stablelm-parallel", "bloom-heads",
                                          "mpt", "deepseek-v2", "deepseek-v2-yarn", "smollm3",
                                          "phi3", "gemma3"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         by_folder);
 
 }  // namespace
 }  // namespace fasa
