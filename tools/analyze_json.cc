@@ -42,6 +42,17 @@ Json mass_json(const CapturedMass& mass) {
   return {{"mass", mass.mass_share()}, {"far_mass", mass.far_share()}, {"queries", mass.queries}};
 }
 
+// [layers][query_heads]
+Json mass_by_head(const SelectionMass& selection) {
+  Json layers = Json::array();
+  for (const auto& heads : selection.heads) {
+    Json shares = Json::array();
+    for (const CapturedMass& head : heads) shares.push_back(head.mass_share());
+    layers.push_back(std::move(shares));
+  }
+  return layers;
+}
+
 }  // namespace
 
 Json to_json(const AnalyzeReport& report) {
@@ -66,7 +77,8 @@ Json to_json(const AnalyzeReport& report) {
     selections.push_back({{"method", one.method},
                           {"fac_tokens", one.budget},
                           {"text", mass_json(one.text)},
-                          {"probes", mass_json(one.probes)}});
+                          {"probes", mass_json(one.probes)},
+                          {"mass_by_head", mass_by_head(one)}});
   }
   return {{"model", report.model},
           {"window", report.options.window},

@@ -20,12 +20,17 @@ std::string compound_table(const CompoundTable& table) {
 }
 
 std::string selections_table(const std::vector<SelectionMass>& selections) {
-  std::string text = fmt::format("{:<22}{:>8}{:>12}{:>12}{:>12}{:>12}\n", "captured, %", "tokens",
-                                 "text", "text, far", "repeats", "repeats, far");
+  std::string text =
+      fmt::format("{:<22}{:>8}{:>10}{:>12}{:>10}{:>14}{:>12}\n", "captured, %", "tokens", "text",
+                  "text, far", "repeats", "repeats, far", "least head");
   for (const SelectionMass& one : selections) {
-    text += fmt::format("{:<22}{:>8}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}\n", one.method, one.budget,
-                        100 * one.text.mass_share(), 100 * one.text.far_share(),
-                        100 * one.probes.mass_share(), 100 * one.probes.far_share());
+    double least = 1;
+    for (const auto& heads : one.heads) {
+      for (const CapturedMass& head : heads) least = std::min(least, head.mass_share());
+    }
+    text += fmt::format("{:<22}{:>8}{:>10.1f}{:>12.1f}{:>10.1f}{:>14.1f}{:>12.1f}\n", one.method,
+                        one.budget, 100 * one.text.mass_share(), 100 * one.text.far_share(),
+                        100 * one.probes.mass_share(), 100 * one.probes.far_share(), 100 * least);
   }
   return text;
 }

@@ -107,7 +107,10 @@ struct Avx2 {
   static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
     append_one_by_one(scores, mask, position, survivors);
   }
-  static constexpr auto find_at_least = find_one_by_one;
+  static int32_t find_at_least(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
+                               int32_t* found, int32_t* places) {
+    return find_one_by_one(keys, begin, end, bound, found, places);
+  }
 };
 
 #include "kernels/cpu/score_body_inl.h"

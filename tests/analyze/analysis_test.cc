@@ -174,6 +174,17 @@ TEST_F(ModelAnalysis, CapturedMassGrowsWithTheBudget) {
   EXPECT_GT(few.text.mass_share(), 0.3);
   EXPECT_NEAR(all.text.mass_share(), 1, 1e-5);
   EXPECT_NEAR(all.probes.far_share(), 1, 1e-5);
+  ASSERT_EQ(few.heads.size(), 4u);
+  CapturedMass sum;
+  for (const auto& heads : few.heads) {
+    ASSERT_EQ(heads.size(), 4u);
+    for (const CapturedMass& head : heads) {
+      EXPECT_EQ(head.queries, few.heads[0][0].queries);
+      sum.add(head);
+    }
+  }
+  EXPECT_NEAR(sum.mass, few.text.mass + few.probes.mass, 1e-9 * sum.mass);
+  EXPECT_EQ(sum.queries, few.text.queries + few.probes.queries);
 }
 
 // Of the far mass that the true scores' choice has. Measured: 0.97 to 0.99 (docs/results/README.md).

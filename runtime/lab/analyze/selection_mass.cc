@@ -47,28 +47,29 @@ class Sets {
   std::map<std::pair<int, int64_t>, std::vector<std::vector<int32_t>>> sets_;
 };
 
-void add_query(const HeadSamples& samples, size_t query, int head, const std::vector<int32_t>* set,
-               CapturedMass& sums) {
+CapturedMass mass_of(const HeadSamples& samples, size_t query, int head,
+                     const std::vector<int32_t>* set) {
   const auto weights = HeadQuery(samples, query, head).weights();
   const int64_t first = samples.visible_first(query), end = samples.visible_end(query);
   const auto weight_of = [&](int64_t token) {
     return double{weights[static_cast<size_t>(token - first)]};
   };
   const auto is_far = [&](int64_t token) { return token >= kSinks && token < end - kRecent; };
-  ++sums.queries;
-  double far = 0;
-  for (int64_t token = first; token < end; ++token) far += is_far(token) ? weight_of(token) : 0;
-  sums.all_far += far;
+  CapturedMass mass{.queries = 1};
+  for (int64_t token = first; token < end; ++token) {
+    mass.all_far += is_far(token) ? weight_of(token) : 0;
+  }
   if (set == nullptr) {
-    sums.mass += 1;
-    sums.far += far;
-    return;
+    mass.mass = 1;
+    mass.far = mass.all_far;
+    return mass;
   }
   for (const int32_t token : *set) {
     if (token < first || token >= end) continue;
-    sums.mass += weight_of(token);
-    if (is_far(token)) sums.far += weight_of(token);
+    mass.mass += weight_of(token);
+    if (is_far(token)) mass.far += weight_of(token);
   }
+  return mass;
 }
 
 }  // namespace
@@ -100,14 +101,20 @@ SelectionMass measure_selection(Model& model, SetWatch& watch, const Config& con
     done += count;
   }
   SelectionMass result;
+  result.heads.assign(static_cast<size_t>(geometry.layers),
+                      std::vector<CapturedMass>(static_cast<size_t>(geometry.query_heads)));
   for (int layer = 0; layer < geometry.layers; ++layer) {
+    auto& heads = result.heads[static_cast<size_t>(layer)];
     for (int kv_head = 0; kv_head < geometry.kv_heads; ++kv_head) {
       const HeadSamples samples = capture.take(layer, kv_head);
       for (size_t query = 0; query < positions.size(); ++query) {
         const int64_t position = positions[query];
         CapturedMass& sums = position < text.text_end ? result.text : result.probes;
         for (int head = 0; head < geometry.group(); ++head) {
-          add_query(samples, query, head, sets.find(layer, position, kv_head), sums);
+          const CapturedMass mass =
+              mass_of(samples, query, head, sets.find(layer, position, kv_head));
+          sums.add(mass);
+          heads[static_cast<size_t>(kv_head * geometry.group() + head)].add(mass);
         }
       }
     }

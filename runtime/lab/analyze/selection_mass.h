@@ -16,9 +16,12 @@ struct CapturedMass {
   double mass = 0;  // sum over queries of the softmax over the tokens attended to
   double far = 0;   // the same, far tokens alone: outside the first 4 and the newest 16
   double all_far = 0;
-  int64_t queries = 0;  // query heads x layers x steps
+  int64_t queries = 0;  // of all query heads and layers, or of one
   double mass_share() const { return queries == 0 ? 0 : mass / static_cast<double>(queries); }
   double far_share() const { return all_far > 0 ? far / all_far : 1; }
+  void add(const CapturedMass& other) {
+    mass += other.mass, far += other.far, all_far += other.all_far, queries += other.queries;
+  }
 };
 
 // Of queries on the text, and of those at the repeats of planted strings.
@@ -26,6 +29,7 @@ struct SelectionMass {
   std::string method;
   int64_t budget = 0;  // fac_tokens
   CapturedMass text, probes;
+  std::vector<std::vector<CapturedMass>> heads;  // both together, [layers][query_heads]
 };
 
 // Prefills the text but for its last `text_steps` tokens before the repeats; those and the repeats
