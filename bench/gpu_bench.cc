@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bench/filled_runtime.h"
+#include "bench/gpu_projections.h"
 #include "offload/cuda/cuda_device.h"
 #include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
@@ -405,7 +406,14 @@ void run(const Options& options) {
         {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}};
   }
   if (const auto device = open(options); dynamic_cast<CudaDevice*>(device.get()) != nullptr) {
-    report["batched_copies"] = batched_copies(dynamic_cast<CudaDevice&>(*device));
+    auto& cuda = dynamic_cast<CudaDevice&>(*device);
+    report["batched_copies"] = batched_copies(cuda);
+    report["projections"] = packed_projections(
+        cuda, report.at("ceilings").at("device_copy_bytes_per_second").get<double>());
+    for (const auto& [name, result] : report.at("projections").items()) {
+      fmt::print("{:32} {:10.1f} us, {:.2f} of the bytes' rate\n", "packed/" + name,
+                 result.at("us").get<double>(), result.at("share").get<double>());
+    }
   }
   for (const auto& [name, rate] : report.at("ceilings").items()) {
     fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);

@@ -1,7 +1,7 @@
 // The whole vocabulary of a device: every kernel that it can be asked for, as a value. A device
 // enqueues a call in stream order; it allocates nothing for it and waits for nothing.
 //
-// A new kernel is its parameters (params.h, model_params.h), an entry here and a body for each
+// A new kernel is its parameters (params.h, model_params.h, packed_params.h), an entry here and a body for each
 // backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch (kernels/cuda/kernels.h).
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "kernels/model_params.h"
+#include "kernels/packed_params.h"
 #include "kernels/params.h"
 
 namespace fasa {
@@ -27,8 +28,8 @@ using CacheCalls =
     CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams, FetchParams,
              SpeculateParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
 // Of a model's own work: devices with DeviceTraits::model_calls. The others run that as host code.
-using ModelCalls = CallList<ProjectParams, AddNormParams, AnglesParams, HeadsParams, ActivateParams,
-                            AddBiasParams>;
+using ModelCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams, AddNormParams,
+                            AnglesParams, HeadsParams, ActivateParams, AddBiasParams>;
 using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
 
 // As errors and timelines say it.

@@ -12,33 +12,6 @@ constexpr int64_t kLines = 4;
 
 int64_t up(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }
 
-int64_t scale_bytes(ScaleKind kind) {
-  switch (kind) {
-    case ScaleKind::kF32:
-      return 4;
-    case ScaleKind::kF16:
-    case ScaleKind::kBF16:
-      return 2;
-    case ScaleKind::kSuper:
-      return 1;
-  }
-  return 0;
-}
-
-int64_t offset_bytes(OffsetKind kind) {
-  switch (kind) {
-    case OffsetKind::kNone:
-      return 0;
-    case OffsetKind::kZero:
-    case OffsetKind::kSuper:
-      return 1;
-    case OffsetKind::kZero16:
-    case OffsetKind::kF16:
-      return 2;
-  }
-  return 0;
-}
-
 // Where the code of a place lies in its block.
 struct Spot {
   explicit Spot(int64_t place)

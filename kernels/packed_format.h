@@ -24,6 +24,7 @@ namespace fasa {
 
 inline constexpr int64_t kPackedColumns = 16;
 inline constexpr int64_t kPackedBlock = 32;
+inline constexpr int64_t kPackedLine = 8;  // places
 inline constexpr int64_t kPackedSuper = 256;
 
 // kSuper: int8 codes, times the super's own f16.
@@ -31,6 +32,15 @@ enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper };
 // kZero: offset = -scale * zero (int8; kZero16: int16). kF16: as it is. kSuper: minus uint8 codes
 // times the super's own f16.
 enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper };
+
+// Of a group and output.
+constexpr int64_t scale_bytes(ScaleKind kind) {
+  return kind == ScaleKind::kF32 ? 4 : kind == ScaleKind::kSuper ? 1 : 2;
+}
+constexpr int64_t offset_bytes(OffsetKind kind) {
+  if (kind == OffsetKind::kNone) return 0;
+  return kind == OffsetKind::kZero || kind == OffsetKind::kSuper ? 1 : 2;
+}
 
 struct PackedFormat {
   int bits = 4;    // 4, 5, 6, 8

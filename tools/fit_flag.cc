@@ -23,12 +23,11 @@ void FitFlag::add_to(CLI::App& command) {
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
   if (!given_) return;
-  const bool host_code = !device.traits().model_calls;
-  if (host_code && !config->weights.head) config->weights.head = WeightRounding::kInt8;
+  if (!config->weights.head) config->weights.head = WeightRounding::kInt8;
   const ModelMemory model =
       model_memory(subject->path, subject->model, subject->dtype, config->weights,
                    std::min<int64_t>(subject->model_tokens, subject->tokens),
-                   host_code ? PanelOrder::kPacked : PanelOrder::kPlain);
+                   device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked);
   Fitted fitted =
       fit({.geometry = subject->model.geometry(),
            .config = *config,

@@ -118,7 +118,10 @@ PlannedWeights PlanCommand::planned_weights(const PlanRequest& request) const {
   const ModelConfig config =
       geometry_.empty() ? ModelConfig::load(model_dir_) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
-  const ModelMemory memory = model_memory(model_dir_, config, {}, request.config.weights, chunk);
+  const PanelOrder order =
+      request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
+  const ModelMemory memory =
+      model_memory(model_dir_, config, {}, request.config.weights, chunk, order);
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
@@ -179,6 +182,7 @@ int PlanCommand::run() {
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = read_tokens(request.model);
+  request.machine = make_plan_machine(config, given);
   if (weight_bits_) {
     request.weight_bits = *weight_bits_;
   } else {
@@ -186,7 +190,6 @@ int PlanCommand::run() {
   }
   request.guess = guess_;
   config.validate_for(request.model.geometry);
-  request.machine = make_plan_machine(config, given);
   const Plan plan = make_plan(request);
   if (json_) {
     fmt::print("{}\n", to_json(request, plan).dump(2));

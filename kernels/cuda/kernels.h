@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/model_params.h"
+#include "kernels/packed_params.h"
 #include "kernels/params.h"
 #include "runtime/base/stream_view.h"
 

@@ -94,12 +94,22 @@ FASA_DEVICE Word16 load_fresh(const Word16* address) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
+// What nobody reads again, past what others do.
+FASA_DEVICE Word16 load_once(const Word16* address) {
+  const uint4 words = __ldcs(reinterpret_cast<const uint4*>(address));
+  return {{words.x, words.y, words.z, words.w}};
+}
+
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
 
 // A float by its bits.
 FASA_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 FASA_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
+// 2^23 and a byte of a word, which f32 holds exactly: a conversion in one instruction.
+FASA_DEVICE float byte_above_2_23(uint32_t word, int byte) {
+  return float_of(__byte_perm(word, 0x4b000000u, 0x7440u + static_cast<uint32_t>(byte)));
+}
 FASA_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 FASA_DEVICE float square_root(float value) { return __fsqrt_rn(value); }
 
@@ -175,6 +185,8 @@ FASA_DEVICE T load_fresh(const T* address) {
   return *address;
 }
 
+FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
+
 FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return word == 0 ? -1 : __builtin_ctz(word); }
 FASA_DEVICE float float_of(uint32_t bits) {
@@ -186,6 +198,9 @@ FASA_DEVICE uint32_t bits_of(float value) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
   return bits;
+}
+FASA_DEVICE float byte_above_2_23(uint32_t word, int byte) {
+  return float_of(0x4b000000u | (word >> 8 * byte & 0xffu));
 }
 FASA_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FASA_DEVICE float square_root(float value) { return __builtin_sqrtf(value); }

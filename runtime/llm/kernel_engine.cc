@@ -12,10 +12,10 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 KernelEngine::KernelEngine(const EngineParts& parts) : parts_(parts) {
   const size_t bytes = frequency_bytes();
-  const auto project_scratch = parts.device.traits().project_scratch;
-  fixed_ = parts.device.allocate(MemorySpace::kDevice,
-                                 aligned(bytes) + (project_scratch ? project_scratch() : 0),
-                                 "scratch of projections");
+  fixed_ = parts.device.allocate(
+      MemorySpace::kDevice,
+      aligned(bytes) + aligned(product_scratch()) + parts.weights.bytes().kernel_scratch,
+      "scratch of projections");
   const Buffer staging =
       parts.device.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
   auto* staged = staging.as<float>();
@@ -72,26 +72,24 @@ void KernelEngine::begin(const StepShape& step) {
                         .out = activations.residual()});
 }
 
-void KernelEngine::project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns,
-                           float* y) const {
-  enqueue(ProjectParams{.dtype = parts_.dtype,
-                        .rows = rows,
-                        .inputs = matrix.inputs(),
-                        .columns = columns,
-                        .y_stride = matrix.outputs(),
-                        .x = x,
-                        .weights = matrix.data(),
-                        .y = y,
-                        .scratch = scratch()});
-}
-
 size_t KernelEngine::frequency_bytes() const {
   size_t count = 0;
   for (const Rotation& rotation : parts_.rotations) count += rotation.frequencies.size();
   return count * sizeof(float);
 }
 
-std::byte* KernelEngine::scratch() const { return fixed_.data() + aligned(frequency_bytes()); }
+size_t KernelEngine::product_scratch() const {
+  const auto bytes = parts_.device.traits().project_scratch;
+  return bytes == nullptr ? 0 : bytes();
+}
+
+KernelProjection KernelEngine::projection() const {
+  std::byte* const product = fixed_.data() + aligned(frequency_bytes());
+  return {parts_.device,
+          parts_.stream,
+          parts_.dtype,
+          {.product = product, .packed = product + aligned(product_scratch())}};
+}
 
 void KernelEngine::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
   enqueue(AddNormParams{.rows = step_->tokens,
@@ -111,7 +109,7 @@ void KernelEngine::project_heads(const LayerWeights& layer, const Heads& heads) 
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
   const int64_t width = int64_t{heads.all} * config.head_dim;
-  project(layer.qkv, activations.input(), step_->tokens, width, activations.result());
+  project(layer.qkv, activations.input(), width, activations.result());
   const bool one_for_all = config.head_norm == HeadNorm::kShared;
   const bool normed = config.head_norm != HeadNorm::kNone;
   const bool rotated = heads.rotation != kUnrotated;
@@ -177,15 +175,13 @@ void KernelEngine::after_attention(int index) {
   const LayerWeights& layer = parts_.weights.layer(index);
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
-  const int64_t tokens = step_->tokens;
   if (config.has_mla()) latent_work().values(layer.mla);
-  project(layer.output, config.has_mla() ? activations.input() : activations.attended(), tokens,
+  project(layer.output, config.has_mla() ? activations.input() : activations.attended(),
           config.hidden, activations.result());
   add_norm(layer.mlp_norm, config.parallel ? AddOrder::kNormThenAdd : AddOrder::kAddThenNorm,
            {activations.result(), layer.output_bias, layer.attention_out_norm});
-  project(layer.gate_up, activations.input(), tokens, layer.gate_up.outputs(),
-          activations.result());
-  enqueue(ActivateParams{.tokens = tokens,
+  project(layer.gate_up, activations.input(), layer.gate_up.outputs(), activations.result());
+  enqueue(ActivateParams{.tokens = step_->tokens,
                          .size = config.intermediate,
                          .function = config.activation,
                          .gated = config.family->names.gated(),
@@ -193,7 +189,7 @@ void KernelEngine::after_attention(int index) {
                          .bias = layer.gate_up_bias,
                          .dtype = parts_.dtype,
                          .out = activations.input()});
-  project(layer.down, activations.input(), tokens, config.hidden, activations.result());
+  project(layer.down, activations.input(), config.hidden, activations.result());
   pending_ = {activations.result(), layer.down_bias, layer.mlp_out_norm};
 }
 
@@ -214,8 +210,8 @@ void KernelEngine::logits() {
                         .norm = params_of(parts_.weights.final_norm()),
                         .dtype = parts_.dtype,
                         .out = activations.input()});
-  const Matrix& head = parts_.weights.head();
-  project(head, activations.input(), rows, config.vocab_size, activations.logits());
+  projection().enqueue(parts_.weights.head(), activations.input(), step_->logit_runs,
+                       config.vocab_size, activations.logits(), tag_);
   if (const float* bias = parts_.weights.head_bias(); bias != nullptr) {
     enqueue(AddBiasParams{
         .rows = rows, .size = config.vocab_size, .bias = bias, .x = activations.logits()});

@@ -4,6 +4,7 @@
 
 #include "kernels/calls.h"
 #include "runtime/llm/kernel_latent_work.h"
+#include "runtime/llm/kernel_projection.h"
 #include "runtime/llm/layer_engine.h"
 
 namespace fasa {
@@ -34,13 +35,16 @@ class KernelEngine final : public LayerEngine {
     std::byte* out;
   };
   void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
-  void project(const Matrix& matrix, const void* x, int64_t rows, int64_t columns, float* y) const;
+  void project(const Matrix& matrix, const void* x, int64_t columns, float* y) const {
+    projection().enqueue(matrix, x, step_->runs, columns, y, tag_);
+  }
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project_heads(const LayerWeights& layer, const Heads& heads) const;
   void after_attention(int layer);
   size_t frequency_bytes() const;
-  std::byte* scratch() const;  // of projections
-  KernelLatentWork latent_work() const { return {parts_, scratch(), step_->tokens, tag_}; }
+  size_t product_scratch() const;
+  KernelProjection projection() const;
+  KernelLatentWork latent_work() const { return {parts_, projection(), *step_, tag_}; }
 
   const EngineParts parts_;
   Buffer fixed_;    // frequencies, scratch of projections

@@ -3,16 +3,7 @@
 namespace fasa {
 
 void KernelLatentWork::project(const Matrix& matrix, const std::byte* x, float* y) const {
-  parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
-                                      .rows = tokens_,
-                                      .inputs = matrix.inputs(),
-                                      .columns = matrix.outputs(),
-                                      .y_stride = matrix.outputs(),
-                                      .x = x,
-                                      .weights = matrix.data(),
-                                      .y = y,
-                                      .scratch = scratch_},
-                        parts_.stream, tag_);
+  projection_.enqueue(matrix, x, step_.runs, matrix.outputs(), y, tag_);
 }
 
 // The heads' matrices are of one shape and were placed by turns: equally far from each other.
@@ -22,7 +13,7 @@ void KernelLatentWork::project_heads(const std::vector<Matrix>& matrices, const 
   const auto heads = static_cast<int64_t>(matrices.size());
   const int64_t apart = heads == 1 ? 0 : matrices[1].data() - matrices[0].data();
   parts_.device.enqueue(ProjectParams{.dtype = parts_.dtype,
-                                      .rows = tokens_,
+                                      .rows = step_.tokens,
                                       .inputs = linear.inputs(),
                                       .columns = linear.outputs(),
                                       .y_stride = heads * linear.outputs(),
@@ -34,13 +25,13 @@ void KernelLatentWork::project_heads(const std::vector<Matrix>& matrices, const 
                                       .x = x,
                                       .weights = matrices.front().data(),
                                       .y = y,
-                                      .scratch = scratch_},
+                                      .scratch = projection_.scratch().product},
                         parts_.stream, tag_);
 }
 
 void KernelLatentWork::convert(const HeadsParams& heads) const {
   HeadsParams params = heads;
-  params.tokens = tokens_;
+  params.tokens = step_.tokens;
   params.dtype = parts_.dtype;
   parts_.device.enqueue(params, parts_.stream, tag_);
 }

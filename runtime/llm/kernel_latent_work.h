@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/calls.h"
+#include "runtime/llm/kernel_projection.h"
 #include "runtime/llm/layer_engine.h"
 
 namespace fasa {
@@ -13,12 +14,12 @@ inline NormParams params_of(const Norm& norm) {
   return {.kind = norm.kind, .eps = norm.eps, .weight = norm.weight, .bias = norm.bias};
 }
 
-// Of a step of `tokens` tokens. References: all outlive the work.
+// References: all outlive the work.
 class KernelLatentWork {
  public:
-  // `scratch`: of projections.
-  KernelLatentWork(const EngineParts& parts, std::byte* scratch, int64_t tokens, OperationTag tag)
-      : parts_(parts), scratch_(scratch), tokens_(tokens), tag_(tag) {}
+  KernelLatentWork(const EngineParts& parts, const KernelProjection& projection,
+                   const StepShape& step, OperationTag tag)
+      : parts_(parts), projection_(projection), step_(step), tag_(tag) {}
 
   // As LatentWork's.
   void queries(const LatentWeights& weights, std::byte* out, int64_t stride) const;
@@ -34,8 +35,8 @@ class KernelLatentWork {
   HeadsParams rotated(int heads) const;
 
   const EngineParts& parts_;
-  std::byte* scratch_;
-  int64_t tokens_;
+  KernelProjection projection_;
+  const StepShape& step_;
   OperationTag tag_;
 };
 

@@ -31,6 +31,7 @@ class Matrix {
     int64_t first = 0;  // output
     std::variant<Linear, PackedLinear> linear;
     const std::byte* data = nullptr;
+    const int32_t* order = nullptr;  // packed, for kernels of a device: the inputs' places, there
 
     int64_t outputs() const;
     size_t bytes() const;
@@ -43,7 +44,7 @@ class Matrix {
   int64_t inputs() const { return inputs_; }
   std::vector<Part>& parts() { return parts_; }  // cover the outputs in order
   const std::vector<Part>& parts() const { return parts_; }
-  // The weights of a matrix that is one plain part, as kernels of a device read them.
+  // The weights of a matrix that is one plain part, as kernels of a device read them in batches.
   const std::byte* data() const { return parts_.front().data; }
 
   // x [rows, inputs] -> y [rows, outputs], both dense.

@@ -338,10 +338,10 @@ void require_runnable(const Device& device, const ModelConfig& config,
                     "emulated",
                     device.name(), config.model_type));
   }
-  if (weights != WeightOptions{}) {
+  if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(
-        fmt::format("device '{}' multiplies plain weights alone; allowed there: --weights as-is, "
-                    "--lm-head auto or as-is, --activations model",
+        fmt::format("--activations int8: device '{}' multiplies packed weights by the model's own "
+                    "activations; allowed there: --activations model",
                     device.name()));
   }
   if (device.traits().model_calls) return;

@@ -30,8 +30,10 @@ ModelMemory model_memory(const std::string& path, const ModelConfig& config,
   const DType chosen = dtype.value_or(Model::auto_dtype(config));
   std::unique_ptr<WeightSource> source = std::make_unique<RandomWeights>(kSeed);
   if (has_weights(path)) source = open_weights(path);
-  return {.weights = Weights::count(std::move(source), config, chosen, order, weights),
-          .activations = Activations::device_bytes(config, chosen, order, step_tokens, 1)};
+  const WeightBytes bytes = Weights::count(std::move(source), config, chosen, order, weights);
+  return {.weights = bytes,
+          .activations = bytes.kernel_scratch +
+                         Activations::device_bytes(config, chosen, order, step_tokens, 1)};
 }
 
 }  // namespace fasa

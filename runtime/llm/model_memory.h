@@ -15,7 +15,7 @@ namespace fasa {
 
 struct ModelMemory {
   WeightBytes weights;
-  uint64_t activations = 0;  // of steps of so many tokens, with logits for one
+  uint64_t activations = 0;  // of steps of so many tokens, with logits for one; kernels' scratch
 
   uint64_t total() const { return weights.total + activations; }
 };

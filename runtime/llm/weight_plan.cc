@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
+#include "runtime/llm/packed_scratch.h"
 #include "runtime/llm/weights/random_weights.h"
 
 namespace fasa {
@@ -41,6 +42,7 @@ class WeightPlan::Uploader {
         staging_(device.allocate(MemorySpace::kHost, staging_bytes, "staging of weights")) {}
 
   std::byte* staging() const { return staging_.data(); }
+  const std::byte* destination() const { return destination_; }
   size_t capacity() const { return staging_.bytes(); }
   void send(size_t offset, size_t bytes) {
     device_.copy(destination_ + offset, staging_.data(), bytes, CopyKind::kHostToDevice, stream_);
@@ -76,7 +78,7 @@ WeightView WeightPlan::used(const Part& part, int64_t columns) {
 // Null for a piece that is loaded plain.
 const PackedTensor* WeightPlan::packed_of(const Piece& piece) const {
   const PackedTensor* const packed = piece.tensor.packed;
-  return layout_.packs() && packed != nullptr && packed->packs() ? packed : nullptr;
+  return !piece.unpacked && packed != nullptr && packed->packs() ? packed : nullptr;
 }
 
 // Whether two pieces are one part: both plain, or codes of one format whose inputs lie alike.
@@ -90,10 +92,9 @@ bool WeightPlan::joins(const Piece& before, const Piece& after) const {
 void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
                         const std::optional<Rounding>& rounding) {
   std::vector<Piece> pieces;
-  int64_t outputs = 0;
   for (const Part& part : parts) {
     WeightView view = used(part, inputs);
-    if (rounding && layout_.packs() && view.packed == nullptr) {
+    if (rounding && view.packed == nullptr) {
       auto tensor = std::make_unique<RoundedTensor>(view, *rounding);
       if (view.data != nullptr) {
         rounded_.push_back(std::move(tensor));
@@ -103,18 +104,28 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
       view.packed = rounded_.back().get();
     }
     pieces.push_back({view, part.first, part.rows});
-    outputs += part.rows;
   }
+  add_pieces(target, std::move(pieces), inputs);
+}
+
+void WeightPlan::one_of_batch(Matrix* target, const Part& part, int64_t inputs) {
+  const bool by_kernels = layout_.order == PanelOrder::kPlain;
+  add_pieces(target, {{used(part, inputs), part.first, part.rows, by_kernels}}, inputs);
+}
+
+void WeightPlan::add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs) {
+  int64_t outputs = 0;
+  for (const Piece& piece : pieces) outputs += piece.rows;
   *target = Matrix(outputs, inputs);
   int64_t first = 0;
   std::vector<Piece> together;
-  for (const Piece& piece : pieces) {
+  for (Piece& piece : pieces) {
     if (!together.empty() && !joins(together.back(), piece)) {
       add_part(target, std::move(together), first);
       first += target->parts().back().outputs();
       together.clear();
     }
-    together.push_back(piece);
+    together.push_back(std::move(piece));
   }
   add_part(target, std::move(together), first);
 }
@@ -136,8 +147,20 @@ void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t fir
         Linear(layout_.dtype, outputs, target->inputs(), layout_.order, target->outputs());
   }
   const size_t offset = take(part.bytes());
+  size_t order_offset = 0;
+  if (const auto* packed = std::get_if<PackedLinear>(&part.linear)) {
+    if (has_kernel_order(*packed)) order_offset = take(packed->order().size() * sizeof(int32_t));
+    if (layout_.order == PanelOrder::kPlain) {
+      kernel_scratch_ = std::max(kernel_scratch_, packed_scratch_bytes(*packed));
+    }
+  }
   target->parts().push_back(std::move(part));
-  matrices_.push_back({target, target->parts().size() - 1, std::move(pieces), offset});
+  matrices_.push_back(
+      {target, target->parts().size() - 1, std::move(pieces), offset, false, order_offset});
+}
+
+bool WeightPlan::has_kernel_order(const PackedLinear& linear) const {
+  return layout_.order == PanelOrder::kPlain && !linear.order().empty();
 }
 
 void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
@@ -270,6 +293,15 @@ void WeightPlan::load_packed(const MatrixItem& item, const PackedLinear& linear,
   });
 }
 
+// Staging memory holds a panel, which is longer.
+const int32_t* WeightPlan::load_order(const MatrixItem& item, const PackedLinear& linear,
+                                      Uploader* uploader) const {
+  const size_t bytes = linear.order().size() * sizeof(int32_t);
+  std::memcpy(uploader->staging(), linear.order().data(), bytes);
+  uploader->send(item.order_offset, bytes);
+  return reinterpret_cast<const int32_t*>(uploader->destination() + item.order_offset);
+}
+
 Buffer WeightPlan::load(Device& device, StreamView stream) const {
   size_t staging = 64;
   for (const auto& item : matrices_) {
@@ -288,7 +320,9 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
     if (const auto* plain = std::get_if<Linear>(&part.linear)) {
       load_plain(item, *plain, &uploader);
     } else {
-      load_packed(item, std::get<PackedLinear>(part.linear), &uploader);
+      const auto& packed = std::get<PackedLinear>(part.linear);
+      load_packed(item, packed, &uploader);
+      if (has_kernel_order(packed)) part.order = load_order(item, packed, &uploader);
     }
     part.data = memory.data() + item.offset;
   }

@@ -15,13 +15,12 @@
 
 namespace fasa {
 
-// How a model's matrices are kept. Kernels of a device read plain ones alone: packed ones are
-// unpacked for them while they are loaded, panel by panel.
+// How a model's matrices are kept. Packed ones lie alike for host code and for kernels of a device,
+// which find the order of inputs behind them; plain ones as `order` says.
 struct WeightLayout {
   DType dtype = DType::kF32;  // of activations and plain weights
   PanelOrder order = PanelOrder::kPacked;
   PackedActivations activations = PackedActivations::kModel;
-  bool packs() const { return order == PanelOrder::kPacked; }
 };
 
 class WeightPlan {
@@ -44,6 +43,9 @@ class WeightPlan {
   // `rounding`: of parts that are not packed yet; null = as they are.
   void matrix(Matrix* target, const Parts& parts, int64_t inputs,
               const std::optional<Rounding>& rounding = std::nullopt);
+  // One of several that kernels multiply at once, which take plain ones alone: where these read it,
+  // it is unpacked while it is loaded.
+  void one_of_batch(Matrix* target, const Part& part, int64_t inputs);
   // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
   void transposed(Matrix* target, const Part& part, int64_t columns);
   // What becomes of a vector's values: (value + base) * scale.
@@ -62,6 +64,8 @@ class WeightPlan {
 
   // What load() allocates.
   uint64_t bytes() const { return bytes_; }
+  // What kernels of a device need beside it, to rearrange and unpack (kernel_projection.h).
+  uint64_t kernel_scratch() const { return kernel_scratch_; }
   // Allocates, packs and copies; sets all targets.
   Buffer load(Device& device, StreamView stream) const;
 
@@ -69,6 +73,7 @@ class WeightPlan {
   struct Piece {
     WeightView tensor;
     int64_t first, rows;
+    bool unpacked = false;
   };
   // One part of a matrix: pieces of one kind.
   struct MatrixItem {
@@ -77,6 +82,7 @@ class WeightPlan {
     std::vector<Piece> pieces;
     size_t offset;
     bool transposed = false;
+    size_t order_offset = 0;  // of packed parts that have one for kernels
   };
   struct VectorItem {
     const float** target;
@@ -90,6 +96,10 @@ class WeightPlan {
   WeightView used(const Part& part, int64_t columns);
   const PackedTensor* packed_of(const Piece& piece) const;
   bool joins(const Piece& before, const Piece& after) const;
+  void add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs);
+  bool has_kernel_order(const PackedLinear& linear) const;
+  const int32_t* load_order(const MatrixItem& item, const PackedLinear& linear,
+                            Uploader* uploader) const;
   void add_part(Matrix* target, std::vector<Piece> pieces, int64_t first);
   void load_plain(const MatrixItem& item, const Linear& linear, Uploader* uploader) const;
   void load_packed(const MatrixItem& item, const PackedLinear& linear, Uploader* uploader) const;
@@ -104,6 +114,7 @@ class WeightPlan {
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;
   size_t bytes_ = 0;
+  size_t kernel_scratch_ = 0;
 };
 
 }  // namespace fasa

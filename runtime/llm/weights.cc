@@ -168,8 +168,8 @@ class Planner {
       const auto at = static_cast<size_t>(head);
       plan_->transposed(&mla.absorb[at], {up, shape.plain, head * rows, heads * rows},
                         shape.latent);
-      plan_->matrix(&mla.expand[at], {{up, shape.value, head * rows + shape.plain, heads * rows}},
-                    shape.latent);
+      plan_->one_of_batch(&mla.expand[at],
+                          {up, shape.value, head * rows + shape.plain, heads * rows}, shape.latent);
     }
     plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value,
                   rounding_);
@@ -326,7 +326,10 @@ uint64_t Weights::read_bytes(const ExpertLayerWeights& layer) const {
 }
 
 WeightBytes Weights::bytes() const {
-  WeightBytes bytes{.total = planned_bytes_, .layers = 0, .head = head_.bytes()};
+  WeightBytes bytes{.total = planned_bytes_,
+                    .layers = 0,
+                    .head = head_.bytes(),
+                    .kernel_scratch = kernel_scratch_};
   for (const LayerWeights& layer : layers_) {
     const LatentWeights& mla = layer.mla;
     for (const Matrix* matrix : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
@@ -365,6 +368,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   }
   plan->require_all_used(planner.root(), "config.json");
   planned_bytes_ = plan->bytes();
+  kernel_scratch_ = plan->kernel_scratch();
 }
 
 void Weights::embed(int32_t token, float* out) const {

@@ -106,6 +106,7 @@ class Weights {
   size_t chosen_experts_ = 0;
   std::vector<std::string> key_rows_;
   uint64_t planned_bytes_ = 0;
+  uint64_t kernel_scratch_ = 0;
   Buffer memory_;
   std::vector<LayerWeights> layers_;
   Matrix head_;

@@ -136,13 +136,14 @@ TEST(InterpretedLatentModel, DecodesAreTheProcessors) {
 struct TextOptions {
   std::string dir = bundled_dir();
   int tokens = 30;
+  WeightOptions weights = {};
   GraphMetrics* graphs = nullptr;  // filled in if given
 };
 
 // A bundled model's continuation of a text, with rows on the host and sets of 32.
 std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
                                   const TextOptions& wanted = {}) {
-  Model model = Model::load(wanted.dir, device, std::nullopt);
+  Model model = Model::load(wanted.dir, device, std::nullopt, wanted.weights);
   const auto tokenizer = text::Tokenizer::load_if_present(wanted.dir);
   const std::string text = read_file(source_path("models/texts/ruth.txt")).substr(0, 200);
   Config config;
@@ -172,6 +173,39 @@ TEST(CudaModelText, IsTheProcessors) {
     EXPECT_EQ(continuation(*device, predictor, {.graphs = &graphs}), expected);
     EXPECT_GT(graphs.launched, predictor == PredictorKind::kNone ? 20u : 6u);
     EXPECT_LE(graphs.recorded, 4u);
+  }
+}
+
+// Rounded while it is loaded; steps that read packed weights are graphs as others are.
+TEST(CudaModelText, OfRoundedWeightsIsTheProcessors) {
+  for (const WeightRounding rounding : {WeightRounding::kInt4, WeightRounding::kInt8}) {
+    GraphMetrics graphs;
+    TextOptions wanted;
+    wanted.tokens = 12;
+    wanted.weights.rounding = rounding;
+    const auto cpu = open_test_device("cpu");
+    const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone, wanted);
+    EXPECT_EQ(expected.size(), 12u);
+    FakeCuda fake;
+    const auto device = open_device(cuda_options(), fake.platform());
+    wanted.graphs = &graphs;
+    EXPECT_EQ(continuation(*device, PredictorKind::kNone, wanted), expected);
+    EXPECT_GT(graphs.launched, 6u);
+    EXPECT_LE(graphs.recorded, 4u);
+  }
+}
+
+TEST(CudaModelErrors, RoundedActivationsAreTheProcessors) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  WeightOptions rounded;
+  rounded.rounding = WeightRounding::kInt4;
+  rounded.activations = DecodeActivations::kInt8;
+  try {
+    Model::load(bundled_dir(), *device, std::nullopt, rounded);
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--activations int8"), HasSubstr("cuda:0")));
   }
 }
 

@@ -8,11 +8,13 @@
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/prefill_inl.h"
 #include "kernels/cuda/project_inl.h"
+#include "kernels/cuda/project_packed_inl.h"
 #include "kernels/cuda/read_rows_inl.h"
 #include "kernels/cuda/resolve_inl.h"
 #include "kernels/cuda/restore_inl.h"
 #include "kernels/cuda/select_inl.h"
 #include "kernels/cuda/speculate_inl.h"
+#include "kernels/cuda/unpack_inl.h"
 #include "kernels/cuda/write_back_inl.h"
 #include "tests/support/simt_interpreter.h"
 

@@ -128,8 +128,10 @@ PlannedWeights planned_weights(const PlanRequest& request,
                                const std::optional<std::string>& folder) {
   const ModelConfig model = folder ? ModelConfig::load(*folder) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+  const PanelOrder order =
+      request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   const ModelMemory memory =
-      model_memory(folder.value_or(""), model, {}, request.config.weights, chunk);
+      model_memory(folder.value_or(""), model, {}, request.config.weights, chunk, order);
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
@@ -147,12 +149,12 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
     throw UsageError(fmt::format("weight_bits = {}: allowed: 16, 8, 4, None", bits));
   }
   request.weight_bits = bits;
-  if (!given.weight_bits) request.weights = planned_weights(request, given.model);
-  config.validate_for(request.model.geometry);
   request.machine = make_plan_machine(
       config, {.vram = bytes_of(given.vram),
                .memory_bandwidth = rate_of("memory_bandwidth", given.memory_bandwidth),
                .link_bandwidth = rate_of("link_bandwidth", given.link_bandwidth)});
+  if (!given.weight_bits) request.weights = planned_weights(request, given.model);
+  config.validate_for(request.model.geometry);
   return to_json(request, make_plan(request));
 }
 

@@ -36,6 +36,7 @@ class PackedLinear {
   int64_t outputs() const { return shape_.outputs; }
   int64_t inputs() const { return shape_.inputs; }
   int64_t places() const { return places_; }
+  const std::vector<int32_t>& order() const { return shape_.order; }
   int64_t panels() const { return (shape_.outputs + kPackedColumns - 1) / kPackedColumns; }
   const PackedPanel& panel() const { return panel_; }
   size_t panel_bytes() const { return static_cast<size_t>(panel_.bytes); }

@@ -1,0 +1,209 @@
+// Packed weights in the hands of one thread: four outputs side by side and the eight places of a
+// line, 16 bytes of each line and plane (kernels/packed_format.h).
+//
+// The processor's panels suit as they lie: a line is 16 outputs' words one behind the other, so that
+// a warp's loads are 512 bytes without a gap (8 bits: twice 256), and what a thread loads
+// is of four outputs, which share the activations that it reads.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/packed_params.h"
+
+namespace fasa::cuda {
+
+inline constexpr int kOutputs = 4;  // of a thread
+inline constexpr int kPlaces = static_cast<int>(kPackedLine);
+inline constexpr int64_t kLineBytes = 64;
+inline constexpr int64_t kBlockLines = kPackedBlock / kPackedLine;
+
+// Numbers of a thread's outputs as they lie, of 1, 2 or 4 bytes each.
+struct PackedNumbers {
+  uint32_t words[kOutputs];
+};
+struct alignas(8) Word8 {
+  uint32_t words[2];
+};
+
+FASA_DEVICE PackedNumbers load_numbers(const std::byte* at, int64_t bytes) {
+  PackedNumbers numbers{};
+  if (bytes == 4) {
+    const auto word = *reinterpret_cast<const simt::Word16*>(at);
+    FASA_UNROLL
+    for (int i = 0; i < kOutputs; ++i) numbers.words[i] = word.words[i];
+  } else if (bytes == 2) {
+    const auto word = *reinterpret_cast<const Word8*>(at);
+    numbers.words[0] = word.words[0], numbers.words[1] = word.words[1];
+  } else {
+    numbers.words[0] = *reinterpret_cast<const uint32_t*>(at);
+  }
+  return numbers;
+}
+
+FASA_DEVICE uint32_t half_of(const PackedNumbers& numbers, int i) {
+  return numbers.words[i / 2] >> 16 * (i % 2) & 0xffffu;
+}
+FASA_DEVICE uint32_t byte_of(const PackedNumbers& numbers, int i) {
+  return numbers.words[0] >> 8 * i & 0xffu;
+}
+FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
+  return float_of_f16(static_cast<uint16_t>(half_of(numbers, i)));
+}
+
+// One line of codes on its way, and its group's numbers.
+template <int kBits>
+struct PackedLine {
+  // Of 4 bits none, of 8 the high nibbles' line.
+  static constexpr size_t kHigh = kBits == 5 || kBits == 6 ? kBits - 4 : 1;
+
+  int64_t place = 0;   // the line's first
+  bool there = false;  // else beyond the end: nothing was loaded
+  simt::Word16 low{};
+  simt::Word16 high[kHigh] = {};
+  PackedNumbers scales{}, offsets{}, super_scales{}, super_offsets{};
+};
+
+// Of one format's panels.
+template <int kBits>
+struct PackedReader {
+  PackedWeights weights;
+  uint64_t group_reciprocal;  // 2^32 / (group / kUnit), rounded up
+  static constexpr int64_t kUnit = 16;
+
+  // A division for each line would cost more than its sums.
+  static PackedReader of(const PackedWeights& weights) {
+    const auto units = static_cast<uint64_t>(weights.format.group / kUnit);
+    return {weights, ((uint64_t{1} << 32) + units - 1) / units};
+  }
+
+  // Line `line` of a panel for outputs [quad x kOutputs, ...): all loads that it takes.
+  FASA_DEVICE PackedLine<kBits> fetch(int64_t panel_index, int64_t line, int quad) const {
+    const PackedPanel& panel = weights.panel;
+    PackedLine<kBits> got;
+    got.place = line * kPackedLine;
+    got.there = got.place < (weights.order == nullptr ? weights.inputs : weights.places());
+    if (!got.there) return got;
+    const std::byte* const from = weights.panels + panel_index * panel.bytes;
+    const std::byte* const block =
+        from + line / kBlockLines * panel.block_bytes + quad * int64_t{sizeof(simt::Word16)};
+    got.low = word_at(block + line % kBlockLines * kLineBytes);
+    if constexpr (kBits == 8) {
+      got.high[0] = word_at(block + (kBlockLines + line % kBlockLines) * kLineBytes);
+    } else {
+      FASA_UNROLL
+      for (int i = 0; i < kBits - 4; ++i) {
+        got.high[i] = word_at(block + (kBlockLines + i) * kLineBytes);
+      }
+    }
+    fetch_numbers(from, quad, got);
+    return got;
+  }
+
+  // Scales and offsets in f32.
+  FASA_DEVICE void numbers(const PackedLine<kBits>& line, float (&scales)[kOutputs],
+                           float (&offsets)[kOutputs]) const {
+    load_scales(line, scales);
+    load_offsets(line, scales, offsets);
+  }
+  FASA_DEVICE int64_t group_of(int64_t place) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(place / kUnit) * group_reciprocal >> 32);
+  }
+  FASA_DEVICE bool has_offsets() const { return weights.format.offset != OffsetKind::kNone; }
+
+  // value(code) of an output's places; `table`: the format's, or null.
+  FASA_DEVICE void values(const PackedLine<kBits>& line, int output, const float* table,
+                          float (&out)[kPlaces]) const {
+    // As bytes: places 0, 4, 1, 5, and 2, 6, 3, 7.
+    uint32_t even = line.low.words[output] & 0x0f0f0f0fu;
+    uint32_t odd = line.low.words[output] >> 4 & 0x0f0f0f0fu;
+    if constexpr (kBits == 8) {
+      const uint32_t high = line.high[0].words[output];
+      even |= (high & 0x0f0f0f0fu) << 4;
+      odd |= high & 0xf0f0f0f0u;
+    } else {
+      const auto shift = static_cast<int>(line.place / kPlaces % kBlockLines) * 2;
+      FASA_UNROLL
+      for (int i = 0; i < kBits - 4; ++i) {
+        const uint32_t plane = line.high[i].words[output] >> shift;
+        even |= (plane & 0x01010101u) << (4 + i);
+        odd |= (plane >> 1 & 0x01010101u) << (4 + i);
+      }
+    }
+    FASA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int place = i / 2 + i % 2 * 4;
+      out[place] = value(even, i, table);
+      out[place + 2] = value(odd, i, table);
+    }
+  }
+
+ private:
+  FASA_DEVICE static simt::Word16 word_at(const std::byte* at) {
+    return simt::load_once(reinterpret_cast<const simt::Word16*>(at));
+  }
+  FASA_DEVICE void fetch_numbers(const std::byte* from, int quad, PackedLine<kBits>& line) const {
+    const PackedPanel& panel = weights.panel;
+    const int64_t at = group_of(line.place) * kPackedColumns + quad * kOutputs;
+    const int64_t super = (line.place / kPackedSuper * kPackedColumns + quad * kOutputs) * 2;
+    const int64_t scale_size = scale_bytes(weights.format.scale);
+    line.scales = load_numbers(from + panel.scales + at * scale_size, scale_size);
+    if (weights.format.scale == ScaleKind::kSuper) {
+      line.super_scales = load_numbers(from + panel.super_scales + super, 2);
+    }
+    if (!has_offsets()) return;
+    const int64_t offset_size = offset_bytes(weights.format.offset);
+    line.offsets = load_numbers(from + panel.offsets + at * offset_size, offset_size);
+    if (weights.format.offset == OffsetKind::kSuper) {
+      line.super_offsets = load_numbers(from + panel.super_offsets + super, 2);
+    }
+  }
+  // One branch for four outputs.
+  FASA_DEVICE void load_scales(const PackedLine<kBits>& line, float (&out)[kOutputs]) const {
+    switch (weights.format.scale) {
+      case ScaleKind::kF32:
+        return each(out, [&](int i) { return simt::float_of(line.scales.words[i]); });
+      case ScaleKind::kF16:
+        return each(out, [&](int i) { return f16_of(line.scales, i); });
+      case ScaleKind::kBF16:
+        return each(out, [&](int i) { return simt::float_of(half_of(line.scales, i) << 16); });
+      case ScaleKind::kSuper:
+        return each(out, [&](int i) {
+          const auto code = static_cast<int8_t>(byte_of(line.scales, i));
+          return f16_of(line.super_scales, i) * static_cast<float>(code);
+        });
+    }
+  }
+  FASA_DEVICE void load_offsets(const PackedLine<kBits>& line, const float (&scales)[kOutputs],
+                                float (&out)[kOutputs]) const {
+    switch (weights.format.offset) {
+      case OffsetKind::kNone:
+        return each(out, [](int) { return 0.0f; });
+      case OffsetKind::kZero:
+        return each(out, [&](int i) {
+          return -scales[i] * static_cast<float>(static_cast<int8_t>(byte_of(line.offsets, i)));
+        });
+      case OffsetKind::kZero16:
+        return each(out, [&](int i) {
+          return -scales[i] * static_cast<float>(static_cast<int16_t>(half_of(line.offsets, i)));
+        });
+      case OffsetKind::kF16:
+        return each(out, [&](int i) { return f16_of(line.offsets, i); });
+      case OffsetKind::kSuper:
+        return each(out, [&](int i) {
+          return -f16_of(line.super_offsets, i) * static_cast<float>(byte_of(line.offsets, i));
+        });
+    }
+  }
+  template <typename Number>
+  FASA_DEVICE static void each(float (&out)[kOutputs], const Number& number) {
+    FASA_UNROLL
+    for (int i = 0; i < kOutputs; ++i) out[i] = number(i);
+  }
+  FASA_DEVICE float value(uint32_t codes, int byte, const float* table) const {
+    if (table != nullptr) return table[codes >> 8 * byte & 0xffu];
+    constexpr float k2To23 = 8388608.0f;
+    return simt::byte_above_2_23(codes, byte) -
+           (k2To23 + static_cast<float>(weights.format.centre));
+  }
+};
+
+}  // namespace fasa::cuda

@@ -1,0 +1,224 @@
+// Decode's projections by packed weights: y = x · wᵀ with f32 sums, the weights read once for up to
+// eight rows, in units of 16 bytes, and multiplied as they lie.
+//
+//   block    a panel of 16 outputs; its warps take 64 inputs each by turns
+//   thread   four outputs times eight inputs at a time: values of codes meet the activations, which
+//            all panels' blocks on a multiprocessor find in its cache, then the sum its scale
+//   order    sums of a thread, then of a warp's lanes, then of the warps: fixed by the weights' shape
+//            alone, so that neither company nor batch changes a row's bits
+//
+// Where inputs lie in another order, or end within a line, rows are rearranged first.
+#pragma once
+
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/packed_inl.h"
+
+namespace fasa::cuda {
+
+template <int kBits, bool kTable, DType kType, int kRows>
+struct ProjectPackedKernel {
+  static constexpr const char* kName = ProjectPackedParams::kName;
+  static constexpr int kThreads = 256;
+  static constexpr int kResidentBlocks = 2;
+  static constexpr int kWarps = kThreads / simt::kWarpThreads;
+  // Lines under way in a thread; those of more than 4 bits are two loads or more.
+  static constexpr int kUnder = kRows == 1 || (kRows <= 4 && kBits == 4) ? 2 : 1;
+  static constexpr int kQuads = kPackedColumns / kOutputs;
+  static constexpr int64_t kWarpLines = simt::kWarpThreads / kQuads;
+  static constexpr int64_t kTableBytes = kTable ? 16 * int64_t{sizeof(float)} : 0;
+  static constexpr int64_t kSharedBytes =
+      kTableBytes + int64_t{kWarps} * kRows * kPackedColumns * int64_t{sizeof(float)};
+
+  ProjectPackedParams params;
+  PackedReader<kBits> reader;
+  const void* x;     // rows in the weights' order of inputs
+  int64_t x_stride;  // a multiple of kPlaces
+
+  FASA_DEVICE void operator()() const {
+    if constexpr (kTable) {
+      if (simt::thread_index() < 16) {
+        table_memory()[simt::thread_index()] =
+            params.weights.format.table.data()[simt::thread_index()];
+      }
+      simt::sync_block();
+    }
+    float sums[kRows][kOutputs] = {};
+    const int64_t lines = params.weights.panel.blocks * kBlockLines;
+    const int quad = simt::lane() % kQuads;
+    for (int64_t first = simt::warp() * kWarpLines; first < lines;
+         first += kUnder * kWarps * kWarpLines) {
+      PackedLine<kBits> under[kUnder];
+      FASA_UNROLL
+      for (int i = 0; i < kUnder; ++i) {
+        const int64_t line = first + i * kWarps * kWarpLines + simt::lane() / kQuads;
+        under[i] = reader.fetch(simt::block_x(), line, quad);
+      }
+      FASA_UNROLL
+      for (int i = 0; i < kUnder; ++i) {
+        if (under[i].there) add(under[i], sums);
+      }
+    }
+    write(sums);
+  }
+
+ private:
+  FASA_DEVICE static float* table_memory() {
+    return reinterpret_cast<float*>(simt::shared_memory());
+  }
+  FASA_DEVICE static float* sums_memory() {
+    return reinterpret_cast<float*>(simt::shared_memory() + kTableBytes);
+  }
+  // Rows beyond the last: the last.
+  FASA_DEVICE void load_row(int64_t row, int64_t place, float (&out)[kPlaces]) const {
+    const int64_t at = (row < params.rows ? row : params.rows - 1) * x_stride + place;
+    constexpr int kElements = 16 / dtype_bytes(kType);
+    FASA_UNROLL
+    for (int w = 0; w < kPlaces / kElements; ++w) {
+      const simt::Word16 word = static_cast<const simt::Word16*>(x)[at / kElements + w];
+      FASA_UNROLL
+      for (int i = 0; i < kElements; ++i) {
+        if constexpr (kType == DType::kF32) {
+          out[w * kElements + i] = simt::float_of(word.words[i]);
+        } else {
+          const uint32_t pair = word.words[i / 2];
+          out[i] = simt::float_of(i % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+        }
+      }
+    }
+  }
+
+  FASA_DEVICE void add(const PackedLine<kBits>& line, float (&sums)[kRows][kOutputs]) const {
+    float values[kOutputs][kPlaces];
+    FASA_UNROLL
+    for (int i = 0; i < kOutputs; ++i) {
+      reader.values(line, i, kTable ? table_memory() : nullptr, values[i]);
+    }
+    float scales[kOutputs], offsets[kOutputs];
+    reader.numbers(line, scales, offsets);
+    const bool with_offsets = reader.has_offsets();
+    FASA_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      float x_values[kPlaces];
+      load_row(row, line.place, x_values);
+      FASA_UNROLL
+      for (int i = 0; i < kOutputs; ++i) {
+        float sum = 0;
+        FASA_UNROLL
+        for (int p = 0; p < kPlaces; ++p) sum = simt::fused(x_values[p], values[i][p], sum);
+        sums[row][i] = simt::fused(scales[i], sum, sums[row][i]);
+      }
+      if (!with_offsets) continue;
+      float x_sum = 0;
+      FASA_UNROLL
+      for (int p = 0; p < kPlaces; ++p) x_sum += x_values[p];
+      FASA_UNROLL
+      for (int i = 0; i < kOutputs; ++i) {
+        sums[row][i] = simt::fused(offsets[i], x_sum, sums[row][i]);
+      }
+    }
+  }
+
+  FASA_DEVICE void write(const float (&sums)[kRows][kOutputs]) const {
+    float* const memory = sums_memory();
+    FASA_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      FASA_UNROLL
+      for (int i = 0; i < kOutputs; ++i) {
+        float sum = sums[row][i];
+        FASA_UNROLL
+        for (int lanes = kQuads; lanes < simt::kWarpThreads; lanes *= 2) {
+          sum += simt::shuffle_xor(sum, lanes);
+        }
+        if (simt::lane() < kQuads) {
+          memory[(simt::warp() * kRows + row) * kPackedColumns + simt::lane() * kOutputs + i] = sum;
+        }
+      }
+    }
+    simt::sync_block();
+    if (simt::thread_index() >= kRows * kPackedColumns) return;
+    const int64_t row = simt::thread_index() / kPackedColumns;
+    const int64_t column = simt::block_x() * kPackedColumns + simt::thread_index() % kPackedColumns;
+    float sum = 0;
+    FASA_UNROLL
+    for (int warp = 0; warp < kWarps; ++warp) {
+      sum += memory[warp * kRows * kPackedColumns + simt::thread_index()];
+    }
+    if (row < params.rows && column < params.columns) {
+      params.y[row * params.y_stride + column] = sum;
+    }
+  }
+};
+
+// Rows of x in the weights' places, padded with zeros. Blocks: places in x, rows in y.
+struct RearrangeKernel {
+  static constexpr const char* kName = ProjectPackedParams::kName;
+  static constexpr int kThreads = 256;
+
+  ProjectPackedParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t place = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    const int64_t places = params.weights.places();
+    if (place >= places) return;
+    const int64_t input = params.weights.order == nullptr ? place : params.weights.order[place];
+    const int64_t row = simt::block_y();
+    const bool is_one = input >= 0 && input < params.weights.inputs;
+    const float value =
+        is_one ? load(params.dtype, params.x, row * params.weights.inputs + input) : 0.0f;
+    store(params.dtype, params.scratch, row * places + place, value);
+  }
+};
+
+template <int kBits, bool kTable, DType kType, int kRows, typename Launcher>
+void launch_project_packed(const ProjectPackedParams& params, const Launcher& launch) {
+  using Kernel = ProjectPackedKernel<kBits, kTable, kType, kRows>;
+  const PackedWeights& weights = params.weights;
+  const bool moved = weights.rearranges();
+  launch(Kernel{params, PackedReader<kBits>::of(weights), moved ? params.scratch : params.x,
+                moved ? weights.places() : weights.inputs},
+         {.x = static_cast<int>((params.columns + kPackedColumns - 1) / kPackedColumns),
+          .shared_bytes = Kernel::kSharedBytes});
+}
+
+template <int kBits, bool kTable, DType kType, typename Launcher>
+void launch_rows(const ProjectPackedParams& params, const Launcher& launch) {
+  if (params.rows == 1) return launch_project_packed<kBits, kTable, kType, 1>(params, launch);
+  if (params.rows <= 4) return launch_project_packed<kBits, kTable, kType, 4>(params, launch);
+  launch_project_packed<kBits, kTable, kType, 8>(params, launch);
+}
+
+template <DType kType, typename Launcher>
+void launch_bits(const ProjectPackedParams& params, const Launcher& launch) {
+  const PackedFormat& format = params.weights.format;
+  if (format.has_table) return launch_rows<4, true, kType>(params, launch);
+  if (format.bits == 4) return launch_rows<4, false, kType>(params, launch);
+  if (format.bits == 5) return launch_rows<5, false, kType>(params, launch);
+  if (format.bits == 6) return launch_rows<6, false, kType>(params, launch);
+  launch_rows<8, false, kType>(params, launch);
+}
+
+template <typename Launcher>
+void start(const ProjectPackedParams& params, const Launcher& launch) {
+  constexpr int64_t kMost = ProjectPackedParams::kRowsAtOnce;
+  for (int64_t first = 0; first < params.rows; first += kMost) {
+    ProjectPackedParams part = params;
+    const int64_t left = params.rows - first;
+    part.rows = left < kMost ? left : kMost;
+    part.x = static_cast<const std::byte*>(params.x) +
+             first * params.weights.inputs * dtype_bytes(params.dtype);
+    part.y += first * params.y_stride;
+    if (params.weights.rearranges()) {
+      constexpr int kThreads = RearrangeKernel::kThreads;
+      launch(RearrangeKernel{part},
+             {.x = static_cast<int>((params.weights.places() + kThreads - 1) / kThreads),
+              .y = static_cast<int>(part.rows)});
+    }
+    if (params.dtype == DType::kF32) {
+      launch_bits<DType::kF32>(part, launch);
+    } else {
+      launch_bits<DType::kBF16>(part, launch);
+    }
+  }
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,111 @@
+// Packed weights -> plain ones, [columns, inputs], as ProjectParams take them: a line of four outputs
+// a thread, panels in y.
+#pragma once
+
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/packed_inl.h"
+
+namespace fasa::cuda {
+
+template <int kBits>
+struct UnpackKernel {
+  static constexpr const char* kName = UnpackParams::kName;
+  static constexpr int kThreads = 256;
+  static constexpr int kQuads = kPackedColumns / kOutputs;
+  static constexpr int64_t kSharedBytes = 16 * int64_t{sizeof(float)};
+
+  UnpackParams params;
+  PackedReader<kBits> reader;
+
+  FASA_DEVICE void operator()() const {
+    auto* const table = reinterpret_cast<float*>(simt::shared_memory());
+    const PackedFormat& format = params.weights.format;
+    if (simt::thread_index() < 16) {
+      table[simt::thread_index()] = format.table.data()[simt::thread_index()];
+    }
+    simt::sync_block();
+    const int64_t item = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    const int64_t line_index = item / kQuads;
+    if (line_index >= params.weights.panel.blocks * kBlockLines) return;
+    const auto quad = static_cast<int>(item % kQuads);
+    const PackedLine<kBits> line =
+        reader.fetch(params.first / kPackedColumns + simt::block_y(), line_index, quad);
+    if (!line.there) return;
+    float scales[kOutputs], offsets[kOutputs];
+    reader.numbers(line, scales, offsets);
+    FASA_UNROLL
+    for (int i = 0; i < kOutputs; ++i) {
+      const int64_t column = simt::block_y() * kPackedColumns + quad * kOutputs + i;
+      float values[kPlaces];
+      reader.values(line, i, format.has_table ? table : nullptr, values);
+      FASA_UNROLL
+      for (int p = 0; p < kPlaces; ++p) values[p] = scales[i] * values[p] + offsets[i];
+      if (column < params.columns) write(column, line.place, values);
+    }
+  }
+
+ private:
+  FASA_DEVICE void write(int64_t column, int64_t place, const float (&values)[kPlaces]) const {
+    const int64_t at = column * params.weights.inputs;
+    if (!params.weights.rearranges()) {
+      if (params.dtype == DType::kBF16) {
+        simt::Word16 word;
+        FASA_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          word.words[i] = element_bits(DType::kBF16, values[2 * i]) |
+                          element_bits(DType::kBF16, values[2 * i + 1]) << 16;
+        }
+        static_cast<simt::Word16*>(params.plain)[(at + place) / kPlaces] = word;
+        return;
+      }
+      FASA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        simt::Word16 word;
+        FASA_UNROLL
+        for (int i = 0; i < 4; ++i) word.words[i] = simt::bits_of(values[half * 4 + i]);
+        static_cast<simt::Word16*>(params.plain)[(at + place) / 4 + half] = word;
+      }
+      return;
+    }
+    FASA_UNROLL
+    for (int p = 0; p < kPlaces; ++p) {
+      const int64_t input =
+          params.weights.order == nullptr ? place + p : params.weights.order[place + p];
+      if (input >= 0 && input < params.weights.inputs) {
+        store(params.dtype, params.plain, at + input, values[p]);
+      }
+    }
+  }
+};
+
+template <int kBits, typename Launcher>
+void launch_unpack(const UnpackParams& params, const Launcher& launch) {
+  using Kernel = UnpackKernel<kBits>;
+  const int64_t items = params.weights.panel.blocks * kBlockLines * Kernel::kQuads;
+  constexpr int64_t kMostGridPanels = 65535;
+  const int64_t panels = (params.columns + kPackedColumns - 1) / kPackedColumns;
+  for (int64_t done = 0; done < panels; done += kMostGridPanels) {
+    UnpackParams part = params;
+    const int64_t left = panels - done;
+    const int64_t columns = done * kPackedColumns;
+    part.first += columns;
+    part.columns -= columns;
+    part.plain = static_cast<std::byte*>(params.plain) +
+                 columns * params.weights.inputs * dtype_bytes(params.dtype);
+    launch(Kernel{part, PackedReader<kBits>::of(params.weights)},
+           {.x = static_cast<int>((items + Kernel::kThreads - 1) / Kernel::kThreads),
+            .y = static_cast<int>(left < kMostGridPanels ? left : kMostGridPanels),
+            .shared_bytes = Kernel::kSharedBytes});
+  }
+}
+
+template <typename Launcher>
+void start(const UnpackParams& params, const Launcher& launch) {
+  const int bits = params.weights.format.bits;
+  if (bits == 4) return launch_unpack<4>(params, launch);
+  if (bits == 5) return launch_unpack<5>(params, launch);
+  if (bits == 6) return launch_unpack<6>(params, launch);
+  launch_unpack<8>(params, launch);
+}
+
+}  // namespace fasa::cuda

@@ -1,0 +1,58 @@
+// What kernels of a device that multiply and unpack packed weights take.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/packed_format.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// Panels in device memory, one behind the other, as packed_format.h has them.
+struct PackedWeights {
+  PackedFormat format;
+  PackedPanel panel;
+  int64_t inputs = 0;
+  const int32_t* order = nullptr;  // [places]: the input in a place, -1 = none; null: in order
+  const std::byte* panels = nullptr;
+
+  constexpr int64_t places() const { return panel.blocks * kPackedBlock; }
+  // Whether rows of x have to be put in order, or padded to whole lines, before they meet the codes.
+  constexpr bool rearranges() const { return order != nullptr || inputs % kPackedLine != 0; }
+};
+
+// x [rows, inputs] · wᵀ -> y [rows, columns], the weights as they lie: decode. Sums are f32; a row's
+// bits depend on the row and the weights alone.
+struct ProjectPackedParams {
+  static constexpr const char* kName = "project_packed";
+  // The weights are read once for so many rows.
+  static constexpr int64_t kRowsAtOnce = 8;
+
+  DType dtype = DType::kBF16;  // of x: f32 or bf16
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t y_stride = 0;
+  PackedWeights weights;
+  const void* x = nullptr;
+  float* y = nullptr;
+  std::byte* scratch = nullptr;  // scratch_bytes()
+
+  static constexpr int64_t scratch_bytes(const PackedWeights& weights, DType dtype) {
+    return weights.rearranges() ? kRowsAtOnce * weights.places() * dtype_bytes(dtype) : 0;
+  }
+};
+
+// Columns [first, first + columns) -> plain [columns, inputs], rounded to its dtype: what prefill
+// multiplies.
+struct UnpackParams {
+  static constexpr const char* kName = "unpack";
+
+  DType dtype = DType::kBF16;  // f32 or bf16
+  int64_t first = 0;           // a multiple of kPackedColumns
+  int64_t columns = 0;
+  PackedWeights weights;
+  void* plain = nullptr;
+};
+
+}  // namespace fasa

@@ -1,0 +1,44 @@
+// What kernels of a device work in when they multiply packed weights: decode rearranges its rows there,
+// prefill unpacks a slab of columns at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/model/packed_linear.h"
+#include "kernels/packed_params.h"
+
+namespace fasa {
+
+// Of a slab at most: a few waves of a product's tiles, an eighth of a layer of 8 B parameters.
+inline constexpr int64_t kSlabBytes = int64_t{32} << 20;
+
+// As kernels read them.
+inline PackedWeights packed_weights(const PackedLinear& linear, const std::byte* panels,
+                                    const int32_t* order) {
+  return {.format = linear.format(),
+          .panel = linear.panel(),
+          .inputs = linear.inputs(),
+          .order = order,
+          .panels = panels};
+}
+
+// Columns that are unpacked at once: whole tiles of a product, but no more than there are.
+inline int64_t slab_columns(const PackedLinear& linear) {
+  constexpr int64_t kTile = 128;
+  const int64_t column_bytes = linear.inputs() * dtype_bytes(linear.dtype());
+  const int64_t room = std::max<int64_t>(kTile, kSlabBytes / column_bytes / kTile * kTile);
+  return std::min(room, linear.outputs());
+}
+
+inline size_t packed_scratch_bytes(const PackedLinear& linear) {
+  // Whatever the order is, it is there.
+  const auto* const order = linear.order().empty() ? nullptr : linear.order().data();
+  const int64_t rearranged =
+      ProjectPackedParams::scratch_bytes(packed_weights(linear, nullptr, order), linear.dtype());
+  const int64_t slab = slab_columns(linear) * linear.inputs() * dtype_bytes(linear.dtype());
+  return static_cast<size_t>(std::max(rearranged, slab));
+}
+
+}  // namespace fasa

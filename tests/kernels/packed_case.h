@@ -1,0 +1,123 @@
+// Packed weights for tests of what multiplies them: every kind of format, in sizes that its numbers
+// hold exactly.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "kernels/packed_format.h"
+
+namespace fasa::packed_case {
+
+struct NamedFormat {
+  const char* name;
+  PackedFormat format;
+};
+
+inline PackedFormat table_format(ScaleKind scale, std::array<float, 16> table, int group) {
+  return {.bits = 4, .group = group, .scale = scale, .has_table = true, .table = table};
+}
+
+inline const std::vector<NamedFormat>& formats() {
+  constexpr std::array<float, 16> kFp4 = {0,     .5f,  1,  1.5f,  2,  3,  4,  6,
+                                          -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6};
+  constexpr std::array<float, 16> kUneven = {-1,   -.7f, -.53f, -.39f, -.28f, -.18f, -.09f, 0,
+                                             .08f, .16f, .25f,  .34f,  .44f,  .56f,  .72f,  1};
+  static const std::vector<NamedFormat> all = {
+      {"zeros", {4, 64, ScaleKind::kF16, OffsetKind::kZero, false, 8}},
+      {"symmetric", {4, 128, ScaleKind::kBF16, OffsetKind::kNone, false, 8}},
+      {"uneven_table", table_format(ScaleKind::kF32, kUneven, 64)},
+      {"fp4_table", table_format(ScaleKind::kBF16, kFp4, 32)},
+      {"least", {4, 32, ScaleKind::kF16, OffsetKind::kF16, false, 0}},
+      {"five_bits", {5, 32, ScaleKind::kF16, OffsetKind::kNone, false, 16}},
+      {"super_five", {5, 32, ScaleKind::kSuper, OffsetKind::kSuper, false, 0}},
+      {"super_four", {4, 32, ScaleKind::kSuper, OffsetKind::kSuper, false, 0}},
+      {"super_six", {6, 16, ScaleKind::kSuper, OffsetKind::kNone, false, 32}},
+      {"eight_bits", {8, 32, ScaleKind::kF16, OffsetKind::kNone, false, 128}},
+      {"eight_with_zeros", {8, 4096, ScaleKind::kF32, OffsetKind::kZero16, false, 128}},
+  };
+  return all;
+}
+
+// A row's numbers, of sizes that the kinds hold exactly.
+inline float random_scale(ScaleKind kind, std::mt19937& random) {
+  if (kind == ScaleKind::kSuper) return static_cast<float>(static_cast<int>(random() % 63) + 1);
+  return std::ldexp(static_cast<float>(64 + random() % 64), -14);
+}
+inline float random_offset(OffsetKind kind, std::mt19937& random) {
+  switch (kind) {
+    case OffsetKind::kF16:
+      return -static_cast<float>(random() % 64) / 2048;
+    case OffsetKind::kSuper:
+      return static_cast<float>(random() % 64);
+    default:
+      return static_cast<float>(static_cast<int>(random() % 16) - 8);
+  }
+}
+
+// Packed weights beside what they stand for.
+class Packed {
+ public:
+  Packed(const PackedFormat& format, int64_t outputs, int64_t inputs)
+      : inputs_(inputs),
+        places_((inputs + kPackedBlock - 1) / kPackedBlock * kPackedBlock),
+        panel_(format, places_) {
+    const int64_t panels = (outputs + kPackedColumns - 1) / kPackedColumns;
+    memory_.resize(static_cast<size_t>(panels * panel_.bytes) + 64);
+    std::mt19937 random(static_cast<unsigned>(outputs * 31 + inputs));
+    for (int64_t output = 0; output < outputs; ++output) add_row(format, output, random);
+  }
+
+  std::byte* data() {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    return memory_.data() + (64 - address % 64) % 64;
+  }
+  const PackedPanel& panel() const { return panel_; }
+  float weight(int64_t output, int64_t input) const {
+    return plain_[static_cast<size_t>(output * inputs_ + input)];
+  }
+
+ private:
+  void add_row(const PackedFormat& format, int64_t output, std::mt19937& random) {
+    std::vector<uint8_t> codes(static_cast<size_t>(places_));
+    std::vector<float> scales(static_cast<size_t>(panel_.groups));
+    std::vector<float> offsets(scales.size());
+    std::vector<float> super_scales(static_cast<size_t>(panel_.supers));
+    std::vector<float> super_offsets(super_scales.size());
+    for (auto& code : codes) code = static_cast<uint8_t>(random() % (1u << format.bits));
+    for (auto& scale : scales) scale = random_scale(format.scale, random);
+    for (auto& offset : offsets) offset = random_offset(format.offset, random);
+    for (auto& scale : super_scales) scale = static_cast<float>(1 + random() % 100) / 65536;
+    for (auto& offset : super_offsets) offset = static_cast<float>(1 + random() % 100) / 65536;
+    const PackedRow row{codes.data(), scales.data(), offsets.data(), super_scales.data(),
+                        super_offsets.data()};
+    std::byte* const panel = data() + output / kPackedColumns * panel_.bytes;
+    const int64_t column = output % kPackedColumns;
+    pack_row(format, panel_, row, column, panel);
+    for (int64_t input = 0; input < inputs_; ++input) {
+      const GroupNumbers numbers = group_numbers(format, row, input / format.group);
+      const float value = format.value(codes[static_cast<size_t>(input)]);
+      plain_.push_back(numbers.scale * value + numbers.offset);
+      EXPECT_EQ(packed_code(format, panel_, panel, column, input),
+                codes[static_cast<size_t>(input)]);
+      const GroupNumbers packed =
+          packed_numbers(format, panel_, panel, column, input / format.group);
+      EXPECT_EQ(packed.scale, numbers.scale);
+      EXPECT_EQ(packed.offset, numbers.offset);
+    }
+  }
+
+  int64_t inputs_;
+  int64_t places_;
+  PackedPanel panel_;
+  std::vector<std::byte> memory_;
+  std::vector<float> plain_;
+};
+
+}  // namespace fasa::packed_case
