@@ -60,7 +60,8 @@ struct ExpertWork::Chosen {
 
   void add(int64_t token, StepMode mode) {
     tokens.push_back(token);
-    add_rows(&runs, 1, mode);
+    if (runs.empty() || runs.back().mode != mode) runs.push_back({0, mode});
+    ++runs.back().rows;
   }
 };
 
