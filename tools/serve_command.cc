@@ -269,6 +269,7 @@ int ServeCommand::run() {
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
+  engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
     engine_.sessions = parking_of(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));

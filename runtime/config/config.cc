@@ -28,6 +28,7 @@ constexpr std::array<Preset, 3> kPresets{{
 }};
 
 constexpr int kMostThreads = 1024;
+constexpr int kMostSparseTurn = 65536;
 constexpr int kMostStreams = 16;
 constexpr int kMostResidents = 65536;  // sinks, recent
 constexpr int kMostHotRows = 1 << 24;
@@ -234,6 +235,7 @@ void Config::apply_preset() {
 void Config::validate() const {
   validate_gpu(device.gpu);
   require_range("device.threads", device.threads, 0, kMostThreads);
+  require_range("sessions.sparse_turn_tokens", sessions.sparse_turn_tokens, 0, kMostSparseTurn);
   require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
           "auto, interleave, or the number of a node");
   require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",

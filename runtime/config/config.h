@@ -118,6 +118,7 @@ struct Config {
     std::string dir;                                     // empty: none are kept on disk
     std::optional<uint64_t> limit = uint64_t{64} << 30;  // bytes; always there
     double idle_after = 600;                             // seconds
+    int sparse_turn_tokens = 0;
   } sessions;
 
   // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.

@@ -98,7 +98,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 44> kOptions{{
+const std::array<ConfigOption, 45> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -605,6 +605,15 @@ const std::array<ConfigOption, 44> kOptions{{
      .set = [](Config& c,
                const Json& v) { return take_quantity(v, parse_seconds, c.sessions.idle_after); },
      .get = [](const Config& c) -> Json { return fmt::format("{:.12g}s", c.sessions.idle_after); }},
+    {.table = "sessions",
+     .key = "sparse_turn_tokens",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 65536",
+     .help = "What is new in a conversation that goes on attends to selected tokens, as generated "
+             "tokens do, where it has at most so many; longer turns attend to all.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.sessions.sparse_turn_tokens); },
+     .get = [](const Config& c) -> Json { return c.sessions.sparse_turn_tokens; }},
 }};
 
 }  // namespace

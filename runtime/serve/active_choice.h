@@ -31,6 +31,8 @@ struct ActiveChoice {
   std::unique_ptr<Answer> answer;
   std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
   TokenLog known;               // how the first of them were computed before
+  // The others of them come by decode steps; none: it has had no place yet.
+  std::optional<bool> decodes_turn;
   std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
   TokenLog log;                        // what the sequence holds
@@ -44,20 +46,25 @@ struct ActiveChoice {
   bool computes() const { return placed() && !finished && !waking; }
   bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
   StepMode mode() const {
-    const bool decodes = !at_prompt() || (log.size() < known.size() &&
-                                          known.computed(log.size()) == Computed::kDecode);
+    const bool decodes = !at_prompt() || prompt_mode(log.size()) == StepMode::kDecode;
+    return decodes ? StepMode::kDecode : StepMode::kPrefill;
+  }
+  // How a token of `wanted` is computed.
+  StepMode prompt_mode(int64_t position) const {
+    const bool decodes = position < known.size() ? known.computed(position) == Computed::kDecode
+                                                 : decodes_turn.value_or(false);
     return decodes ? StepMode::kDecode : StepMode::kPrefill;
   }
   int32_t token(int64_t position) const {
     return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
                                                           : *next;
   }
-  // Tokens that the next prefill step may take at most.
-  int64_t prefill_left() const {
-    int64_t end = static_cast<int64_t>(wanted.size());
-    for (int64_t i = log.size(); i < std::min(end, known.size()); ++i) {
-      if (known.computed(i) == Computed::kDecode) end = i;
-    }
+  // Tokens of `wanted` that the next step may take at most, by prefill and by decoding.
+  int64_t prefill_left() const { return left_as(StepMode::kPrefill); }
+  int64_t decode_left() const { return left_as(StepMode::kDecode); }
+  int64_t left_as(StepMode mode) const {
+    int64_t end = log.size();
+    while (end < static_cast<int64_t>(wanted.size()) && prompt_mode(end) == mode) ++end;
     return end - log.size();
   }
   // What is kept of it, once it has ended. A stop string cuts a text: its tokens spell more.

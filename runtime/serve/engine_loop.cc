@@ -139,20 +139,37 @@ std::vector<ActiveChoice*> EngineLoop::decoding() const {
   return batch;
 }
 
+// One token each; of a prompt that is decoded more where the runtime takes them, a chunk in all.
+std::vector<int> EngineLoop::decode_counts(std::span<ActiveChoice* const> batch) const {
+  std::vector<int> counts(batch.size(), 1);
+  const bool others =
+      std::any_of(batch.begin(), batch.end(), [](const auto* one) { return !one->at_prompt(); });
+  int64_t left = pace_.chunk(others) - static_cast<int64_t>(batch.size());
+  for (size_t i = 0; i < batch.size() && left > 0; ++i) {
+    if (!batch[i]->at_prompt()) continue;
+    const int64_t most =
+        std::min<int64_t>(batch[i]->decode_left(), runtime_.most_decoded(*batch[i]->sequence));
+    counts[i] += static_cast<int>(std::min(most - 1, left));
+    left -= counts[i] - 1;
+  }
+  return counts;
+}
+
 void EngineLoop::decode_step() {
   std::vector<ActiveChoice*> batch = decoding();
   while (!batch.empty()) {
-    const std::vector<int> counts(batch.size(), 1);
+    const std::vector<int> counts = decode_counts(batch);
     try {
       const auto begin = Clock::now();
       const auto logits = run_step(batch, counts, StepMode::kDecode);
       const double took = seconds_between(begin, Clock::now());
-      pace_.decoded(took);
+      const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
+      if (one_each) pace_.decoded(took);
       numbers_.decode_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
       // Sampling may start further choices, which leaves this batch as it is.
       for (size_t i = 0; i < batch.size(); ++i) {
-        computed(*batch[i], 1, StepMode::kDecode, logits.subspan(i * vocab, vocab));
+        computed(*batch[i], counts[i], StepMode::kDecode, logits.subspan(i * vocab, vocab));
       }
       return;
     } catch (const BudgetError& error) {
@@ -239,6 +256,7 @@ void EngineLoop::start_choices(ActiveChoice& active, std::span<const float> logi
     other->answer = new_answer(other->request, choice);
     other->wanted = active.wanted;
     other->known = active.log;
+    other->decodes_turn = active.decodes_turn;
     other->log = active.log;
     other->submitted = active.submitted;
     other->last_token = active.last_token;

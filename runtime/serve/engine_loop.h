@@ -34,6 +34,9 @@ struct EngineOptions {
   int max_waiting = 64;
   int prefill_chunk = 512;
   double max_step_seconds = 0;  // 0: see Pace
+  // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
+  // depend on it, and on nothing that happened to the conversation meanwhile.
+  int sparse_turn_tokens = 0;
   size_t log_bytes = size_t{64} << 20;
   std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten
 };
@@ -96,6 +99,7 @@ class EngineLoop {
   void park_idle();
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
   std::vector<ActiveChoice*> decoding() const;
+  std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;
   Prefill next_prefill() const;
   std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
                                   StepMode mode);

@@ -13,6 +13,16 @@ namespace fasa::serve {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// What is known ends in what was generated, or in a turn that was decoded: it is this conversation.
+// A beginning that others have too ends in what was prefilled.
+bool goes_on(const TokenLog& known) {
+  return known.size() > 0 && known.computed(known.size() - 1) == Computed::kDecode;
+}
+
+}  // namespace
+
 void EngineLoop::admit_waiting() {
   if (active_.empty()) crowded_ = false;
   while (!waiting_.empty() && !crowded_ &&
@@ -70,6 +80,10 @@ void EngineLoop::place(ActiveChoice& active) {
   active.sequence = owned.release();
   active.waking = match.parked;
   active.cached = match.parked ? match.parked->tokens : match.cached;
+  if (!active.decodes_turn) {
+    active.decodes_turn =
+        goes_on(match.known) && tokens - match.known.size() <= options_.sparse_turn_tokens;
+  }
   active.known = std::move(match.known);
   active.log = std::move(log);
   numbers_.cached_tokens += static_cast<uint64_t>(active.cached);

@@ -86,6 +86,67 @@ TEST_P(SessionParkingTest, AWokenConversationIsTheSame) {
   EXPECT_EQ(parking.damaged, 0u);
 }
 
+// Decoded turns are what they are wherever the conversation was meanwhile.
+TEST_P(SessionParkingTest, ShortTurnsAreTheSameWhereverTheyBegin) {
+  EngineOptions kept{.prefill_chunk = 96, .sparse_turn_tokens = 256};
+  EngineOptions parked = options();
+  parked.sparse_turn_tokens = kept.sparse_turn_tokens;
+  const auto resident = std::make_unique<LocalServer>(GetParam(), kept);
+  const Turns expected = converse_with([&]() -> LocalServer& { return *resident; }, [] {});
+  EXPECT_NE(expected.logprobs, undisturbed(GetParam()).logprobs) << "no turn was decoded";
+
+  const auto evicted = std::make_unique<LocalServer>(GetParam(), kept);
+  const Turns computed_again = converse_with([&]() -> LocalServer& { return *evicted; },
+                                             [&] { evicted->loop().evict_idle(); });
+  EXPECT_EQ(computed_again.ids, expected.ids);
+  EXPECT_EQ(computed_again.logprobs, expected.logprobs);
+
+  auto server = std::make_unique<LocalServer>(GetParam(), parked);
+  const auto on_disk =
+      converse_with([&]() -> LocalServer& { return *server; }, [&] { park(*server); });
+  expect_equal(on_disk, expected);
+  server.reset();
+  std::filesystem::remove_all(file(""));
+  server = std::make_unique<LocalServer>(GetParam(), parked);
+  const Turns restarted = converse_with([&]() -> LocalServer& { return *server; },
+                                        [&] {
+                                          park(*server);
+                                          server.reset();
+                                          server =
+                                              std::make_unique<LocalServer>(GetParam(), parked);
+                                        });
+  expect_equal(restarted, expected);
+}
+
+// Two conversations that begin with the same words are not each other's next turn.
+TEST_P(SessionParkingTest, AnothersBeginningMakesNoTurnShort) {
+  const auto prompt = bytes_of(some_text(0, 400));
+  auto own = prompt;
+  const auto question = bytes_of(some_text(2000, 50));
+  own.insert(own.end(), question.begin(), question.end());
+  LocalServer alone(GetParam(), {.sparse_turn_tokens = 256});
+  const auto expected = alone.start(own, 6)->wait();
+  LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
+  server.start(prompt, 6)->wait();
+  const auto answer = server.start(own, 6);
+  EXPECT_EQ(answer->wait().logprobs, expected.logprobs);
+  EXPECT_EQ(answer->cached(), 400);
+}
+
+// The same question again: its last token is computed as it was the first time.
+TEST_P(SessionParkingTest, AShortTurnAskedAgainIsTheSame) {
+  LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
+  auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 6)->wait().ids;
+  prompt.insert(prompt.end(), first.begin(), first.end());
+  const auto more = bytes_of(some_text(2000, 50));
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  const auto answer = server.start(prompt, 6)->wait();
+  const auto again = server.start(prompt, 6);
+  EXPECT_EQ(again->wait().logprobs, answer.logprobs);
+  EXPECT_EQ(again->cached(), static_cast<int64_t>(prompt.size()) - 1);
+}
+
 TEST_P(SessionParkingTest, AConversationOutlivesItsServer) {
   auto server = std::make_unique<LocalServer>(GetParam(), options());
   const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
