@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/kernels.h"
-#include "offload/cuda/cuda_platform.h"
+#include "offload/cuda/cuda_calls.h"
 #include "tests/kernels/packed_case.h"
 #include "tests/support/gpu.h"
 
