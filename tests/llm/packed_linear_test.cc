@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/llm/matrix.h"
+#include "tests/kernels/packed_case.h"
 
 namespace fasa {
 namespace {
