@@ -66,7 +66,7 @@ class FilledRuntime {
   FilledRuntime(const DeviceOptions& options, const Config& config, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int64_t tokens)
       : FilledRuntime(open_device(options), config, geometry, slice_dims, tokens) {}
-  FilledRuntime(std::unique_ptr<Device> device, const Config& config, const Geometry& geometry,
+  FilledRuntime(std::shared_ptr<Device> device, const Config& config, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int64_t tokens)
       : device_(std::move(device)),
         runtime_(*device_, config, geometry, config.placement.row_dtype.value_or(DType::kBF16),
@@ -117,7 +117,7 @@ class FilledRuntime {
     device_->synchronize(stream_.view());
   }
 
-  std::unique_ptr<Device> device_;
+  std::shared_ptr<Device> device_;
   Runtime runtime_;
   Stream stream_;
   SequenceId sequence_;

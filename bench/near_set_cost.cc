@@ -45,9 +45,9 @@ double processor_seconds() {
 
 class Case {
  public:
-  Case(Setting setting, int64_t tokens, int threads)
-      : filled_(cpu(threads), config(setting), llama_8b(kLayers),
-                first_chunk_dims(llama_8b(kLayers), 64), tokens),
+  Case(const std::shared_ptr<Device>& device, Setting setting, int64_t tokens)
+      : filled_(device, config(setting), llama_8b(kLayers), first_chunk_dims(llama_8b(kLayers), 64),
+                tokens),
         out_(4096) {}
 
   void begin() {
@@ -68,12 +68,6 @@ class Case {
   void end() { filled_.runtime().end_step(); }
 
  private:
-  static DeviceOptions cpu(int threads) {
-    DeviceOptions options;
-    options.name = "cpu";
-    options.threads = threads;
-    return options;
-  }
   static Config config(Setting setting) {
     Config config;
     config.selection.fac_tokens = {{.tokens = setting.fac_tokens, .share = 0}};
@@ -84,6 +78,15 @@ class Case {
   FilledRuntime filled_;
   std::vector<float> out_;
 };
+
+// One for all cases: devices' threads are lent from one to the other, and the second device of a
+// process, and all later ones, got theirs 65 us later than the first.
+std::shared_ptr<Device> cpu(int threads) {
+  DeviceOptions options;
+  options.name = "cpu";
+  options.threads = threads;
+  return open_device(options);
+}
 
 double quantile(std::vector<double> values, double share) {
   const auto at = static_cast<int64_t>(share * static_cast<double>(values.size() - 1) + 0.5);
@@ -123,9 +126,10 @@ std::string summary(const std::vector<Round>& rounds, size_t i, double Cost::*ti
 }
 
 void run(const std::vector<std::string>& names, int64_t tokens, int rounds, int threads) {
+  const std::shared_ptr<Device> device = cpu(threads);
   std::vector<std::unique_ptr<Case>> cases;
   for (const std::string& name : names) {
-    cases.push_back(std::make_unique<Case>(setting_of(name), tokens, threads));
+    cases.push_back(std::make_unique<Case>(device, setting_of(name), tokens));
   }
   constexpr size_t kWarmUp = 3;
   std::vector<Round> measured;

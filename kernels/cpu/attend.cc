@@ -280,19 +280,17 @@ class AttendCall {
     return params_.near_partials + (query * near_.most_tiles() + tile) * width_;
   }
 
-  void compute_near(int index, int tile, float* partials, int64_t stride) {
-    device_bytes_ += near_bytes(layout_, near_.compute(index, tile, partials, stride));
-  }
-
   void compute_near_partials(int index, int first_tile) {
     if (skipped(index)) return;
     const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
-    near_.prefetch(index, first_tile);
-    for (int tile = first_tile; tile < end; ++tile) {
-      near_.prefetch(index, tile + 1);
-      compute_near(index, tile, near_partial_at(index, 0, tile),
-                   int64_t{near_.most_tiles()} * width_);
-    }
+    const int64_t tokens = near_.compute(
+        index, first_tile, end,
+        [&](NearTask& task, int tile) {
+          task.partials = near_partial_at(index, 0, tile);
+          task.partial_stride = int64_t{near_.most_tiles()} * width_;
+        },
+        [](int) {});
+    device_bytes_ += near_bytes(layout_, tokens);
   }
 
   // The carried state, or `scratch` where there is but one wave and no place for it.
@@ -341,12 +339,14 @@ class AttendCall {
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
-    near_.prefetch(index, 0);
-    for (int tile = 0; tile < near_.tiles(index); ++tile) {
-      near_.prefetch(index, tile + 1);
-      compute_near(index, tile, partials, width_);
-      merge_group(state, partials);
-    }
+    const int64_t near_tokens = near_.compute(
+        index, 0, near_.tiles(index),
+        [&](NearTask& task, int) {
+          task.partials = partials;
+          task.partial_stride = width_;
+        },
+        [&](int) { merge_group(state, partials); });
+    device_bytes_ += near_bytes(layout_, near_tokens);
     if (params_.last_wave) write_out(head, state);
   }
 

@@ -41,17 +41,22 @@ struct TileTask {
   int64_t partial_stride = 0;
 };
 
-// A tile of a near set for the query heads of one KV head. Of each token: the words of its codes,
-// its page's parameters and their base (slice_format.h), or its values in f32 [padded value_dim].
+// Where a tile of a near set lies. Of each token: the words of its codes, its page's parameters and
+// their base (slice_format.h), or its values in f32 [padded value_dim].
+struct NearTile {
+  int tokens = 0;  // up to kMaxTileTokens
+  const unsigned char* codes[kMaxTileTokens];
+  const unsigned char* parameters[kMaxTileTokens];
+  const float* bases[kMaxTileTokens];
+  const float* values[kMaxTileTokens];  // null: codes
+};
+
+// A tile of a near set for the query heads of one KV head.
 struct NearTask {
   int group = 0;
   int value_dim = 0;
-  int tokens = 0;  // 1 ... kMaxTileTokens
-  const unsigned char* codes[kMaxTileTokens] = {};
-  const unsigned char* parameters[kMaxTileTokens] = {};
-  float bases[kMaxTileTokens] = {};
-  const float* values[kMaxTileTokens] = {};  // null: codes
-  const float* scores = nullptr;             // [group][tokens], before the scale
+  const NearTile* tile = nullptr;
+  const float* scores = nullptr;  // [group][tokens], before the scale
   int64_t score_stride = 0;
   float scale = 1;
   float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h

@@ -74,19 +74,20 @@ inline CodeScale load_scale(const unsigned char* parameters, float base, int at)
 
 template <int kBits, int kHeads>
 inline void sum_near_values(const NearTask& task, int head, int at, const float* weights) {
+  const NearTile& tile = *task.tile;
   Vec sums[kHeads] = {};
   CodeScale page = {};
   const unsigned char* of = nullptr;  // whose parameters `page` holds
-  for (int t = 0; t < task.tokens; ++t) {
+  for (int t = 0; t < tile.tokens; ++t) {
     Vec value;
-    if (task.values[t] != nullptr) {
-      value = load(task.values[t] + at);
+    if (tile.values[t] != nullptr) {
+      value = load(tile.values[t] + at);
     } else {
-      if (task.parameters[t] != of) {
-        of = task.parameters[t];
-        page = load_scale<kBits>(of, task.bases[t], at);
+      if (tile.parameters[t] != of) {
+        of = tile.parameters[t];
+        page = load_scale<kBits>(of, *tile.bases[t], at);
       }
-      value = fma(load_codes<kBits>(task.codes[t], at), page.scale, page.offset);
+      value = fma(load_codes<kBits>(tile.codes[t], at), page.scale, page.offset);
     }
 #pragma GCC unroll 4
     for (int h = 0; h < kHeads; ++h) {
@@ -111,7 +112,7 @@ inline void attend_near_heads(const NearTask& task, int head) {
     const float* scores = task.scores + (head + h) * task.score_stride;
     float* scaled = weights + h * kMaxTileTokens;
     for (int t = 0; t < kMaxTileTokens; ++t) {
-      scaled[t] = t < task.tokens ? scores[t] * task.scale : minus_infinity();
+      scaled[t] = t < task.tile->tokens ? scores[t] * task.scale : minus_infinity();
     }
     weigh_tile(scaled, task.partials + (head + h) * task.partial_stride);
   }

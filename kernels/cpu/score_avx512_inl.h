@@ -90,22 +90,31 @@ struct Avx512Base {
   }
   static inline uint32_t not_negative(F x) { return _mm512_cmp_ps_mask(x, zero_f(), _CMP_GE_OQ); }
 
+  // Everything lies in registers: what is stored might be any of the fields.
   static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int first = 0; first < 64; first += 16) {
-      const __mmask16 part = static_cast<__mmask16>(mask >> first);
+    const int heads = survivors->heads;
+    const int64_t stride = survivors->capacity;
+    const int32_t before = survivors->count;
+    int32_t* positions = survivors->positions + before;
+    float* raw = survivors->raw + before;
+    for (; mask != 0; mask >>= 16, scores += 16, position += 16) {
+      const __mmask16 part = static_cast<__mmask16>(mask);
       if (part == 0) continue;
-      const int32_t at = survivors->count;
+      const int count = __builtin_popcount(part);
       // Compressed in a register, stored whole: compressing stores are microcoded on some cores.
-      _mm512_storeu_si512(survivors->positions + at,
-                          _mm512_maskz_compress_epi32(
-                              part, _mm512_add_epi32(lanes, _mm512_set1_epi32(position + first))));
-      for (int h = 0; h < survivors->heads; ++h) {
-        _mm512_storeu_ps(survivors->raw + static_cast<int64_t>(h) * survivors->capacity + at,
-                         _mm512_maskz_compress_ps(part, _mm512_loadu_ps(scores + h * 64 + first)));
+      _mm512_storeu_si512(
+          positions,
+          _mm512_maskz_compress_epi32(part, _mm512_add_epi32(lanes, _mm512_set1_epi32(position))));
+      positions += count;
+      float* to = raw;
+      const float* from = scores;
+      for (int h = 0; h < heads; ++h, to += stride, from += 64) {
+        _mm512_storeu_ps(to, _mm512_maskz_compress_ps(part, _mm512_loadu_ps(from)));
       }
-      survivors->count = at + __builtin_popcount(part);
+      raw += count;
     }
+    survivors->count = static_cast<int32_t>(positions - survivors->positions);
   }
 
   static int32_t find_at_least(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,

@@ -60,8 +60,7 @@ struct ExpertWork::Chosen {
 
   void add(int64_t token, StepMode mode) {
     tokens.push_back(token);
-    if (runs.empty() || runs.back().mode != mode) runs.push_back({0, mode});
-    ++runs.back().rows;
+    add_rows(&runs, 1, mode);
   }
 };
 

@@ -24,6 +24,11 @@ int64_t rows_of(RowRuns runs) {
   return rows;
 }
 
+void add_rows(std::vector<RowRun>* runs, int64_t rows, StepMode mode) {
+  if (runs->empty() || runs->back().mode != mode) runs->push_back({0, mode});
+  runs->back().rows += rows;
+}
+
 int64_t Matrix::Part::outputs() const {
   return std::visit([](const auto& of) { return of.outputs(); }, linear);
 }

@@ -21,6 +21,8 @@ struct RowRun {
 };
 using RowRuns = std::span<const RowRun>;
 int64_t rows_of(RowRuns runs);
+// Neighbours of one phase are one run: they read the weights once.
+void add_rows(std::vector<RowRun>* runs, int64_t rows, StepMode mode);
 
 // The weights' memory belongs to the model; apply() runs as work of a stream of its device.
 class Matrix {

@@ -140,7 +140,7 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
     if (sequence.mode == StepMode::kPrefill) shape.cause = Cause::kPrefill;
     const int64_t start = runtime.length(sequence.sequence);
     const auto rows_before = static_cast<int64_t>(shape.logit_rows.size());
-    shape.runs.push_back({sequence.tokens, sequence.mode});
+    add_rows(&shape.runs, sequence.tokens, sequence.mode);
     for (int64_t i = 0; i < sequence.tokens; ++i) {
       const bool wanted = options.all_logits || i == sequence.tokens - 1;
       if (wanted && !options.no_logits) shape.logit_rows.push_back(shape.tokens);
@@ -148,7 +148,7 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
       ++shape.tokens;
     }
     const auto rows = static_cast<int64_t>(shape.logit_rows.size());
-    if (rows > rows_before) shape.logit_runs.push_back({rows - rows_before, sequence.mode});
+    if (rows > rows_before) add_rows(&shape.logit_runs, rows - rows_before, sequence.mode);
   }
   return shape;
 }

@@ -16,20 +16,43 @@ void blend(double& mean, double value) {
 void Pace::decoded(double seconds) { blend(decode_seconds_, seconds); }
 
 void Pace::prefilled(int64_t tokens, double seconds) {
-  if (tokens > 0) blend(prefill_per_token_, seconds / static_cast<double>(tokens));
+  if (tokens <= 0) return;
+  const auto count = static_cast<double>(tokens);
+  if (seconds / count < least_per_token_) {
+    least_per_token_ = seconds / count;
+    most_tokens_ = tokens;
+  }
+  if (seconds < least_seconds_) {
+    least_seconds_ = seconds;
+    least_tokens_ = tokens;
+  }
+  blend(prefill_per_token_, std::max(0.0, seconds - fixed_seconds()) / count);
+}
+
+double Pace::fixed_seconds() const {
+  if (least_tokens_ >= most_tokens_) return 0;  // one size says nothing
+  const auto few = static_cast<double>(least_tokens_);
+  const auto many = static_cast<double>(most_tokens_);
+  // Of a line through both chunks.
+  return std::max(0.0, (least_seconds_ - few * least_per_token_) * many / (many - few));
 }
 
 int Pace::chunk(bool others_decode) const {
   if (!others_decode) return largest_chunk_;
-  const double most = max_step_seconds_ > 0 ? max_step_seconds_
+  const int least = std::min(kLeastChunk, largest_chunk_);
+  if (prefill_per_token_ <= 0) return least;
+  const bool automatic = max_step_seconds_ <= 0;
+  const double most = !automatic            ? max_step_seconds_
                       : decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost)
                                             : kAutomaticMost;
   // A decode step comes between two chunks: what it leaves of the time is the chunk's.
-  const double left = most - decode_seconds_;
-  if (prefill_per_token_ <= 0 || left <= 0) return std::min(kLeastChunk, largest_chunk_);
-  const double tokens = left / prefill_per_token_;
-  return std::clamp(static_cast<int>(std::min(tokens, 1e6)), std::min(kLeastChunk, largest_chunk_),
-                    largest_chunk_);
+  double on_tokens = most - decode_seconds_ - fixed_seconds();
+  if (automatic) {
+    constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);
+    on_tokens = std::max(on_tokens, kPerFixed * fixed_seconds());
+  }
+  const double tokens = std::clamp(on_tokens / prefill_per_token_, 0.0, 1e6);
+  return std::clamp(static_cast<int>(tokens), least, largest_chunk_);
 }
 
 }  // namespace fasa::serve

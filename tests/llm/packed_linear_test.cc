@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "runtime/llm/matrix.h"
+
 namespace fasa {
 namespace {
 
@@ -294,6 +296,21 @@ TEST(PackedLinear, InputsInAnotherOrderMeetTheirWeights) {
       }
     }
   }
+}
+
+// Sequences of a step that decode read the weights together.
+TEST(RowRuns, NeighboursOfOnePhaseAreOne) {
+  std::vector<RowRun> runs;
+  add_rows(&runs, 1, StepMode::kDecode);
+  add_rows(&runs, 1, StepMode::kDecode);
+  add_rows(&runs, 30, StepMode::kPrefill);
+  add_rows(&runs, 12, StepMode::kPrefill);
+  add_rows(&runs, 1, StepMode::kDecode);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].rows, 2);
+  EXPECT_EQ(runs[1].rows, 42);
+  EXPECT_EQ(runs[1].mode, StepMode::kPrefill);
+  EXPECT_EQ(rows_of(runs), 45);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ struct Codes {
     shift = half * 4;
   }
   // Of nibble `nibble` of line `line` of the half block.
-  inline Vec value(const PackedShape& shape, const Table& table, int line, int nibble) const {
+  inline Vec value(int centre, const Table& table, int line, int nibble) const {
     const Bits word = load_bits(low + line * 64) >> (4 * nibble);
     if constexpr (kBits == 4) {
       return look_up(table, word);
@@ -123,7 +123,7 @@ struct Codes {
         code |= ((load_bits(high) >> bit) & 1) << 4;
         if constexpr (kBits == 6) code |= ((load_bits(high + 64) >> bit) & 1) << 5;
       }
-      return to_floats(code - shape.centre);
+      return to_floats(code - centre);
     }
   }
 };
@@ -146,7 +146,7 @@ inline void multiply_step(const PackedTask& task, const Table& table, int64_t st
       for (int line = 0; line < 2; ++line) {
 #pragma GCC unroll 8
         for (int nibble = 0; nibble < 8; ++nibble) {
-          const Vec value = codes.value(shape, table, line, nibble);
+          const Vec value = codes.value(shape.centre, table, line, nibble);
           const float* const at = x + place + 8 * line + 2 * (nibble % 4) + nibble / 4;
 #pragma GCC unroll 4
           for (int row = 0; row < kRows; ++row) {
@@ -198,9 +198,8 @@ void multiply(const PackedTask& task) {
 template <int kBits>
 void multiply_rows(const PackedTask& task) {
   if constexpr (kMostRows >= 4) {
-    if (task.rows == 4) {
-      return task.panels == 2 ? multiply<kBits, 4, 2>(task) : multiply<kBits, 4, 1>(task);
-    }
+    if (task.rows == 4) return multiply<kBits, 4, 1>(task);
+    if (task.rows == 3) return multiply<kBits, 3, 1>(task);
     if (task.rows == 2) {
       return task.panels == 2 ? multiply<kBits, 2, 2>(task) : multiply<kBits, 2, 1>(task);
     }
@@ -232,48 +231,90 @@ inline void store_rounded(unsigned short* out, Vec values) {
   __builtin_memcpy(out, &halves, sizeof(halves));
 }
 
-template <int kBits>
+// Where unpacked values of a panel go, for kLanes outputs.
+template <bool kBF16>
+struct Unpacked {
+  unsigned char* out;
+  int64_t row;  // bytes from an input to the next
+
+  inline void store(int64_t input, Vec value) const {
+    unsigned char* const at = out + input * row;
+    if constexpr (kBF16) {
+      store_rounded((unsigned short*)at, value);
+    } else {
+      store_vec((float*)at, value);
+    }
+  }
+};
+
+// Sixteen places. inputs(i): of place i, -1 for none.
+template <int kBits, bool kBF16, typename Inputs>
+inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& table, Vec scale,
+                        Vec offset, Unpacked<kBF16> to, Inputs inputs) {
+#pragma GCC unroll 2
+  for (int line = 0; line < 2; ++line) {
+#pragma GCC unroll 8
+    for (int nibble = 0; nibble < 8; ++nibble) {
+      // Not fused: an integer times a scale, then a zero of the same, is exact to one rounding.
+      const Vec value = scale * codes.value(centre, table, line, nibble) + offset;
+      const int64_t input = inputs(8 * line + 2 * (nibble % 4) + nibble / 4);
+      if (input >= 0) to.store(input, value);
+    }
+  }
+}
+
+template <int kBits, bool kBF16>
 void unpack_panel(const UnpackTask& task) {
-  const PackedShape& shape = *task.shape;
+  constexpr int kBytes = kBF16 ? 2 : 4;
+  const PackedShape shape = *task.shape;  // a copy: what is stored could be part of it otherwise
+  const int32_t* const order = task.order;
+  const int64_t most = task.inputs;
+  const Unpacked<kBF16> to = {(unsigned char*)task.out, task.stride * kBytes};
   Table table = {};
   if constexpr (kBits == 4) table = load_table(shape.table);
+  Vec scale[kHalves];
+  Vec offset[kHalves];
+  int64_t group = -1;
   for (int64_t first = 0; first < shape.blocks * kBlockPlaces; first += 16) {
-    const int64_t group = first / shape.group;
-    for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
-      const Vec scale = scale_of(shape, task.panel, group, lane);
-      const Vec offset = offset_of(shape, task.panel, group, lane, scale);
+    const int64_t next = first / shape.group;
+    for (int half = 0; half < kHalves && next != group; ++half) {
+      scale[half] = scale_of(shape, task.panel, next, half * kLanes);
+      offset[half] = offset_of(shape, task.panel, next, half * kLanes, scale[half]);
+    }
+    group = next;
+    for (int half = 0; half < kHalves; ++half) {
       Codes<kBits> codes;
-      codes.at(shape, task.panel, first, lane);
-      for (int line = 0; line < 2; ++line) {
-        for (int nibble = 0; nibble < 8; ++nibble) {
-          const int64_t place = first + 8 * line + 2 * (nibble % 4) + nibble / 4;
-          const int64_t input = task.order == nullptr ? place : task.order[place];
-          if (input < 0 || input >= task.inputs) continue;
-          // Not fused: an integer times a scale, then a zero of the same, is exact to one rounding.
-          const Vec value = scale * codes.value(shape, table, line, nibble) + offset;
-          const int64_t at = input * task.stride + lane;
-          if (task.bf16) {
-            store_rounded((unsigned short*)task.out + at, value);
-          } else {
-            store_vec((float*)task.out + at, value);
-          }
-        }
+      codes.at(shape, task.panel, first, half * kLanes);
+      const Unpacked<kBF16> part = {to.out + half * kLanes * kBytes, to.row};
+      if (order == nullptr && first + 16 <= most) {
+        unpack_half(codes, shape.centre, table, scale[half], offset[half], part,
+                    [=](int i) { return first + i; });
+      } else {
+        unpack_half(codes, shape.centre, table, scale[half], offset[half], part, [=](int i) {
+          const int64_t input = order == nullptr ? first + i : order[first + i];
+          return input < most ? input : -1;
+        });
       }
     }
   }
 }
 
-void unpack(const UnpackTask& task) {
+template <bool kBF16>
+void unpack_bits(const UnpackTask& task) {
   switch (task.shape->bits) {
     case 4:
-      return unpack_panel<4>(task);
+      return unpack_panel<4, kBF16>(task);
     case 5:
-      return unpack_panel<5>(task);
+      return unpack_panel<5, kBF16>(task);
     case 6:
-      return unpack_panel<6>(task);
+      return unpack_panel<6, kBF16>(task);
     default:
-      return unpack_panel<8>(task);
+      return unpack_panel<8, kBF16>(task);
   }
+}
+
+void unpack(const UnpackTask& task) {
+  task.bf16 ? unpack_bits<true>(task) : unpack_bits<false>(task);
 }
 
 }  // namespace

@@ -277,10 +277,8 @@ void multiply_with(const PackedTask& task) {
 
 template <template <int, int, int> class Step, int kBits>
 void rows_of(const PackedTask& task) {
-  if (task.rows == 4) {
-    return task.panels == 2 ? multiply_with<Step<kBits, 4, 2>, 4, 2>(task)
-                            : multiply_with<Step<kBits, 4, 1>, 4, 1>(task);
-  }
+  if (task.rows == 4) return multiply_with<Step<kBits, 4, 1>, 4, 1>(task);
+  if (task.rows == 3) return multiply_with<Step<kBits, 3, 1>, 3, 1>(task);
   if (task.rows == 2) {
     return task.panels == 2 ? multiply_with<Step<kBits, 2, 2>, 2, 2>(task)
                             : multiply_with<Step<kBits, 2, 1>, 2, 1>(task);

@@ -1,0 +1,176 @@
+// Milliseconds of a model's steps by what is in them: decode steps of several sequences, and chunks
+// of a prompt. What a chunk costs before its first token is what continuous batching pays for small
+// ones.
+//
+//   step_times MODEL [--context N] [--sequences N...] [--chunks N...] [--repeat N] [--dtype f32|bf16]
+//              [--json] [flags of [weights], --threads]
+//
+// Every sequence holds --context tokens before the first step. Sizes take turns; medians of --repeat.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/config/config_load.h"
+#include "runtime/config/config_options.h"
+#include "runtime/fasa.hpp"
+#include "runtime/llm/open_model.h"
+#include "runtime/llm/owned_sequence.h"
+
+namespace fasa::bench {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string dtype;
+  int context = 512;
+  std::vector<int> sequences = {1, 2, 3, 4, 8};
+  std::vector<int> chunks = {1, 8, 16, 32, 64, 128, 256, 512};
+  int repeat = 9;
+  bool json = false;
+  Config config;
+};
+
+// Sequences of a model that share their first `context` tokens and go on each by itself.
+class Steps {
+ public:
+  Steps(Model& model, Runtime& runtime, int context, int sequences)
+      : model_(model), runtime_(runtime), context_(context) {
+    sequences_.emplace_back(runtime_);
+    const StepSequence whole[] = {{sequences_.front().id(), context, StepMode::kPrefill}};
+    model_.step(runtime_, tokens(context), whole, {.no_logits = true});
+    for (int i = 1; i < sequences; ++i) {
+      sequences_.emplace_back(runtime_, runtime_.fork(sequences_.front().id(), context));
+    }
+    decode(sequences);  // their own pages are there
+  }
+
+  double decode(int sequences) {
+    std::vector<StepSequence> parts;
+    for (const OwnedSequence& sequence : sequences_) {
+      if (std::ssize(parts) < sequences) parts.push_back({sequence.id(), 1, StepMode::kDecode});
+    }
+    return time(parts, sequences);
+  }
+  // What it appends is gone afterwards.
+  double prefill(int chunk) {
+    const OwnedSequence fork(runtime_, runtime_.fork(sequences_.front().id(), context_));
+    const StepSequence part[] = {{fork.id(), chunk, StepMode::kPrefill}};
+    return time(part, chunk);
+  }
+
+ private:
+  // Milliseconds.
+  double time(std::span<const StepSequence> parts, int count) {
+    const std::vector<int32_t> ids = tokens(count);
+    const auto begin = std::chrono::steady_clock::now();
+    model_.step(runtime_, ids, parts);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    return took.count();
+  }
+  std::vector<int32_t> tokens(int count) {
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    for (int32_t& id : ids) id = static_cast<int32_t>(next_++ * 7919 % model_.config().vocab_size);
+    return ids;
+  }
+
+  Model& model_;
+  Runtime& runtime_;
+  int context_;
+  int64_t next_ = 1;
+  std::list<OwnedSequence> sequences_;  // which do not move
+};
+
+struct Case {
+  StepMode mode;
+  int size;  // sequences of a decode step, tokens of a chunk
+  std::vector<double> times = {};
+
+  double median() {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+};
+
+void print_table(const char* title, std::vector<Case>& cases, StepMode mode) {
+  fmt::print("{:>12} | {:>8} | {:>10}\n", title, "ms", "ms a token");
+  for (Case& one : cases) {
+    if (one.mode != mode) continue;
+    fmt::print("{:>12} | {:8.2f} | {:10.3f}\n", one.size, one.median(), one.median() / one.size);
+  }
+}
+
+int run(const Options& options) {
+  std::optional<DType> dtype;
+  if (!options.dtype.empty()) dtype = parse_dtype(options.dtype);
+  OpenModel opened = open_model(options.model, options.config, dtype);
+  const auto runtime = opened.make_runtime();
+  const int most = *std::max_element(options.sequences.begin(), options.sequences.end());
+  Steps steps(opened.model, *runtime, options.context, most);
+  std::vector<Case> cases;
+  for (const int size : options.sequences) cases.push_back({StepMode::kDecode, size});
+  for (const int size : options.chunks) cases.push_back({StepMode::kPrefill, size});
+  for (int round = -1; round < options.repeat; ++round) {  // the first warms up
+    for (Case& one : cases) {
+      const bool decode = one.mode == StepMode::kDecode;
+      const double took = decode ? steps.decode(one.size) : steps.prefill(one.size);
+      if (round >= 0) one.times.push_back(took);
+    }
+  }
+  if (options.json) {
+    nlohmann::json json = {{"context", options.context}};
+    for (Case& one : cases) {
+      const char* const kind = one.mode == StepMode::kDecode ? "decode_ms" : "prefill_ms";
+      json[kind][std::to_string(one.size)] = one.median();
+    }
+    fmt::print("{}\n", json.dump(1));
+    return 0;
+  }
+  print_table("sequences", cases, StepMode::kDecode);
+  print_table("chunk", cases, StepMode::kPrefill);
+  return 0;
+}
+
+int main_checked(int argc, char** argv) {
+  CLI::App app;
+  Options options;
+  app.add_option("MODEL", options.model)->required();
+  app.add_option("--context", options.context)->check(CLI::Range(1, 1 << 20));
+  app.add_option("--sequences", options.sequences)->check(CLI::Range(1, 256));
+  app.add_option("--chunks", options.chunks)->check(CLI::Range(1, 65536));
+  app.add_option("--repeat", options.repeat)->check(CLI::Range(1, 10000));
+  app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_flag("--json", options.json);
+  std::vector<std::pair<const ConfigOption*, std::string>> given;
+  given.reserve(config_options().size());
+  for (const ConfigOption& option : config_options()) {
+    if (option.table != "weights" && option.path() != "device.threads") continue;
+    given.emplace_back(&option, "");
+    app.add_option(option.flag_name(), given.back().second);
+  }
+  CLI11_PARSE(app, argc, argv);
+  ConfigSources sources;
+  for (const auto& [option, text] : given) {
+    if (!text.empty()) sources.flags.push_back({option, text});
+  }
+  options.config = load_config(sources);
+  return run(options);
+}
+
+}  // namespace
+}  // namespace fasa::bench
+
+int main(int argc, char** argv) {
+  try {
+    return fasa::bench::main_checked(argc, argv);
+  } catch (const fasa::Error& error) {
+    fmt::print(stderr, "step_times: {}\n", error.what());
+    return static_cast<int>(error.kind());
+  }
+}
