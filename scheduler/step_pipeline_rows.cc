@@ -2,7 +2,7 @@
 // passed and sets are the host's to read.
 #include <algorithm>
 
-#include "scheduler/cache/row_source.h"
+#include "scheduler/row_source.h"
 #include "scheduler/step_pipeline_call.h"
 
 namespace fasa {

@@ -13,7 +13,7 @@
 namespace fasa {
 
 class SelectionHistory;  // scheduler/selection/selection_history.h
-class RowSource;         // scheduler/cache/row_source.h
+class RowSource;         // scheduler/row_source.h
 
 struct StepTables {
   // By layer parity: they differ in the stage, of which there are two.

@@ -28,7 +28,7 @@
 namespace fasa {
 
 class Predictor;    // scheduler/prefetch/predictor.h
-class RowSource;    // scheduler/cache/row_source.h
+class RowSource;    // scheduler/row_source.h
 class QuerySource;  // scheduler/prefetch/query_source.h
 
 struct StepSequence {

@@ -12,7 +12,7 @@
 #include "runtime/serve/page_format.h"
 #include "runtime/serve/read_pool.h"
 #include "runtime/serve/session_manifest.h"
-#include "scheduler/cache/row_source.h"
+#include "scheduler/row_source.h"
 
 namespace fasa::serve {
 

@@ -13,7 +13,7 @@
 #include "offload/pages/block_pool.h"
 #include "offload/pages/page_table.h"
 #include "scheduler/cache/device_rows.h"
-#include "scheduler/cache/row_source.h"
+#include "scheduler/row_source.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
 
