@@ -9,6 +9,7 @@
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/lab/eval/eval_text.h"
+#include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/analyze_report.h"
@@ -139,7 +140,7 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
 
 int AnalyzeCommand::run() {
   reject_unknown_arguments(*command_);
-  const Config config = config_flags_.load();
+  const Config config = with_map(config_flags_.load(), model_dir_);
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(model_dir_);
   config.validate_for(model_config.geometry());

@@ -60,6 +60,12 @@ Config with_selection(const Config& base, const std::string& selection,
   }
   // A budget is all that a method attends to: auto would add to that of fasa alone.
   if (budget.tokens > 0) {
+    if (config.selection.layer_budget == LayerBudget::kMap) {
+      throw UsageError(fmt::format(
+          "--budgets = {}: with --layer-budget map the FC map has the counts, and --near-tokens N "
+          "comes beside them; leave out one of the two",
+          budget.tokens));
+    }
     config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
     if (!config.selection.near_tokens) config.selection.near_tokens = TokenCount{};
   }

@@ -7,6 +7,7 @@
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/lab/capture/calibration_data.h"
+#include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/command.h"
@@ -202,7 +203,7 @@ EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
 
 int EvalCommand::run() {
   reject_unknown_arguments(*command_);
-  const std::vector<Config> all = configs(config_flags_.load());
+  const std::vector<Config> all = configs(with_map(config_flags_.load(), flags_.model_dir));
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(flags_.model_dir);
   for (const Config& config : all) config.validate_for(model_config.geometry());

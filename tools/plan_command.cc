@@ -10,6 +10,7 @@
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/llm/model_slices.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/plan_report.h"
@@ -174,8 +175,8 @@ int PlanCommand::run() {
   }
   check_values();
   const GivenMachine given = read_machine();
-  const Config config = flags_.load();
   PlanRequest request = read_model();
+  const Config config = model_dir_.empty() ? flags_.load() : with_map(flags_.load(), model_dir_);
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = read_tokens(request.model);

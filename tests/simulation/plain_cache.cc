@@ -174,6 +174,15 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
   constexpr int32_t kRoom = pages_of(kMostTokens) * kPageTokens;
   const LayerSettings& wanted = settings_.layer(step.layer);
   const auto heads = static_cast<size_t>(geometry_.kv_heads);
+  std::vector<int32_t> near_positions(heads * size_t{kRoom});
+  std::vector<int32_t> near_sizes(heads);
+  std::vector<float> near_scores(static_cast<size_t>(geometry_.query_heads) * size_t{kRoom});
+  if (settings_.layout.has_values()) {
+    params.near = {.capacity = kRoom,
+                   .positions = near_positions.data(),
+                   .sizes = near_sizes.data(),
+                   .scores = near_scores.data()};
+  }
   std::vector<int32_t> sets(heads * size_t{kRoom});
   std::vector<int32_t> sizes(heads);
   std::vector<const std::byte*> rows(heads * size_t{kRoom});
@@ -187,7 +196,9 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .set_capacity = kRoom,
                         .sets = sets.data(),
                         .set_sizes = sizes.data(),
-                        .counters = &counters});
+                        .counters = &counters,
+                        .near_budget = wanted.near,
+                        .near = params.near});
   cpu::run(ResolveParams{.step = step,
                          .rows_on_device = true,
                          .begin = 0,

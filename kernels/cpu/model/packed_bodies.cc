@@ -59,7 +59,8 @@ PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, b
                     .scales = panel.scales,
                     .offsets = panel.offsets,
                     .super_scales = panel.super_scales,
-                    .super_offsets = panel.super_offsets};
+                    .super_offsets = panel.super_offsets,
+                    .bytes = panel.bytes};
   if (whole_numbers && format.has_table) shape.table_unit = unit_of(format.table);
   for (int code = 0; code < 16; ++code) {
     shape.table[code] = format.value(code);

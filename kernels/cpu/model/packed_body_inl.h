@@ -1,6 +1,6 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header before
 // this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
-// widen_f16(), kMostRows.
+// widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, kMostRows.
 //
 // A step's products go to four sums an output, by the place's pair in its line, which are added up
 // as (0 + 1) + (2 + 3), scaled, and added to the output: the same for any number of rows and panels.
@@ -26,31 +26,6 @@ inline void store_vec(float* at, Vec values) { __builtin_memcpy(at, &values, siz
 inline Vec all(float value) { return value - Vec{}; }
 inline Bits shift_right(Bits bits, int by) { return bits >> by; }
 inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
-
-inline Vec widen_bf16(const unsigned char* at) {
-  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
-  Halves halves;
-  __builtin_memcpy(&halves, at, sizeof(halves));
-  return (Vec)(__builtin_convertvector(halves, Bits) << 16);
-}
-inline Vec widen_i16(const unsigned char* at) {
-  typedef short Shorts __attribute__((vector_size(kLanes * 2)));
-  Shorts shorts;
-  __builtin_memcpy(&shorts, at, sizeof(shorts));
-  return __builtin_convertvector(shorts, Vec);
-}
-inline Vec widen_i8(const unsigned char* at) {
-  typedef signed char Chars __attribute__((vector_size(kLanes)));
-  Chars chars;
-  __builtin_memcpy(&chars, at, sizeof(chars));
-  return __builtin_convertvector(__builtin_convertvector(chars, Bits), Vec);
-}
-inline Vec widen_u8(const unsigned char* at) {
-  typedef unsigned char Chars __attribute__((vector_size(kLanes)));
-  Chars chars;
-  __builtin_memcpy(&chars, at, sizeof(chars));
-  return __builtin_convertvector(__builtin_convertvector(chars, Bits), Vec);
-}
 
 // Scales and offsets of steps, widened: [steps][16] each.
 struct Numbers {
@@ -82,14 +57,43 @@ inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64
 
 inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
                           int64_t first, int64_t count, Numbers* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t group = (first + i) * step / shape.group;
-    for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
-      const Vec scale = scale_of(shape, panel, group, lane);
+  const int64_t steps = step < shape.group ? shape.group / step : 1;  // of a group
+  for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+    Vec scale = {};
+    Vec offset = {};
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == 0 || (first + i) % steps == 0) {
+        const int64_t group = (first + i) / steps;
+        scale = scale_of(shape, panel, group, lane);
+        offset = offset_of(shape, panel, group, lane, scale);
+      }
       store_vec(out->scales + i * kPanelColumns + lane, scale);
-      store_vec(out->offsets + i * kPanelColumns + lane,
-                offset_of(shape, panel, group, lane, scale));
+      store_vec(out->offsets + i * kPanelColumns + lane, offset);
     }
+  }
+}
+
+// Bytes of a group's numbers of 16 outputs, by kind.
+inline constexpr int kScaleBytes[] = {64, 32, 32, 16};
+inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16};
+
+// Numbers lie behind the codes, where the reading of codes does not bring them along: those of the
+// chunk after [first, first + count), of the next panels behind the last.
+template <int kPanels>
+inline void prefetch_numbers(const PackedTask& task, int64_t first, int64_t count, int64_t steps) {
+  const PackedShape& shape = *task.shape;
+  const bool last = first + count >= steps;
+  const int64_t begin = last ? 0 : (first + count) * task.step / shape.group;
+  const int64_t groups = (count * task.step + shape.group - 1) / shape.group;
+  for (int i = 0; i < kPanels; ++i) {
+    const unsigned char* const panel = task.panel[i] + (last ? kPanels * shape.bytes : 0);
+    const auto fetch = [&](int64_t part, int bytes) {
+      for (int64_t at = 0; at < groups * bytes; at += 64) {
+        __builtin_prefetch(panel + part + begin * bytes + at);
+      }
+    };
+    fetch(shape.scales, kScaleBytes[shape.scale_kind]);
+    fetch(shape.offsets, kOffsetBytes[shape.offset_kind]);
   }
 }
 
@@ -184,6 +188,7 @@ void multiply(const PackedTask& task) {
   for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
   for (int64_t first = 0; first < steps; first += at_once) {
     const int64_t count = steps - first < at_once ? steps - first : at_once;
+    prefetch_numbers<kPanels>(task, first, count, steps);
     for (int panel = 0; panel < kPanels; ++panel) {
       widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
     }

@@ -34,6 +34,7 @@ struct PackedShape {
   int64_t offsets = 0;
   int64_t super_scales = 0;
   int64_t super_offsets = 0;
+  int64_t bytes = 0;  // of a panel: to the next one
 };
 
 // Rows times panels: y[row][panel][column] = sum over steps of
@@ -48,6 +49,7 @@ struct PackedTask {
   int64_t x_stride = 0;             // elements
   const float* sums = nullptr;      // [rows][steps] of x, with their scales; null: no offsets
   const float* x_scales = nullptr;  // [rows][steps] of activations in int8, else null
+  const float* x_totals = nullptr;  // [rows][steps] of their whole numbers
   int64_t step_stride = 0;          // elements from a row's numbers per step to the next one's
   float* y = nullptr;               // [rows][kPanelsAtOnce][kPanelColumns]
 };

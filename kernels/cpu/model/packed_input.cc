@@ -9,6 +9,12 @@ namespace {
 
 constexpr int64_t kRounded = 32;  // places on one scale of int8
 
+// To nearest, ties to even, for magnitudes below 2^22: there a sum with this has no place for halves.
+inline float round_small(float value) {
+  constexpr float kHalfless = 12582912;  // 1.5 * 2^23
+  return value + kHalfless - kHalfless;
+}
+
 int64_t element_bytes(PackedInputKind kind) {
   switch (kind) {
     case PackedInputKind::kF32:
@@ -59,7 +65,10 @@ PackedInput::PackedInput(const PackedInputShape& shape, const void* x, int64_t r
   data_ = static_cast<const std::byte*>(x);
   const bool copied = !is_there(shape);
   if (copied) copy_.resize(static_cast<size_t>(row_bytes_ * rows));
-  if (is_rounded(shape.kind)) scales_.resize(static_cast<size_t>(steps_ * rows));
+  if (is_rounded(shape.kind)) {
+    scales_.resize(static_cast<size_t>(steps_ * rows));
+    totals_.resize(scales_.size());
+  }
   if (shape.sums) sums_.resize(static_cast<size_t>(steps_ * rows));
   const auto* rows_at = static_cast<const std::byte*>(x);
   if (copied) data_ = copy_.data();
@@ -102,17 +111,23 @@ void PackedInput::round_bytes(const PackedInputShape& shape, const float* x, int
     for (int64_t i = 0; i < kRounded; ++i) most = std::max(most, std::abs(x[first + i]));
     const float scale = most / 127;
     const float factor = scale > 0 ? 1 / scale : 0;
+    float whole[kRounded];
     for (int64_t i = 0; i < kRounded; ++i) {
-      const float whole = std::clamp(std::nearbyint(x[first + i] * factor), -127.0f, 127.0f);
-      if (shape.kind == PackedInputKind::kInt8) {
-        reinterpret_cast<int8_t*>(out)[first + i / 8 * 8 + kSpot[i % 8]] =
-            static_cast<int8_t>(whole);
-      } else {
-        reinterpret_cast<float*>(out)[first + i] = whole;
-      }
+      whole[i] = std::clamp(round_small(x[first + i] * factor), -127.0f, 127.0f);
     }
-    for (int64_t at = first; at < first + kRounded; at += shape.step) {
-      scales_[static_cast<size_t>(row * steps_ + at / shape.step)] = scale;
+    if (shape.kind == PackedInputKind::kInt8) {
+      auto* const bytes = reinterpret_cast<int8_t*>(out) + first;
+      for (int64_t i = 0; i < kRounded; ++i) {
+        bytes[i / 8 * 8 + kSpot[i % 8]] = static_cast<int8_t>(whole[i]);
+      }
+    } else {
+      std::copy_n(whole, kRounded, reinterpret_cast<float*>(out) + first);
+    }
+    const int64_t part = std::min(shape.step, kRounded);
+    for (int64_t at = 0; at < kRounded; at += part) {
+      const auto step = static_cast<size_t>(row * steps_ + (first + at) / shape.step);
+      scales_[step] = scale;
+      totals_[step] = sum_of(part, [&](int64_t i) { return whole[at + i]; });
     }
   }
 }
@@ -134,14 +149,8 @@ void PackedInput::add_up(const PackedInputShape& shape, int64_t row) {
         });
         break;
       case PackedInputKind::kInt8:
-        sums_[at] = scales_[at] * sum_of(count, [&](int64_t i) {
-                      return static_cast<float>(reinterpret_cast<const int8_t*>(x)[first + i]);
-                    });
-        break;
       case PackedInputKind::kInt8InF32:
-        sums_[at] = scales_[at] * sum_of(count, [&](int64_t i) {
-                      return reinterpret_cast<const float*>(x)[first + i];
-                    });
+        sums_[at] = scales_[at] * totals_[at];
         break;
     }
   }

@@ -41,6 +41,10 @@ class PackedInput {
   const float* scales(int64_t row) const {
     return scales_.empty() ? nullptr : scales_.data() + row * steps_;
   }
+  // Of the whole numbers of a step.
+  const float* totals(int64_t row) const {
+    return totals_.empty() ? nullptr : totals_.data() + row * steps_;
+  }
   int64_t steps() const { return steps_; }
 
  private:
@@ -55,6 +59,7 @@ class PackedInput {
   std::vector<std::byte> copy_;
   std::vector<float> sums_;    // [rows][steps]
   std::vector<float> scales_;  // [rows][steps]
+  std::vector<float> totals_;  // [rows][steps]
 };
 
 }  // namespace fasa::cpu

@@ -101,6 +101,7 @@ void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, in
     task.x = rows.input.row(row);
     task.sums = rows.input.sums(row);
     task.x_scales = rows.input.scales(row);
+    task.x_totals = rows.input.totals(row);
     for (int panel = 0; panel < panels; panel += task.panels) {
       for (int i = 0; i < task.panels; ++i) task.panel[i] = data + (panel + i) * panel_.bytes;
       body_of(rows.kind, *bodies_)(task);

@@ -31,8 +31,22 @@ inline Vec look_up(const Table& table, Bits code) {
                                _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)code, 28)));
 }
 
-inline Vec widen_f16(const unsigned char* at) {
-  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at)));
+inline __m128i load_halves(const unsigned char* at) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
+}
+inline __m128i load_bytes(const unsigned char* at) { return _mm_loadu_si64(at); }
+inline Vec widen_f16(const unsigned char* at) { return (Vec)_mm256_cvtph_ps(load_halves(at)); }
+inline Vec widen_bf16(const unsigned char* at) {
+  return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_halves(at)), 16);
+}
+inline Vec widen_i16(const unsigned char* at) {
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load_halves(at)));
+}
+inline Vec widen_i8(const unsigned char* at) {
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_bytes(at)));
+}
+inline Vec widen_u8(const unsigned char* at) {
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_bytes(at)));
 }
 
 }  // namespace

@@ -26,8 +26,24 @@ inline Vec look_up(const Table& table, Bits code) {
   return (Vec)_mm512_permutexvar_ps((__m512i)code, table.values);
 }
 
-inline Vec widen_f16(const unsigned char* at) {
-  return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at)));
+inline __m256i load_halves(const unsigned char* at) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at));
+}
+inline __m128i load_bytes(const unsigned char* at) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
+}
+inline Vec widen_f16(const unsigned char* at) { return (Vec)_mm512_cvtph_ps(load_halves(at)); }
+inline Vec widen_bf16(const unsigned char* at) {
+  return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_halves(at)), 16);
+}
+inline Vec widen_i16(const unsigned char* at) {
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(load_halves(at)));
+}
+inline Vec widen_i8(const unsigned char* at) {
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_bytes(at)));
+}
+inline Vec widen_u8(const unsigned char* at) {
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(at)));
 }
 
 }  // namespace

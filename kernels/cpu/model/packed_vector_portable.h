@@ -39,5 +39,22 @@ inline Vec widen_f16(const unsigned char* at) {
   return (Vec)(value | ((bits & 0x8000) << 16));
 }
 
+template <typename T>
+inline Bits widened(const unsigned char* at) {
+  T numbers[kLanes];
+  __builtin_memcpy(numbers, at, sizeof(numbers));
+  return Bits{numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+inline Vec widen_bf16(const unsigned char* at) { return (Vec)(widened<unsigned short>(at) << 16); }
+inline Vec widen_i16(const unsigned char* at) {
+  return __builtin_convertvector(widened<short>(at), Vec);
+}
+inline Vec widen_i8(const unsigned char* at) {
+  return __builtin_convertvector(widened<signed char>(at), Vec);
+}
+inline Vec widen_u8(const unsigned char* at) {
+  return __builtin_convertvector(widened<unsigned char>(at), Vec);
+}
+
 }  // namespace
 }  // namespace fasa::cpu
