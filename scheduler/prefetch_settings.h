@@ -6,12 +6,8 @@
 
 namespace fasa {
 
-enum class PredictorKind : uint8_t {
-  kAuto,          // next-query where queries are estimated, else previous-step
-  kNone,          // nothing is guessed
-  kPreviousStep,  // what a layer's hot rows held and lost
-  kNextQuery,     // what the estimated query of a later layer selects
-};
+// Of the predictors that prefetch/predictor_table.h lists; named are those that code asks for.
+enum class PredictorKind : uint8_t { kAuto, kNone, kPreviousStep, kNextQuery };
 
 struct PrefetchSettings {
   PredictorKind predictor = PredictorKind::kAuto;

@@ -179,6 +179,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   } else {
     device_.enqueue(select_params(call, q), call.compute, call.tag());
   }
+  if (!call.step.sources.empty()) fetch_selected(call);
   if (settings_.set_per_query_head) {
     attend_per_query_head(call, q, out, lse);
     return;

@@ -19,6 +19,7 @@
 #include "runtime/base/tensor_view.h"
 #include "scheduler/head_groups.h"
 #include "scheduler/prefetch/prefetcher.h"
+#include "scheduler/row_source.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
 #include "scheduler/step_tables.h"
@@ -70,6 +71,9 @@ class StepPipeline {
                              float* lse) const;
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);
+  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer sees.
+  void fetch_selected(const Call& call);
+  void fetch_visible(const Call& call);
   void decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill_staged(const Call& call, PrefillParams params);
@@ -96,6 +100,7 @@ class StepPipeline {
   Prefetcher ahead_;
   Event stage_free_[2];            // by layer parity: the stage is written back
   Event pages_free_[2];            // by half: compute has read the pages
+  std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room
   std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
   // Per layer, what the groups were chosen for: they stay while a page fills, for a step's graph
   // says them too.

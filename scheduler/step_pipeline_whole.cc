@@ -90,6 +90,7 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
   const auto visible = [&](const SequenceDesc& sequence) {
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
+  if (!call.step.sources.empty()) fetch_visible(call);
   if (settings_.rows_on_device) {
     const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {

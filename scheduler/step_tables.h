@@ -13,6 +13,7 @@
 namespace fasa {
 
 class SelectionHistory;  // scheduler/selection/selection_history.h
+class RowSource;         // scheduler/row_source.h
 
 struct StepTables {
   // By layer parity: they differ in the stage, of which there are two.
@@ -23,11 +24,17 @@ struct StepTables {
   // Their copies on the device, null where there is none; may be shorter.
   std::vector<std::span<std::byte* const>> device_row_blocks;
   std::vector<SelectionHistory*> histories;  // of each sequence, null where nothing is remembered
-  const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
-  const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
-  StepCounters* counters = nullptr;          // device, [layers]
-  StepStamp stamp;                           // for kernels; rising from step to step
-  EventView tables_ready;                    // the tables are on the device
+  // What gives rows of a sequence's first pages; empty: all sequences have all of theirs.
+  struct SourcedPages {
+    RowSource* source = nullptr;
+    int64_t pages = 0;
+  };
+  std::vector<SourcedPages> sources;
+  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
+  const float* slopes = nullptr;        // device, [query_heads], see StepParams; or null
+  StepCounters* counters = nullptr;     // device, [layers]
+  StepStamp stamp;                      // for kernels; rising from step to step
+  EventView tables_ready;               // the tables are on the device
   // The sequences are pages that a caller put together (paged door): none has residents, and what
   // is appended is not attended to from the stage.
   bool by_page = false;

@@ -8,6 +8,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_values.h"
+#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 namespace {
@@ -40,11 +41,7 @@ constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement:
 
 constexpr std::array<Named<Replacement>, 3> kReplacements{
     {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
-constexpr std::array<Named<PredictorKind>, 4> kPredictors{
-    {{"auto", PredictorKind::kAuto},
-     {"none", PredictorKind::kNone},
-     {"previous-step", PredictorKind::kPreviousStep},
-     {"next-query", PredictorKind::kNextQuery}}};
+const std::string kPredictorHelp = "Who guesses: " + predictor_help();
 
 constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
                                                            {"int8", WeightRounding::kInt8},
@@ -512,14 +509,18 @@ const std::array<ConfigOption, 45> kOptions{{
      .key = "predictor",
      .flag = "",
      .type = "NAME",
-     .allowed = "auto, none, previous-step, next-query",
-     .help = "Who guesses: next-query = what the estimated query of the later layer selects; "
-             "previous-step = what the layer's hot rows held and lost; auto = next-query where "
-             "queries can be estimated, else previous-step.",
+     .allowed = predictor_names(),
+     .help = kPredictorHelp,
      .text = true,
-     .set = [](Config& c,
-               const Json& v) { return take_named(v, kPredictors, c.prefetch.predictor); },
-     .get = [](const Config& c) { return name_of(c.prefetch.predictor, kPredictors); }},
+     .set =
+         [](Config& c, const Json& v) {
+           const auto kind = v.is_string() ? find_predictor(v.get<std::string>()) : std::nullopt;
+           if (kind) c.prefetch.predictor = *kind;
+           return kind.has_value();
+         },
+     .get = [](const Config& c) -> Json {
+       return std::string(predictor_name(c.prefetch.predictor));
+     }},
     {.table = "prefetch",
      .key = "streams",
      .flag = "",

@@ -107,6 +107,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   }
   drain();  // the child reads rows that may still be on their way to the host
   find_usable(id);
+  fetch_pages(*sequences_.at(index_of(id)), pages_of(tokens) - 1, pages_of(tokens));
   auto child = std::make_unique<KvSequence>(device_, settings_, pools_);
   child->share(parent, tokens);
   const uint64_t child_id = next_id_++;
@@ -123,6 +124,7 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   }
   drain();  // pages that go back to the pool may still be read
   find_usable(id);
+  fetch_pages(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
 }
 
@@ -206,6 +208,25 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
                    StreamView stream) {
   impl_->read(sequence, layer, first, k, v, stream);
 }
+PageBytes Runtime::page_bytes() const { return impl_->page_bytes(); }
+void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
+                        std::span<std::byte> slices) {
+  impl_->save_page(sequence, page, rows, slices);
+}
+void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
+                        std::span<const std::byte> slices) {
+  impl_->load_page(sequence, tokens, rows, slices);
+}
+bool Runtime::takes_row_sources() const { return impl_->takes_row_sources(); }
+void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source,
+                             int64_t pages) {
+  impl_->set_row_source(sequence, std::move(source), pages);
+}
+bool Runtime::fetch_rows(SequenceId sequence, size_t most_bytes) {
+  return impl_->fetch_rows(sequence, most_bytes);
+}
+bool Runtime::lacks_rows(SequenceId sequence) const { return impl_->lacks_rows(sequence); }
+bool Runtime::lost_rows(SequenceId sequence) const { return impl_->lost_rows(sequence); }
 KvMemory Runtime::memory() const { return impl_->memory(); }
 FetchMetrics Runtime::metrics() { return impl_->metrics(); }
 void Runtime::reset_metrics() { impl_->reset_metrics(); }

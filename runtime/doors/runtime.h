@@ -28,12 +28,21 @@
 namespace fasa {
 
 class Predictor;    // scheduler/prefetch/predictor.h
+class RowSource;    // scheduler/row_source.h
 class QuerySource;  // scheduler/prefetch/query_source.h
 
 struct StepSequence {
   SequenceId sequence;
   int tokens = 1;  // new tokens; of kDecode 1, or up to Runtime::most_decoded()
   StepMode mode = StepMode::kDecode;
+};
+
+// Of one page of a sequence, all layers.
+struct PageBytes {
+  size_t rows = 0;
+  size_t slices = 0;
+
+  bool operator==(const PageBytes&) const = default;
 };
 
 class Runtime {
@@ -110,6 +119,30 @@ class Runtime {
   // dtypes. Committed tokens only, inside of a step or out of it. Enqueues only. Throws UsageError.
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
             StreamView stream);
+
+  // --- a sequence as pages of kPageTokens tokens, for whoever keeps it elsewhere. Outside of steps. ---
+  // They hold for runtimes of the same geometry, settings, row dtype and slice dimensions.
+  PageBytes page_bytes() const;
+  // Page `page` of the committed tokens; its slices where it is full, else none. Rows that no token has
+  // are zero. Waits. Throws UsageError, and what a row source throws.
+  void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
+                 std::span<std::byte> slices);
+  // `tokens` more tokens, behind whole pages, from a page that has at least those: its slices where
+  // they fill it, else none. Rows may be left out in pages that a source has. Waits. Throws UsageError,
+  // and BudgetError; nothing changes then.
+  void load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
+                 std::span<const std::byte> slices);
+
+  // Rows of the first `pages` pages come out of `source` when a decode step selects them; what else
+  // reads them (prefill, read, save_page, a fork's last page) fetches what it needs first. The last page
+  // of a sequence needs its rows from the start. What `source` throws comes out of the call that needed
+  // rows; of a step, from attend(), and nothing has happened once it is aborted.
+  bool takes_row_sources() const;
+  void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
+  // Some more of the rows that are missing, about `most_bytes`. True: none is missing any more.
+  bool fetch_rows(SequenceId sequence, size_t most_bytes);
+  bool lacks_rows(SequenceId sequence) const;
+  bool lost_rows(SequenceId sequence) const;  // some that are missing can't be had
 
   KvMemory memory() const;
   FetchMetrics metrics();  // waits for the work enqueued so far

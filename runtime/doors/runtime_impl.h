@@ -56,6 +56,17 @@ class Runtime::Impl : private MemoryReclaimer {
   void abort_step();
   void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
+  PageBytes page_bytes() const;
+  void save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
+                 std::span<std::byte> slices);
+  void load_page(SequenceId id, int tokens, std::span<const std::byte> rows,
+                 std::span<const std::byte> slices);
+  bool takes_row_sources() const;
+  void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
+  bool fetch_rows(SequenceId id, size_t most_bytes);
+  bool lacks_rows(SequenceId id) const;
+  bool lost_rows(SequenceId id) const;
+
   KvMemory memory() const;
   FetchMetrics metrics();
   void reset_metrics();
@@ -136,6 +147,11 @@ class Runtime::Impl : private MemoryReclaimer {
   void describe(OpenStep& step);
   void describe_each(OpenStep& step) const;
   void enqueue_tables(OpenStep& step);
+  void copy_out(std::span<std::byte> out, const std::byte* block, bool on_device);
+  void copy_in(std::byte* block, std::span<const std::byte> in, bool on_device);
+  void fetch_pages(KvSequence& sequence, int64_t first, int64_t end);
+  void fetch_rows_for(std::span<const StepSequence> sequences);
+  void describe_sources(OpenStep& step) const;
   void sample_hit_rate(EventView step_done);
   std::optional<StepKey> graph_key(StreamView stream, std::span<const uint64_t> shape) const;
   void require_whole_step() const;

@@ -98,6 +98,7 @@ void Runtime::Impl::describe_each(OpenStep& step) const {
   tables.row_blocks.clear();
   tables.device_row_blocks.clear();
   tables.histories.clear();
+  tables.sources.clear();
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     const SequenceDesc& whole = step.tables.on_host[i];
     const bool apart = whole.mode == StepMode::kDecode;
@@ -107,6 +108,7 @@ void Runtime::Impl::describe_each(OpenStep& step) const {
       tables.row_blocks.push_back(step.tables.row_blocks[i]);
       tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
       tables.histories.push_back(step.tables.histories[i]);
+      if (!step.tables.sources.empty()) tables.sources.push_back(step.tables.sources[i]);
     }
   }
   tables.on_device[0] = tables.on_device[1] = step.each.data();
@@ -172,6 +174,7 @@ void Runtime::Impl::restart_stamps() {
 
 void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
+  fetch_rows_for(sequences);
   if (stamp_ >= most_steps_) restart_stamps();
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
@@ -194,6 +197,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   plan_prefetch(step);
   StepProbe& probe = probes_[step.slot_index];
   step.tables.probe = probe.layer() >= 0 ? &probe : nullptr;
+  describe_sources(step);
   describe_each(step);
   AtWork& work = at_work_[step.slot_index];
   for (const StepSequence& part : sequences) work.in_step.push_back(index_of(part.sequence));
@@ -259,6 +263,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
                                  first + k.tokens - 1, sequence.length()));
   }
+  fetch_pages(sequence, first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);
   require_streams();
   note_control_work(id);

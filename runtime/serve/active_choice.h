@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/token_log.h"
+#include "runtime/serve/waking.h"
 
 namespace fasa::serve {
 
@@ -35,15 +37,16 @@ struct ActiveChoice {
   std::optional<bool> decodes_turn;
   std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
-  TokenLog log;                        // what the sequence holds
-  std::optional<ParkedPrefix> waking;  // its next tokens come from the disk, up to that many
+  TokenLog log;                  // what the sequence holds
+  std::optional<Waking> waking;  // its next tokens come from the disk
+  bool lacks_rows = false;       // it prefills, and some rows are on the disk only
   int64_t cached = 0;
   bool finished = false;
   std::optional<Failure> failure;  // what finished it, if that was no end of its answer
   std::chrono::steady_clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
-  bool computes() const { return placed() && !finished && !waking; }
+  bool computes() const { return placed() && !finished && !waking && !lacks_rows; }
   bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
   StepMode mode() const {
     const bool decodes = !at_prompt() || prompt_mode(log.size()) == StepMode::kDecode;
@@ -62,6 +65,11 @@ struct ActiveChoice {
   // Tokens of `wanted` that the next step may take at most, by prefill and by decoding.
   int64_t prefill_left() const { return left_as(StepMode::kPrefill); }
   int64_t decode_left() const { return left_as(StepMode::kDecode); }
+  // All of `wanted` behind that many tokens.
+  bool decodes_from(int64_t position) const {
+    while (position < std::ssize(wanted) && prompt_mode(position) == StepMode::kDecode) ++position;
+    return position >= std::ssize(wanted);
+  }
   int64_t left_as(StepMode mode) const {
     int64_t end = log.size();
     while (end < static_cast<int64_t>(wanted.size()) && prompt_mode(end) == mode) ++end;

@@ -28,8 +28,7 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
     runtime_.set_query_source(model_.query_source());
   }
   if (options.sessions) {
-    parking_.emplace(*options.sessions, runtime, model.device(), model.stream(),
-                     options.prefill_chunk, cache_);
+    parking_.emplace(*options.sessions, runtime, cache_);
     for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
   }
   publish();
@@ -53,6 +52,8 @@ void EngineLoop::run() {
       park_idle();
     } catch (const DeviceError& error) {
       return end_with(error);
+    } catch (const LostSession& error) {
+      give_up(error);
     } catch (const std::exception& error) {
       log_warning(fmt::format("a step failed: {}", error.what()));
       fail_all(ErrorKind::kDevice, error.what());
@@ -332,6 +333,7 @@ void EngineLoop::remove_finished() {
     OwnedSequence owned(runtime_, sequence);
     if (one->log.size() > 0) cache_.keep(one->conversation(), owned.release());
   }
+  release_lost();
   const size_t before = active_.size();
   for (auto* list : {&active_, &waiting_}) {
     for (auto one = list->begin(); one != list->end();) {

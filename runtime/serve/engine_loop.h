@@ -112,6 +112,10 @@ class EngineLoop {
   bool make_room(bool may_preempt);
   bool evict_oldest();
   void preempt(ActiveChoice& active);
+  void step_back(ActiveChoice& active);
+  void wake(ActiveChoice& active);
+  void give_up(const LostSession& error);
+  void release_lost();
   void fail_all(ErrorKind kind, const std::string& message);
   void remove_finished();
   void publish();

@@ -67,18 +67,21 @@ void EngineLoop::place(ActiveChoice& active) {
   const SequenceId sequence =
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
+  if (match.parked) {  // what comes from the disk comes in whole pages
+    log.truncate(log.size() / kPageTokens * kPageTokens);
+    runtime_.truncate(sequence, log.size());
+  }
   const auto tokens = static_cast<int64_t>(active.wanted.size());
   try {
     runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
-    if (match.cached > 0) {
+    if (log.size() > 0) {
       cache_.keep({.salt = active.request.salt, .log = std::move(log)}, owned.release());
     }
     throw;
   }
   active.sequence = owned.release();
-  active.waking = match.parked;
   active.cached = match.parked ? match.parked->tokens : match.cached;
   if (!active.decodes_turn) {
     active.decodes_turn =
@@ -86,6 +89,12 @@ void EngineLoop::place(ActiveChoice& active) {
   }
   active.known = std::move(match.known);
   active.log = std::move(log);
+  const bool sparse = active.decodes_from(active.cached);
+  const bool lacks_rows = runtime_.lacks_rows(sequence);
+  active.lacks_rows = lacks_rows && !sparse;
+  if (match.parked) {
+    active.waking = Waking{*match.parked, sparse && !lacks_rows && runtime_.takes_row_sources()};
+  }
   numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
@@ -103,8 +112,13 @@ bool EngineLoop::make_room(bool may_preempt) {
 void EngineLoop::preempt(ActiveChoice& active) {
   ++numbers_.preemptions;
   crowded_ = true;
+  step_back(active);
+}
+
+void EngineLoop::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.waking.reset();
+  active.lacks_rows = false;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
   active.log = TokenLog();
@@ -128,27 +142,64 @@ bool EngineLoop::evict_oldest() {
 
 // A piece of the first that wakes; the others that are served go on before the next.
 void EngineLoop::wake_step() {
+  constexpr size_t kBytes = size_t{16} << 20;
   const auto waking = std::find_if(active_.begin(), active_.end(), [](const ActivePtr& one) {
-    return one->waking && !one->finished;
+    return one->placed() && !one->finished && !one->computes();
   });
   if (waking == active_.end()) return;
   ActiveChoice& active = **waking;
+  if (active.waking) {
+    wake(active);
+  } else {
+    active.lacks_rows = !runtime_.fetch_rows(*active.sequence, kBytes);
+  }
+}
+
+void EngineLoop::wake(ActiveChoice& active) {
   try {
-    const int64_t have = active.log.size();
-    const int64_t tokens = parking_->wake_some(*active.waking, *active.sequence, have);
-    for (int64_t i = have; i < have + tokens; ++i) {
-      active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
-    }
-    if (active.log.size() < active.waking->tokens) return;
-    active.waking.reset();
-    parking_->count_woken(active.cached);
-  } catch (const InputError& error) {
-    log_warning(fmt::format("{}; it is computed again", error.what()));
-    active.waking.reset();
-    numbers_.cached_tokens -= static_cast<uint64_t>(active.cached - active.log.size());
-    active.cached = active.log.size();
+    parking_->wake_some(*active.waking, *active.sequence);
   } catch (const BudgetError& error) {
     if (!make_room(true)) fail(active, error.kind(), error.what());
+    if (!active.waking) return;  // it gave way itself
+  }
+  for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
+    active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
+  }
+  if (active.log.size() < active.waking->prefix.tokens) return;
+  active.waking.reset();
+  parking_->count_woken(active.cached);
+}
+
+// Who had rows of it on the disk only is computed again; who has them in memory goes on.
+void EngineLoop::give_up(const LostSession& error) {
+  log_warning(fmt::format("{}; it is computed again", error.what()));
+  parking_->give_up(error.session());
+  std::vector<ActiveChoice*> losers;
+  for (const ActivePtr& one : active_) {
+    if (!one->placed() || one->finished) continue;
+    const bool lost = runtime_.lost_rows(*one->sequence);
+    const bool wakes = one->waking && one->waking->prefix.session == error.session();
+    if (lost) losers.push_back(one.get());
+    if (wakes) one->waking.reset();
+    if (!lost && !wakes) continue;
+    const int64_t cached = lost ? 0 : one->log.size();
+    numbers_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
+    one->cached = cached;
+  }
+  for (ActiveChoice* one : losers) step_back(*one);
+  release_lost();
+}
+
+// Kept ones that lack rows which can't be had: how they were computed is remembered.
+void EngineLoop::release_lost() {
+  const auto is_lost = [&](const Kept& kept) {
+    return kept.sequence && runtime_.lost_rows(*kept.sequence);
+  };
+  auto& kept = cache_.kept();
+  for (;;) {  // a release may forget others
+    const auto lost = std::find_if(kept.begin(), kept.end(), is_lost);
+    if (lost == kept.end()) return;
+    cache_.release(*lost);
   }
 }
 

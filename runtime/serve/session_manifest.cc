@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/params.h"
 #include "runtime/base/error.h"
 
 namespace fasa::serve {
 namespace {
 
-constexpr std::string_view kMagic = "fasa session 1\n";
+constexpr std::string_view kMagic = "fasa session 2\n";
 
 class Writer {
  public:
@@ -85,20 +87,24 @@ TokenLog read_log(Reader& reader) {
   return log;
 }
 
-void check_chunks(const SessionManifest& manifest, const Reader& reader) {
-  int64_t next = 0;
-  uint64_t end = 0;
-  for (const RowChunk& chunk : manifest.chunks) {
-    const int64_t left = manifest.conversation.log.size() - next;
-    if (chunk.first != next || chunk.tokens < 1 || chunk.tokens > left || chunk.offset != end) {
-      reader.fail("its chunks do not follow each other");
-    }
-    next += chunk.tokens;
-    if (__builtin_mul_overflow(static_cast<uint64_t>(next), manifest.token_bytes, &end)) {
-      reader.fail("its chunks are larger than any file");
-    }
+void check_pages(const SessionManifest& manifest, const Reader& reader) {
+  const int64_t tokens = manifest.conversation.log.size();
+  if (manifest.pages.size() != static_cast<size_t>(pages_of(tokens))) {
+    reader.fail("it names more or fewer pages than its tokens have");
   }
-  if (next != manifest.conversation.log.size()) reader.fail("its chunks lack tokens");
+  std::vector<uint64_t> places;
+  for (const StoredPage& page : manifest.pages) {
+    uint64_t end = 0;
+    if (page.place == UINT64_MAX ||
+        __builtin_mul_overflow(page.place + 1, manifest.page_bytes, &end) || end > INT64_MAX) {
+      reader.fail("its pages are larger than any file");
+    }
+    places.push_back(page.place);
+  }
+  std::sort(places.begin(), places.end());
+  if (std::adjacent_find(places.begin(), places.end()) != places.end()) {
+    reader.fail("two of its pages are the same");
+  }
 }
 
 }  // namespace
@@ -109,7 +115,7 @@ std::string encode_manifest(const SessionManifest& manifest) {
   out.bytes(kMagic.data(), kMagic.size());
   out.number(manifest.written);
   out.text(manifest.fingerprint);
-  out.number(manifest.token_bytes);
+  out.number(manifest.page_bytes);
   out.text(conversation.salt);
   out.text(conversation.text);
   out.ids(conversation.log.ids());
@@ -118,12 +124,10 @@ std::string encode_manifest(const SessionManifest& manifest) {
     out.bytes(&how, 1);
   }
   out.ids(conversation.ahead);
-  out.number(manifest.chunks.size());
-  for (const RowChunk& chunk : manifest.chunks) {
-    out.number(static_cast<uint64_t>(chunk.first));
-    out.number(static_cast<uint64_t>(chunk.tokens));
-    out.number(chunk.offset);
-    out.number(chunk.checksum);
+  out.number(manifest.pages.size());
+  for (const StoredPage& page : manifest.pages) {
+    out.number(page.place);
+    out.number(page.checksum);
   }
   return out.take();
 }
@@ -141,20 +145,18 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
   SessionManifest manifest;
   manifest.written = reader.number();
   manifest.fingerprint = reader.text();
-  manifest.token_bytes = reader.number();
+  manifest.page_bytes = reader.number();
   manifest.conversation.salt = reader.text();
   manifest.conversation.text = reader.text();
   manifest.conversation.log = read_log(reader);
   manifest.conversation.ahead = reader.ids();
-  manifest.chunks.resize(reader.count(4 * kNumber));
-  for (RowChunk& chunk : manifest.chunks) {
-    chunk.first = static_cast<int64_t>(reader.number());
-    chunk.tokens = static_cast<int64_t>(reader.number());
-    chunk.offset = reader.number();
-    chunk.checksum = reader.number();
+  manifest.pages.resize(reader.count(2 * kNumber));
+  for (StoredPage& page : manifest.pages) {
+    page.place = reader.number();
+    page.checksum = reader.number();
   }
   if (!reader.at_end()) reader.fail("it has more than a session");
-  check_chunks(manifest, reader);
+  check_pages(manifest, reader);
   return manifest;
 }
 

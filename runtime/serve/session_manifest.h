@@ -1,5 +1,5 @@
-// What a session on disk is: its tokens and where their keys and values lie. A manifest names what has
-// been written; rows behind that are nobody's.
+// What a session on disk is: its tokens and where their pages lie. A manifest names what has been
+// written; pages that none names are nobody's.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,12 @@
 
 namespace fasa::serve {
 
-// Keys and values of tokens that follow each other, in a file of rows.
-struct RowChunk {
-  int64_t first = 0;  // token
-  int64_t tokens = 0;
-  uint64_t offset = 0;  // bytes into the file
-  uint64_t checksum = 0;
+// A page of the cache in a file of pages.
+struct StoredPage {
+  uint64_t place = 0;     // in pages, from the file's beginning
+  uint64_t checksum = 0;  // of its head: slices, and the checksums of its rows
 
-  bool operator==(const RowChunk&) const = default;
+  bool operator==(const StoredPage&) const = default;
 };
 
 // A conversation as far as it was served.
@@ -30,11 +28,11 @@ struct Conversation {
 };
 
 struct SessionManifest {
-  uint64_t written = 0;      // a count of commits to its folder: the last has the largest
-  std::string fingerprint;   // of all that keys and values depend on beside the tokens
-  uint64_t token_bytes = 0;  // of keys and values of one token, all layers
+  uint64_t written = 0;     // a count of commits to its folder: the last has the largest
+  std::string fingerprint;  // of all that keys and values depend on beside the tokens
+  uint64_t page_bytes = 0;  // in the file
   Conversation conversation;
-  std::vector<RowChunk> chunks;  // of all tokens, in order
+  std::vector<StoredPage> pages;  // of all tokens, in order
 };
 
 std::string encode_manifest(const SessionManifest& manifest);

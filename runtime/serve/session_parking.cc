@@ -14,28 +14,26 @@ namespace fasa::serve {
 namespace {
 
 // Long enough for a disk's full rate, short enough to lie between two tokens.
-int64_t tokens_of_piece(const Geometry& geometry, int64_t most) {
-  constexpr int64_t kBytes = int64_t{16} << 20;
-  const int64_t token =
-      int64_t{2} * geometry.layers * geometry.kv_heads * (geometry.key_dim + geometry.value_dim);
-  return std::clamp<int64_t>(kBytes / token, 1, most);
-}
+constexpr size_t kBytesAtOnce = size_t{16} << 20;
 
 }  // namespace
 
-SessionParking::SessionParking(const ParkingOptions& options, Runtime& runtime, Device& device,
-                               StreamView stream, int64_t most_tokens, PrefixCache& cache)
-    : cache_(cache),
+SessionParking::SessionParking(const ParkingOptions& options, Runtime& runtime, PrefixCache& cache)
+    : runtime_(runtime),
+      cache_(cache),
       idle_after_(options.idle_after),
-      rows_(runtime, device, stream, tokens_of_piece(runtime.geometry(), most_tokens)),
       store_({.dir = options.dir,
               .limit_bytes = options.limit_bytes,
               .fingerprint = options.fingerprint,
-              .token_bytes = rows_.token_bytes(),
+              .page = runtime.page_bytes(),
               .before_change = options.before_change}) {
   for (FoundSession& found : store_.take_found()) {
     cache_.keep(std::move(found.conversation), found.number);
   }
+}
+
+int64_t SessionParking::pages_at_once(size_t bytes_of_one) const {
+  return static_cast<int64_t>(std::max<size_t>(1, kBytesAtOnce / bytes_of_one));
 }
 
 bool SessionParking::is_due(const Kept& kept, Clock::time_point now) const {
@@ -74,6 +72,8 @@ bool SessionParking::park_some(Clock::time_point now) {
     if (park_piece(*kept)) cache_.release(*kept);
   } catch (const DeviceError&) {
     throw;
+  } catch (const LostSession&) {
+    throw;
   } catch (const std::exception& error) {
     refused(*kept, error.what());
   }
@@ -85,6 +85,8 @@ void SessionParking::park(Kept& kept) {
   try {
     while (!park_piece(kept)) continue;
   } catch (const DeviceError&) {
+    throw;
+  } catch (const LostSession&) {
     throw;
   } catch (const std::exception& error) {
     refused(kept, error.what());
@@ -104,14 +106,21 @@ bool SessionParking::park_piece(Kept& kept) {
   const uint64_t session = kept.parked->session;
   const int64_t end = kept.log().size();
   const int64_t begin = store_.written(session);
-  const int64_t tokens = std::min(rows_.most_tokens(), end - begin);
-  if (tokens > 0) {
-    require_room(kept, static_cast<uint64_t>(end - begin) * rows_.token_bytes());
-    written_.resize(static_cast<size_t>(tokens) * rows_.token_bytes());
-    rows_.read(*kept.sequence, begin, tokens, written_);
-    store_.write(session, tokens, written_);
+  const PageBytes bytes = runtime_.page_bytes();
+  if (begin < end) {
+    const uint64_t again = begin % kPageTokens != 0 ? store_.bytes_of(1) : 0;
+    require_room(kept, store_.bytes_of(end) - store_.bytes_of(begin) + again);
   }
-  if (begin + tokens < end) return false;
+  int64_t left = pages_at_once(bytes.rows + bytes.slices);
+  for (int64_t at = begin; at < end && left > 0; at = store_.written(session), --left) {
+    const int64_t page = at / kPageTokens;
+    const auto tokens = static_cast<int>(std::min<int64_t>(kPageTokens, end - page * kPageTokens));
+    rows_.resize(bytes.rows);
+    heads_.resize(tokens == kPageTokens ? bytes.slices : 0);
+    runtime_.save_page(*kept.sequence, page, rows_, heads_);
+    store_.write(session, tokens, rows_, heads_);
+  }
+  if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
     store_.commit(session, kept.conversation);
     kept.parked->tokens = end;
@@ -137,34 +146,46 @@ void SessionParking::require_room(const Kept& kept, uint64_t bytes) {
   }
 }
 
-int64_t SessionParking::wake_some(const ParkedPrefix& prefix, SequenceId sequence, int64_t have) {
-  const auto holds = [&](const RowChunk& chunk) {
-    return read_.session == prefix.session && chunk.first <= have &&
-           have < chunk.first + chunk.tokens;
-  };
-  try {
-    if (!holds(read_.chunk)) {
-      const RowChunk chunk = store_.chunk_at(prefix.session, have);
-      read_.session = 0;
-      store_.read(prefix.session, chunk, &read_.rows);
-      read_.chunk = chunk;
-      read_.session = prefix.session;
-    }
-  } catch (const InputError&) {
-    ++status_.damaged;
-    lost(prefix.session);
-    throw;
+int64_t SessionParking::wake_some(Waking& waking, SequenceId sequence) {
+  const int64_t have = runtime_.length(sequence);
+  const int64_t first = have / kPageTokens, end = pages_of(waking.prefix.tokens);
+  if (!waking.pages) {
+    waking.pages = store_.open(waking.prefix.session, end, pool_);
+    waking.pages->has_until(first);
+    if (waking.rows_later) runtime_.set_row_source(sequence, waking.pages, end - 1);
   }
-  const RowChunk& chunk = read_.chunk;
-  const int64_t tokens =
-      std::min({rows_.most_tokens(), chunk.first + chunk.tokens - have, prefix.tokens - have});
-  rows_.append(sequence, read_.rows, chunk.tokens, have - chunk.first, tokens);
-  return tokens;
+  const PageFormat& format = waking.pages->format();
+  const size_t bytes =
+      waking.rows_later ? format.head_bytes() : format.head_bytes() + format.bytes.rows;
+  load_pages(waking, sequence, first, std::min(pages_at_once(bytes), end - first));
+  return runtime_.length(sequence) - have;
+}
+
+// The last page's rows come with it: its tail is made from them.
+void SessionParking::load_pages(Waking& waking, SequenceId sequence, int64_t first, int64_t pages) {
+  const PageFormat& format = waking.pages->format();
+  const int64_t last = pages_of(waking.prefix.tokens) - 1;
+  const int64_t rows_from = !waking.rows_later ? first : std::min(last, first + pages);
+  heads_.resize(static_cast<size_t>(pages) * format.head_bytes());
+  waking.pages->read_heads(first, heads_);
+  rows_.resize(static_cast<size_t>(first + pages - rows_from) * format.bytes.rows);
+  waking.pages->read_rows(rows_from, rows_);
+  const std::span<const std::byte> heads = heads_, rows = rows_;
+  for (int64_t page = first; page < first + pages; ++page) {
+    const int64_t tokens =
+        std::min<int64_t>(kPageTokens, waking.prefix.tokens - page * kPageTokens);
+    const auto head = heads.subspan(static_cast<size_t>(page - first) * format.head_bytes());
+    const auto row = page < rows_from
+                         ? rows.first(0)
+                         : rows.subspan(static_cast<size_t>(page - rows_from) * format.bytes.rows,
+                                        format.bytes.rows);
+    runtime_.load_page(sequence, static_cast<int>(tokens), row,
+                       head.first(tokens == kPageTokens ? format.bytes.slices : 0));
+  }
 }
 
 void SessionParking::lost(uint64_t session) {
   store_.remove(session);
-  if (read_.session == session) read_.session = 0;
   cache_.changed();
   for (Kept& kept : cache_.kept()) {
     if (kept.parked && kept.parked->session == session) kept.parked.reset();
@@ -177,6 +198,7 @@ void SessionParking::drop_unwanted() {
 
 ParkingStatus SessionParking::status() const {
   ParkingStatus status = status_;
+  status.read_bytes = pool_.bytes_read();
   status.disk_bytes = store_.used_bytes();
   status.limit_bytes = store_.limit_bytes();
   const auto due = next_due();

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "offload/device.h"
 #include "runtime/doors/runtime.h"
 #include "runtime/serve/prefix_cache.h"
-#include "runtime/serve/sequence_rows.h"
+#include "runtime/serve/read_pool.h"
 #include "runtime/serve/session_store.h"
+#include "runtime/serve/waking.h"
 
 namespace fasa::serve {
 
@@ -31,6 +31,7 @@ struct ParkingStatus {
   uint64_t parked = 0, woken = 0, damaged = 0;  // sessions
   uint64_t woken_tokens = 0;
   uint64_t disk_bytes = 0, limit_bytes = 0;
+  uint64_t read_bytes = 0;
   bool busy = false;  // there is one to write that is due
 };
 
@@ -38,13 +39,11 @@ class SessionParking {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What lies in the folder is kept in `cache` from now on. Pieces have at most `most_tokens` tokens.
-  // Throws UsageError (the folder), BudgetError.
-  SessionParking(const ParkingOptions& options, Runtime& runtime, Device& device, StreamView stream,
-                 int64_t most_tokens, PrefixCache& cache);
+  // What lies in the folder is kept in `cache` from now on. Throws UsageError (the folder).
+  SessionParking(const ParkingOptions& options, Runtime& runtime, PrefixCache& cache);
 
   // A piece of a session that is due; one that is whole on disk gives up its memory. True: it was not
-  // the last piece of the last one. Throws DeviceError.
+  // the last piece of the last one. This and park() throw DeviceError and LostSession.
   bool park_some(Clock::time_point now);
   // Until when nothing is due; none: nothing will be.
   std::optional<Clock::time_point> next_due() const;
@@ -53,10 +52,15 @@ class SessionParking {
   // At once: before its memory is given up.
   void park(Kept& kept);
 
-  // The next tokens of a session behind the `have` that `sequence` holds, at most up to
-  // prefix.tokens; returns how many. Throws InputError: it is damaged, and nobody is offered it again;
-  // BudgetError: the sequence has no room.
-  int64_t wake_some(const ParkedPrefix& prefix, SequenceId sequence, int64_t have);
+  // The next pages of a session behind the whole pages that `sequence` holds; returns how many tokens
+  // they are, none once it holds waking.prefix.tokens. Throws LostSession; BudgetError: the sequence has
+  // no room, and nothing has changed.
+  int64_t wake_some(Waking& waking, SequenceId sequence);
+  // Its pages are damaged or gone: nobody is offered it again.
+  void give_up(uint64_t session) {
+    ++status_.damaged;
+    lost(session);
+  }
   void count_woken(int64_t tokens) {
     ++status_.woken, status_.woken_tokens += static_cast<uint64_t>(tokens);
   }
@@ -65,9 +69,7 @@ class SessionParking {
   void drop_unwanted();
   ParkingStatus status() const;
   // Of so many tokens' keys and values on disk.
-  uint64_t bytes(int64_t tokens) const {
-    return static_cast<uint64_t>(tokens) * rows_.token_bytes();
-  }
+  uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
 
  private:
   Kept* next_to_park(Clock::time_point now);
@@ -76,18 +78,16 @@ class SessionParking {
   void require_room(const Kept& kept, uint64_t bytes);
   void refused(Kept& kept, const char* why);
   void lost(uint64_t session);
+  void load_pages(Waking& waking, SequenceId sequence, int64_t first, int64_t pages);
+  int64_t pages_at_once(size_t bytes_of_one) const;
 
+  Runtime& runtime_;
   PrefixCache& cache_;
   const std::chrono::duration<double> idle_after_;
-  SequenceRows rows_;
   SessionStore store_;
+  ReadPool pool_;
   bool all_ = false;
-  std::vector<std::byte> written_;  // a piece on its way to the disk
-  struct Read {
-    uint64_t session = 0;
-    RowChunk chunk;
-    std::vector<std::byte> rows;
-  } read_;  // the chunk that a session wakes from
+  std::vector<std::byte> heads_, rows_;  // of pages on their way
   ParkingStatus status_;
 };
 

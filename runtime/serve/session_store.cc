@@ -46,38 +46,8 @@ void make_folder(const std::string& dir) {
   }
 }
 
-class File {
- public:
-  File(const std::string& path, int flags) : path_(path) {
-    file_ = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
-  }
-  ~File() {
-    if (file_ >= 0) ::close(file_);
-  }
-  File(const File&) = delete;  // closes once
-  File& operator=(const File&) = delete;
-
-  bool open() const { return file_ >= 0; }
-  int get() const { return file_; }
-  void sync() const {
-    if (::fdatasync(file_) != 0) fail(path_, "write", errno);
-  }
-
- private:
-  const std::string path_;
-  int file_ = -1;
-};
-
-// False: the file has fewer bytes, or can't be read.
-bool read_all(int file, std::span<std::byte> out, uint64_t offset) {
-  while (!out.empty()) {
-    const ssize_t count = ::pread(file, out.data(), out.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    out = out.subspan(static_cast<size_t>(count));
-    offset += static_cast<uint64_t>(count);
-  }
-  return true;
+void sync(const PageFile& file) {
+  if (::fdatasync(file.get()) != 0) fail(file.path(), "write", errno);
 }
 
 // The number that a file's name begins with, "12.rows".
@@ -92,7 +62,8 @@ std::optional<uint64_t> number_of(const fs::path& path, const char* suffix) {
 
 }  // namespace
 
-SessionStore::SessionStore(StoreOptions options) : options_(std::move(options)) {
+SessionStore::SessionStore(StoreOptions options)
+    : options_(std::move(options)), format_{options_.page} {
   make_folder(options_.dir);
   lock_folder();
   try {
@@ -138,6 +109,16 @@ void SessionStore::scan() {
             [](const auto& a, const auto& b) { return a.written < b.written; });
 }
 
+void SessionStore::take_places(Stored& stored, std::vector<StoredPage> pages, uint64_t places) {
+  std::vector<bool> taken(static_cast<size_t>(places));
+  for (const StoredPage& page : pages) taken[static_cast<size_t>(page.place)] = true;
+  for (uint64_t place = 0; place < places; ++place) {
+    if (!taken[static_cast<size_t>(place)]) stored.free.push_back(place);
+  }
+  stored.pages = std::move(pages);
+  stored.places = places;
+}
+
 void SessionStore::load(uint64_t session) {
   next_ = std::max(next_, session + 1);
   Stored& stored = stored_[session];
@@ -146,24 +127,26 @@ void SessionStore::load(uint64_t session) {
     const bool has_rows = ::stat(path(session, kRows).c_str(), &status) == 0;
     const std::string bytes = read_file(path(session, kManifest), kManifestFile);
     SessionManifest manifest = decode_manifest(bytes, path(session, kManifest));
-    const auto tokens = static_cast<uint64_t>(manifest.conversation.log.size());
     const auto file_bytes = static_cast<uint64_t>(status.st_size);
-    if (!has_rows || tokens * manifest.token_bytes > file_bytes) {
+    uint64_t places = 0;
+    for (const StoredPage& page : manifest.pages) places = std::max(places, page.place + 1);
+    if (!has_rows || places * manifest.page_bytes > file_bytes) {
       throw InputError(fmt::format(
           "{}: it has {} bytes, and its manifest names {}; the session is "
           "computed again",
-          path(session, kRows), has_rows ? file_bytes : 0, tokens * manifest.token_bytes));
+          path(session, kRows), has_rows ? file_bytes : 0, places * manifest.page_bytes));
     }
     commits_ = std::max(commits_, manifest.written);
     stored.manifest_bytes = bytes.size();
-    stored.chunks = std::move(manifest.chunks);
-    stored.written = stored.committed = manifest.conversation.log.size();
-    stored.foreign = manifest.fingerprint != options_.fingerprint ||
-                     manifest.token_bytes != options_.token_bytes;
+    stored.foreign =
+        manifest.fingerprint != options_.fingerprint || manifest.page_bytes != format_.page_bytes();
     stored.foreign_bytes = file_bytes;
-    used_bytes_ += bytes_of(stored);
-    if (!stored.foreign)
+    if (!stored.foreign) take_places(stored, std::move(manifest.pages), places);
+    stored.written = stored.committed = manifest.conversation.log.size();
+    used_bytes_ += taken_by(stored);
+    if (!stored.foreign) {
       found_.push_back({session, manifest.written, std::move(manifest.conversation)});
+    }
   } catch (const InputError& error) {
     log_warning(error.what());
     remove(session);
@@ -175,54 +158,79 @@ uint64_t SessionStore::create() {
   return next_++;
 }
 
-void SessionStore::write(uint64_t session, int64_t tokens, std::span<const std::byte> rows) {
-  constexpr size_t kPiece = size_t{1} << 20;
+void SessionStore::write(uint64_t session, int tokens, std::span<const std::byte> rows,
+                         std::span<const std::byte> slices) {
   Stored& stored = stored_.at(session);
   const std::string name = path(session, kRows);
+  const auto page = static_cast<size_t>(stored.written / kPageTokens);
+  std::vector<std::byte> bytes(format_.page_bytes());
+  std::copy(slices.begin(), slices.end(), bytes.begin());
+  std::copy(rows.begin(), rows.end(), bytes.begin() + static_cast<ptrdiff_t>(format_.rows_begin()));
+  for (size_t piece = 0; piece < format_.pieces(); ++piece) {
+    const uint64_t checksum =
+        XXH3_64bits(rows.data() + piece * PageFormat::kPiece, format_.piece_bytes(piece));
+    std::memcpy(bytes.data() + format_.bytes.slices + piece * sizeof(checksum), &checksum,
+                sizeof(checksum));
+  }
+  const bool again = page < stored.pages.size();
+  const uint64_t place = stored.free.empty() ? stored.places : stored.free.back();
+  write_at(name, bytes, place * format_.page_bytes());
+  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.head_bytes())};
+  if (again) {
+    stored.replaced.push_back(stored.pages.back().place);
+    stored.pages.back() = written;
+  } else {
+    stored.pages.push_back(written);
+  }
+  if (!stored.free.empty()) {
+    stored.free.pop_back();
+  } else {
+    ++stored.places;
+    used_bytes_ += format_.page_bytes();
+  }
+  stored.written = static_cast<int64_t>(page) * kPageTokens + tokens;
+}
+
+void SessionStore::write_at(const std::string& name, std::span<const std::byte> bytes,
+                            uint64_t offset) const {
+  constexpr size_t kPiece = size_t{1} << 20;
   changing();
-  const File file(name, O_WRONLY | O_CREAT);
+  const PageFile file(name, O_WRONLY | O_CREAT);
   if (!file.open()) fail(name, "write", errno);
-  const RowChunk chunk{
-      .first = stored.written,
-      .tokens = tokens,
-      .offset = static_cast<uint64_t>(stored.written) * options_.token_bytes,
-      .checksum = XXH3_64bits(rows.data(), rows.size()),
-  };
-  for (size_t done = 0; done < rows.size();) {
+  for (size_t done = 0; done < bytes.size();) {
     changing();
-    const size_t piece = std::min(kPiece, rows.size() - done);
+    const size_t piece = std::min(kPiece, bytes.size() - done);
     const ssize_t count =
-        ::pwrite(file.get(), rows.data() + done, piece, static_cast<off_t>(chunk.offset + done));
+        ::pwrite(file.get(), bytes.data() + done, piece, static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail(name, "write", count < 0 ? errno : ENOSPC);
     done += static_cast<size_t>(count);
   }
   // On its way to the disk while the next is computed, so that commit() has little to wait for.
-  ::sync_file_range(file.get(), static_cast<off_t>(chunk.offset), static_cast<off_t>(rows.size()),
+  ::sync_file_range(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()),
                     SYNC_FILE_RANGE_WRITE);
-  stored.chunks.push_back(chunk);
-  stored.written += tokens;
-  used_bytes_ += rows.size();
 }
 
 void SessionStore::commit(uint64_t session, const Conversation& conversation) {
   Stored& stored = stored_.at(session);
   changing();
-  File(path(session, kRows), O_WRONLY | O_CREAT).sync();
+  sync(PageFile(path(session, kRows), O_WRONLY | O_CREAT));
   changing();
   const std::string bytes = encode_manifest({.written = commits_ + 1,
                                              .fingerprint = options_.fingerprint,
-                                             .token_bytes = options_.token_bytes,
+                                             .page_bytes = format_.page_bytes(),
                                              .conversation = conversation,
-                                             .chunks = stored.chunks});
+                                             .pages = stored.pages});
   write_file_atomically(path(session, kManifest), bytes);
   changing();
-  const File folder(options_.dir, O_RDONLY | O_DIRECTORY);
+  const PageFile folder(options_.dir, O_RDONLY | O_DIRECTORY);
   if (folder.open()) ::fsync(folder.get());
   ++commits_;
   used_bytes_ += bytes.size() - stored.manifest_bytes;
   stored.manifest_bytes = bytes.size();
   stored.committed = stored.written;
+  stored.free.insert(stored.free.end(), stored.replaced.begin(), stored.replaced.end());
+  stored.replaced.clear();
 }
 
 int64_t SessionStore::written(uint64_t session) const {
@@ -235,33 +243,18 @@ int64_t SessionStore::committed(uint64_t session) const {
   return found == stored_.end() ? 0 : found->second.committed;
 }
 
-RowChunk SessionStore::chunk_at(uint64_t session, int64_t token) const {
+std::shared_ptr<ParkedPages> SessionStore::open(uint64_t session, int64_t pages,
+                                                ReadPool& pool) const {
   const auto found = stored_.find(session);
-  if (found == stored_.end() || token >= found->second.written) {
-    throw InputError(fmt::format("token {} of session {} is not on disk", token, session));
+  auto file = std::make_unique<PageFile>(path(session, kRows), O_RDONLY);
+  if (found == stored_.end() || pages > static_cast<int64_t>(found->second.pages.size()) ||
+      !file->open()) {
+    throw LostSession(session,
+                      fmt::format("{}: it has no {} pages that can be read", file->path(), pages));
   }
-  const auto& chunks = found->second.chunks;
-  return *std::prev(
-      std::upper_bound(chunks.begin(), chunks.end(), token,
-                       [](int64_t at, const RowChunk& chunk) { return at < chunk.first; }));
-}
-
-void SessionStore::read(uint64_t session, const RowChunk& chunk,
-                        std::vector<std::byte>* rows) const {
-  const std::string name = path(session, kRows);
-  const File file(name, O_RDONLY);
-  rows->resize(static_cast<size_t>(chunk.tokens) * options_.token_bytes);
-  if (!file.open() || !read_all(file.get(), *rows, chunk.offset)) {
-    throw InputError(fmt::format("{}: bytes {} to {} can't be read: {}", name, chunk.offset,
-                                 chunk.offset + rows->size(), std::strerror(errno)));
-  }
-  // What comes next is read while this is put in its place.
-  ::posix_fadvise(file.get(), static_cast<off_t>(chunk.offset + rows->size()),
-                  static_cast<off_t>(rows->size()), POSIX_FADV_WILLNEED);
-  if (XXH3_64bits(rows->data(), rows->size()) != chunk.checksum) {
-    throw InputError(fmt::format("{}: tokens {} to {} are not what was written", name, chunk.first,
-                                 chunk.first + chunk.tokens - 1));
-  }
+  const auto& all = found->second.pages;
+  return std::make_shared<ParkedPages>(pool, session, std::move(file), format_,
+                                       std::vector(all.begin(), all.begin() + pages));
 }
 
 // The manifest first: rows without one are nobody's.
@@ -273,7 +266,7 @@ void SessionStore::remove(uint64_t session) noexcept {
     ::unlink(path(session, kRows).c_str());
     const auto found = stored_.find(session);
     if (found == stored_.end()) return;
-    used_bytes_ -= bytes_of(found->second);
+    used_bytes_ -= taken_by(found->second);
     stored_.erase(found);
   } catch (const std::exception&) {
     // No memory for a path: the files stay until the next start.
@@ -290,10 +283,9 @@ bool SessionStore::make_room(uint64_t bytes) {
   return true;
 }
 
-uint64_t SessionStore::bytes_of(const Stored& stored) const {
+uint64_t SessionStore::taken_by(const Stored& stored) const {
   return stored.manifest_bytes +
-         (stored.foreign ? stored.foreign_bytes
-                         : static_cast<uint64_t>(stored.written) * options_.token_bytes);
+         (stored.foreign ? stored.foreign_bytes : stored.places * format_.page_bytes());
 }
 
 std::string SessionStore::path(uint64_t session, const char* suffix) const {

@@ -1,8 +1,8 @@
-// Sessions in a folder. Each is a file of rows, which only grows, and a manifest that is replaced whole
-// once what it names lies on disk: whoever is killed at any moment leaves sessions as they were last
-// committed. One thread at a time, one process at a time.
+// Sessions in a folder. Each is a file of pages, of which none is written over that was committed, and a
+// manifest that is replaced whole once what it names lies on disk: whoever is killed at any moment leaves
+// sessions as they were last committed. One thread at a time, one process at a time.
 //
-//   NUMBER.rows      keys and values, chunk after chunk: [layers][k of its tokens, v of its tokens]
+//   NUMBER.rows      pages of the cache (page_format.h)
 //   NUMBER.session   the manifest (session_manifest.h)
 //   salt             drawn when the folder was made (see store_salt)
 //   lock             held by the process that uses it
@@ -12,11 +12,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/params.h"
+#include "runtime/serve/page_format.h"
+#include "runtime/serve/parked_pages.h"
 #include "runtime/serve/session_manifest.h"
 
 namespace fasa::serve {
@@ -25,7 +29,7 @@ struct StoreOptions {
   std::string dir;  // made where it is missing, for its owner alone
   uint64_t limit_bytes = uint64_t{64} << 30;
   std::string fingerprint;  // sessions of others are kept, and not seen
-  uint64_t token_bytes = 0;
+  PageBytes page = {};
   // Called before each change on disk; for tests that end the process there.
   std::function<void()> before_change = {};
 };
@@ -50,17 +54,18 @@ class SessionStore {
 
   // The number of a new, empty session.
   uint64_t create();
-  // The tokens behind those written so far. Throws UsageError where the disk does not take them;
+  // A page of `tokens` tokens behind the full pages written so far, in the place of one that was not
+  // full: its rows, and its slices where it is. Throws UsageError where the disk does not take it;
   // nothing has changed then.
-  void write(uint64_t session, int64_t tokens, std::span<const std::byte> rows);
+  void write(uint64_t session, int tokens, std::span<const std::byte> rows,
+             std::span<const std::byte> slices);
   // All that was written is the session from now on: the rows of `conversation.log`. As above.
   void commit(uint64_t session, const Conversation& conversation);
   int64_t written(uint64_t session) const;    // tokens, with those not committed
   int64_t committed(uint64_t session) const;  // tokens; 0: there is no such session
-  // The chunk that holds a written token, and its rows. Throws InputError where they are not what
-  // was written, or the session is not there any more.
-  RowChunk chunk_at(uint64_t session, int64_t token) const;
-  void read(uint64_t session, const RowChunk& chunk, std::vector<std::byte>* rows) const;
+  // The first pages of a session, as they were committed. Throws LostSession where it is not there any
+  // more. `pool` outlives what is returned.
+  std::shared_ptr<ParkedPages> open(uint64_t session, int64_t pages, ReadPool& pool) const;
   // Frees its bytes on disk.
   void remove(uint64_t session) noexcept;
 
@@ -68,12 +73,18 @@ class SessionStore {
   bool make_room(uint64_t bytes);
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t limit_bytes() const { return options_.limit_bytes; }
-  uint64_t token_bytes() const { return options_.token_bytes; }
+  // Of so many tokens in a file.
+  uint64_t bytes_of(int64_t tokens) const {
+    return static_cast<uint64_t>(pages_of(tokens)) * format_.page_bytes();
+  }
 
  private:
   struct Stored {
-    std::vector<RowChunk> chunks;  // written
+    std::vector<StoredPage> pages;  // written
     int64_t written = 0, committed = 0;
+    uint64_t places = 0;             // in the file, taken or not
+    std::vector<uint64_t> free;      // places that nothing names
+    std::vector<uint64_t> replaced;  // ... once what was written is committed
     uint64_t manifest_bytes = 0;
     bool foreign = false;
     uint64_t foreign_bytes = 0;
@@ -82,10 +93,13 @@ class SessionStore {
   void lock_folder();
   void scan();
   void load(uint64_t session);
-  uint64_t bytes_of(const Stored& stored) const;
+  static void take_places(Stored& stored, std::vector<StoredPage> pages, uint64_t places);
+  uint64_t taken_by(const Stored& stored) const;
+  void write_at(const std::string& name, std::span<const std::byte> bytes, uint64_t offset) const;
   void changing() const;
 
   const StoreOptions options_;
+  const PageFormat format_;
   int lock_ = -1;
   std::map<uint64_t, Stored> stored_;  // by number: older ones first
   std::vector<FoundSession> found_;

@@ -19,6 +19,9 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
+  source_ = other.source_;
+  sourced_pages_ = other.sourced_pages_;
+  keep_source(tokens);
   if (history_) history_->share(*other.history_, tokens);
   distrust();
 }
@@ -31,7 +34,19 @@ void KvSequence::truncate(int64_t tokens) {
   // share the old one.
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
+  keep_source(tokens);
   distrust();
+}
+
+void KvSequence::set_row_source(std::shared_ptr<RowSource> source, int64_t pages) {
+  source_ = std::move(source);
+  sourced_pages_ = source_ ? pages : 0;
+}
+
+// The page of the last of `tokens` tokens has all its rows: whoever shortens sees to it.
+void KvSequence::keep_source(int64_t tokens) {
+  sourced_pages_ = std::min(sourced_pages_, std::max<int64_t>(0, pages_of(tokens) - 1));
+  if (sourced_pages_ == 0) source_.reset();
 }
 
 void KvSequence::distrust() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "offload/pages/block_pool.h"
 #include "offload/pages/page_table.h"
 #include "scheduler/cache/device_rows.h"
+#include "scheduler/row_source.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
 
@@ -71,6 +73,13 @@ class KvSequence {
   // As kernels see it once tables are uploaded; the step fills in tokens, mode and stage.
   SequenceDesc describe() const;
   std::span<std::byte* const> row_blocks() const { return rows_.blocks(); }
+  std::span<std::byte* const> slice_blocks() const { return slices_.blocks(); }
+
+  // Rows of the first pages that may not be there yet, null where all are. Never of the last page, which
+  // tails are made from and tokens are written to.
+  RowSource* row_source() const { return source_.get(); }
+  int64_t sourced_pages() const { return sourced_pages_; }
+  void set_row_source(std::shared_ptr<RowSource> source, int64_t pages);
 
   // What the device has copies of, where settings ask for any: the runtime deals them out. A fork
   // begins without.
@@ -103,12 +112,15 @@ class KvSequence {
   const Buffer& hot_table() const { return wide_slots_ > 0 ? wide_table_ : hot_table_; }
   void drop_wide_rows();
   bool uses_slices() const { return settings_.layout.slice.dims > 0; }
+  void keep_source(int64_t tokens);
 
   Device& device_;
   const StepSettings& settings_;
   PageTable rows_;
   PageTable slices_;
   DeviceRows device_rows_;
+  std::shared_ptr<RowSource> source_;
+  int64_t sourced_pages_ = 0;
   std::optional<SelectionHistory> history_;  // where the selection remembers
   Buffer tail_;
   Buffer residents_;

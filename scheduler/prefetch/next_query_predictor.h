@@ -2,18 +2,28 @@
 // part of every slice.
 #pragma once
 
-#include "offload/device.h"
-#include "scheduler/prefetch/predictor.h"
-#include "scheduler/prefetch/query_source.h"
+#include <memory>
+#include <string_view>
+
+#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 
 class NextQueryPredictor final : public Predictor {
  public:
+  static constexpr std::string_view kName = "next-query";
+  static constexpr std::string_view kHelp = "what the estimated query of the later layer selects";
+  static constexpr bool kByQueries = true;
+  static constexpr bool kWritesSets = true;
+  static int most_ahead(int, int source_ahead) { return source_ahead; }
+  static std::unique_ptr<Predictor> make(const PredictorParts& parts) {
+    return std::make_unique<NextQueryPredictor>(parts.device, *parts.source);
+  }
+
   // Both outlive it.
   NextQueryPredictor(Device& device, QuerySource& source) : device_(device), source_(source) {}
   int max_ahead() const override { return source_.max_ahead(); }
-  bool writes_sets() const override { return true; }
+  bool writes_sets() const override { return kWritesSets; }
   void predict(const Guess& guess) override;
 
  private:

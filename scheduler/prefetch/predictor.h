@@ -20,6 +20,9 @@ struct Guess {
   OperationTag tag() const { return tag_of(layer, Cause::kSpeculation); }
 };
 
+// One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what it
+// guesses), kByQueries (it is made with a QuerySource alone), kWritesSets, most_ahead(layers,
+// source_ahead) and make(parts).
 class Predictor {
  public:
   virtual ~Predictor() = default;
@@ -30,28 +33,6 @@ class Predictor {
   virtual bool writes_sets() const = 0;
   // Enqueues on guess.compute what fills guess.select.sets and set_sizes. Allocates nothing.
   virtual void predict(const Guess& guess) = 0;
-};
-
-// Nothing is guessed.
-class NonePredictor final : public Predictor {
- public:
-  int max_ahead() const override { return 0; }
-  bool writes_sets() const override { return false; }
-  void predict(const Guess&) override {}
-};
-
-// The last step's set of the same layer. The hot rows still hold it, however they are replaced:
-// what is left to fetch is what they lost when their table was distrusted (after a truncation or an
-// aborted step), and that the table remembers by itself.
-class PreviousStepPredictor final : public Predictor {
- public:
-  explicit PreviousStepPredictor(int layers) : max_ahead_(layers - 1) {}
-  int max_ahead() const override { return max_ahead_; }
-  bool writes_sets() const override { return false; }
-  void predict(const Guess&) override {}
-
- private:
-  int max_ahead_;
 };
 
 }  // namespace fasa

@@ -1,11 +1,13 @@
 #include "scheduler/prefetch/prefetch_control.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <limits>
 
 #include "runtime/base/error.h"
-#include "scheduler/prefetch/next_query_predictor.h"
+#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 namespace {
@@ -48,40 +50,23 @@ void PrefetchControl::set_predictor(Predictor* predictor) {
 
 void PrefetchControl::require_query_source() const {
   if (!settings_.prefetches() || custom_ != nullptr || source_ != nullptr) return;
-  if (settings_.prefetch.predictor != PredictorKind::kNextQuery) return;
+  if (!needs_queries(settings_.prefetch.predictor)) return;
   throw UsageError(
-      "prefetch.predictor = next-query: nobody estimates queries here; call set_query_source, or "
-      "use auto or previous-step");
-}
-
-std::unique_ptr<Predictor> PrefetchControl::make_predictor() const {
-  switch (settings_.prefetch.predictor) {
-    case PredictorKind::kNone:
-      break;
-    case PredictorKind::kAuto:
-    case PredictorKind::kNextQuery:
-      if (source_ != nullptr) return std::make_unique<NextQueryPredictor>(device_, *source_);
-      if (settings_.prefetch.predictor == PredictorKind::kNextQuery) break;
-      [[fallthrough]];
-    case PredictorKind::kPreviousStep:
-      return std::make_unique<PreviousStepPredictor>(settings_.layer_count());
-  }
-  return std::make_unique<NonePredictor>();
+      fmt::format("prefetch.predictor = {}: nobody estimates queries here; call set_query_source, "
+                  "or use auto or previous-step",
+                  predictor_name(settings_.prefetch.predictor)));
 }
 
 void PrefetchControl::choose() {
-  own_ = make_predictor();
+  own_ = make_predictor(settings_.prefetch.predictor, {device_, source_, settings_.layer_count()});
   most_ahead_ = most_ahead_of(settings_, predictor().writes_sets(), predictor().max_ahead());
   depth_ = DepthController(most_ahead_);
 }
 
 GuessScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_ahead) {
-  const PredictorKind kind = settings.prefetch.predictor;
-  const bool by_query =
-      source_ahead > 0 && (kind == PredictorKind::kAuto || kind == PredictorKind::kNextQuery);
-  const bool by_memory = kind == PredictorKind::kAuto || kind == PredictorKind::kPreviousStep;
-  const int max_ahead = by_query ? source_ahead : by_memory ? settings.layer_count() : 0;
-  return {most_ahead_of(settings, by_query, max_ahead), by_query};
+  const GuessScratch most =
+      predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_ahead);
+  return {most_ahead_of(settings, most.writes_sets, most.most_ahead), most.writes_sets};
 }
 
 PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {

@@ -50,7 +50,6 @@ class PrefetchControl {
 
  private:
   void choose();
-  std::unique_ptr<Predictor> make_predictor() const;
 
   Device& device_;
   const StepSettings& settings_;

@@ -60,6 +60,7 @@ class LocalServer {
     return recorder;
   }
   EngineLoop& loop() { return loop_; }
+  const Runtime& runtime() const { return runtime_; }
   uint64_t last_id() const { return last_id_; }
 
   static std::unique_ptr<Device> open(const std::string& name, std::optional<uint64_t> memory) {

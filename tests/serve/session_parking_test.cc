@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "tests/llm/temp_model.h"
@@ -66,6 +67,25 @@ void expect_equal(const Turns& turns, const Turns& expected) {
   EXPECT_EQ(turns.logprobs, expected.logprobs);
   EXPECT_EQ(turns.computed, expected.computed);
 }
+
+EngineOptions with_short_turns(EngineOptions options) {
+  options.sparse_turn_tokens = 256;
+  return options;
+}
+
+// A document and an answer, then a question that goes on from there.
+struct Question {
+  std::vector<int32_t> document = bytes_of(some_text(0, 3000));
+  std::vector<int32_t> next = {};
+
+  explicit Question(LocalServer& server) {
+    const auto answer = server.start(document, 6)->wait().ids;
+    next = document;
+    next.insert(next.end(), answer.begin(), answer.end());
+    const auto more = bytes_of(some_text(5000, 30));
+    next.insert(next.end(), more.begin(), more.end());
+  }
+};
 
 TEST_P(SessionParkingTest, AWokenConversationIsTheSame) {
   LocalServer server(GetParam(), options());
@@ -219,6 +239,107 @@ TEST_P(SessionParkingTest, APromptTakesWhatItShares) {
   EXPECT_EQ(again->cached(), 399);
 }
 
+// On a processor a short turn reads the rows that it selects, and nothing else of them.
+TEST_P(SessionParkingTest, AShortTurnReadsWhatItSelects) {
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const Question same(kept);
+  const auto expected = kept.start(same.next, 10)->wait();
+  LocalServer server(GetParam(), with_short_turns(options()));
+  const Question question(server);
+  ASSERT_EQ(question.next, same.next);
+  park(server);
+  const uint64_t all = server.loop().status().parking.disk_bytes;
+  const auto woken = server.start(question.next, 10)->wait();
+  EXPECT_EQ(woken.ids, expected.ids);
+  EXPECT_EQ(woken.logprobs, expected.logprobs);
+  const ParkingStatus parking = server.loop().status().parking;
+  EXPECT_EQ(parking.woken, 1u);
+  if (std::string(GetParam()) == "cpu") {
+    EXPECT_LT(parking.read_bytes, all * 3 / 4);
+  } else {
+    EXPECT_GT(parking.read_bytes, all * 3 / 4);
+  }
+}
+
+// What lacks rows is parked again, forked, cut, prefilled behind, beside another's steps: all the same.
+TEST_P(SessionParkingTest, WhatLacksRowsIsAConversationLikeOthers) {
+  const auto converse_on = [&](LocalServer& server, const std::function<void()>& between) {
+    const Question question(server);
+    std::vector<std::vector<double>> heard;
+    const auto ask = [&](const std::vector<int32_t>& prompt) {
+      between();
+      const auto beside = server.start(bytes_of(some_text(9000, 200)), 30);
+      const auto answer = server.start(prompt, 5)->wait();
+      heard.push_back(answer.logprobs);
+      beside->wait();
+      return answer.ids;
+    };
+    auto history = question.next;
+    const auto go_on = [&](size_t begin, size_t tokens) {
+      const auto answer = ask(history);
+      history.insert(history.end(), answer.begin(), answer.end());
+      const auto more = bytes_of(some_text(begin, tokens));
+      history.insert(history.end(), more.begin(), more.end());
+    };
+    go_on(6000, 40);
+    go_on(6500, 300);  // a turn that reads all
+    go_on(7000, 20);
+    ask(history);
+    ask(history);          // again: a fork
+    history.resize(3004);  // within the first answer
+    const auto other = bytes_of(some_text(8000, 25));
+    history.insert(history.end(), other.begin(), other.end());
+    ask(history);
+    auto early = std::vector(history.begin(), history.begin() + 1500);
+    early.insert(early.end(), other.begin(), other.end());
+    ask(early);
+    return heard;
+  };
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const auto expected = converse_on(kept, [] {});
+  LocalServer parked(GetParam(), with_short_turns(options()));
+  EXPECT_EQ(converse_on(parked, [&] { park(parked); }), expected);
+  std::filesystem::remove_all(file(""));
+  // Parked once, so that later turns meet sequences in memory that lack rows.
+  LocalServer once(GetParam(), with_short_turns(options()));
+  int turn = 0;
+  EXPECT_EQ(converse_on(once,
+                        [&] {
+                          if (turn++ == 0) once.loop().evict_idle();
+                        }),
+            expected);
+}
+
+// Slices, checksums, and rows that a step selects: each is found, and the conversation computed again.
+TEST_P(SessionParkingTest, DamageUnderAShortTurnIsComputedAgain) {
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const Question same(kept);
+  const auto expected = kept.start(same.next, 10)->wait();
+  for (const bool rows : {false, true}) {
+    std::filesystem::remove_all(file(""));
+    LocalServer server(GetParam(), with_short_turns(options()));
+    const Question question(server);
+    park(server);
+    const PageFormat format{server.runtime().page_bytes()};
+    {
+      std::fstream pages(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
+      const std::string noise(rows ? format.bytes.rows : 1, '\xa5');
+      for (size_t page = 5; page < 40; ++page) {
+        pages.seekp(static_cast<std::streamoff>(page * format.page_bytes() +
+                                                (rows ? format.rows_begin() : 3)));
+        pages.write(noise.data(), static_cast<std::streamsize>(noise.size()));
+      }
+    }
+    const auto again = server.start(question.next, 10);
+    EXPECT_EQ(again->wait().logprobs, expected.logprobs);
+    EXPECT_EQ(again->choices()[0].ids, expected.ids);
+    EXPECT_EQ(server.loop().status().parking.damaged, 1u) << rows;
+    EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+    const auto later = server.start(question.next, 10);
+    EXPECT_EQ(later->wait().logprobs, expected.logprobs);
+  }
+}
+
 TEST_P(SessionParkingTest, DamagedRowsAreComputedAgain) {
   LocalServer server(GetParam(), options());
   const auto prompt = bytes_of(some_text(0, 400));
@@ -226,7 +347,8 @@ TEST_P(SessionParkingTest, DamagedRowsAreComputedAgain) {
   park(server);
   {
     std::fstream rows(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
-    rows.seekp(300 * 1000);
+    const PageFormat format{server.runtime().page_bytes()};
+    rows.seekp(static_cast<std::streamoff>(3 * format.page_bytes() + format.rows_begin() + 100));
     rows.put('x').put('y');
   }
   const auto again = server.start(prompt, 6);

@@ -1,12 +1,14 @@
 // Sessions on disk: there again after any end of the process, and refused when they are damaged.
 #include "runtime/serve/session_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -22,12 +24,14 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr uint64_t kTokenBytes = 24;
+constexpr PageBytes kPage{.rows = 9000, .slices = 40};  // three pieces, the last one shorter
+constexpr PageFormat kFormat{kPage};
+constexpr int64_t kToken = kPageTokens;  // tokens of a page
 
 class SessionStoreTest : public testing::Test {
  protected:
   StoreOptions options(const std::string& fingerprint = "model a") const {
-    return {.dir = dir(), .fingerprint = fingerprint, .token_bytes = kTokenBytes};
+    return {.dir = dir(), .fingerprint = fingerprint, .page = kPage};
   }
   std::string dir() const { return folder_.path() + "/sessions"; }
   std::string file(const char* name) const { return dir() + "/" + name; }
@@ -36,12 +40,12 @@ class SessionStoreTest : public testing::Test {
   llm_test::TempDir folder_;
 };
 
-std::vector<std::byte> rows_of(int64_t first, int64_t tokens) {
-  std::vector<std::byte> rows(static_cast<size_t>(tokens) * kTokenBytes);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = static_cast<std::byte>(static_cast<size_t>(first) * kTokenBytes * 7 + i * 13);
+std::vector<std::byte> bytes_of(int64_t page, int64_t tokens, size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (size_t i = 0; i < count; ++i) {
+    bytes[i] = static_cast<std::byte>(static_cast<size_t>(page * 31 + tokens) + i * 13 + i / 256);
   }
-  return rows;
+  return bytes;
 }
 
 Conversation conversation_of(int64_t tokens) {
@@ -53,24 +57,34 @@ Conversation conversation_of(int64_t tokens) {
   return conversation;
 }
 
-// In chunks of 7.
 void grow(SessionStore& store, uint64_t session, int64_t tokens) {
   for (int64_t at = store.written(session); at < tokens; at = store.written(session)) {
-    const int64_t chunk = std::min<int64_t>(7, tokens - at);
-    store.write(session, chunk, rows_of(at, chunk));
+    const int64_t page = at / kToken, has = std::min(kToken, tokens - page * kToken);
+    store.write(session, static_cast<int>(has), bytes_of(page, has, kPage.rows),
+                bytes_of(page, has, has == kToken ? kPage.slices : 0));
   }
   store.commit(session, conversation_of(tokens));
 }
 
-// All rows of a session are what grow() wrote.
-void expect_rows(const SessionStore& store, uint64_t session) {
-  std::vector<std::byte> rows;
-  for (int64_t at = 0; at < store.committed(session);) {
-    const RowChunk chunk = store.chunk_at(session, at);
-    ASSERT_EQ(chunk.first, at);
-    store.read(session, chunk, &rows);
-    ASSERT_EQ(rows, rows_of(at, chunk.tokens));
-    at += chunk.tokens;
+std::vector<std::byte> read_rows(ParkedPages& pages, int64_t page) {
+  std::vector<std::byte> rows(kPage.rows), head(kFormat.head_bytes());
+  pages.read_heads(page, head);
+  pages.read_rows(page, rows);
+  return rows;
+}
+
+// All pages of a session are what grow() wrote.
+void expect_pages(const SessionStore& store, uint64_t session) {
+  ReadPool pool;
+  const int64_t tokens = store.committed(session);
+  const auto pages = store.open(session, pages_of(tokens), pool);
+  for (int64_t page = 0; page < pages_of(tokens); ++page) {
+    const int64_t has = std::min(kToken, tokens - page * kToken);
+    ASSERT_EQ(read_rows(*pages, page), bytes_of(page, has, kPage.rows)) << page;
+    std::vector<std::byte> head(kFormat.head_bytes());
+    pages->read_heads(page, head);
+    head.resize(has == kToken ? kPage.slices : 0);
+    ASSERT_EQ(head, bytes_of(page, has, head.size())) << page;
   }
 }
 
@@ -79,23 +93,39 @@ TEST_F(SessionStoreTest, IsThereAgain) {
     SessionStore store(options());
     EXPECT_THAT(store.take_found(), SizeIs(0));
     const uint64_t first = store.create(), second = store.create();
-    grow(store, first, 20);
+    grow(store, first, 100);
     grow(store, second, 1);
-    grow(store, first, 50);
-    EXPECT_GT(store.used_bytes(), 51 * kTokenBytes);
+    grow(store, first, 250);
+    EXPECT_GT(store.used_bytes(), 5 * kFormat.page_bytes());
   }
   SessionStore store(options());
   const auto found = store.take_found();
   ASSERT_THAT(found, SizeIs(2));  // the one written last comes last
   const Conversation& said = found[1].conversation;
-  EXPECT_EQ(said.log.size(), 50);
-  EXPECT_EQ(said.log.common(conversation_of(60).log), 50);
+  EXPECT_EQ(said.log.size(), 250);
+  EXPECT_EQ(said.log.common(conversation_of(260).log), 250);
   EXPECT_EQ(said.salt, "a");
   EXPECT_EQ(said.text, "what was said");
   EXPECT_THAT(said.ahead, testing::ElementsAre(5, 6));
-  for (const FoundSession& one : found) expect_rows(store, one.number);
-  grow(store, found[1].number, 64);  // and goes on
-  expect_rows(store, found[1].number);
+  for (const FoundSession& one : found) expect_pages(store, one.number);
+  grow(store, found[1].number, 300);  // and goes on
+  expect_pages(store, found[1].number);
+}
+
+// A page that was not full is written elsewhere, and its place is the next one's after the commit.
+TEST_F(SessionStoreTest, PlacesOfPagesAreTakenAgain) {
+  const auto grow_by_tens = [&](int64_t begin, int64_t end) {
+    SessionStore store(options());
+    const auto found = store.take_found();
+    const uint64_t session = found.empty() ? store.create() : found[0].number;
+    for (int64_t tokens = begin; tokens <= end; tokens += 10) {
+      grow(store, session, tokens);
+      expect_pages(store, session);
+    }
+    return std::filesystem::file_size(file("1.rows")) / kFormat.page_bytes();
+  };
+  EXPECT_EQ(grow_by_tens(10, 200), 5u);  // four pages, and a place to change the last
+  EXPECT_EQ(grow_by_tens(210, 250), 5u);
 }
 
 // A process that ends at its n-th change of the disk, for every n: what was committed is there.
@@ -116,7 +146,7 @@ TEST_F(SessionStoreTest, SurvivesAnEndAtEveryChange) {
       };
       SessionStore store(dying);
       const uint64_t first = store.create();
-      for (const int tokens : {5, 20, 41}) {
+      for (const int tokens : {5, 100, 141}) {
         grow(store, first, tokens);
         if (write(told[1], &tokens, sizeof(tokens)) != sizeof(tokens)) _exit(1);
       }
@@ -133,16 +163,16 @@ TEST_F(SessionStoreTest, SurvivesAnEndAtEveryChange) {
 
     SessionStore store(options());
     const auto found = store.take_found();
-    const bool removing = committed == 41;
+    const bool removing = committed == 141;
     ASSERT_LE(found.size(), 1u);
     if (found.empty()) {
       EXPECT_TRUE(committed == 0 || removing) << changes;
     } else {
       EXPECT_GE(found[0].conversation.log.size(), committed);
-      EXPECT_LE(found[0].conversation.log.size(), 41);
-      expect_rows(store, found[0].number);
-      grow(store, found[0].number, 50);
-      expect_rows(store, found[0].number);
+      EXPECT_LE(found[0].conversation.log.size(), 141);
+      expect_pages(store, found[0].number);
+      grow(store, found[0].number, 190);
+      expect_pages(store, found[0].number);
     }
   }
   EXPECT_GT(changes, 20);
@@ -166,29 +196,70 @@ TEST_F(SessionStoreTest, ADamagedManifestIsNoSession) {
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
 }
 
-TEST_F(SessionStoreTest, DamagedRowsAreRefused) {
+TEST_F(SessionStoreTest, DamageIsRefused) {
   {
     SessionStore store(options());
-    grow(store, store.create(), 30);
-    grow(store, store.create(), 30);
+    for (int i = 0; i < 4; ++i) grow(store, store.create(), 150);
   }
-  std::string rows = read_file(file("1.rows"));
-  rows[10 * kTokenBytes] ^= 1;
-  write_file_atomically(file("1.rows"), rows);
-  std::filesystem::resize_file(file("2.rows"), 29 * kTokenBytes);
+  const auto damage = [&](const char* name, size_t at) {
+    std::string rows = read_file(file(name));
+    rows[at] = static_cast<char>(rows[at] ^ 1);
+    write_file_atomically(file(name), rows);
+  };
+  const size_t second = kFormat.page_bytes();
+  damage("1.rows", second + kFormat.rows_begin() + 5000);  // a piece of rows
+  damage("2.rows", second + 3);                            // slices
+  damage("3.rows", second + kPage.slices + 9);             // the checksum of the second piece
+  std::filesystem::resize_file(file("4.rows"), 2 * kFormat.page_bytes());
   SessionStore store(options());
-  const auto found = store.take_found();
-  ASSERT_THAT(found, SizeIs(1));  // fewer bytes show at once, others when they are read
-  std::vector<std::byte> read;
-  store.read(1, store.chunk_at(1, 0), &read);
-  try {
-    store.read(1, store.chunk_at(1, 10), &read);
-    ADD_FAILURE() << "no error";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("1.rows: tokens 7 to 13 are not what was written"));
+  ASSERT_THAT(store.take_found(),
+              SizeIs(3));  // fewer bytes show at once, others when they are read
+  ReadPool pool;
+  std::vector<std::byte> head(kFormat.head_bytes());
+  for (const uint64_t session : {1, 2, 3}) {
+    const auto pages = store.open(session, 3, pool);
+    EXPECT_EQ(read_rows(*pages, 0), bytes_of(0, kToken, kPage.rows));
+    try {
+      read_rows(*pages, 1);
+      ADD_FAILURE() << "no error";
+    } catch (const LostSession& error) {
+      EXPECT_EQ(error.session(), session);
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("{}.rows: it is not what was", session)));
+    }
+    EXPECT_TRUE(pages->lost());
   }
-  EXPECT_THROW(store.chunk_at(1, 30), InputError);
-  EXPECT_THROW(store.chunk_at(77, 0), InputError);
+  EXPECT_THROW(store.open(4, 1, pool), LostSession);
+  EXPECT_THROW(store.open(1, 4, pool), LostSession);
+}
+
+// Only what is asked for is read, once, and a damaged piece is nobody's business until then.
+TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
+  SessionStore store(options());
+  grow(store, store.create(), 300);
+  std::string rows = read_file(file("1.rows"));
+  rows[kFormat.page_bytes() + kFormat.rows_begin() + 8200] ^= 1;
+  write_file_atomically(file("1.rows"), rows);
+  ReadPool pool;
+  const auto pages = store.open(1, 5, pool);
+  std::vector<std::byte> heads(5 * kFormat.head_bytes());
+  pages->read_heads(0, heads);
+  std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(kPage.rows));
+  std::vector<std::byte*> blocks;
+  for (auto& block : memory) blocks.push_back(block.data());
+  const uint64_t before = pool.bytes_read();
+  const std::vector<RowBytes> wanted{{1, 4090, 12}, {3, 8990, 10}, {1, 100, 50}};
+  pages->fetch(wanted, blocks);
+  EXPECT_EQ(pool.bytes_read() - before, 2 * 4096 + 808u);
+  pages->fetch(wanted, blocks);
+  EXPECT_EQ(pool.bytes_read() - before, 2 * 4096 + 808u);
+  const auto second = bytes_of(1, kToken, kPage.rows), fourth = bytes_of(3, kToken, kPage.rows);
+  EXPECT_TRUE(std::equal(second.begin(), second.begin() + 8192, memory[1].begin()));
+  EXPECT_EQ(memory[1][8192], std::byte{0});
+  EXPECT_TRUE(std::equal(fourth.begin() + 8192, fourth.end(), memory[3].begin() + 8192));
+  EXPECT_FALSE(pages->fetch_next(4, 9000, blocks));  // the first page
+  EXPECT_EQ(memory[0], bytes_of(0, kToken, kPage.rows));
+  EXPECT_THROW(pages->fetch_next(4, 1, blocks), LostSession);
+  EXPECT_THROW(pages->fetch(wanted, blocks), LostSession);
 }
 
 // Those of another model are left alone until their room is needed.
@@ -198,15 +269,15 @@ TEST_F(SessionStoreTest, OthersGiveWay) {
     grow(store, store.create(), 40);
   }
   StoreOptions limited = options();
-  limited.limit_bytes = 60 * kTokenBytes + 2000;
+  limited.limit_bytes = 2 * kFormat.page_bytes();
   SessionStore store(limited);
   EXPECT_THAT(store.take_found(), SizeIs(0));
-  EXPECT_TRUE(store.make_room(10 * kTokenBytes));
+  EXPECT_TRUE(store.make_room(kFormat.page_bytes() / 2));
   EXPECT_TRUE(std::filesystem::exists(file("1.rows")));
-  EXPECT_TRUE(store.make_room(55 * kTokenBytes + 1000));
+  EXPECT_TRUE(store.make_room(3 * kFormat.page_bytes() / 2));
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_EQ(store.used_bytes(), 0u);
-  EXPECT_FALSE(store.make_room(200 * kTokenBytes));
+  EXPECT_FALSE(store.make_room(3 * kFormat.page_bytes()));
 }
 
 TEST_F(SessionStoreTest, AFolderIsOneServersOwn) {

@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/llm/sampler.h"
+#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 namespace {
@@ -57,9 +58,8 @@ ProfiledModel::~ProfiledModel() { stop_recording(); }
 
 void ProfiledModel::guess_with_model(const Config& config) {
   const int most = model_.config().layers - 1;
-  const PredictorKind kind = config.prefetch.predictor;
   const int depth = std::min(most, config.prefetch.depth.value_or(kMostAutomaticDepth));
-  if (depth < 1 || (kind != PredictorKind::kAuto && kind != PredictorKind::kNextQuery)) return;
+  if (depth < 1 || !takes_queries(config.prefetch.predictor)) return;
   model_.reserve_estimates(1, depth);
   runtime_->set_query_source(model_.query_source());
 }

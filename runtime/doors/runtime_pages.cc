@@ -1,0 +1,178 @@
+// Pages of a sequence as bytes, out of a runtime and into one, and rows that come when they are read.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/doors/memory_guard.h"
+#include "runtime/doors/runtime_impl.h"
+
+namespace fasa {
+namespace {
+
+void require_size(const char* name, size_t bytes, size_t wanted) {
+  if (bytes == wanted) return;
+  throw UsageError(fmt::format("{} of a page in {} bytes; allowed: {}", name, bytes, wanted));
+}
+
+}  // namespace
+
+PageBytes Runtime::Impl::page_bytes() const {
+  const CacheLayout& layout = settings_.layout;
+  return {.rows = static_cast<size_t>(layout.row_block_bytes()),
+          .slices =
+              layout.slice.dims > 0 ? static_cast<size_t>(layout.slice_block_bytes()) : size_t{0}};
+}
+
+void Runtime::Impl::save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
+                              std::span<std::byte> slices) {
+  require_no_step("save_page");
+  KvSequence& sequence = find_usable(id);
+  const CacheLayout& layout = settings_.layout;
+  const PageBytes bytes = page_bytes();
+  if (page < 0 || page >= pages_of(sequence.length())) {
+    throw UsageError(fmt::format("save_page of page {}; the sequence has {}", page,
+                                 pages_of(sequence.length())));
+  }
+  const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
+  require_size("rows", rows.size(), bytes.rows);
+  require_size("slices", slices.size(), tokens == kPageTokens ? bytes.slices : 0);
+  fetch_pages(sequence, page, page + 1);
+  drain();
+  find_usable(id);
+  copy_out(rows, sequence.row_blocks()[static_cast<size_t>(page)], settings_.rows_on_device);
+  if (!slices.empty()) {
+    copy_out(slices, sequence.slice_blocks()[static_cast<size_t>(page)], true);
+  }
+  // What the block had before is nobody's.
+  const auto used = static_cast<size_t>(tokens * layout.row.bytes());
+  const auto of_head = static_cast<size_t>(layout.row_head_bytes());
+  for (size_t head = 0; head < rows.size(); head += of_head) {
+    std::memset(rows.data() + head + used, 0, of_head - used);
+  }
+}
+
+void Runtime::Impl::load_page(SequenceId id, int tokens, std::span<const std::byte> rows,
+                              std::span<const std::byte> slices) {
+  require_no_step("load_page");
+  KvSequence& sequence = find_usable(id);
+  const PageBytes bytes = page_bytes();
+  const int64_t length = sequence.length();
+  if (length % kPageTokens != 0 || tokens < 1 || tokens > kPageTokens) {
+    throw UsageError(
+        fmt::format("load_page of {} tokens behind {}; allowed: 1 to {} behind whole pages", tokens,
+                    length, kPageTokens));
+  }
+  const bool comes_later = rows.empty() && length / kPageTokens < sequence.sourced_pages();
+  if (!comes_later) require_size("rows", rows.size(), bytes.rows);
+  require_size("slices", slices.size(), tokens == kPageTokens ? bytes.slices : 0);
+  MemoryGuard guard(*this);
+  guard.watch(sequence);
+  drain();  // blocks may have been others' a moment ago
+  find_usable(id);
+  require_streams();
+  sequence.reserve(length + tokens);
+  const auto page = static_cast<size_t>(length / kPageTokens);
+  if (!rows.empty()) copy_in(sequence.row_blocks()[page], rows, settings_.rows_on_device);
+  if (!slices.empty()) copy_in(sequence.slice_blocks()[page], slices, true);
+  sequence.commit(tokens);
+  sequence.distrust();
+  guard.keep();
+}
+
+void Runtime::Impl::copy_out(std::span<std::byte> out, const std::byte* block, bool on_device) {
+  if (!on_device) {
+    std::memcpy(out.data(), block, out.size());
+    return;
+  }
+  device_.copy(out.data(), block, out.size(), CopyKind::kDeviceToHost, control_.view(),
+               tag_of(-1, Cause::kControl));
+  device_.synchronize(control_.view());
+}
+
+void Runtime::Impl::copy_in(std::byte* block, std::span<const std::byte> in, bool on_device) {
+  if (!on_device) {
+    std::memcpy(block, in.data(), in.size());
+    return;
+  }
+  device_.copy(block, in.data(), in.size(), CopyKind::kHostToDevice, control_.view(),
+               tag_of(-1, Cause::kControl));
+  device_.synchronize(control_.view());
+}
+
+// --- rows that come later ---
+
+bool Runtime::Impl::takes_row_sources() const {
+  return device_.kind() == DeviceKind::kCpu && settings_.rows_on_device &&
+         settings_.selection == nullptr && !settings_.selection_remembers &&
+         !settings_.set_per_query_head;
+}
+
+void Runtime::Impl::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
+                                   int64_t pages) {
+  require_no_step("set_row_source");
+  KvSequence& sequence = find_usable(id);
+  if (!takes_row_sources()) {
+    throw UsageError("set_row_source: allowed on the cpu device with the selections fasa and full");
+  }
+  if (sequence.row_source() != nullptr || pages < 0) {
+    throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");
+  }
+  sequence.set_row_source(std::move(source), pages);
+}
+
+bool Runtime::Impl::fetch_rows(SequenceId id, size_t most_bytes) {
+  require_no_step("fetch_rows");
+  KvSequence& sequence = find_usable(id);
+  RowSource* const source = sequence.row_source();
+  if (source == nullptr) return true;
+  if (!source->fetch_next(sequence.sourced_pages(), most_bytes, sequence.row_blocks())) {
+    return false;
+  }
+  sequence.set_row_source(nullptr, 0);
+  return true;
+}
+
+bool Runtime::Impl::lacks_rows(SequenceId id) const { return find(id).row_source() != nullptr; }
+
+bool Runtime::Impl::lost_rows(SequenceId id) const {
+  const RowSource* const source = find(id).row_source();
+  return source != nullptr && source->lost();
+}
+
+// Pages [first, end), as far as a source has them.
+void Runtime::Impl::fetch_pages(KvSequence& sequence, int64_t first, int64_t end) {
+  RowSource* const source = sequence.row_source();
+  if (source == nullptr) return;
+  std::vector<RowBytes> wanted;
+  for (int64_t page = first; page < std::min(end, sequence.sourced_pages()); ++page) {
+    wanted.push_back({page, 0, settings_.layout.row_block_bytes()});
+  }
+  source->fetch(wanted, sequence.row_blocks());
+}
+
+// What attends to everything, or is only appended to, reads no sets. The last page is what a tail is
+// made from.
+void Runtime::Impl::fetch_rows_for(std::span<const StepSequence> sequences) {
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = find(part.sequence);
+    if (sequence.row_source() == nullptr) continue;
+    const int64_t pages = pages_of(sequence.length());
+    fetch_pages(sequence, pages - 1, pages);
+    if (part.mode == StepMode::kDecode) continue;
+    while (!fetch_rows(part.sequence, SIZE_MAX)) continue;
+  }
+}
+
+void Runtime::Impl::describe_sources(OpenStep& step) const {
+  const auto lacks = [&](const StepSequence& part) { return lacks_rows(part.sequence); };
+  if (std::none_of(step.sequences.begin(), step.sequences.end(), lacks)) return;
+  for (const StepSequence& part : step.sequences) {
+    const KvSequence& sequence = find(part.sequence);
+    step.tables.sources.push_back({sequence.row_source(), sequence.sourced_pages()});
+  }
+}
+
+}  // namespace fasa

@@ -1,0 +1,27 @@
+// Nothing is guessed.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "scheduler/prefetch/predictor_table.h"
+
+namespace fasa {
+
+class NonePredictor final : public Predictor {
+ public:
+  static constexpr std::string_view kName = "none";
+  static constexpr std::string_view kHelp = "nothing is guessed";
+  static constexpr bool kByQueries = false;
+  static constexpr bool kWritesSets = false;
+  static int most_ahead(int, int) { return 0; }
+  static std::unique_ptr<Predictor> make(const PredictorParts&) {
+    return std::make_unique<NonePredictor>();
+  }
+
+  int max_ahead() const override { return 0; }
+  bool writes_sets() const override { return kWritesSets; }
+  void predict(const Guess&) override {}
+};
+
+}  // namespace fasa

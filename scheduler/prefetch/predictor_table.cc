@@ -1,0 +1,97 @@
+#include "scheduler/prefetch/predictor_table.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "scheduler/prefetch/next_query_predictor.h"
+#include "scheduler/prefetch/none_predictor.h"
+#include "scheduler/prefetch/previous_step_predictor.h"
+
+namespace fasa {
+namespace {
+
+using Made = std::unique_ptr<Predictor>;
+
+struct Entry {
+  std::string_view name;
+  std::string_view help;
+  bool by_queries;
+  bool writes_sets;
+  int (*max_ahead)(int layers, int source_ahead);
+  Made (*make)(const PredictorParts&);
+};
+
+template <typename Kind>
+constexpr Entry entry() {
+  return {Kind::kName,      Kind::kHelp,
+          Kind::kByQueries, Kind::kWritesSets,
+          Kind::most_ahead, [](const PredictorParts& parts) -> Made { return Kind::make(parts); }};
+}
+
+// PredictorKind counts them from 1; 0 is kAuto, which takes one of them.
+constexpr std::array kTable{
+    entry<NonePredictor>(),
+    entry<PreviousStepPredictor>(),
+    entry<NextQueryPredictor>(),
+};
+constexpr std::string_view kAutoName = "auto";
+
+const Entry& entry_of(PredictorKind kind, bool has_queries) {
+  if (kind == PredictorKind::kAuto) {
+    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kPreviousStep;
+  }
+  const Entry& entry = kTable[static_cast<size_t>(kind) - 1];
+  return entry.by_queries && !has_queries ? kTable.front() : entry;
+}
+
+}  // namespace
+
+std::optional<PredictorKind> find_predictor(std::string_view name) {
+  if (name == kAutoName) return PredictorKind::kAuto;
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].name == name) return PredictorKind(i + 1);
+  }
+  return std::nullopt;
+}
+
+std::string_view predictor_name(PredictorKind kind) {
+  return kind == PredictorKind::kAuto ? kAutoName : kTable[static_cast<size_t>(kind) - 1].name;
+}
+
+const std::string& predictor_names() {
+  static const std::string all_names = [] {
+    std::string names(kAutoName);
+    for (const Entry& entry : kTable) names += fmt::format(", {}", entry.name);
+    return names;
+  }();
+  return all_names;
+}
+
+const std::string& predictor_help() {
+  static const std::string text = [] {
+    std::string help;
+    for (const Entry& entry : kTable) help += fmt::format("{} = {}; ", entry.name, entry.help);
+    return help + fmt::format("{} = {} where queries can be estimated, else {}.", kAutoName,
+                              predictor_name(PredictorKind::kNextQuery),
+                              predictor_name(PredictorKind::kPreviousStep));
+  }();
+  return text;
+}
+
+bool takes_queries(PredictorKind kind) { return entry_of(kind, true).by_queries; }
+
+bool needs_queries(PredictorKind kind) {
+  return kind != PredictorKind::kAuto && takes_queries(kind);
+}
+
+GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_ahead) {
+  const Entry& entry = entry_of(kind, source_ahead > 0);
+  return {entry.max_ahead(layers, source_ahead), entry.writes_sets};
+}
+
+std::unique_ptr<Predictor> make_predictor(PredictorKind kind, const PredictorParts& parts) {
+  return entry_of(kind, parts.source != nullptr).make(parts);
+}
+
+}  // namespace fasa

@@ -1,0 +1,33 @@
+// The last step's set of the same layer. The hot rows still hold it, however they are replaced: what
+// is left to fetch is what they lost when their table was distrusted (after a truncation or an
+// aborted step), and that the table remembers by itself.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "scheduler/prefetch/predictor_table.h"
+
+namespace fasa {
+
+class PreviousStepPredictor final : public Predictor {
+ public:
+  static constexpr std::string_view kName = "previous-step";
+  static constexpr std::string_view kHelp = "what the layer's hot rows held and lost";
+  static constexpr bool kByQueries = false;
+  static constexpr bool kWritesSets = false;
+  static int most_ahead(int layers, int) { return layers - 1; }
+  static std::unique_ptr<Predictor> make(const PredictorParts& parts) {
+    return std::make_unique<PreviousStepPredictor>(parts.layers);
+  }
+
+  explicit PreviousStepPredictor(int layers) : max_ahead_(most_ahead(layers, 0)) {}
+  int max_ahead() const override { return max_ahead_; }
+  bool writes_sets() const override { return kWritesSets; }
+  void predict(const Guess&) override {}
+
+ private:
+  int max_ahead_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,47 @@
+// Steps over sequences whose rows are not all in memory: the cpu device, where what was enqueued has
+// passed and sets are the host's to read.
+#include <algorithm>
+
+#include "scheduler/row_source.h"
+#include "scheduler/step_pipeline_call.h"
+
+namespace fasa {
+
+void StepPipeline::fetch_selected(const Call& call) {
+  const CacheLayout& layout = settings_.layout;
+  const DecodeScratch& scratch = call.scratch.decode();
+  for (int i = 0; i < call.step.count(); ++i) {
+    const auto [source, pages] = call.step.sources[static_cast<size_t>(i)];
+    const SequenceDesc& sequence = call.step.on_host[static_cast<size_t>(i)];
+    if (source == nullptr || sequence.mode != StepMode::kDecode) continue;
+    wanted_.clear();
+    for (int head = 0; head < layout.kv_heads; ++head) {
+      const int64_t index = int64_t{i} * layout.kv_heads + head;
+      const int32_t* set = scratch.sets + index * scratch.set_capacity;
+      for (const int32_t position : std::span(set, static_cast<size_t>(scratch.set_sizes[index]))) {
+        const int64_t page = position / kPageTokens;
+        if (page >= pages) continue;
+        wanted_.push_back({page, layout.row_offset(call.layer, head, position % kPageTokens),
+                           layout.row.bytes()});
+      }
+    }
+    source->fetch(wanted_, call.step.row_blocks[static_cast<size_t>(i)]);
+  }
+}
+
+void StepPipeline::fetch_visible(const Call& call) {
+  const CacheLayout& layout = settings_.layout;
+  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
+    const auto [source, pages] = call.step.sources[i];
+    const SequenceDesc& sequence = call.step.on_host[i];
+    if (source == nullptr || sequence.mode != StepMode::kDecode) continue;
+    const int32_t first = first_visible(sequence.start, call.settings(settings_).window);
+    wanted_.clear();
+    for (int64_t page = first / kPageTokens; page < pages; ++page) {
+      wanted_.push_back({page, layout.row_offset(call.layer, 0, 0), layout.row_layer_bytes()});
+    }
+    source->fetch(wanted_, call.step.row_blocks[i]);
+  }
+}
+
+}  // namespace fasa

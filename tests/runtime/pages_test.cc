@@ -1,0 +1,267 @@
+// A sequence that went out as pages and came back, whole or with rows that come later, is the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "scheduler/row_source.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+
+struct SavedPage {
+  std::vector<std::byte> rows, slices;
+};
+
+std::vector<SavedPage> save(Runtime& runtime, SequenceId id) {
+  const PageBytes bytes = runtime.page_bytes();
+  std::vector<SavedPage> pages;
+  for (int64_t page = 0; page < pages_of(runtime.length(id)); ++page) {
+    const bool full = (page + 1) * kPageTokens <= runtime.length(id);
+    SavedPage& saved = pages.emplace_back();
+    saved.rows.resize(bytes.rows);
+    saved.slices.resize(full ? bytes.slices : 0);
+    runtime.save_page(id, page, saved.rows, saved.slices);
+  }
+  return pages;
+}
+
+// Rows of pages before `later` are left out.
+void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, int64_t tokens,
+          int64_t later = 0) {
+  for (int64_t at = runtime.length(id); at < tokens; at = runtime.length(id)) {
+    const auto page = static_cast<size_t>(at / kPageTokens);
+    const int now = static_cast<int>(std::min<int64_t>(kPageTokens, tokens - at));
+    std::span<const std::byte> rows = pages[page].rows, slices = pages[page].slices;
+    if (at / kPageTokens < later) rows = {};
+    runtime.load_page(id, now, rows, slices.first(now == kPageTokens ? slices.size() : 0));
+  }
+}
+
+// Gives bytes out of saved pages, and counts them; what it was not asked for stays as it was.
+class SavedRows final : public RowSource {
+ public:
+  explicit SavedRows(const std::vector<SavedPage>& pages) : pages_(pages) {}
+
+  void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override {
+    if (wanted.empty()) return;
+    if (left_ == 0) lost_ = true;
+    if (lost_) throw InputError("the disk is gone");
+    --left_;
+    for (const RowBytes& part : wanted) {
+      std::memcpy(blocks[static_cast<size_t>(part.page)] + part.offset,
+                  pages_[static_cast<size_t>(part.page)].rows.data() + part.offset,
+                  static_cast<size_t>(part.bytes));
+      bytes += part.bytes;
+    }
+  }
+  bool fetch_next(int64_t pages, size_t, std::span<std::byte* const> blocks) override {
+    const RowBytes page{next_, 0, std::ssize(pages_[0].rows)};
+    if (next_ < pages) fetch({&page, 1}, blocks);
+    return ++next_ >= pages;
+  }
+  bool lost() const override { return lost_; }
+  void fail_after(int fetches) { left_ = fetches; }
+
+  int64_t bytes = 0;
+
+ private:
+  const std::vector<SavedPage>& pages_;
+  int64_t next_ = 0;
+  int left_ = -1;
+  bool lost_ = false;
+};
+
+RunSetup setup_of(const std::string& device, int64_t near_tokens = 0) {
+  return {.device = device, .near_tokens = near_tokens};
+}
+
+class PagesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PagesTest, WhatIsLoadedIsWhatWasSaved) {
+  for (const int64_t tokens : {1, 64, 300, 320}) {
+    for (const int64_t near : {0, 40}) {
+      RuntimeRun run(setup_of(GetParam(), near)), other(setup_of(GetParam(), near));
+      const SequenceId a = run.runtime().create();
+      run.prefill(a, 1, 320, 96);
+      const auto pages = save(run.runtime(), a);
+      const SequenceId fork = run.runtime().fork(a, tokens);
+      const SequenceId b = other.runtime().create();
+      load(other.runtime(), b, pages, tokens);
+      EXPECT_EQ(other.runtime().length(b), tokens);
+      EXPECT_EQ(other.decode(b, 2, 70), run.decode(fork, 2, 70)) << tokens << " " << near;
+      EXPECT_EQ(other.prefill(b, 3, 90, 40), run.prefill(fork, 3, 90, 40)) << tokens << " " << near;
+      const auto again = save(other.runtime(), b), first = save(run.runtime(), fork);
+      for (size_t page = 0; page < first.size(); ++page) {
+        EXPECT_TRUE(again[page].rows == first[page].rows) << page;
+      }
+    }
+  }
+}
+
+TEST_P(PagesTest, RefusesWhatIsNoPage) {
+  RuntimeRun run(setup_of(GetParam()));
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  run.prefill(id, 1, 70, 96);
+  const PageBytes bytes = runtime.page_bytes();
+  std::vector<std::byte> rows(bytes.rows), slices(bytes.slices);
+  EXPECT_THROW(runtime.save_page(id, 2, rows, slices), UsageError);
+  EXPECT_THROW(runtime.save_page(id, 0, rows, {}), UsageError);
+  EXPECT_THROW(runtime.save_page(id, 1, rows, slices), UsageError);
+  EXPECT_THROW(runtime.load_page(id, 3, rows, {}), UsageError);  // behind 70 tokens
+  runtime.truncate(id, 64);
+  EXPECT_THROW(runtime.load_page(id, 65, rows, slices), UsageError);
+  EXPECT_THROW(runtime.load_page(id, 3, {}, {}), UsageError);
+  runtime.load_page(id, 3, rows, {});
+  EXPECT_EQ(runtime.length(id), 67);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PagesTest, ::testing::Values("cpu", "emulated"));
+
+// --- rows that come later ---
+
+struct Sourced {
+  RuntimeRun run;
+  SequenceId whole, lacking;
+  std::vector<SavedPage> pages;
+  std::shared_ptr<SavedRows> source;
+
+  explicit Sourced(RunSetup setup = setup_of("cpu"), int64_t tokens = 1000) : run(setup) {
+    Runtime& runtime = run.runtime();
+    whole = runtime.create();
+    run.prefill(whole, 1, tokens, 96);
+    pages = save(runtime, whole);
+    source = std::make_shared<SavedRows>(pages);
+    lacking = runtime.create();
+    const int64_t later = pages_of(tokens) - 1;
+    runtime.set_row_source(lacking, source, later);
+    load(runtime, lacking, pages, tokens, later);
+  }
+  int64_t all_bytes() const { return std::ssize(pages) * std::ssize(pages[0].rows); }
+};
+
+TEST(RowSourceTest, DecodeStepsFetchWhatTheySelect) {
+  for (const int64_t near : {0, 60}) {
+    Sourced both(setup_of("cpu", near));
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(both.run.decode(both.lacking, 2, 1), both.run.decode(both.whole, 2, 1)) << i;
+    }
+    EXPECT_GT(both.source->bytes, 0);
+    EXPECT_LT(both.source->bytes, both.all_bytes() / 2);
+    EXPECT_TRUE(both.run.runtime().lacks_rows(both.lacking));
+  }
+}
+
+TEST(RowSourceTest, DenseLayersAndFullAttentionFetchAll) {
+  RunSetup dense = setup_of("cpu");
+  dense.dense_layers = {1};
+  RunSetup full = setup_of("cpu");
+  full.kind = SelectionKind::kFull;
+  for (const RunSetup& setup : {dense, full}) {
+    Sourced both(setup);
+    EXPECT_EQ(both.run.decode(both.lacking, 2, 4), both.run.decode(both.whole, 2, 4));
+  }
+}
+
+// In one step with others, several tokens of it at a time.
+TEST(RowSourceTest, StepsOfManyFetchForEach) {
+  Sourced both;
+  Runtime& runtime = both.run.runtime();
+  const SequenceId other = runtime.create(), same = runtime.create();
+  both.run.prefill(other, 5, 200, 96);
+  both.run.prefill(same, 5, 200, 96);
+  const int most = runtime.most_decoded(both.whole);
+  EXPECT_GT(most, 1);
+  const auto step = [&](SequenceId first, SequenceId second) {
+    const Part parts[] = {{second, 6, runtime.length(second), 1, StepMode::kDecode},
+                          {first, 2, runtime.length(first), most, StepMode::kDecode}};
+    return both.run.tape().step(parts);
+  };
+  EXPECT_EQ(step(both.lacking, other), step(both.whole, same));
+}
+
+// Forks, cuts, prefill, reading back and saving: whoever needs rows has them.
+TEST(RowSourceTest, WhatLacksRowsIsASequenceLikeOthers) {
+  const std::vector<std::function<Outputs(RuntimeRun&, SequenceId)>> uses = {
+      [](RuntimeRun& run, SequenceId id) { return run.prefill(id, 3, 100, 40); },
+      [](RuntimeRun& run, SequenceId id) {
+        const SequenceId fork = run.runtime().fork(id, 500);
+        Outputs all = run.decode(fork, 4, 70);
+        for (auto& one : run.decode(id, 2, 30)) all.push_back(one);
+        for (auto& one : run.prefill(fork, 3, 20, 40)) all.push_back(one);
+        for (auto& one : run.decode(id, 2, 3)) all.push_back(one);
+        return all;
+      },
+      [](RuntimeRun& run, SequenceId id) {
+        run.runtime().truncate(id, 640);
+        Outputs all = run.decode(id, 4, 3);
+        run.runtime().truncate(id, 333);
+        for (auto& one : run.decode(id, 2, 80)) all.push_back(one);
+        return all;
+      },
+      [](RuntimeRun& run, SequenceId id) {
+        run.decode(id, 2, 5);
+        Outputs all;
+        for (const SavedPage& page : save(run.runtime(), id)) {
+          std::vector<float>& bytes = all.emplace_back();
+          for (const std::byte byte : page.rows) bytes.push_back(static_cast<float>(byte));
+        }
+        return all;
+      },
+  };
+  for (size_t use = 0; use < uses.size(); ++use) {
+    Sourced both;
+    const Outputs lacking = uses[use](both.run, both.lacking);
+    EXPECT_EQ(lacking, uses[use](both.run, both.whole)) << use;
+  }
+}
+
+TEST(RowSourceTest, FetchesTheRestInPieces) {
+  Sourced both;
+  int calls = 1;
+  while (!both.run.runtime().fetch_rows(both.lacking, 1)) ++calls;
+  EXPECT_EQ(calls, 15);
+  EXPECT_FALSE(both.run.runtime().lacks_rows(both.lacking));
+  EXPECT_EQ(both.run.prefill(both.lacking, 3, 50, 50), both.run.prefill(both.whole, 3, 50, 50));
+}
+
+// A fetch that fails in any layer of a step leaves all sequences as they were before it.
+TEST(RowSourceTest, AFailedFetchLeavesOthersAsTheyWere) {
+  for (int fetches = 0; fetches < 3; ++fetches) {
+    Sourced both;
+    Runtime& runtime = both.run.runtime();
+    both.source->fail_after(fetches);
+    const Part parts[] = {{both.whole, 2, 1000, 1, StepMode::kDecode},
+                          {both.lacking, 2, 1000, 1, StepMode::kDecode}};
+    EXPECT_THROW(both.run.tape().step(parts), InputError) << fetches;
+    runtime.abort_step();
+    EXPECT_TRUE(runtime.lost_rows(both.lacking));
+    EXPECT_FALSE(runtime.lost_rows(both.whole));
+    EXPECT_EQ(runtime.length(both.whole), 1000);
+    EXPECT_EQ(runtime.length(both.lacking), 1000);
+    runtime.free(both.lacking);
+    Sourced fresh;
+    EXPECT_EQ(both.run.decode(both.whole, 2, 5), fresh.run.decode(fresh.whole, 2, 5)) << fetches;
+  }
+}
+
+TEST(RowSourceTest, DevicesThatCannotWaitRefuse) {
+  RuntimeRun run(setup_of("emulated"));
+  const SequenceId id = run.runtime().create();
+  EXPECT_FALSE(run.runtime().takes_row_sources());
+  const std::vector<SavedPage> none;
+  EXPECT_THROW(run.runtime().set_row_source(id, std::make_shared<SavedRows>(none), 1), UsageError);
+}
+
+}  // namespace
+}  // namespace fasa::testing

@@ -1,0 +1,59 @@
+// Predictors by name, and what each says of itself.
+#include "scheduler/prefetch/predictor_table.h"
+
+#include <gtest/gtest.h>
+
+#include "offload/open_device.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+constexpr PredictorKind kKinds[] = {PredictorKind::kAuto, PredictorKind::kNone,
+                                    PredictorKind::kPreviousStep, PredictorKind::kNextQuery};
+constexpr int kLayers = 6;
+constexpr int kSeen = 3;
+
+class NoQueries final : public QuerySource {
+ public:
+  int max_ahead() const override { return kSeen; }
+  ConstTensorView estimate(int, int, StreamView) override { throw UsageError("not asked for"); }
+};
+
+TEST(PredictorTable, NamesAreFoundAndListed) {
+  EXPECT_EQ(predictor_names(), "auto, none, previous-step, next-query");
+  for (const PredictorKind kind : kKinds) {
+    EXPECT_EQ(find_predictor(predictor_name(kind)), kind);
+    EXPECT_NE(predictor_help().find(predictor_name(kind)), std::string::npos);
+  }
+  EXPECT_FALSE(find_predictor("tea-leaves"));
+  EXPECT_FALSE(find_predictor(""));
+}
+
+// Scratch is reserved by what the table says before there is a predictor.
+TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
+  const auto device = open_device({});
+  NoQueries queries;
+  for (const PredictorKind kind : kKinds) {
+    for (QuerySource* const source :
+         {static_cast<QuerySource*>(nullptr), static_cast<QuerySource*>(&queries)}) {
+      const auto predictor = make_predictor(kind, {*device, source, kLayers});
+      const GuessScratch scratch = predictor_scratch(kind, kLayers, source == nullptr ? 0 : kSeen);
+      EXPECT_EQ(scratch.most_ahead, predictor->max_ahead()) << predictor_name(kind);
+      EXPECT_EQ(scratch.writes_sets, predictor->writes_sets()) << predictor_name(kind);
+    }
+  }
+}
+
+TEST(PredictorTable, AutoGuessesByQueriesWhereThereAreSome) {
+  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).most_ahead, kSeen);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).most_ahead, kLayers - 1);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).most_ahead, 0);
+  EXPECT_TRUE(takes_queries(PredictorKind::kAuto));
+  EXPECT_FALSE(needs_queries(PredictorKind::kAuto));
+  EXPECT_TRUE(needs_queries(PredictorKind::kNextQuery));
+  EXPECT_FALSE(takes_queries(PredictorKind::kPreviousStep));
+}
+
+}  // namespace
+}  // namespace fasa
