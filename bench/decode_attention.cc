@@ -45,7 +45,7 @@ constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
 constexpr int kBudgets[] = {128, 256, 2048};
 constexpr int kHeads = 8;
 // Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
-constexpr int64_t kMostRowBytes = int64_t{14} << 30;
+constexpr int64_t kMaxRowBytes = int64_t{14} << 30;
 
 int64_t last_level_cache() {
   const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -94,7 +94,7 @@ class Case {
   static int layer_count(int64_t tokens, int64_t row_bytes) {
     const int64_t layer_bytes = tokens * kHeads * row_bytes;
     int64_t groups = (last_level_cache() * 5 / 4 + layer_bytes - 1) / layer_bytes;
-    groups = std::clamp<int64_t>(kMostRowBytes / layer_bytes / kKinds, 1, groups);
+    groups = std::clamp<int64_t>(kMaxRowBytes / layer_bytes / kKinds, 1, groups);
     return static_cast<int>(groups * kKinds);
   }
   static DeviceOptions cpu() {

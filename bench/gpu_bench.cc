@@ -124,7 +124,7 @@ json batched_copies(CudaDevice& device) {
       rates[std::to_string(bytes)][batched ? "batched" : "one_by_one"] = best;
     }
   }
-  device.set_least_batched(CudaDevice::kLeastBatched);
+  device.set_least_batched(CudaDevice::kMinBatched);
   return rates;
 }
 

@@ -81,8 +81,8 @@ class HeadCache {
             std::span<const int16_t> ranked_dims)
       : samples_(samples) {
     settings_.selection = make(variant);
-    settings_.selection_remembers = settings_.selection->make_policy() != nullptr;
-    settings_.set_per_query_head = variant.options.scope == SelectionScope::kQueryHead;
+    settings_.selection_evicts = settings_.selection->make_policy() != nullptr;
+    settings_.selected_per_query_head = variant.options.scope == SelectionScope::kQueryHead;
     settings_.scale = samples.scale;
     settings_.page_tokens = variant.options.page_tokens;
     settings_.layers = {{.dense = false, .budget = budget, .window = samples.window}};
@@ -106,9 +106,9 @@ class HeadCache {
       row_blocks_.push_back(rows_[page * lines(layout.row_block_bytes())].bytes);
       slice_blocks_.push_back(slices_[page * lines(layout.slice_block_bytes())].bytes);
     }
-    if (settings_.selection_remembers) history_.emplace(settings_);
-    sets_.resize(static_cast<size_t>(settings_.set_heads()) * static_cast<size_t>(kCapacity));
-    sizes_.resize(static_cast<size_t>(settings_.set_heads()));
+    if (settings_.selection_evicts) history_.emplace(settings_);
+    sets_.resize(static_cast<size_t>(settings_.selected_heads()) * static_cast<size_t>(kCapacity));
+    sizes_.resize(static_cast<size_t>(settings_.selected_heads()));
     transpose_keys();
   }
 
@@ -137,7 +137,7 @@ class HeadCache {
     stage(sequence).select();
     double sum = 0;
     if (truth == nullptr) return sum;
-    const int sharers = samples_.group / settings_.set_heads();
+    const int sharers = samples_.group / settings_.selected_heads();
     for (int head = 0; head < samples_.group; ++head) {
       const auto set = static_cast<size_t>(head / sharers);
       sum += captured(*truth, head,
@@ -190,7 +190,7 @@ class HeadCache {
                 .budget = settings_.layers[0].budget,
                 .window = samples_.window,
                 .page_tokens = settings_.page_tokens,
-                .set_capacity = kCapacity,
+                .selected_capacity = kCapacity,
                 .sets = const_cast<int32_t*>(sets_.data()),
                 .set_sizes = const_cast<int32_t*>(sizes_.data())}};
   }
@@ -198,7 +198,7 @@ class HeadCache {
   static inline const float kZeros[kPageTokens] = {};
   const HeadSamples& samples_;
   StepSettings settings_;
-  mutable StepTables tables_;
+  mutable StepBatch tables_;
   std::vector<int16_t> dims_;
   std::vector<float> keys_;
   std::vector<Line> rows_, slices_, tail_;

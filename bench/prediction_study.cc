@@ -268,7 +268,7 @@ void generate(Model& model, Study& study, const std::vector<int32_t>& prompt, in
   const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
   for (int i = 0; i < steps; ++i) {
     token = sampler.next(
-        model.step(runtime, {&token, 1}, step, {.observer = &study, .estimate_ahead = kDepths}));
+        model.step(runtime, {&token, 1}, step, {.observer = &study, .estimate_depth = kDepths}));
   }
 }
 

@@ -172,6 +172,7 @@ def compare(arguments, model, tokens, files):
         for name, measure in ways.items():
             if "failed" not in rounds.get(name, [{}])[-1]:
                 rounds.setdefault(name, []).append(measure())
+                print(model, tokens, name, rounds[name][-1], file=sys.stderr, flush=True)
     results = {}
     for name, found in rounds.items():
         if "failed" in found[-1]:

@@ -26,7 +26,7 @@ struct CallList {
 // Of the cache: all devices have them.
 using CacheCalls =
     CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams, FetchParams,
-             SpeculateParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
+             ClaimSlotsParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
 // Of a model's own work: devices with DeviceTraits::model_calls. The others run that as host code.
 using ModelCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams, AddNormParams,
                             AnglesParams, HeadsParams, ActivateParams, AddBiasParams>;

@@ -38,8 +38,8 @@ struct SequenceDesc {
   std::byte* hot = nullptr;        // hot rows, null where there are none
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
-  // Prefill with rows on the host: the new rows' pages of one layer, first the page that holds
-  // `start`: [page][kv_head][kPageTokens][row_bytes].
+  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that holds
+  // `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::stage_offset leads to a layer's.
   std::byte* stage = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
@@ -74,6 +74,7 @@ struct StepParams {
   const SequenceDesc* sequences = nullptr;
   int count = 0;
   int layer = 0;
+  int64_t stage_offset = 0;  // bytes from SequenceDesc::stage to this layer's
   // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
   // a chunk side by side.
   const int16_t* slice_dims = nullptr;
@@ -86,6 +87,12 @@ struct StepParams {
   constexpr int first_head() const { return heads.begin; }
   constexpr int head_count() const {
     return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;
+  }
+  // Where the stage has a new row of a prefill with rows on the host.
+  constexpr std::byte* staged_row(const SequenceDesc& desc, int head, int position) const {
+    const int64_t page = position / kPageTokens - desc.start / kPageTokens;
+    return desc.stage + stage_offset + (page * layout.kv_heads + head) * layout.row_head_bytes() +
+           position % kPageTokens * layout.row.bytes();
   }
   // The index among count x kv_heads of the i-th of count x head_count().
   constexpr int head_index(int i) const {
@@ -173,23 +180,23 @@ struct StepCounters {
   uint64_t hits = 0;             // found among the hot rows
   uint64_t misses = 0;           // fetched when they were asked for
   uint64_t nan_scores = 0;       // taken as -inf
-  uint64_t speculated = 0;       // rows fetched ahead, on a guess
-  uint64_t speculated_used = 0;  // of them, those that a set then had; each once, among the hits
+  uint64_t prefetched = 0;       // rows fetched ahead, on a guess
+  uint64_t prefetched_used = 0;  // of them, those that a set then had; each once, among the hits
 
   // Each 1 where there was nothing to be right or wrong about.
   double hit_rate() const { return share(resident + hits, misses); }
   double precision() const {  // of the guesses
-    return share(speculated_used, speculated - std::min(speculated_used, speculated));
+    return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
-  double recall() const { return share(speculated_used, misses); }  // of what was not there
+  double recall() const { return share(prefetched_used, misses); }  // of what was not there
 
   StepCounters& operator+=(const StepCounters& other) {
     resident += other.resident;
     hits += other.hits;
     misses += other.misses;
     nan_scores += other.nan_scores;
-    speculated += other.speculated;
-    speculated_used += other.speculated_used;
+    prefetched += other.prefetched;
+    prefetched_used += other.prefetched_used;
     return *this;
   }
 
@@ -224,16 +231,16 @@ struct SelectParams {
   int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
   int ahead = 0;        // 0 = the true set; n = a guess made n layers before
   int page_tokens = 1;  // a power of two up to kPageTokens
-  int32_t set_capacity = 0;      // >= every budget
-  int32_t* sets = nullptr;       // [count, kv_heads, set_capacity]
-  int32_t* set_sizes = nullptr;  // [count, kv_heads]
+  int32_t selected_capacity = 0;  // >= every budget
+  int32_t* sets = nullptr;        // [count, kv_heads, selected_capacity]
+  int32_t* set_sizes = nullptr;   // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
   TokenBudget near_budget = {};
   NearSet near = {};
 };
 
-// A step's number, rising, at most kMostSteps; by value, or where kernels find it when they run, so
+// A step's number, rising, at most kMaxSteps; by value, or where kernels find it when they run, so
 // that the same launch serves many steps.
 class StepStamp {
  public:
@@ -272,7 +279,7 @@ struct ResolveParams {
   int32_t end = 0;
   StepStamp stamp;
   Replacement replacement = Replacement::kLru;
-  int32_t set_capacity = 0;
+  int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* set_sizes = nullptr;
   std::byte* staging = nullptr;      // [count, kv_heads, end - begin, row_bytes]
@@ -289,14 +296,14 @@ struct ResolveParams {
 // none that this step uses. No position ever has two slots. Where there are more new guesses than
 // there is room for, some are taken at equal distances: the same ones, in whatever order heads are
 // worked through.
-struct SpeculateParams {
-  static constexpr const char* kName = "speculate";
+struct ClaimSlotsParams {
+  static constexpr const char* kName = "claim_slots";
   StepParams step;
   StepStamp stamp;
   Replacement replacement = Replacement::kLru;
   int32_t max_rows = 0;  // per head, what this step guessed before included; >= 0
-  int32_t set_capacity = 0;
-  // [count, kv_heads, set_capacity], anything in any order; null: the remembered rows.
+  int32_t selected_capacity = 0;
+  // [count, kv_heads, selected_capacity], anything in any order; null: the remembered rows.
   const int32_t* sets = nullptr;
   const int32_t* set_sizes = nullptr;  // [count, kv_heads]
   FetchItem* fetches = nullptr;        // [count, kv_heads, max_rows]
@@ -365,9 +372,9 @@ struct AttendParams {
   const int32_t* set_sizes = nullptr;      // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;  // [count, kv_heads, end - begin]
   const uint8_t* tile_ready = nullptr;
-  // The set's positions, [count, kv_heads, set_capacity]: read with slopes alone.
+  // The set's positions, [count, kv_heads, selected_capacity]: read with slopes alone.
   const int32_t* sets = nullptr;
-  int32_t set_capacity = 0;
+  int32_t selected_capacity = 0;
   StagedPages pages;
   // [count, query_heads, tiles of the wave, value_dim + 2]; may be null for kAllTiles.
   float* partials = nullptr;

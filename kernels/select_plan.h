@@ -18,7 +18,7 @@ struct SelectPlan {
 
   constexpr int ranked() const { return need + near; }
   constexpr int visible() const { return end - first; }
-  constexpr bool takes_all() const { return budget == visible(); }
+  constexpr bool is_dense() const { return budget == visible(); }
 };
 
 constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {

@@ -10,7 +10,8 @@ namespace fasa {
 
 // Bytes of device memory that a select over `count` sequences works in. Contents need not be kept,
 // and what a smaller select works in fits into a larger one's.
-using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count, int set_capacity);
+using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count,
+                                        int selected_capacity);
 
 // How fast a device is, as far as the host has to know beforehand. Bytes per second, seconds.
 struct DeviceRates {

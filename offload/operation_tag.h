@@ -7,9 +7,9 @@ namespace fasa {
 
 enum class Cause : uint8_t {
   kCompute,
-  kMiss,         // rows that this step needs and that were not on the device
-  kSpeculation,  // rows that a later layer is expected to need
-  kWriteBack,    // new rows to the host
+  kMiss,       // rows that this step needs and that were not on the device
+  kPrefetch,   // rows that a later layer is expected to need
+  kWriteBack,  // new rows to the host
   kPrefill,
   kControl,  // tables, counters, repairs
 };
@@ -20,8 +20,8 @@ constexpr const char* cause_name(Cause cause) {
       return "compute";
     case Cause::kMiss:
       return "miss";
-    case Cause::kSpeculation:
-      return "speculation";
+    case Cause::kPrefetch:
+      return "prefetch";
     case Cause::kWriteBack:
       return "write_back";
     case Cause::kPrefill:

@@ -34,7 +34,7 @@ class Search {
       const double cost = times_.cost(whole);
       if (cost < least_) least_ = cost, best_ = whole;
     }
-    if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMost)) return;
+    if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMax)) return;
     // The places near the end are the likely ones: all of them, and every so many before.
     for (int next = end + 1; next < kv_heads_; ++next) {
       const int left = kv_heads_ - next;
@@ -56,20 +56,20 @@ class Search {
 }  // namespace
 
 double GroupTimes::span(const HeadGroups& groups) const {
-  std::array<double, HeadGroups::kMost> arrived{};
-  std::array<double, HeadGroups::kMost> lane_free{};
+  std::array<double, HeadGroups::kMax> arrived{};
+  std::array<double, HeadGroups::kMax> stream_free{};
   double compute = 0;
   double link_free = 0;
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
     compute += launch + heads * score;
-    double& lane = lane_free[static_cast<size_t>(g % std::clamp(lanes, 1, HeadGroups::kMost))];
-    double ready = std::max(compute, lane) + launch + heads * resolve;
+    double& stream = stream_free[static_cast<size_t>(g % std::clamp(streams, 1, HeadGroups::kMax))];
+    double ready = std::max(compute, stream) + launch + heads * resolve;
     if (transfer > 0) {
       link_free = std::max(link_free, ready) + heads * transfer;
       ready = link_free + latency;
     }
-    arrived[static_cast<size_t>(g)] = lane = ready;
+    arrived[static_cast<size_t>(g)] = stream = ready;
   }
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
@@ -95,7 +95,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   GroupTimes times;
   times.launch = rates.launch_seconds;
   times.latency = rates.link_latency;
-  times.lanes = settings.copy_streams;
+  times.streams = settings.copy_streams;
   times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
   times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
   times.attend = sequences * device(rows_bytes(layout, set) +

@@ -19,7 +19,7 @@ namespace fasa {
 
 class HeadGroups {
  public:
-  static constexpr int kMost = 4;
+  static constexpr int kMax = 4;
 
   HeadGroups() = default;
   explicit HeadGroups(int kv_heads) { ends_[0] = kv_heads; }
@@ -40,7 +40,7 @@ class HeadGroups {
 
  private:
   int count_ = 1;
-  std::array<int, kMost> ends_{};
+  std::array<int, kMax> ends_{};
 };
 
 // What a layer's selected attention takes, append aside, all sequences together. Seconds, and those of a head of
@@ -53,7 +53,7 @@ struct GroupTimes {
   double transfer = 0;  // of the head's misses over the link
   double attend = 0;
   double meanwhile = 0;  // compute has so much else to do before it needs the last group's rows
-  int lanes = 1;         // streams that fetch side by side
+  int streams = 1;       // streams that fetch side by side
 
   // From the first select to the last FAC, as the emulated device's clock has it.
   double span(const HeadGroups& groups) const;

@@ -18,7 +18,7 @@ struct PrefetchSettings {
 
 // What guessing asks of a step's scratch.
 struct GuessScratch {
-  int most_ahead = 0;        // layers
+  int max_depth = 0;         // layers
   bool writes_sets = false;  // guesses are sets of their own
 };
 

@@ -11,13 +11,14 @@ namespace fasa {
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
     : device_(device),
       settings_(settings),
-      ahead_(device, settings),
+      prefetcher_(device, settings),
       groups_(static_cast<size_t>(settings.layer_count())) {
   if (settings.rows_on_device) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
-    lanes_.push_back(device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
+    copy_streams_.push_back(
+        device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
   }
-  for (int i = 0; i < std::max(settings.copy_streams, HeadGroups::kMost); ++i) {
+  for (int i = 0; i < std::max(settings.copy_streams, HeadGroups::kMax); ++i) {
     fetched_.push_back(device.create_event());
   }
   write_back_ = device.create_stream(StreamPriority::kNormal, "write-back");
@@ -41,25 +42,25 @@ void StepPipeline::wait_written_back(int layer, StreamView stream, OperationTag 
 }
 
 void StepPipeline::synchronize() {
-  for (const Stream& stream : lanes_) device_.synchronize(stream.view());
-  ahead_.synchronize();
+  for (const Stream& stream : copy_streams_) device_.synchronize(stream.view());
+  prefetcher_.synchronize();
   if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
 }
 
 std::vector<StreamView> StepPipeline::streams() const {
   std::vector<StreamView> streams;
   if (settings_.rows_on_device) return streams;
-  for (const Stream& stream : lanes_) streams.push_back(stream.view());
+  for (const Stream& stream : copy_streams_) streams.push_back(stream.view());
   streams.push_back(write_back_.view());
-  ahead_.add_streams(streams);
+  prefetcher_.add_streams(streams);
   return streams;
 }
 
-bool StepPipeline::add_to_key(const StepTables& step, const StepScratch& scratch,
+bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
                               std::vector<uint64_t>& key) const {
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
     const Call call{step, scratch, layer, {}};
-    if (!attends_to_all(call)) {
+    if (!is_dense(call)) {
       key.push_back(0);
       if (!fits_hot_rows(call)) continue;
       const HeadGroups& groups = groups_of(call);
@@ -72,15 +73,15 @@ bool StepPipeline::add_to_key(const StepTables& step, const StepScratch& scratch
     const int32_t wave = scratch.decode().dense_wave;
     key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
   }
-  ahead_.add_to_key(scratch, key);
+  prefetcher_.add_to_key(scratch, key);
   return true;
 }
 
-StreamView StepPipeline::lane(int layer, int index) const {
-  return lanes_[static_cast<size_t>(layer + index) % lanes_.size()].view();
+StreamView StepPipeline::copy_stream(int layer, int index) const {
+  return copy_streams_[static_cast<size_t>(layer + index) % copy_streams_.size()].view();
 }
 
-void StepPipeline::append(const StepTables& step, const StepScratch& scratch, int layer,
+void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int layer,
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Cause cause = step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute;
   const Call call{step, scratch, layer, compute, cause};
@@ -91,9 +92,9 @@ void StepPipeline::append(const StepTables& step, const StepScratch& scratch, in
   const bool on_host = !settings_.rows_on_device;
   if (on_host) {
     // The residents' slots and the stage are written again: their last rows must be on the host.
-    // The lanes fetch what earlier steps wrote.
+    // Copy streams fetch what earlier steps wrote.
     wait_written_back(layer, compute, call.tag());
-    for (const Stream& copy : lanes_) wait_written_back(layer, copy.view(), call.tag());
+    for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_stage(call);
   }
   AppendParams params{.step = layer_params(settings_, step, layer),
@@ -119,12 +120,11 @@ void StepPipeline::write_back(const Call& call, const StepParams& params) {
 void StepPipeline::fill_stage(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   const int half = call.layer % 2;
-  const StreamView copy = lane(call.layer, 0);
+  const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(call.compute, stage_free_[half].view(), call.tag());
   device_.record(resolved_.view(), call.compute);  // nothing of compute reads the stage any more
   device_.wait(copy, resolved_.view(), call.tag());
-  const PrefillScratch& scratch = call.scratch.prefill();
-  const int64_t offset = scratch.stage[half] - scratch.stage[0];
+  const int64_t offset = stage_offset(call.step, call.layer);
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
@@ -139,13 +139,13 @@ void StepPipeline::fill_stage(const Call& call) {
   device_.wait(call.compute, staged_.view(), call.tag());
 }
 
-void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, int layer,
+void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call{step, scratch, layer, compute};
   if (step.any(StepMode::kDecode)) {
-    if (attends_to_all(call)) {
-      ahead_.look_ahead(step, scratch, layer, written_, compute);
-      decode_all(call, q, out, lse);
+    if (is_dense(call)) {
+      prefetcher_.prefetch_after(step, scratch, layer, written_, compute);
+      decode_dense(call, q, out, lse);
     } else {
       decode_selected(call, q, out, lse);
     }
@@ -157,11 +157,11 @@ void StepPipeline::attend(const StepTables& step, const StepScratch& scratch, in
 
 // Scoring is skipped where its result is known. With rows on the host only dense layers are
 // streamed whole: small contexts live among the hot rows.
-bool StepPipeline::attends_to_all(const Call& call) const {
+bool StepPipeline::is_dense(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
   if (!settings_.rows_on_device || settings_.layout.row_page != kPageTokens) return false;
-  if (settings_.selection_remembers) return false;
+  if (settings_.selection_evicts) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;
@@ -180,12 +180,12 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     device_.enqueue(select_params(call, q), call.compute, call.tag());
   }
   if (!call.step.sources.empty()) fetch_selected(call);
-  if (settings_.set_per_query_head) {
+  if (settings_.selected_per_query_head) {
     attend_per_query_head(call, q, out, lse);
     return;
   }
-  ahead_.wait_for_claims(call.layer, call.compute);
-  for (int32_t begin = 0; begin < scratch.set_capacity; begin += scratch.wave) {
+  prefetcher_.wait_for_claims(call.layer, call.compute);
+  for (int32_t begin = 0; begin < scratch.selected_capacity; begin += scratch.wave) {
     device_.enqueue(resolve_params(call, begin), call.compute, call.tag());
     AttendParams params = attend_params(call, begin, q, out, lse);
     if (!settings_.rows_on_device) {
@@ -210,7 +210,7 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
           .end = begin + scratch.wave,
           .stamp = call.step.stamp,
           .replacement = settings_.replacement,
-          .set_capacity = scratch.set_capacity,
+          .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .set_sizes = scratch.set_sizes,
           .staging = scratch.staging,
@@ -233,12 +233,12 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
                       .begin = begin,
                       .end = end,
                       .first_wave = begin == 0,
-                      .last_wave = end >= scratch.set_capacity,
+                      .last_wave = end >= scratch.selected_capacity,
                       .set_sizes = scratch.set_sizes,
                       .rows = scratch.rows,
                       .tile_ready = scratch.tile_ready,
                       .sets = scratch.sets,
-                      .set_capacity = scratch.set_capacity,
+                      .selected_capacity = scratch.selected_capacity,
                       .pages = {},
                       .partials = scratch.partials,
                       .state = scratch.state,
@@ -259,7 +259,7 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .budget = layer.budget,
           .window = layer.window,
           .page_tokens = settings_.page_tokens,
-          .set_capacity = scratch.set_capacity,
+          .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .set_sizes = scratch.set_sizes,
           .counters = call.step.counters + call.layer,
@@ -298,7 +298,7 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
                                .rows = scratch.rows,
                                .tile_ready = nullptr,
                                .sets = scratch.sets,
-                               .set_capacity = scratch.set_capacity,
+                               .selected_capacity = scratch.selected_capacity,
                                .pages = {},
                                .partials = scratch.partials,
                                .state = scratch.state,
@@ -307,16 +307,17 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
                   call.compute, call.tag());
 }
 
-// The heads of all sequences are dealt out over the lanes in turn: every lane has a part of each
-// sequence, so that one with many misses keeps no lane for itself.
+// The heads of all sequences are dealt out over copy streams in turn: every one has a part of each
+// sequence, so that one with many misses keeps none for itself.
 void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   const DecodeScratch& scratch = call.scratch.decode();
   const int count = call.step.count();
-  const int lanes = std::min(count * settings_.layout.kv_heads, static_cast<int>(lanes_.size()));
+  const int streams =
+      std::min(count * settings_.layout.kv_heads, static_cast<int>(copy_streams_.size()));
   device_.record(resolved_.view(), call.compute);
   const OperationTag tag = tag_of(call.layer, Cause::kMiss);
-  for (int i = 0; i < lanes; ++i) {
-    const StreamView copy = lane(call.layer, i);
+  for (int i = 0; i < streams; ++i) {
+    const StreamView copy = copy_stream(call.layer, i);
     device_.wait(copy, resolved_.view(), tag);
     // The newest row is fetched too.
     if (call.step.by_page) wait_written_back(call.layer, copy, tag);
@@ -327,7 +328,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
                                  .fetches = scratch.fetches,
                                  .fetch_counts = scratch.fetch_counts,
                                  .first = i,
-                                 .stride = lanes},
+                                 .stride = streams},
                     copy, tag);
     if (i == 0) call.step.mark(StepProbe::kFetchEnd, call.layer, copy);
     device_.record(fetched_[static_cast<size_t>(i)].view(), copy);
@@ -337,13 +338,13 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
 // While misses fly, later layers are looked ahead at: by then nothing else is left to compute.
 void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
   if (first_wave) {
-    ahead_.look_ahead(call.step, call.scratch, call.layer, written_, call.compute);
+    prefetcher_.prefetch_after(call.step, call.scratch, call.layer, written_, call.compute);
   }
   call.step.mark(StepProbe::kBubble, call.layer, call.compute);
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+  for (size_t i = 0; i < copy_streams_.size(); ++i) {
     device_.wait(call.compute, fetched_[i].view(), call.tag());
   }
-  ahead_.wait_for_rows(call.layer, call.compute);
+  prefetcher_.wait_for_rows(call.layer, call.compute);
   call.step.mark(StepProbe::kArrived, call.layer, call.compute);
 }
 

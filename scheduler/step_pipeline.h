@@ -20,9 +20,9 @@
 #include "scheduler/head_groups.h"
 #include "scheduler/prefetch/prefetcher.h"
 #include "scheduler/row_source.h"
+#include "scheduler/step_batch.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
-#include "scheduler/step_tables.h"
 
 namespace fasa {
 
@@ -31,10 +31,10 @@ class StepPipeline {
   StepPipeline(Device& device, const StepSettings& settings);
 
   // Before the first layer of a step.
-  void begin(const PrefetchPlan& plan, Predictor& predictor) { ahead_.begin(plan, predictor); }
-  void append(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView k,
+  void begin(const PrefetchPlan& plan, Predictor& predictor) { prefetcher_.begin(plan, predictor); }
+  void append(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView k,
               ConstTensorView v, StreamView compute);
-  void attend(const StepTables& step, const StepScratch& scratch, int layer, ConstTensorView q,
+  void attend(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
   // The streams of ours that a step's work goes to.
@@ -42,7 +42,7 @@ class StepPipeline {
   // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
   // what lies in device memory: how many waves, what is guessed. False where that is too much: with
   // rows on the host, dense layers are streamed page by page.
-  bool add_to_key(const StepTables& step, const StepScratch& scratch,
+  bool add_to_key(const StepBatch& step, const StepScratch& scratch,
                   std::vector<uint64_t>& key) const;
 
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
@@ -74,7 +74,7 @@ class StepPipeline {
   // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer sees.
   void fetch_selected(const Call& call);
   void fetch_visible(const Call& call);
-  void decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse);
+  void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill_staged(const Call& call, PrefillParams params);
   // Adds what a page's rows of one layer are copied by: one range, or the parts that a caller's
@@ -84,20 +84,20 @@ class StepPipeline {
   // buffer, after what still reads that half, and lets compute wait for them.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
                     int half, Cause cause);
-  bool attends_to_all(const Call& call) const;
+  bool is_dense(const Call& call) const;
   int32_t longest_visible(const Call& call) const;  // of the sequences that decode
-  StreamView lane(int layer, int index) const;
+  StreamView copy_stream(int layer, int index) const;
 
   Device& device_;
   const StepSettings& settings_;
-  std::vector<Stream> lanes_;  // copy streams
+  std::vector<Stream> copy_streams_;  // copy streams
   Stream write_back_;
   Event appended_;
   Event resolved_;
   Event staged_;
-  std::vector<Event> fetched_;  // per lane or group of heads
+  std::vector<Event> fetched_;  // per stream or group of heads
   std::vector<Event> written_;  // per layer: its rows are on the host
-  Prefetcher ahead_;
+  Prefetcher prefetcher_;
   Event stage_free_[2];            // by layer parity: the stage is written back
   Event pages_free_[2];            // by half: compute has read the pages
   std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room

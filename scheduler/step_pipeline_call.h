@@ -9,7 +9,7 @@
 namespace fasa {
 
 struct StepPipeline::Call {
-  const StepTables& step;
+  const StepBatch& step;
   const StepScratch& scratch;
   int layer;
   StreamView compute;

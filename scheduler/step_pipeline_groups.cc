@@ -9,7 +9,7 @@ namespace fasa {
 bool StepPipeline::fits_hot_rows(const Call& call) const {
   const DecodeScratch& scratch = call.scratch.decode();
   return !settings_.rows_on_device && scratch.staging == nullptr &&
-         scratch.wave >= scratch.set_capacity;
+         scratch.wave >= scratch.selected_capacity;
 }
 
 // Sequences that a set is chosen for, as the mean of them.
@@ -53,10 +53,10 @@ const HeadGroups& StepPipeline::groups_of(const Call& call) const {
 
 void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int group) {
   const OperationTag tag = tag_of(call.layer, Cause::kMiss);
-  const StreamView copy = lane(call.layer, group);
+  const StreamView copy = copy_stream(call.layer, group);
   device_.record(resolved_.view(), call.compute);  // its sets are chosen
   device_.wait(copy, resolved_.view(), tag);
-  ahead_.wait_for_claims(call.layer, copy);
+  prefetcher_.wait_for_claims(call.layer, copy);
   // The newest row is fetched too.
   if (call.step.by_page) wait_written_back(call.layer, copy, tag);
   if (group == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
@@ -82,11 +82,11 @@ void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorV
   for (int g = 0; g < groups.count(); ++g) {
     const bool last = g + 1 == groups.count();
     if (last) {
-      ahead_.look_ahead(call.step, call.scratch, call.layer, written_, call.compute);
+      prefetcher_.prefetch_after(call.step, call.scratch, call.layer, written_, call.compute);
       call.step.mark(StepProbe::kBubble, call.layer, call.compute);
     }
     device_.wait(call.compute, fetched_[static_cast<size_t>(g)].view(), call.tag());
-    if (g == 0) ahead_.wait_for_rows(call.layer, call.compute);
+    if (g == 0) prefetcher_.wait_for_rows(call.layer, call.compute);
     if (last) call.step.mark(StepProbe::kArrived, call.layer, call.compute);
     attend.step.heads = groups[g];
     device_.enqueue(attend, call.compute, call.tag());

@@ -17,7 +17,7 @@ void StepPipeline::fetch_selected(const Call& call) {
     wanted_.clear();
     for (int head = 0; head < layout.kv_heads; ++head) {
       const int64_t index = int64_t{i} * layout.kv_heads + head;
-      const int32_t* set = scratch.sets + index * scratch.set_capacity;
+      const int32_t* set = scratch.sets + index * scratch.selected_capacity;
       for (const int32_t position : std::span(set, static_cast<size_t>(scratch.set_sizes[index]))) {
         const int64_t page = position / kPageTokens;
         if (page >= pages) continue;

@@ -22,7 +22,7 @@ class StepProbe {
  public:
   enum Point : uint8_t {
     kBegin,       // of the step, on compute
-    kFetchBegin,  // of what the layer asked for, on a lane
+    kFetchBegin,  // of what the layer asked for, on a stream
     kFetchEnd,
     kGuessBegin,  // of what was guessed for the layer
     kGuessEnd,

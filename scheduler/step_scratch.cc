@@ -22,7 +22,7 @@ int round_up(int value, int unit) {
 }
 
 bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
-  return !settings.rows_on_device && settings.layout.hot_rows < shape.set_capacity;
+  return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
 }
 
 void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
@@ -33,13 +33,13 @@ void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carve
   scratch->guess_buffers = shape.guess_buffers;
   if (scratch->guess_rows == 0) return;
   const int64_t sets = shape.guess_buffers * scratch->heads;
-  const int64_t lanes = settings.guess_lanes() * scratch->heads;
+  const int64_t streams = settings.prefetch_streams() * scratch->heads;
   if (sets > 0) {
     scratch->guess_sets = carver.take<int32_t>(sets * shape.guess_capacity);
     scratch->guess_sizes = carver.take<int32_t>(sets);
   }
-  scratch->guess_fetches = carver.take<FetchItem>(lanes * scratch->guess_rows);
-  scratch->guess_counts = carver.take<int32_t>(lanes);
+  scratch->guess_fetches = carver.take<FetchItem>(streams * scratch->guess_rows);
+  scratch->guess_counts = carver.take<int32_t>(streams);
 }
 
 void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
@@ -59,26 +59,26 @@ void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
   const bool guesses = shape.guess_rows(settings.layout.hot_rows) > 0;
   const int capacity =
-      std::max(shape.set_capacity + shape.near_capacity, guesses ? shape.guess_capacity : 0);
+      std::max(shape.selected_capacity + shape.near_capacity, guesses ? shape.guess_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
 
 DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
   const CacheLayout& layout = settings.layout;
-  const int64_t heads = int64_t{shape.count} * settings.set_heads();
+  const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
   const bool staged = needs_staging(settings, shape);
   DecodeScratch scratch;
-  scratch.set_capacity = shape.set_capacity;
-  scratch.wave = round_up(shape.set_capacity, kTileTokens);
+  scratch.selected_capacity = shape.selected_capacity;
+  scratch.wave = round_up(shape.selected_capacity, kTileTokens);
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
   scratch.dense_wave = std::min(round_up(shape.dense_tokens, kPageTokens),
                                 settings.rows_on_device ? kDenseWaveOnDevice : kDenseWaveStaged);
 
-  if (shape.set_capacity > 0) {
-    scratch.sets = carver.take<int32_t>(heads * shape.set_capacity);
+  if (shape.selected_capacity > 0) {
+    scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
     scratch.set_sizes = carver.take<int32_t>(heads);
     scratch.rows = carver.take<const std::byte*>(heads * scratch.wave);
     scratch.tile_ready = carver.take<uint8_t>(heads * (scratch.wave / kTileTokens));
@@ -108,9 +108,9 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
   const CacheLayout& layout = settings.layout;
   PrefillScratch scratch;
   scratch.wave_pages = std::min(shape.past_pages, kPrefillWavePages);
-  for (std::byte*& stage : scratch.stage) {
-    stage = carver.take<std::byte>(shape.pages * layout.row_layer_bytes());
-  }
+  scratch.stage = carver.take<std::byte>(shape.pages * layout.row_layer_bytes());
+  scratch.second_stage =
+      carver.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.stage;
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
       pages = carver.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
@@ -125,12 +125,12 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 int DecodeShape::guess_rows(int hot_rows) const {
   if (!guesses) return 0;
-  const int spare = std::max(0, hot_rows - set_capacity);
+  const int spare = std::max(0, hot_rows - selected_capacity);
   return guess_buffers > 0 ? std::min(spare, guess_capacity) : spare;
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {
-  return count >= other.count && set_capacity >= other.set_capacity &&
+  return count >= other.count && selected_capacity >= other.selected_capacity &&
          near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
          guesses >= other.guesses && guess_capacity >= other.guess_capacity &&
          guess_buffers >= other.guess_buffers;
@@ -138,7 +138,7 @@ bool DecodeShape::covers(const DecodeShape& other) const {
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
-          std::max(set_capacity, other.set_capacity),
+          std::max(selected_capacity, other.selected_capacity),
           std::max(near_capacity, other.near_capacity),
           std::max(dense_tokens, other.dense_tokens),
           guesses || other.guesses,
@@ -211,7 +211,7 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
   for (const int size :
-       {shape.count, shape.set_capacity, shape.near_capacity, shape.dense_tokens,
+       {shape.count, shape.selected_capacity, shape.near_capacity, shape.dense_tokens,
         static_cast<int>(shape.guesses), shape.guess_capacity, shape.guess_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }

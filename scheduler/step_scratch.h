@@ -13,10 +13,10 @@ namespace fasa {
 
 // What a decode step needs room for. Shapes grow, and a grown shape covers every smaller one.
 struct DecodeShape {
-  int count = 0;          // sequences
-  int set_capacity = 0;   // tokens of the largest set; 0 where every layer attends to all
-  int near_capacity = 0;  // of the largest near set
-  int dense_tokens = 0;   // at a time, of contexts that a layer attends to whole; 0 = none does
+  int count = 0;              // sequences
+  int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
+  int near_capacity = 0;      // of the largest near set
+  int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
   // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
   // way at a time (0 where the guesses are no sets).
   bool guesses = false;
@@ -45,7 +45,7 @@ struct PrefillShape {
 
 // Device pointers, [.] as in params.h.
 struct DecodeScratch {
-  int set_capacity = 0;
+  int selected_capacity = 0;
   int wave = 0;        // set entries that are resolved, fetched and attended at a time
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
@@ -68,24 +68,26 @@ struct DecodeScratch {
   int64_t heads = 0;                   // count * kv_heads, the stride of what follows
   int32_t* guess_sets = nullptr;       // [guess_buffers, count, kv_heads, guess_capacity]
   int32_t* guess_sizes = nullptr;      // [guess_buffers, count, kv_heads]
-  FetchItem* guess_fetches = nullptr;  // [lanes, count, kv_heads, guess_rows]
-  int32_t* guess_counts = nullptr;     // [lanes, count, kv_heads]
+  FetchItem* guess_fetches = nullptr;  // [streams, count, kv_heads, guess_rows]
+  int32_t* guess_counts = nullptr;     // [streams, count, kv_heads]
 
   int32_t* guess_sets_of(int layer) const {
     return guess_sets + layer % guess_buffers * heads * guess_capacity;
   }
   int32_t* guess_sizes_of(int layer) const { return guess_sizes + layer % guess_buffers * heads; }
-  FetchItem* guess_fetches_of(size_t lane) const {
-    return guess_fetches + static_cast<int64_t>(lane) * heads * guess_rows;
+  FetchItem* guess_fetches_of(size_t stream) const {
+    return guess_fetches + static_cast<int64_t>(stream) * heads * guess_rows;
   }
-  int32_t* guess_counts_of(size_t lane) const {
-    return guess_counts + static_cast<int64_t>(lane) * heads;
+  int32_t* guess_counts_of(size_t stream) const {
+    return guess_counts + static_cast<int64_t>(stream) * heads;
   }
 };
 
 struct PrefillScratch {
   int wave_pages = 0;
-  std::byte* stage[2] = {};  // by layer parity: one layer is written back while the next computes
+  // Of the even layers; bytes to the odd ones'. One layer is written back while the next computes.
+  std::byte* stage = nullptr;
+  int64_t second_stage = 0;
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
@@ -119,7 +121,7 @@ class StepScratch {
   // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
   // grows by a token at a time has scratch anew a few times only.
   static int dense_tokens(const StepSettings& settings, int64_t context);
-  // What ensure() would allocate for these shapes alone. The sizes in `waves` (set_capacity, wave,
+  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity, wave,
   // dense_wave) are those that the step works with; its pointers mean nothing.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
   static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,

@@ -43,8 +43,8 @@ struct StepSettings {
   int page_tokens = 1;  // see SelectParams
   // Chooses in place of the select kernel, on the cpu device only; null: the kernel does.
   std::shared_ptr<const TokenSelection> selection;
-  bool selection_remembers = false;             // it sees every query: it evicts
-  bool set_per_query_head = false;              // else per KV head
+  bool selection_evicts = false;                // it sees every query: it evicts
+  bool selected_per_query_head = false;         // else per KV head
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
 
@@ -55,8 +55,10 @@ struct StepSettings {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
   }
   // Token sets of a sequence and layer.
-  int set_heads() const { return set_per_query_head ? layout.query_heads() : layout.kv_heads; }
-  int guess_lanes() const { return std::min(copy_streams, 2); }
+  int selected_heads() const {
+    return selected_per_query_head ? layout.query_heads() : layout.kv_heads;
+  }
+  int prefetch_streams() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }
   // Of a layer's set and near set, of so many visible tokens.

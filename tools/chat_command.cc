@@ -24,7 +24,7 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kLeastContext = 512;  // tokens that --fit leaves a conversation
+constexpr int64_t kMinContext = 512;  // tokens that --fit leaves a conversation
 
 class ChatCommand final : public Command, private ChatHost {
  public:
@@ -69,7 +69,7 @@ class ChatCommand final : public Command, private ChatHost {
                              .model = model_config,
                              .dtype = dtype,
                              .tokens = model_config.max_positions,
-                             .least_tokens = std::min(kLeastContext, model_config.max_positions),
+                             .least_tokens = std::min(kMinContext, model_config.max_positions),
                              .step_tokens = options_.prefill_chunk,
                              .model_tokens = options_.prefill_chunk};
     fit_.apply(*device_, &config_, &subject);

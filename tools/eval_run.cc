@@ -183,12 +183,12 @@ bool compares_steps(const EvalTask& task, const EvalSubject& subject,
   if (std::none_of(methods.begin(), methods.end(), MethodRun::is_full)) return false;
   const int64_t vocabulary = subject.model->config().vocab_size;
   const int64_t bytes = task.compared_steps() * vocabulary * int64_t{sizeof(float)};
-  if (bytes <= StepLogits::kMostBytes) return true;
+  if (bytes <= StepLogits::kMaxBytes) return true;
   *note = fmt::format(
       "{}: not compared with full attention step by step: the logits of {} steps take {:.1f} GiB, "
       "more than {} GiB; lower --stride",
       task.name(), task.compared_steps(), static_cast<double>(bytes) / (1 << 30),
-      StepLogits::kMostBytes >> 30);
+      StepLogits::kMaxBytes >> 30);
   return false;
 }
 

@@ -35,11 +35,11 @@ Json fetch_json(const GenerateReport& report) {
   return {{"rows_per_step", report.rows_per_step()},
           {"bytes_per_step", report.bytes_per_step()},
           {"hit_rate", fetch.hit_rate()},
-          {"speculation",
-           {{"precision", fetch.speculation_precision()}, {"recall", fetch.speculation_recall()}}},
+          {"prefetch",
+           {{"precision", fetch.prefetch_precision()}, {"recall", fetch.prefetch_recall()}}},
           {"bytes",
            {{"miss", fetch.bytes.miss},
-            {"speculation", fetch.bytes.speculation},
+            {"prefetch", fetch.bytes.prefetch},
             {"write_back", fetch.bytes.write_back}}},
           {"nan_scores", fetch.rows.nan_scores}};
 }
@@ -183,11 +183,11 @@ std::string to_table(const GenerateReport& report) {
       fmt::format("{:.1f} rows, {}", report.rows_per_step(),
                   format_bytes(static_cast<uint64_t>(report.bytes_per_step()))));
   row("hit rate", fmt::format("{:.1f} %", report.fetch.hit_rate() * 100));
-  if (report.fetch.rows.speculated > 0) {
+  if (report.fetch.rows.prefetched > 0) {
     row("fetched ahead per step",
         fmt::format("{:.1f} rows, {:.1f} % of them used",
-                    per_step(report.fetch.rows.speculated, report.fetch.decode_steps),
-                    report.fetch.speculation_precision() * 100));
+                    per_step(report.fetch.rows.prefetched, report.fetch.decode_steps),
+                    report.fetch.prefetch_precision() * 100));
   }
   return table;
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kCompute = "#3b6fb6";
 constexpr const char* kMiss = "#d1495b";
-constexpr const char* kSpeculation = "#2a9d8f";
+constexpr const char* kPrefetch = "#2a9d8f";
 constexpr const char* kWriteBack = "#8d6ab8";
 constexpr const char* kControl = "#9aa5b1";
 constexpr const char* kWaitRows = "#f2c14e";
@@ -27,8 +27,8 @@ const char* colour_of(const TimelineEntry& entry) {
   switch (entry.tag.cause) {
     case Cause::kMiss:
       return kMiss;
-    case Cause::kSpeculation:
-      return kSpeculation;
+    case Cause::kPrefetch:
+      return kPrefetch;
     case Cause::kWriteBack:
       return kWriteBack;
     case Cause::kControl:
@@ -87,7 +87,7 @@ TimeSpan middle_of_step(const ProfiledDecode& decode, int layers) {
   return shown.end > shown.start ? shown : TimeSpan{0, step_end(decode)};
 }
 
-std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
+std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown) {
   constexpr double kLane = 26;
   constexpr double kBar = 18;
   if (shown.seconds() <= 0) return "<p>Nothing was recorded.</p>\n";
@@ -124,7 +124,7 @@ std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown) {
       const double to = std::min(shown.end, entry->span.end - begin);
       const bool rows = entry->kind == TimelineEntry::Kind::kWait &&
                         (entry->awaited.tag.cause == Cause::kMiss ||
-                         entry->awaited.tag.cause == Cause::kSpeculation);
+                         entry->awaited.tag.cause == Cause::kPrefetch);
       text +=
           rect_at(kSvgLeft + (from - shown.start) * scale, y, std::max(0.4, (to - from) * scale),
                   kBar, rows ? kWaitRows : colour_of(*entry), title_of(*entry, begin));
@@ -139,7 +139,7 @@ std::string cause_key() {
                      {kWaitRows, "compute waits for rows"},
                      {kWaitOther, "compute waits for something else"},
                      {kMiss, "misses"},
-                     {kSpeculation, "speculation"},
+                     {kPrefetch, "prefetch"},
                      {kWriteBack, "write-back"},
                      {kControl, "tables"}});
 }

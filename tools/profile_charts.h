@@ -11,7 +11,7 @@ namespace fasa {
 double step_end(const ProfiledDecode& decode);
 TimeSpan middle_of_step(const ProfiledDecode& decode, int layers);
 // One lane per stream that did something in the last step, between two times of it.
-std::string lanes_svg(const ProfiledDecode& decode, TimeSpan shown);
+std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown);
 std::string cause_key();  // what the lanes' colours mean
 
 std::string hit_rate_svg(const Profile& profile);

@@ -32,9 +32,9 @@ class RunSection {
     }
     const double end = step_end(*run_.decode);
     text += "<h3>The last step: what each stream did</h3>\n" + cause_key();
-    text += lanes_svg(*run_.decode, {0, end});
+    text += streams_svg(*run_.decode, {0, end});
     const TimeSpan middle = middle_of_step(*run_.decode, 4);
-    text += "<h3>Four layers of it</h3>\n" + lanes_svg(*run_.decode, middle);
+    text += "<h3>Four layers of it</h3>\n" + streams_svg(*run_.decode, middle);
     text += "<h3>Hit rate, step by step</h3>\n" + hit_rate_svg(profile_);
     text += "<h3>Where each layer's time went</h3>\n" + bar_key() + layer_bars_svg(profile_);
     text += layers_table();
@@ -60,17 +60,17 @@ class RunSection {
                 fmt::format("{:.3f} ms, {:.1f} % hidden", ms(profile_.total_transfer()),
                             100 * profile_.total_hidden()));
     text += row("hit rate", fmt::format("{:.1f} %", 100 * total_.rows.hit_rate()));
-    if (total_.rows.speculated > 0) {
-      text += row("speculation",
-                  fmt::format("precision {:.1f} %, recall {:.1f} %", 100 * total_.rows.precision(),
-                              100 * total_.rows.recall()));
+    if (total_.rows.prefetched > 0) {
+      text +=
+          row("prefetch", fmt::format("precision {:.1f} %, recall {:.1f} %",
+                                      100 * total_.rows.precision(), 100 * total_.rows.recall()));
     }
     text += row("missed", fmt::format("{:.3f} MB, {:.1f} % of it fetched while scoring",
                                       mb(static_cast<double>(total_.miss.bytes)),
                                       100 * total_.scoring_share()));
     text +=
         row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB for nothing",
-                                         mb(static_cast<double>(total_.speculation.bytes)),
+                                         mb(static_cast<double>(total_.prefetch.bytes)),
                                          mb(static_cast<double>(profile_.total_wasted_bytes()))));
     text += row("written back",
                 fmt::format("{:.3f} MB", mb(static_cast<double>(total_.write_back_bytes))));
@@ -100,7 +100,7 @@ class RunSection {
       }
       const auto bytes = [](uint64_t amount) { return static_cast<double>(amount); };
       for (const double amount : {bytes(part.miss.bytes), part.miss_while_scoring,
-                                  bytes(part.speculation.bytes), bytes(part.wasted_bytes())}) {
+                                  bytes(part.prefetch.bytes), bytes(part.wasted_bytes())}) {
         text += fmt::format("<td>{:.3f}</td>", mb(amount));
       }
       text += fmt::format("<td>{:.1f}</td></tr>\n", 100 * part.overlap.share());

@@ -33,7 +33,7 @@ class ProfileJson {
                                {"hit_rate", point.hit_rate},
                                {"wait_rows_ms", point.wait_rows * 1e3},
                                {"miss_bytes", point.miss_bytes},
-                               {"speculation_bytes", point.speculation_bytes}});
+                               {"prefetch_bytes", point.prefetch_bytes}});
     }
     const LinkSpeed link = profile_.link();
     const bool moved = link.seconds_per_byte > 0;
@@ -62,19 +62,19 @@ class ProfileJson {
             {"transfer_ms", per_step_ms(transfer)},
             {"transfer_hidden", hidden},
             {"hit_rate", part.rows.hit_rate()},
-            {"speculation",
+            {"prefetch",
              {{"precision", part.rows.precision()},
               {"recall", part.rows.recall()},
               {"wasted", per_step(wasted)},
-              {"rows", per_step(part.rows.speculated)},
-              {"rows_used", per_step(part.rows.speculated_used)}}},
+              {"rows", per_step(part.rows.prefetched)},
+              {"rows_used", per_step(part.rows.prefetched_used)}}},
             {"rows",
              {{"resident", per_step(part.rows.resident)},
               {"hits", per_step(part.rows.hits)},
               {"misses", per_step(part.rows.misses)}}},
             {"bytes",
              {{"miss", per_step(part.miss.bytes)},
-              {"speculation", per_step(part.speculation.bytes)},
+              {"prefetch", per_step(part.prefetch.bytes)},
               {"write_back", per_step(part.write_back_bytes)}}},
             {"miss_bytes_while_scoring", part.miss_while_scoring / steps_},
             {"overlap", overlap ? Json(part.overlap.share()) : Json(nullptr)}};

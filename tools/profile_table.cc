@@ -61,11 +61,11 @@ class ProfileTable {
         fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
                     percent(total_.scoring_share())));
     row("fetched ahead",
-        fmt::format("{} a step, {} of it for nothing", bytes(total_.speculation.bytes),
+        fmt::format("{} a step, {} of it for nothing", bytes(total_.prefetch.bytes),
                     bytes(profile_.total_wasted_bytes())));
     row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
     row("hit rate", percent(total_.rows.hit_rate()));
-    row("speculation", speculation());
+    row("prefetch", prefetch());
     row("kept from step to step",
         knows_overlap(total_) ? percent(total_.overlap.share()) + " of sets beside sinks and recent"
                               : "-");
@@ -109,8 +109,8 @@ class ProfileTable {
     }
     return reasons.empty() ? text : text + ": " + reasons;
   }
-  std::string speculation() const {
-    if (total_.rows.speculated == 0) return "none";
+  std::string prefetch() const {
+    if (total_.rows.prefetched == 0) return "none";
     return fmt::format("precision {}, recall {}", percent(total_.rows.precision()),
                        percent(total_.rows.recall()));
   }
@@ -118,7 +118,7 @@ class ProfileTable {
     return known ? fmt::format("{:.1f}", 100 * value) : "-";
   }
   std::string layer_row(const std::string& name, const LayerProfile& part) const {
-    const bool guessed = part.rows.speculated > 0;
+    const bool guessed = part.rows.prefetched > 0;
     const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
@@ -129,7 +129,7 @@ class ProfileTable {
         share(moved, profile_.hidden(part)), share(looked, part.rows.hit_rate()),
         share(guessed, part.rows.precision()), share(guessed, part.rows.recall()),
         short_bytes(part.miss.bytes), share(part.miss.bytes > 0, part.scoring_share()),
-        short_bytes(part.speculation.bytes), share(knows_overlap(part), part.overlap.share()));
+        short_bytes(part.prefetch.bytes), share(knows_overlap(part), part.overlap.share()));
   }
   std::string short_bytes(uint64_t amount) const {
     const double each = static_cast<double>(amount) / steps_;
@@ -209,7 +209,7 @@ std::vector<CompareRow> compare_rows() {
       {"  while scoring, %", [](const Profile& p) { return 100 * p.total().scoring_share(); }},
       {"fetched ahead, MB",
        [=](const Profile& p) {
-         return per_step(p, static_cast<double>(p.total().speculation.bytes)) / 1e6;
+         return per_step(p, static_cast<double>(p.total().prefetch.bytes)) / 1e6;
        },
        true},
       {"  for nothing, MB",
@@ -222,8 +222,8 @@ std::vector<CompareRow> compare_rows() {
 
 // The end of a path that is too long for a column.
 std::string shortened(const std::string& name) {
-  constexpr size_t kMost = 26;
-  return name.size() <= kMost ? name : "..." + name.substr(name.size() - kMost + 3);
+  constexpr size_t kMax = 26;
+  return name.size() <= kMax ? name : "..." + name.substr(name.size() - kMax + 3);
 }
 
 std::string compare_table(const ProfileReport& report) {

@@ -36,7 +36,7 @@ using serve::HttpServer;
 using serve::Service;
 constexpr std::chrono::seconds kDrain{30};
 constexpr int kSecondSignal = 0;
-constexpr int64_t kLeastContext = 512;  // tokens that --fit leaves a sequence
+constexpr int64_t kMinContext = 512;  // tokens that --fit leaves a sequence
 
 // SIGINT and SIGTERM as something to wait for: no thread is interrupted.
 class EndSignals {
@@ -258,7 +258,7 @@ int ServeCommand::run() {
                            .model = model_config,
                            .dtype = weights_dtype(dtype_),
                            .tokens = options.max_context,
-                           .least_tokens = std::min(kLeastContext, options.max_context),
+                           .least_tokens = std::min(kMinContext, options.max_context),
                            .step_tokens = engine_.prefill_chunk,
                            .model_tokens = engine_.prefill_chunk};
   fit_.apply(*device, &config, &subject);

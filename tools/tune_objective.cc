@@ -33,17 +33,17 @@ MachineRates rates_of(const Config& config) {
 // The rows that were measured, as the cost model takes them.
 StepLoad load_of(const StepCounters& rows, int64_t tokens) {
   StepCounters without = rows;  // guesses
-  without.hits -= std::min(without.hits, rows.speculated_used);
-  without.misses += rows.speculated_used;
+  without.hits -= std::min(without.hits, rows.prefetched_used);
+  without.misses += rows.prefetched_used;
   return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};
 }
 
 std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLayout& layout,
                                         int64_t tokens, uint64_t projection_bytes) {
-  if (rows.speculated == 0) return std::nullopt;
+  if (rows.prefetched == 0) return std::nullopt;
   PrefetchLoad load = guess_by_query(layout, tokens, projection_bytes);
   load.recall = rows.recall();
-  if (rows.speculated_used > 0) load.overfetch = 1 / rows.precision();
+  if (rows.prefetched_used > 0) load.overfetch = 1 / rows.precision();
   return load;
 }
 

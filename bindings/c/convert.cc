@@ -13,8 +13,8 @@
 namespace fasa::c {
 namespace {
 
-constexpr int kMostLayers = 4096;
-constexpr int kMostHeads = 65536;
+constexpr int kMaxLayers = 4096;
+constexpr int kMaxHeads = 65536;
 
 void require_dims(const fasa_tensor& tensor, int ndim, const char* name) {
   if (tensor.ndim != ndim) {
@@ -60,9 +60,9 @@ void require_count(const char* name, int value, int lowest, int highest) {
 
 Geometry geometry_of(const fasa_geometry* given) {
   const fasa_geometry from = options_of(given, "geometry");
-  require_count("layers", from.layers, 1, kMostLayers);
-  require_count("kv_heads", from.kv_heads, 1, kMostHeads);
-  require_count("query_heads", from.query_heads, 1, kMostHeads);
+  require_count("layers", from.layers, 1, kMaxLayers);
+  require_count("kv_heads", from.kv_heads, 1, kMaxHeads);
+  require_count("query_heads", from.query_heads, 1, kMaxHeads);
   Geometry geometry;
   geometry.layers = from.layers;
   geometry.kv_heads = from.kv_heads;
@@ -199,11 +199,11 @@ void give_metrics(const FetchMetrics& metrics, int layer, fasa_metrics* result) 
   values.resident = rows.resident;
   values.hits = rows.hits;
   values.misses = rows.misses;
-  values.speculated = rows.speculated;
-  values.speculated_used = rows.speculated_used;
+  values.prefetched = rows.prefetched;
+  values.prefetched_used = rows.prefetched_used;
   values.nan_scores = rows.nan_scores;
   values.miss_bytes = bytes.miss;
-  values.speculation_bytes = bytes.speculation;
+  values.prefetch_bytes = bytes.prefetch;
   values.write_back_bytes = bytes.write_back;
   give(values, result, "metrics");
 }

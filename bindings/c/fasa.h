@@ -215,11 +215,11 @@ typedef struct fasa_metrics {
   uint64_t resident;         ///< set entries that were sinks or recent tokens
   uint64_t hits;             ///< found on the device
   uint64_t misses;           ///< fetched when they were asked for
-  uint64_t speculated;       ///< fetched ahead
-  uint64_t speculated_used;  ///< of them, those that a set then had
+  uint64_t prefetched;       ///< fetched ahead
+  uint64_t prefetched_used;  ///< of them, those that a set then had
   uint64_t nan_scores;       ///< taken as -inf
   uint64_t miss_bytes;
-  uint64_t speculation_bytes;
+  uint64_t prefetch_bytes;
   uint64_t write_back_bytes;
 } fasa_metrics;
 #define FASA_METRICS_INIT \

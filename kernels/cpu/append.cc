@@ -123,9 +123,7 @@ class AppendCall {
       row = sequence.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head, position % kPageTokens);
     } else if (sequence.mode == StepMode::kPrefill) {
-      const int64_t page = position / kPageTokens - sequence.start / kPageTokens;
-      row = sequence.stage + (page * layout_.kv_heads + head) * layout_.row_head_bytes() +
-            position % kPageTokens * row_bytes;
+      row = params_.step.staged_row(sequence, head, position);
     }
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params_.stored.rows != nullptr) {

@@ -194,7 +194,7 @@ class AttendCall {
     const int first = params_.begin + tile * kTileTokens;
     const int32_t* set = params_.set_sizes == nullptr
                              ? nullptr
-                             : params_.sets + int64_t{index} * params_.set_capacity;
+                             : params_.sets + int64_t{index} * params_.selected_capacity;
     const int count = std::min(kTileTokens, head.entries - tile * kTileTokens);
     for (int i = 0; i < kMaxTileTokens; ++i) {
       const int entry = first + std::min(i, count - 1);

@@ -158,9 +158,7 @@ class PrefillCall {
     const int page = position / kPageTokens;
     const int64_t slot_bytes = position % kPageTokens * layout_.row.bytes();
     if (sequence.stage != nullptr && position >= sequence.start) {
-      const int64_t at = page - sequence.start / kPageTokens;
-      return sequence.stage + (at * layout_.kv_heads + block.kv_head) * layout_.row_head_bytes() +
-             slot_bytes;
+      return params_.step.staged_row(sequence, block.kv_head, position);
     }
     const int64_t offset = layout_.row_offset(params_.step.layer, block.kv_head, 0) + slot_bytes;
     const std::byte* device = sequence.device_row_block(page);

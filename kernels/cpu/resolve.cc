@@ -23,7 +23,7 @@ class ResolveHead {
         head_(head),
         index_(int64_t{sequence} * layout_.kv_heads + head),
         wave_(params.end - params.begin),
-        set_(params.sets + index_ * params.set_capacity),
+        set_(params.sets + index_ * params.selected_capacity),
         rows_(params.rows + index_ * wave_),
         fetches_(params.fetches == nullptr ? nullptr : params.fetches + index_ * wave_) {
     size_ = sequence_.mode == StepMode::kDecode ? params.set_sizes[index_] : 0;
@@ -43,7 +43,7 @@ class ResolveHead {
     add(totals->resident, resident_);
     add(totals->hits, hits_);
     add(totals->misses, fetched_);
-    if (used_guesses_ > 0) add(totals->speculated_used, used_guesses_);
+    if (used_guesses_ > 0) add(totals->prefetched_used, used_guesses_);
   }
 
  private:

@@ -63,8 +63,7 @@ int restore_residents(const CacheLayout& layout, const SequenceDesc& sequence, i
   return rows;
 }
 
-void distrust_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
-                       int head) {
+void forget_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer, int head) {
   if (sequence.hot_table == nullptr) return;
   const int slots = sequence.hot_slots(layout);
   int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head, slots);
@@ -88,7 +87,7 @@ KernelWork run(const RestoreParams& params) {
     const int head = task % layout.kv_heads;
     const int read = restore_tail(params.step, sequence, layer, head) +
                      restore_residents(layout, sequence, layer, head);
-    distrust_hot_rows(layout, sequence, layer, head);
+    forget_hot_rows(layout, sequence, layer, head);
     rows += static_cast<uint64_t>(read);
   });
   const uint64_t bytes = rows * static_cast<uint64_t>(layout.row.bytes());

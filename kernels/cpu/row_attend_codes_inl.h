@@ -74,8 +74,8 @@ struct WeightCodes {
 // False: some are no numbers, or too small for it; floats have to do.
 template <int kHeads>
 inline bool code_weights(const float* weights, WeightCodes<kHeads>* coded) {
-  constexpr float kMost = 32767;
-  constexpr float kLeast = 0x1p-100f;
+  constexpr float kMax = 32767;
+  constexpr float kMin = 0x1p-100f;
   constexpr float kFinite = 0x1p127f;
   const Vec shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   for (int h = 0; h < kHeads; ++h, weights += kMaxTileTokens) {
@@ -85,9 +85,9 @@ inline bool code_weights(const float* weights, WeightCodes<kHeads>* coded) {
       sum = sum + load(weights + t);
     }
     const float largest = reduce_max(top);
-    if (!(reduce_add(sum) < kFinite && largest >= kLeast)) return false;  // NaN is neither
-    coded->factors[h] = largest / kMost;
-    const Vec inverse = splat(kMost / largest);
+    if (!(reduce_add(sum) < kFinite && largest >= kMin)) return false;  // NaN is neither
+    coded->factors[h] = largest / kMax;
+    const Vec inverse = splat(kMax / largest);
     for (int t = 0; t < kMaxTileTokens; t += kLanes) {
       const Vec places = load(weights + t) * inverse;
       store_int16(coded->of[h] + t, (Bits)(places + shifter) - (Bits)shifter);

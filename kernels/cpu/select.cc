@@ -14,7 +14,7 @@ namespace fasa::cpu {
 namespace {
 
 // Pages times KV heads of a range, below which starting it costs more than it saves.
-constexpr int kLeastWork = 128;
+constexpr int kMinWork = 128;
 // Ranges in the works at a time, per thread: enough for all threads to end together.
 constexpr int kRangesPerThread = 4;
 
@@ -85,7 +85,7 @@ void SelectCall::with_head(SelectRange* ranges, size_t i, const Work& work) cons
 void SelectCall::take_all(int sequence, const SelectPlan& plan) {
   for (int head = 0; head < kv_heads_; ++head) {
     const int64_t index = index_of(sequence, params_.step.first_head() + head);
-    params_.set_sizes[index] = write_all(plan, params_.sets + index * params_.set_capacity);
+    params_.set_sizes[index] = write_all(plan, params_.sets + index * params_.selected_capacity);
   }
 }
 
@@ -93,7 +93,7 @@ void SelectCall::add_task(int sequence, const SelectPlan& plan) {
   SequenceTask task{sequence, plan, ranges_, 1};
   if (threads_ > 1) {
     task.ranges = static_cast<size_t>(
-        std::clamp(task.pages() * kv_heads_ / kLeastWork, 1, kRangesPerThread * threads_));
+        std::clamp(task.pages() * kv_heads_ / kMinWork, 1, kRangesPerThread * threads_));
   }
   ranges_ += task.ranges;
   tasks_.push_back(task);
@@ -119,7 +119,9 @@ void SelectCall::run_tasks() {
   const auto near_of = [&](int sequence, int kv_head) {
     return NearOut::of(params_, sequence, kv_head);
   };
-  const auto set_of = [&](int64_t index) { return params_.sets + index * params_.set_capacity; };
+  const auto set_of = [&](int64_t index) {
+    return params_.sets + index * params_.selected_capacity;
+  };
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
@@ -160,7 +162,7 @@ KernelWork SelectCall::run() {
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;
       const SelectPlan plan = plan_selection(params_, sequence);
-      if (plan.takes_all()) {
+      if (plan.is_dense()) {
         take_all(s, plan);
         continue;
       }

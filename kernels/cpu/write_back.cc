@@ -18,10 +18,7 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
       sequence.row_blocks[page] + layout.row_offset(step.layer, head, begin % kPageTokens);
   const int64_t row_bytes = layout.row.bytes();
   if (sequence.mode == StepMode::kPrefill) {
-    const int64_t staged = page - sequence.start / kPageTokens;
-    std::memcpy(home,
-                sequence.stage + (staged * layout.kv_heads + head) * layout.row_head_bytes() +
-                    begin % kPageTokens * row_bytes,
+    std::memcpy(home, step.staged_row(sequence, head, begin),
                 static_cast<size_t>((end - begin) * row_bytes));
     return;
   }

@@ -57,16 +57,16 @@ struct AddBiasKernel {
 };
 
 // Blocks of `threads` elements over rows: rows in y, as many launches as a grid's y takes.
-inline constexpr int64_t kMostGridRows = 65535;
+inline constexpr int64_t kMaxGridRows = 65535;
 
 template <typename Launcher>
 void start(const ActivateParams& params, const Launcher& launch) {
   const auto blocks =
       static_cast<int>((params.size + ActivateKernel::kThreads - 1) / ActivateKernel::kThreads);
-  for (int64_t first = 0; first < params.tokens; first += kMostGridRows) {
+  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
     ActivateParams part = params;
     const int64_t left = params.tokens - first;
-    part.tokens = left < kMostGridRows ? left : kMostGridRows;
+    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
     part.x += first * params.size * (params.gated ? 2 : 1);
     part.out =
         static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
@@ -78,10 +78,10 @@ template <typename Launcher>
 void start(const AddBiasParams& params, const Launcher& launch) {
   const auto blocks =
       static_cast<int>((params.size + AddBiasKernel::kThreads - 1) / AddBiasKernel::kThreads);
-  for (int64_t first = 0; first < params.rows; first += kMostGridRows) {
+  for (int64_t first = 0; first < params.rows; first += kMaxGridRows) {
     AddBiasParams part = params;
     const int64_t left = params.rows - first;
-    part.rows = left < kMostGridRows ? left : kMostGridRows;
+    part.rows = left < kMaxGridRows ? left : kMaxGridRows;
     part.x += first * params.size;
     launch(AddBiasKernel{part}, {.x = blocks, .y = static_cast<int>(part.rows)});
   }

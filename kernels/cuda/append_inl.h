@@ -82,7 +82,7 @@ struct SealDim {
 struct AppendKernel {
   static constexpr const char* kName = "append";
   static constexpr int kThreads = 256;
-  static constexpr int kMostBlocks = 256;  // of a (sequence, KV head)
+  static constexpr int kMaxBlocks = 256;  // of a (sequence, KV head)
 
   AppendParams params;
 
@@ -193,10 +193,7 @@ struct AppendKernel {
              layout().row_offset(params.step.layer, simt::block_y(), slot);
     }
     if (sequence.mode == StepMode::kDecode) return resident_of(sequence, position);
-    const int64_t staged = page - sequence.start / kPageTokens;
-    return sequence.stage +
-           (staged * layout().kv_heads + simt::block_y()) * layout().row_head_bytes() +
-           slot * layout().row.bytes();
+    return params.step.staged_row(sequence, simt::block_y(), position);
   }
 
   // One warp: key, value, zeros, to every place that holds the row.
@@ -369,7 +366,7 @@ void start(const AppendParams& params, const Launcher& launch) {
   const int64_t pages = params.k.tokens / kPageTokens + 1;
   launch(
       AppendKernel{params},
-      {.x = static_cast<int>(pages < AppendKernel::kMostBlocks ? pages : AppendKernel::kMostBlocks),
+      {.x = static_cast<int>(pages < AppendKernel::kMaxBlocks ? pages : AppendKernel::kMaxBlocks),
        .y = params.step.layout.kv_heads,
        .z = params.step.count,
        .shared_bytes = AppendKernel::shared_bytes(params.step.layout)});

@@ -12,12 +12,12 @@
 
 namespace fasa::cuda {
 
-// One tile of one KV head, for up to kMostHeads of its query heads.
+// One tile of one KV head, for up to kMaxHeads of its query heads.
 template <RowDType::Kind kRow>
 class AttendTile {
  public:
   static constexpr int kThreads = 128;
-  static constexpr int kMostHeads = 16;
+  static constexpr int kMaxHeads = 16;
 
   // Floats of shared memory.
   static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
@@ -152,7 +152,7 @@ class AttendTile {
   FASA_DEVICE float with_slope(float score, int query, int tile, int i) const {
     const int entry = tile * kTileTokens + i;
     if (slopes_ == nullptr || entry >= entries_) return score;
-    const int64_t set = int64_t{head_} * params_.set_capacity + params_.begin;
+    const int64_t set = int64_t{head_} * params_.selected_capacity + params_.begin;
     const int position = params_.set_sizes != nullptr ? params_.sets[set + entry]
                                                       : first_visible_ + params_.begin + entry;
     return simt::fused(slopes_[query], static_cast<float>(position - (desc_.end() - 1)), score);
@@ -258,9 +258,9 @@ struct AttendPartialsKernel {
     const int tile = simt::block_x() % all;
     const int kv_head = params.step.first_head() + simt::block_y();
     const int head = simt::block_z() * layout.kv_heads + kv_head;
-    const int first = simt::block_x() / all * Tile::kMostHeads;
+    const int first = simt::block_x() / all * Tile::kMaxHeads;
     const int left = layout.group - first;
-    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
+    const int heads = left < Tile::kMaxHeads ? left : Tile::kMaxHeads;
     const int64_t width = kStateHeader + layout.row.value_dim;
     const int64_t query = int64_t{head} * layout.group + first;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
@@ -369,9 +369,9 @@ struct AttendAtOnceKernel {
     if (desc.mode != StepMode::kDecode) return;
     const int kv_head = params.step.first_head() + simt::block_y();
     const int head = simt::block_z() * layout.kv_heads + kv_head;
-    const int first = simt::block_x() * Tile::kMostHeads;
+    const int first = simt::block_x() * Tile::kMaxHeads;
     const int left = layout.group - first;
-    const int heads = left < Tile::kMostHeads ? left : Tile::kMostHeads;
+    const int heads = left < Tile::kMaxHeads ? left : Tile::kMaxHeads;
     const int width = kStateHeader + layout.row.value_dim;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
     float* const states = shared + tile_floats<Tile>(params, heads);
@@ -431,8 +431,8 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
   using Tile = AttendTile<kRow>;
   const CacheLayout& layout = params.step.layout;
   const int tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
-  const int parts = (layout.group + Tile::kMostHeads - 1) / Tile::kMostHeads;
-  const int heads = layout.group < Tile::kMostHeads ? layout.group : Tile::kMostHeads;
+  const int parts = (layout.group + Tile::kMaxHeads - 1) / Tile::kMaxHeads;
+  const int heads = layout.group < Tile::kMaxHeads ? layout.group : Tile::kMaxHeads;
   const int64_t floats = tile_floats<Tile>(params, heads);
   if (params.partials == nullptr) {
     const int64_t kept = 2 * int64_t{heads} * (kStateHeader + layout.row.value_dim);

@@ -18,7 +18,7 @@ struct BlockRank {
   static constexpr int kWindowWords = kWindow / 32;
 
   static constexpr int kSorted = kWindowWords;  // positions that are sorted rather
-  static constexpr int kMostHeads = 256;        // more than cuda_holds_queries() lets through
+  static constexpr int kMaxHeads = 256;         // more than cuda_holds_queries() lets through
 
   struct Window {
     uint32_t above[kWindowWords];  // a bit for each position
@@ -30,7 +30,7 @@ struct BlockRank {
     uint64_t sorted[kSorted];
   };
   uint64_t warp_sums[simt::kWarpThreads];
-  float maxima[kMostHeads];  // of a group's scores
+  float maxima[kMaxHeads];  // of a group's scores
   uint32_t found_bin;
   uint32_t found_rank;
 };

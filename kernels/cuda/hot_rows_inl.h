@@ -107,8 +107,8 @@ class HotHead {
   template <typename Keep>
   FASA_DEVICE uint64_t key_of(Replacement policy, int slot, int32_t step, const Keep& keep) const {
     if (!may_go(slot, step, keep)) return kNever;
-    constexpr uint64_t kLeastOften = 840;  // a multiple of 1 to kMostUses + 1
-    constexpr uint64_t kMostOrder = (uint64_t{1} << 37) - 1;
+    constexpr uint64_t kMinOften = 840;  // a multiple of 1 to kMaxUses + 1
+    constexpr uint64_t kMaxOrder = (uint64_t{1} << 37) - 1;
     const int rank = rank_of(slot);
     const int32_t stamp = slots_.stamps[slot];
     uint64_t order = 0;
@@ -116,7 +116,7 @@ class HotHead {
       const auto idle = static_cast<uint64_t>(step - step_of(stamp));
       order = policy == Replacement::kLru
                   ? static_cast<uint64_t>(step_of(stamp))
-                  : kMostOrder - idle * kLeastOften / static_cast<uint64_t>(uses_of(stamp) + 1);
+                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(stamp) + 1);
     }
     return static_cast<uint64_t>(rank) << 62 | order << Victims::kSlotBits |
            static_cast<uint64_t>(slot);

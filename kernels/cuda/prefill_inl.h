@@ -24,7 +24,7 @@ struct PrefillShape {
   int staged_words = 0;  // of one staged vector, odd: lanes that read down a column meet no other
   int scales = 0;        // of staged vectors, where rows are coded
 
-  static constexpr int kMostRows = 32;
+  static constexpr int kMaxRows = 32;
   static constexpr int64_t kBudget = 48 << 10;  // what every GPU gives unasked
 
   static PrefillShape of(const CacheLayout& layout, int most_tokens) {
@@ -36,11 +36,11 @@ struct PrefillShape {
     shape.staged_words = (widest * layout.row.dtype.bytes() + 3) / 4 | 1;
     shape.scales = layout.row.dtype.is_coded() ? kPageTokens : 0;
     shape.keys = kPageTokens;
-    const int fitting = kMostRows / layout.group;
-    shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMostRows);
+    const int fitting = kMaxRows / layout.group;
+    shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMaxRows);
     while (shape.bytes() > kBudget && shape.keys > 16) shape.keys /= 2;
     while (shape.bytes() > kBudget && shape.rows > 1) {
-      shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMostRows : shape.heads / 2);
+      shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
     }
     return shape;
   }

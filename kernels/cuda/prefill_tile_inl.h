@@ -453,10 +453,10 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
 // for the other kernel's bits are others.
 template <typename Launcher>
 bool launch_prefill_tiles(const PrefillParams& params, const Launcher& launch) {
-  constexpr int kMostGroup = 64;
+  constexpr int kMaxGroup = 64;
   const CacheLayout& layout = params.step.layout;
   const RowFormat& row = layout.row;
-  if (row.key_dim != row.value_dim || layout.group > kMostGroup) return false;
+  if (row.key_dim != row.value_dim || layout.group > kMaxGroup) return false;
   if (row.key_dim != 64 && row.key_dim != 128) return false;
   switch (row.dtype) {
     case RowDType::kF32:

@@ -199,11 +199,11 @@ void launch_bits(const ProjectPackedParams& params, const Launcher& launch) {
 
 template <typename Launcher>
 void start(const ProjectPackedParams& params, const Launcher& launch) {
-  constexpr int64_t kMost = ProjectPackedParams::kRowsAtOnce;
-  for (int64_t first = 0; first < params.rows; first += kMost) {
+  constexpr int64_t kMax = ProjectPackedParams::kRowsAtOnce;
+  for (int64_t first = 0; first < params.rows; first += kMax) {
     ProjectPackedParams part = params;
     const int64_t left = params.rows - first;
-    part.rows = left < kMost ? left : kMost;
+    part.rows = left < kMax ? left : kMax;
     part.x = static_cast<const std::byte*>(params.x) +
              first * params.weights.inputs * dtype_bytes(params.dtype);
     part.y += first * params.y_stride;

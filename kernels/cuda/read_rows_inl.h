@@ -8,7 +8,7 @@ namespace fasa::cuda {
 struct ReadRowsKernel {
   static constexpr const char* kName = "read_rows";
   static constexpr int kThreads = 256;
-  static constexpr int kMostBlocks = 1024;
+  static constexpr int kMaxBlocks = 1024;
 
   ReadRowsParams params;
 
@@ -43,7 +43,7 @@ template <typename Launcher>
 void start(const ReadRowsParams& params, const Launcher& launch) {
   constexpr int kRows = ReadRowsKernel::kThreads / simt::kWarpThreads;  // of a block at a time
   const int64_t blocks = (params.k.tokens * params.layout.kv_heads + kRows - 1) / kRows;
-  const int64_t most = ReadRowsKernel::kMostBlocks;
+  const int64_t most = ReadRowsKernel::kMaxBlocks;
   launch(ReadRowsKernel{params}, {.x = static_cast<int>(blocks < most ? blocks : most)});
 }
 

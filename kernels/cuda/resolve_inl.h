@@ -51,7 +51,7 @@ struct ResolveKernel {
     add_counter(&params.counters->resident, counts.resident);
     add_counter(&params.counters->hits, counts.hits);
     add_counter(&params.counters->misses, counts.misses);
-    add_counter(&params.counters->speculated_used, counts.used_guesses);
+    add_counter(&params.counters->prefetched_used, counts.used_guesses);
     return {wave.fetches, fetched};
   }
 
@@ -81,7 +81,7 @@ struct ResolveKernel {
     wave.size = sequence.mode == StepMode::kDecode ? params.set_sizes[wave.head] : 0;
     const int end = params.end < wave.size ? params.end : wave.size;
     wave.entries = end > params.begin ? end - params.begin : 0;
-    wave.set = params.sets + wave.head * params.set_capacity;
+    wave.set = params.sets + wave.head * params.selected_capacity;
     wave.rows = params.rows + wave.head * width;
     wave.ready = params.tile_ready + wave.head * wave.tiles;
     wave.fetches = params.fetches == nullptr ? nullptr : params.fetches + wave.head * width;

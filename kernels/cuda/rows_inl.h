@@ -19,8 +19,7 @@ FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv
   const int page = position / kPageTokens;
   const int64_t in_head = position % kPageTokens * layout.row.bytes();
   if (fresh == NewRows::kInStage && desc.stage != nullptr && position >= desc.start) {
-    const int64_t staged = page - desc.start / kPageTokens;
-    return desc.stage + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
+    return step.staged_row(desc, kv_head, position);
   }
   const int64_t in_block = layout.row_offset(step.layer, kv_head, 0) + in_head;
   const std::byte* device = desc.device_row_block(page);

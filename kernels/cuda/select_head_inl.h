@@ -69,13 +69,13 @@ class SelectHead {
 
   FASA_DEVICE bool decodes() const { return sequence_.mode == StepMode::kDecode; }
   // Whether anything has to be scored.
-  FASA_DEVICE bool scores() const { return decodes() && !plan_.takes_all(); }
+  FASA_DEVICE bool scores() const { return decodes() && !plan_.is_dense(); }
   FASA_DEVICE const SelectPlan& plan() const { return plan_; }
   FASA_DEVICE const SelectLists& lists() const { return lists_; }
   FASA_DEVICE const SelectParams& params() const { return params_; }
   FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
   FASA_DEVICE int group() const { return params_.step.layout.group; }
-  FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.set_capacity; }
+  FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
   FASA_DEVICE int32_t& set_size() const { return params_.set_sizes[index_]; }
 
   // Of the near set.

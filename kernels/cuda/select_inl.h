@@ -150,8 +150,8 @@ struct SampleKernel : SelectKernel {
           if (lists.keys[i] != 0) visit(lists.keys[i], [] { return 0; });
         }
       };
-      constexpr int kLeastBit = 10;  // what lies lower lets less than a thousandth more survive
-      threshold = key_of_rank(rank(), static_cast<uint32_t>(wanted), each, kLeastBit).key;
+      constexpr int kMinBit = 10;  // what lies lower lets less than a thousandth more survive
+      threshold = key_of_rank(rank(), static_cast<uint32_t>(wanted), each, kMinBit).key;
     }
     for (int h = simt::thread_index(); h < head.group(); h += kThreads) {
       // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
@@ -491,12 +491,12 @@ struct RescanKernel : ScanKernel {
 };
 
 constexpr int kSampleBlocks = 8;  // of a head: two pages a warp
-constexpr int kMostHeadBlocks = 1024;
+constexpr int kMaxHeadBlocks = 1024;
 
 // All blocks of all heads run at once, where the heads alone are not too many for that.
 constexpr int head_blocks(int multiprocessors, int64_t heads) {
   const int64_t blocks = int64_t{SelectKernel::kResidentBlocks} * multiprocessors / heads;
-  return static_cast<int>(blocks < 1 ? 1 : blocks < kMostHeadBlocks ? blocks : kMostHeadBlocks);
+  return static_cast<int>(blocks < 1 ? 1 : blocks < kMaxHeadBlocks ? blocks : kMaxHeadBlocks);
 }
 
 template <typename Launcher>
@@ -505,7 +505,7 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
   const SelectScratch scratch = SelectScratch::of(params.step.layout, params.step.count,
-                                                  params.set_capacity + params.near.capacity);
+                                                  params.selected_capacity + params.near.capacity);
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
   const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);

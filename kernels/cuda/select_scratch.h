@@ -29,14 +29,14 @@ struct SelectScratch {
   int capacity = 0;  // survivors of a head
   int both = 0;      // room for set and near set together, where there is a near set
 
-  // `set_capacity`: of the set and the near set together.
-  static constexpr SelectScratch of(const CacheLayout& layout, int count, int set_capacity) {
+  // `selected_capacity`: of the set and the near set together.
+  static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
     // Several times the set, so that the sample's threshold may be wrong by as much; all of a
     // context that a set is a quarter of.
-    const int64_t most = int64_t{4} * set_capacity + kSamplePages * kPageTokens;
+    const int64_t most = int64_t{4} * selected_capacity + kSamplePages * kPageTokens;
     return {count * layout.kv_heads, layout.group,
             static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),
-            layout.has_values() ? set_capacity : 0};
+            layout.has_values() ? selected_capacity : 0};
   }
   constexpr int64_t state_bytes() const {
     return align_up(int64_t{sizeof(SelectState)} + int64_t{8} * group);

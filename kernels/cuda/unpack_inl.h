@@ -82,9 +82,9 @@ template <int kBits, typename Launcher>
 void launch_unpack(const UnpackParams& params, const Launcher& launch) {
   using Kernel = UnpackKernel<kBits>;
   const int64_t items = params.weights.panel.blocks * kBlockLines * Kernel::kQuads;
-  constexpr int64_t kMostGridPanels = 65535;
+  constexpr int64_t kMaxGridPanels = 65535;
   const int64_t panels = (params.columns + kPackedColumns - 1) / kPackedColumns;
-  for (int64_t done = 0; done < panels; done += kMostGridPanels) {
+  for (int64_t done = 0; done < panels; done += kMaxGridPanels) {
     UnpackParams part = params;
     const int64_t left = panels - done;
     const int64_t columns = done * kPackedColumns;
@@ -94,7 +94,7 @@ void launch_unpack(const UnpackParams& params, const Launcher& launch) {
                  columns * params.weights.inputs * dtype_bytes(params.dtype);
     launch(Kernel{part, PackedReader<kBits>::of(params.weights)},
            {.x = static_cast<int>((items + Kernel::kThreads - 1) / Kernel::kThreads),
-            .y = static_cast<int>(left < kMostGridPanels ? left : kMostGridPanels),
+            .y = static_cast<int>(left < kMaxGridPanels ? left : kMaxGridPanels),
             .shared_bytes = Kernel::kSharedBytes});
   }
 }

@@ -35,9 +35,7 @@ struct WriteBackKernel {
       return desc.residents +
              layout.resident_offset(params.step.layer, head, layout.resident_slot(position));
     }
-    const int64_t page = position / kPageTokens - desc.start / kPageTokens;
-    return desc.stage + (page * layout.kv_heads + head) * layout.row_head_bytes() +
-           position % kPageTokens * layout.row.bytes();
+    return params.step.staged_row(desc, head, position);
   }
 };
 

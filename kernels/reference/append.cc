@@ -28,10 +28,7 @@ Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, i
         resident};
   }
   if (desc.mode == StepMode::kDecode) return {resident, nullptr};
-  const int64_t page = position / kPageTokens - desc.start / kPageTokens;
-  return {desc.stage + (page * layout.kv_heads + head) * layout.row_head_bytes() +
-              slot * layout.row.bytes(),
-          resident};
+  return {params.step.staged_row(desc, head, position), resident};
 }
 
 void append_token(const AppendParams& params, const SequenceDesc& desc, int index, int head) {

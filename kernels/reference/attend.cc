@@ -54,7 +54,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
     const bool selected = params.set_sizes != nullptr;
     double bias = 0;
     if (params.step.slopes != nullptr) {
-      const int position = selected ? params.sets[head * params.set_capacity + i] : first + i;
+      const int position = selected ? params.sets[head * params.selected_capacity + i] : first + i;
       bias = static_cast<double>(params.step.slopes[query]) * (position - (desc.end() - 1));
     }
     softmax.add(selected ? params.rows[head * (params.end - params.begin) + i - params.begin]

@@ -11,7 +11,7 @@ void write_back(const WriteBackParams& params);
 void restore(const RestoreParams& params);
 void select(const SelectParams& params);
 void resolve(const ResolveParams& params);
-void speculate(const SpeculateParams& params);
+void claim_slots(const ClaimSlotsParams& params);
 void gather(const GatherParams& params);
 void fetch(const FetchParams& params);
 void attend(const AttendParams& params);

@@ -47,14 +47,14 @@ struct Head {
 // The hits of set entries from `begin` on: whatever is fetched, they stay.
 void stamp_hits(const Head& head, int size) {
   const ResolveParams& params = head.params;
-  const int32_t* set = params.sets + head.index * params.set_capacity;
+  const int32_t* set = params.sets + head.index * params.selected_capacity;
   for (int i = params.begin; i < size; ++i) {
     const bool here = head.resident(set[i]) || head.device_row(set[i]) != nullptr;
     const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
     int32_t& stamp = head.slots.stamps[slot];
     if (is_guess(stamp)) {
-      ++params.counters->speculated_used;
+      ++params.counters->prefetched_used;
       const bool in_flight = step_of(stamp) == params.stamp.read() && i < params.end;
       const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
       if (in_flight) params.tile_ready[tile] = 0;
@@ -73,7 +73,7 @@ void fetch(const Head& head, const std::vector<int>& misses) {
                                     static_cast<int>(misses.size()), victims.data());
   for (size_t m = 0; m < misses.size(); ++m) {
     const int entry = misses[m];
-    const int position = params.sets[head.index * params.set_capacity + params.begin + entry];
+    const int position = params.sets[head.index * params.selected_capacity + params.begin + entry];
     std::byte* destination = nullptr;
     if (static_cast<int>(m) < chosen) {
       const int32_t slot = victims[m];
@@ -96,7 +96,7 @@ void resolve_head(const Head& head, int size) {
   const ResolveParams& params = head.params;
   const CacheLayout& layout = params.step.layout;
   const int64_t wave = params.end - params.begin;
-  const int32_t* set = params.sets + head.index * params.set_capacity;
+  const int32_t* set = params.sets + head.index * params.selected_capacity;
   stamp_hits(head, size);
   std::vector<int> misses;
   for (int i = params.begin; i < std::min(size, params.end); ++i) {

@@ -14,8 +14,7 @@ const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int
   const int page = position / kPageTokens;
   const int64_t in_head = position % kPageTokens * layout.row.bytes();
   if (use_stage && desc.stage != nullptr && position >= desc.start) {
-    const int64_t staged = page - desc.start / kPageTokens;
-    return desc.stage + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
+    return step.staged_row(desc, kv_head, position);
   }
   if (const std::byte* device = desc.device_row_block(page); device != nullptr) {
     return device + layout.row_offset(step.layer, kv_head, 0) + in_head;

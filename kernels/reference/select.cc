@@ -68,7 +68,7 @@ uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t
   const SelectPlan plan = plan_selection(params, sequence);
   std::vector<int32_t> taken;
   uint64_t nans = 0;
-  if (!plan.takes_all()) {
+  if (!plan.is_dense()) {
     const GroupScores scores = group_scores(params, index, kv_head);
     nans = scores.nans;
     std::vector<float> best = relative_scores(scores, plan.visible());
@@ -153,8 +153,8 @@ void select(const SelectParams& params) {
       params.set_sizes[at] = 0;
       if (params.near.capacity > 0) params.near.sizes[at] = 0;
       if (params.step.sequences[s].mode != StepMode::kDecode) continue;
-      const uint64_t nans =
-          select_head(params, s, h, params.sets + at * params.set_capacity, params.set_sizes + at);
+      const uint64_t nans = select_head(params, s, h, params.sets + at * params.selected_capacity,
+                                        params.set_sizes + at);
       if (params.counters == nullptr) continue;
       std::atomic_ref<uint64_t>(params.counters->nan_scores)
           .fetch_add(nans, std::memory_order_relaxed);

@@ -13,10 +13,9 @@ void write_back(const WriteBackParams& params) {
       const int page = position / kPageTokens;
       const int slot = position % kPageTokens;
       for (int head = 0; head < layout.kv_heads; ++head) {
-        const int64_t staged = int64_t{page - desc.start / kPageTokens} * layout.kv_heads + head;
         const std::byte* row =
             desc.mode == StepMode::kPrefill
-                ? desc.stage + staged * layout.row_head_bytes() + slot * layout.row.bytes()
+                ? params.step.staged_row(desc, head, position)
                 : desc.residents +
                       layout.resident_offset(layer, head, layout.resident_slot(position));
         std::memcpy(desc.row_blocks[page] + layout.row_offset(layer, head, slot), row,

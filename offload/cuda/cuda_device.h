@@ -64,7 +64,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   // From how many bytes a range on copies go in one call: batches of small ones are slower than
   // copies one by one. What is set is from others' reports (28 KiB), rounded up; gpu_bench measures
   // it.
-  static constexpr size_t kLeastBatched = size_t{32} << 10;
+  static constexpr size_t kMinBatched = size_t{32} << 10;
   void set_least_batched(size_t bytes) { least_batched_ = bytes; }
 
  private:
@@ -118,7 +118,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   MemoryLimit host_limit_;
   MemoryLimit pinned_limit_;
   CudaLinkRates link_;
-  size_t least_batched_ = kLeastBatched;
+  size_t least_batched_ = kMinBatched;
   std::atomic<bool> batches_{true};  // until the runtime says that it has none
   Traffic h2d_;
   Traffic d2h_;

@@ -218,12 +218,12 @@ CudaStatus RuntimeCalls::create_stream(void** stream, StreamPriority priority) {
 
 CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* stream) {
 #if CUDART_VERSION >= 12080
-  constexpr int kLeastDriver = 12080;
+  constexpr int kMinDriver = 12080;
   static const int driver = [] {
     int version = 0;
     return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
   }();
-  if (driver < kLeastDriver) return cudaErrorNotSupported;
+  if (driver < kMinDriver) return cudaErrorNotSupported;
   thread_local std::vector<void*> destinations;
   thread_local std::vector<const void*> sources;
   thread_local std::vector<size_t> sizes;

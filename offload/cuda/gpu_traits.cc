@@ -10,8 +10,8 @@ DeviceTraits gpu_traits() {
   return {.model_calls = true,
           .times_kernel_bytes = false,
           .select_scratch =
-              [](const CacheLayout& layout, int count, int set_capacity) {
-                const auto scratch = cuda::SelectScratch::of(layout, count, set_capacity);
+              [](const CacheLayout& layout, int count, int selected_capacity) {
+                const auto scratch = cuda::SelectScratch::of(layout, count, selected_capacity);
                 return static_cast<uint64_t>(scratch.bytes());
               },
           .project_scratch = [] { return kCublasScratchBytes; },

@@ -39,7 +39,7 @@ PinnedArena::~PinnedArena() {
 std::byte* PinnedArena::allocate(size_t bytes, std::string_view purpose) {
   const std::lock_guard lock(mutex_);
   const size_t length = to_pages(std::max<size_t>(bytes, 1));
-  if (length > kMostInSlab) return pin(length, bytes, purpose);
+  if (length > kMaxInSlab) return pin(length, bytes, purpose);
   std::byte* data = take_run(length);
   if (data == nullptr) {
     slabs_.reserve(slabs_.size() + 1);  // what can fail comes before, or is undone
@@ -59,7 +59,7 @@ std::byte* PinnedArena::allocate(size_t bytes, std::string_view purpose) {
 void PinnedArena::free(std::byte* data, size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const size_t length = to_pages(std::max<size_t>(bytes, 1));
-  if (length > kMostInSlab) {
+  if (length > kMaxInSlab) {
     unpin(data, length);
   } else {
     give_run(data, length);

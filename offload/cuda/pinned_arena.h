@@ -42,7 +42,7 @@ class PinnedArena {
   std::string placement() const { return memory_.placement(); }
 
   static constexpr size_t kSlabBytes = size_t{4} << 20;
-  static constexpr size_t kMostInSlab = kSlabBytes / 4;  // larger blocks have their own mapping
+  static constexpr size_t kMaxInSlab = kSlabBytes / 4;  // larger blocks have their own mapping
 
  private:
   std::byte* pin(size_t bytes, size_t asked, std::string_view purpose);

@@ -11,11 +11,11 @@ namespace fasa {
 class ThreadCount {
  public:
   // 0 = all cores that the process may run on (its affinity mask is respected). Throws UsageError
-  // outside 0 to kMost.
+  // outside 0 to kMax.
   explicit ThreadCount(int threads);
   int value() const { return value_; }
 
-  static constexpr int kMost = 1024;
+  static constexpr int kMax = 1024;
 
  private:
   int value_;

@@ -66,8 +66,8 @@ inline constexpr char kHitRateCounter[] = "hit rate";            // of one decod
 // and dropped.
 class Timeline {
  public:
-  static constexpr size_t kMostEntries = size_t{1} << 20;
-  explicit Timeline(size_t most = kMostEntries) : most_(most) {}
+  static constexpr size_t kMaxEntries = size_t{1} << 20;
+  explicit Timeline(size_t most = kMaxEntries) : most_(most) {}
 
   // For devices.
   void name_stream(TimelineStream stream, std::string_view name);

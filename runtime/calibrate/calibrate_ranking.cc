@@ -144,7 +144,7 @@ class Ranker {
   // for another quarter and the best few for the other half. Parts have eight queries or more: of
   // under sixteen all are asked at once, and the result is that of comparing all with all.
   Candidate race(const std::vector<ScoreRows>& rows, const std::vector<int>& chunks) {
-    constexpr size_t kLeast = 2;
+    constexpr size_t kMin = 2;
     std::vector<Candidate> running;
     for (const int chunk : chunks) running.push_back({chunk, 0});
     size_t step = std::bit_floor(std::clamp<size_t>(queries_.size() / 8, 1, 8));
@@ -157,7 +157,7 @@ class Ranker {
         return a.captured > b.captured;
       });
       if (step == 1) return running.front();
-      running.resize(std::min(running.size(), std::max(kLeast, (running.size() + 1) / 2)));
+      running.resize(std::min(running.size(), std::max(kMin, (running.size() + 1) / 2)));
     }
   }
 

@@ -27,14 +27,14 @@ constexpr std::array<Preset, 3> kPresets{{
     {"full", SelectionKind::kFull, RowPlacement::kDevice},
 }};
 
-constexpr int kMostThreads = 1024;
-constexpr int kMostSparseTurn = 65536;
-constexpr int kMostStreams = 16;
-constexpr int kMostResidents = 65536;  // sinks, recent
-constexpr int kMostHotRows = 1 << 24;
-constexpr int kMostChunks = 512;
-constexpr int kMostLayers = 4096;
-constexpr float kMostRescore = 16;
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxSparseTurn = 65536;
+constexpr int kMaxStreams = 16;
+constexpr int kMaxResidents = 65536;  // sinks, recent
+constexpr int kMaxHotRows = 1 << 24;
+constexpr int kMaxChunks = 512;
+constexpr int kMaxLayers = 4096;
+constexpr float kMaxRescore = 16;
 
 void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
   if (!ok) throw ConfigError(std::string(key), given, allowed);
@@ -92,8 +92,8 @@ void validate_selection_options(const Config::Selection& selection) {
           "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
   of_fasa_alone(options.page_tokens == 1, "selection.page_tokens",
                 fmt::to_string(options.page_tokens));
-  require(options.rescore >= 1 && options.rescore <= kMostRescore, "selection.rescore",
-          fmt::to_string(options.rescore), fmt::format("1 to {}", kMostRescore));
+  require(options.rescore >= 1 && options.rescore <= kMaxRescore, "selection.rescore",
+          fmt::to_string(options.rescore), fmt::format("1 to {}", kMaxRescore));
   of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
   require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() == 1,
           "selection.layer_budget", "pyramid",
@@ -115,7 +115,7 @@ std::string against_near_set(const Config::Selection& selection) {
 }
 
 // Sets that leave nothing out, whatever the context.
-bool takes_all(const Config::Selection& selection) {
+bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
   return std::all_of(counts.begin(), counts.end(),
                      [](const TokenCount& count) { return count.tokens == 0 && count.share >= 1; });
@@ -197,7 +197,7 @@ TokenCount Config::near_tokens(int chunks) const {
   if (selection.kind != SelectionKind::kFasa) return {};
   if (selection.near_tokens) return *selection.near_tokens;
   const bool whole_keys = effective_tip_chunks(chunks) == chunks;
-  if (!whole_keys || !against_near_set(selection).empty() || takes_all(selection)) return {};
+  if (!whole_keys || !against_near_set(selection).empty() || selects_all(selection)) return {};
   return {.tokens = kDefaultNearTokens, .share = 0};
 }
 
@@ -234,32 +234,32 @@ void Config::apply_preset() {
 
 void Config::validate() const {
   validate_gpu(device.gpu);
-  require_range("device.threads", device.threads, 0, kMostThreads);
-  require_range("sessions.sparse_turn_tokens", sessions.sparse_turn_tokens, 0, kMostSparseTurn);
+  require_range("device.threads", device.threads, 0, kMaxThreads);
+  require_range("sessions.sparse_turn_tokens", sessions.sparse_turn_tokens, 0, kMaxSparseTurn);
   require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
           "auto, interleave, or the number of a node");
   require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",
           fmt::to_string(weights.group), "32, 64, 128");
-  require_range("selection.sinks", selection.sinks, 0, kMostResidents);
-  require_range("selection.recent", selection.recent, 1, kMostResidents);
+  require_range("selection.sinks", selection.sinks, 0, kMaxResidents);
+  require_range("selection.recent", selection.recent, 1, kMaxResidents);
   require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
           "one value, or an array with one per layer");
   for (const TokenCount& count : selection.fac_tokens) {
     validate_tokens(count, selection.sinks + selection.recent + 1, selection);
   }
   if (selection.tip_chunks) {
-    require_range("selection.tip_chunks", *selection.tip_chunks, 1, kMostChunks);
+    require_range("selection.tip_chunks", *selection.tip_chunks, 1, kMaxChunks);
   }
   for (const int layer : selection.dense_layers) {
-    require_range("selection.dense_layers", layer, 0, kMostLayers - 1);
+    require_range("selection.dense_layers", layer, 0, kMaxLayers - 1);
   }
   validate_selection_options(selection);
   validate_near(selection);
-  require_range("placement.hot_rows", placement.hot_rows, 0, kMostHotRows);
-  require_range("prefetch.depth", prefetch.depth, 0, kMostLayers);
-  require_range("prefetch.streams", prefetch.streams, 1, kMostStreams);
+  require_range("placement.hot_rows", placement.hot_rows, 0, kMaxHotRows);
+  require_range("prefetch.depth", prefetch.depth, 0, kMaxLayers);
+  require_range("prefetch.streams", prefetch.streams, 1, kMaxStreams);
   if (prefetch.head_groups) {
-    require_range("prefetch.head_groups", *prefetch.head_groups, 1, HeadGroups::kMost);
+    require_range("prefetch.head_groups", *prefetch.head_groups, 1, HeadGroups::kMax);
   }
   require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
           fmt::to_string(link.bandwidth), "more than 0");

@@ -130,7 +130,7 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
 // The parser makes a table within a table for each dot of a key, and takes them down again by calling
 // itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
 void check_toml_depth(std::string_view text, const std::string& name) {
-  constexpr auto kMostDots = 64;
+  constexpr auto kMaxDots = 64;
   size_t number = 1;
   for (size_t at = 0; at < text.size(); ++number) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -141,11 +141,11 @@ void check_toml_depth(std::string_view text, const std::string& name) {
     const bool inline_table = line.find('{') != std::string_view::npos;
     if (equals == std::string_view::npos && !header && !inline_table) continue;
     const std::string_view keys = header || inline_table ? line : line.substr(0, equals);
-    if (std::count(keys.begin(), keys.end(), '.') <= kMostDots) continue;
+    if (std::count(keys.begin(), keys.end(), '.') <= kMaxDots) continue;
     throw UsageError(
         fmt::format("{}:{}: not TOML of ours: a key of more than {} parts; "
                     "docs/configuration.md lists all keys",
-                    name, number, kMostDots));
+                    name, number, kMaxDots));
   }
 }
 

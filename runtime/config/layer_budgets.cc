@@ -44,8 +44,8 @@ std::vector<TokenBudget> share_pyramid(double mean, int steps) {
 }  // namespace
 
 TokenBudget budget_of(const TokenCount& count) {
-  constexpr int64_t kMost = INT32_MAX;
-  return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMost)),
+  constexpr int64_t kMax = INT32_MAX;
+  return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMax)),
           .share = static_cast<float>(count.share)};
 }
 

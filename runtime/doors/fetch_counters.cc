@@ -17,10 +17,10 @@ FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) 
     const StepCounters& rows = metrics.layers[layer];
     metrics.rows += rows;
     metrics.layer_bytes.push_back({.miss = rows.misses * row_bytes,
-                                   .speculation = rows.speculated * row_bytes,
+                                   .prefetch = rows.prefetched * row_bytes,
                                    .write_back = written_back_[layer] * token_bytes});
     metrics.bytes.miss += metrics.layer_bytes.back().miss;
-    metrics.bytes.speculation += metrics.layer_bytes.back().speculation;
+    metrics.bytes.prefetch += metrics.layer_bytes.back().prefetch;
     metrics.bytes.write_back += metrics.layer_bytes.back().write_back;
   }
   metrics.fetched_bytes = metrics.bytes.miss;

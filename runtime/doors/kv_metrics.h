@@ -32,9 +32,9 @@ struct GraphMetrics {
 
 // Bytes of rows that went over the link, by what moved them.
 struct FetchBytes {
-  uint64_t miss = 0;         // fetched when asked for
-  uint64_t speculation = 0;  // fetched ahead
-  uint64_t write_back = 0;   // new rows to the host
+  uint64_t miss = 0;        // fetched when asked for
+  uint64_t prefetch = 0;    // fetched ahead
+  uint64_t write_back = 0;  // new rows to the host
 };
 
 // Since the last reset_metrics(), over all KV heads and sequences.
@@ -46,8 +46,8 @@ struct FetchMetrics {
   std::vector<FetchBytes> layer_bytes;
   uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
   double hit_rate() const { return rows.hit_rate(); }
-  double speculation_precision() const { return rows.precision(); }
-  double speculation_recall() const { return rows.recall(); }
+  double prefetch_precision() const { return rows.precision(); }
+  double prefetch_recall() const { return rows.recall(); }
 };
 
 }  // namespace fasa

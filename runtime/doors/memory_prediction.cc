@@ -21,14 +21,14 @@ void add_guesses(const StepSettings& settings, int64_t context, GuessScratch gue
         std::max(shape.guess_capacity,
                  layer.guess_budget().of(visible_tokens(layer, context), settings.budget_floor()));
   }
-  shape.guess_buffers = guesses.most_ahead + 1;
+  shape.guess_buffers = guesses.max_depth + 1;
 }
 
 }  // namespace
 
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
                          GuessScratch guesses) {
-  DecodeShape shape{.count = count, .set_capacity = 0, .dense_tokens = 0};
+  DecodeShape shape{.count = count, .selected_capacity = 0, .dense_tokens = 0};
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
@@ -40,10 +40,10 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
       shape.dense_tokens = std::max(shape.dense_tokens, dense);
     }
     if (layer.dense) continue;
-    shape.set_capacity = std::max(shape.set_capacity, budget);
+    shape.selected_capacity = std::max(shape.selected_capacity, budget);
     shape.near_capacity = std::max(shape.near_capacity, settings.near_tokens(i, visible));
   }
-  if (guesses.most_ahead > 0) add_guesses(settings, context, guesses, shape);
+  if (guesses.max_depth > 0) add_guesses(settings, context, guesses, shape);
   return shape;
 }
 
@@ -63,14 +63,14 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 
 // Half of what is free stays free, for whoever comes next would wait until these are given up.
 int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
-  constexpr int kMostSets = 16;  // on the shipped trace 32 find no more
+  constexpr int kMaxSets = 16;  // on the shipped trace 32 find no more
   const CacheLayout& layout = settings.layout;
   if (settings.device_copies || layout.hot_rows == 0) return 0;
-  const int64_t set = decode_shape(settings, tokens, 1).set_capacity;
+  const int64_t set = decode_shape(settings, tokens, 1).selected_capacity;
   const auto slot_bytes =
       static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
   const uint64_t fits = free_bytes / 2 / slot_bytes;
-  const auto wanted = static_cast<uint64_t>(std::min(kMostSets * set, tokens));
+  const auto wanted = static_cast<uint64_t>(std::min(kMaxSets * set, tokens));
   const auto slots = static_cast<int>(std::min(wanted, fits));
   return slots >= 2 * layout.hot_rows ? slots : 0;
 }

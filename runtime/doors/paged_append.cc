@@ -118,10 +118,8 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
       slot.slices.append(store_.slice_block(run.page, part));
     }
   }
-  auto& even = slot.step.host(StepSlot::kEven);
-  auto& odd = slot.step.host(StepSlot::kOdd);
-  even.clear();
-  odd.clear();
+  auto& descs = slot.step.host(DescriptorBuffer::kStep);
+  descs.clear();
   int64_t stage_pages = 0;
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
@@ -135,15 +133,11 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
     desc.row_blocks = slot.rows.device_data() + entry;
     desc.slice_blocks = slot.slices.device_data() + entry;
     desc.tail = store_.tail(last.page);
-    SequenceDesc odd_desc = desc;
     if (!settings_.rows_on_device) {
-      const int64_t offset = stage_pages * settings_.layout.row_layer_bytes();
-      desc.stage = scratch_.prefill().stage[0] + offset;
-      odd_desc.stage = scratch_.prefill().stage[1] + offset;
+      desc.stage = scratch_.prefill().stage + stage_pages * settings_.layout.row_layer_bytes();
       stage_pages += pages_of(desc.tokens) + 1;
     }
-    even.push_back(desc);
-    odd.push_back(odd_desc);
+    descs.push_back(desc);
   }
 }
 
@@ -182,10 +176,10 @@ std::vector<size_t> PagedRuntime::Impl::without_tail(const std::vector<Run>& run
 }
 
 void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& restored) {
-  auto& descs = slot.step.host(StepSlot::kRestore);
+  auto& descs = slot.step.host(DescriptorBuffer::kRestore);
   descs.clear();
   for (const size_t i : restored) {
-    descs.push_back(slot.step.host(StepSlot::kEven)[i]);
+    descs.push_back(slot.step.host(DescriptorBuffer::kStep)[i]);
     descs.back().tokens = 0;
   }
   if (!descs.empty()) drain();  // their last rows may be on their way to the host
@@ -196,10 +190,10 @@ void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& re
   restore(slot.step);
   device_.record(tables_ready_.view(), control);
 
-  StepTables& tables = append_plan_.tables;
-  tables.on_device[0] = slot.step.device(StepSlot::kEven);
-  tables.on_device[1] = slot.step.device(StepSlot::kOdd);
-  tables.on_host = slot.step.host(StepSlot::kEven);
+  StepBatch& tables = append_plan_.tables;
+  tables.on_device = slot.step.device(DescriptorBuffer::kStep);
+  tables.second_stage = scratch_.prefill().second_stage;
+  tables.on_host = slot.step.host(DescriptorBuffer::kStep);
   tables.slice_dims = slice_dims_.as<int16_t>();
   tables.counters = counters_.layers();
   tables.tables_ready = tables_ready_.view();
@@ -257,7 +251,7 @@ void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
     device_.wait(stream, last_.view(), tag_of(layer, Cause::kPrefill));
     device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kPrefill));
     pipeline_->append(plan.tables, scratch_, layer, k, v, stream);
-    StepSlot& slot = append_slots_[plan.slot].step;
+    DescriptorBuffer& slot = append_slots_[plan.slot].step;
     slot.mark_done(stream);
     pipeline_->record_written_back(slot.written_back());
     device_.record(last_.view(), stream);

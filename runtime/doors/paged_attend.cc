@@ -169,13 +169,12 @@ void PagedRuntime::Impl::prepare_part(int layer, Part& part) {
 
 void PagedRuntime::Impl::describe_parts() {
   AttendPlan& plan = attend_plan_;
-  StepSlot& slot = attend_slots_[plan.slot].step;
-  auto& descs = slot.host(StepSlot::kEven);
-  auto& restored = slot.host(StepSlot::kRestore);
+  DescriptorBuffer& slot = attend_slots_[plan.slot].step;
+  auto& descs = slot.host(DescriptorBuffer::kStep);
+  auto& restored = slot.host(DescriptorBuffer::kRestore);
   descs.clear();
-  slot.host(StepSlot::kOdd).clear();
   restored.clear();
-  StepTables& tables = plan.tables;
+  StepBatch& tables = plan.tables;
   tables.row_blocks.clear();
   tables.device_row_blocks.assign(plan.parts.size(), {});
   for (const Part& part : plan.parts) {
@@ -193,7 +192,7 @@ void PagedRuntime::Impl::describe_parts() {
     desc.hot_table = nullptr;  // it stays as it is
     restored.push_back(desc);
   }
-  tables.on_device[0] = tables.on_device[1] = slot.device(StepSlot::kEven);
+  tables.on_device = slot.device(DescriptorBuffer::kStep);
   tables.on_host = descs;
   tables.slice_dims = slice_dims_.as<int16_t>();
   tables.counters = counters_.layers();
@@ -221,7 +220,7 @@ void PagedRuntime::Impl::plan_attend(int layer, const BlockTable& block_table,
     with_room([&] { scratch_.ensure(shape, {}); });
   }
   plan.slot = (plan.slot + 1) % attend_slots_.size();
-  StepSlot& slot = attend_slots_[plan.slot].step;
+  DescriptorBuffer& slot = attend_slots_[plan.slot].step;
   slot.wait_until_free();
   if (slot.capacity() < seq_lens.size()) {
     drain();

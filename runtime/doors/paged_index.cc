@@ -65,13 +65,13 @@ void PagedRuntime::Impl::plan_index(int layer) {
   reserve_index();
   list_index_pieces(layer);
   plan.slot = (plan.slot + 1) % index_slots_.size();
-  StepSlot& slot = index_slots_[plan.slot];
+  DescriptorBuffer& slot = index_slots_[plan.slot];
   slot.wait_until_free();
   if (slot.capacity() < plan.pieces.size()) {
     drain();
     with_room([&] { slot.ensure(plan.pieces.size()); });
   }
-  slot.host(StepSlot::kEven) = plan.pieces;
+  slot.host(DescriptorBuffer::kStep) = plan.pieces;
   slot.upload(control_.view());
   device_.record(tables_ready_.view(), control_.view());
   plan.attend_plan = attend_plan_.number;
@@ -88,12 +88,12 @@ void PagedRuntime::Impl::make_index(int layer, StreamView stream) {
   const OperationTag tag = tag_of(layer, Cause::kCompute);
   device_.wait(stream, tables_ready_.view(), tag);
   pipeline_->wait_written_back(layer, stream, tag);
-  StepSlot& slot = index_slots_[plan.slot];
+  DescriptorBuffer& slot = index_slots_[plan.slot];
   size_t begin = 0;
   for (const size_t end : plan.rounds) {
     const StepParams step{
         .layout = layout,
-        .sequences = slot.device(StepSlot::kEven) + begin,
+        .sequences = slot.device(DescriptorBuffer::kStep) + begin,
         .count = static_cast<int>(end - begin),
         .layer = layer,
         .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};

@@ -85,9 +85,9 @@ void PagedRuntime::Impl::describe_prefill(Slot& slot) {
       slot.rows.append(store_.row_block(page, part));
     }
   }
-  auto& descs = slot.step.host(StepSlot::kEven);
+  auto& descs = slot.step.host(DescriptorBuffer::kStep);
   descs.clear();
-  StepTables& tables = plan.tables;
+  StepBatch& tables = plan.tables;
   tables.row_blocks.clear();
   tables.device_row_blocks.assign(plan.parts.size(), {});
   int32_t first_token = 0;
@@ -105,7 +105,7 @@ void PagedRuntime::Impl::describe_prefill(Slot& slot) {
     first_token += desc.tokens;
     entry += blocks;
   }
-  tables.on_device[0] = tables.on_device[1] = slot.step.device(StepSlot::kEven);
+  tables.on_device = slot.step.device(DescriptorBuffer::kStep);
   tables.on_host = descs;
   tables.slice_dims = slice_dims_.as<int16_t>();
   tables.counters = counters_.layers();

@@ -34,9 +34,8 @@ void check_shape(const PagedShape& shape) {
   if (shape.max_sequences < 1) {
     throw UsageError(fmt::format("max_sequences = {}: allowed: at least 1", shape.max_sequences));
   }
-  if (shape.most_steps < 1 || shape.most_steps > kMostSteps) {
-    throw UsageError(
-        fmt::format("most_steps = {}: allowed: 1 to {}", shape.most_steps, kMostSteps));
+  if (shape.most_steps < 1 || shape.most_steps > kMaxSteps) {
+    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", shape.most_steps, kMaxSteps));
   }
 }
 
@@ -107,7 +106,7 @@ PagedRuntime::Impl::Impl(Device& device, const Config& config, const Geometry& g
       append_slots_{Slot(device), Slot(device)},
       attend_slots_{Slot(device), Slot(device)},
       prefill_slots_{Slot(device), Slot(device)},
-      index_slots_{StepSlot(device), StepSlot(device)},
+      index_slots_{DescriptorBuffer(device), DescriptorBuffer(device)},
       read_blocks_(device, "page tables"),
       counters_(device, settings_.layout) {
   check_slice_dims(slice_dims, settings_.layout, geometry);
@@ -151,11 +150,11 @@ void PagedRuntime::Impl::drain() {
 }
 
 // Tails and residents are functions of the rows: those of the slot's list are made of them again.
-void PagedRuntime::Impl::restore(StepSlot& slot) {
-  const auto& descs = slot.host(StepSlot::kRestore);
+void PagedRuntime::Impl::restore(DescriptorBuffer& slot) {
+  const auto& descs = slot.host(DescriptorBuffer::kRestore);
   if (descs.empty()) return;
   const StepParams params{.layout = settings_.layout,
-                          .sequences = slot.device(StepSlot::kRestore),
+                          .sequences = slot.device(DescriptorBuffer::kRestore),
                           .count = static_cast<int>(descs.size()),
                           .layer = 0,
                           .slice_dims = slice_dims_.as<int16_t>()};
@@ -219,7 +218,7 @@ KvMemory PagedRuntime::Impl::memory() const {
   memory.device_slices = store_.slice_bytes() + index_slices_.held_bytes();
   memory.device_scratch =
       scratch_.bytes() + slice_dims_.bytes() + counters_.bytes() + index_stage_.bytes();
-  for (const StepSlot& slot : index_slots_) memory.device_scratch += slot.bytes();
+  for (const DescriptorBuffer& slot : index_slots_) memory.device_scratch += slot.bytes();
   memory.device_scratch += read_blocks_.device_bytes();
   memory.host_tables += read_blocks_.host_bytes();
   for (const auto* slots : {&append_slots_, &attend_slots_, &prefill_slots_}) {

@@ -15,9 +15,9 @@
 #include "runtime/doors/paged_runtime.h"
 #include "scheduler/cache/page_store.h"
 #include "scheduler/cache/page_view.h"
+#include "scheduler/descriptor_buffer.h"
 #include "scheduler/step_pipeline.h"
 #include "scheduler/step_scratch.h"
-#include "scheduler/step_slot.h"
 
 namespace fasa {
 
@@ -58,7 +58,7 @@ class PagedRuntime::Impl {
   struct Slot {
     explicit Slot(Device& device)
         : step(device), rows(device, "page tables"), slices(device, "page tables") {}
-    StepSlot step;
+    DescriptorBuffer step;
     PointerArray rows;  // appends and prefills: a view has its own
     PointerArray slices;
   };
@@ -69,7 +69,7 @@ class PagedRuntime::Impl {
     uint64_t epoch = 0;  // 0: none
     size_t slot = 0;
     int64_t stored = 0;  // tokens
-    StepTables tables;
+    StepBatch tables;
   };
   // One sequence of an attend or a prefill.
   struct Part {
@@ -90,7 +90,7 @@ class PagedRuntime::Impl {
     uint64_t epoch = 0;   // 0: none
     int only_layer = -1;  // others do not have all of its tokens yet; -1: all have
     size_t slot = 0;
-    StepTables tables;
+    StepBatch tables;
   };
 
   // Pages never move, so that a plan holds until others are asked for.
@@ -98,7 +98,7 @@ class PagedRuntime::Impl {
     std::vector<int32_t> query_lens;
     bool made = false;
     size_t slot = 0;
-    StepTables tables;
+    StepBatch tables;
   };
 
   // Slices to be made before an attend. Pieces within one of the caller's pages, the first ones of
@@ -128,7 +128,7 @@ class PagedRuntime::Impl {
   void upload_append(Slot& slot, const std::vector<size_t>& restored);
   void plan_append(int layer, std::vector<Run> runs, std::span<const int64_t> slot_mapping);
   void describe_groups(const std::vector<Run>& runs, const Groups& groups, Slot& slot);
-  void restore(StepSlot& slot);
+  void restore(DescriptorBuffer& slot);
 
   void check_lengths(const char* call, const BlockTable& block_table,
                      std::span<const int32_t> seq_lens) const;
@@ -189,7 +189,7 @@ class PagedRuntime::Impl {
   std::array<Slot, 2> append_slots_;
   std::array<Slot, 2> attend_slots_;
   std::array<Slot, 2> prefill_slots_;
-  std::array<StepSlot, 2> index_slots_;
+  std::array<DescriptorBuffer, 2> index_slots_;
   PointerArray read_blocks_;
   Buffer slice_dims_;
   Buffer index_stage_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]

@@ -8,6 +8,7 @@
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/paged_runtime.h"
 #include "runtime/doors/paged_settings.h"
+#include "scheduler/descriptor_buffer.h"
 #include "scheduler/step_scratch.h"
 
 namespace fasa {
@@ -56,8 +57,8 @@ uint64_t table_bytes(const Counts& counts, bool small) {
 
 uint64_t descriptor_bytes(const Counts& counts, bool small) {
   const int64_t pieces = small ? counts.sequences * counts.blocks : 0;
-  constexpr uint64_t kKinds = 3;
-  return 2 * kKinds * bytes(counts.groups + 2 * counts.sequences + pieces) * sizeof(SequenceDesc);
+  return 2 * DescriptorBuffer::kKinds * bytes(counts.groups + 2 * counts.sequences + pieces) *
+         sizeof(SequenceDesc);
 }
 
 PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int64_t max_context,

@@ -26,14 +26,14 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       prefetch_(device, settings_),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
-      decodes_several_(device.kind() == DeviceKind::kCpu && !settings_.selection_remembers),
+      decodes_several_(device.kind() == DeviceKind::kCpu && !settings_.selection_evicts),
       graphs_wanted_(config.device.graphs),
-      slots_{StepSlot(device), StepSlot(device)},
+      slots_{DescriptorBuffer(device), DescriptorBuffer(device)},
       probes_{StepProbe(device), StepProbe(device)},
       counters_(device, settings_.layout),
       most_steps_(most_steps) {
-  if (most_steps < 1 || most_steps > kMostSteps) {
-    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMostSteps));
+  if (most_steps < 1 || most_steps > kMaxSteps) {
+    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMaxSteps));
   }
   check_slice_dims(slice_dims, settings_.layout, geometry);
   if (graphs_wanted_ && device.graphs() != nullptr) prefetch_.plan_coarsely();
@@ -154,9 +154,9 @@ void Runtime::Impl::set_query_source(QuerySource* source) {
   prefetch_.set_query_source(source);
 }
 
-int Runtime::Impl::query_ahead() const {
+int Runtime::Impl::estimate_depth() const {
   const GuessScratch guesses = PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
-  return guesses.writes_sets ? guesses.most_ahead : 0;
+  return guesses.writes_sets ? guesses.max_depth : 0;
 }
 
 void Runtime::Impl::set_predictor(Predictor* predictor) {
@@ -187,7 +187,7 @@ void Runtime::truncate(SequenceId sequence, int64_t tokens) { impl_->truncate(se
 void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
 int64_t Runtime::length(SequenceId sequence) const { return impl_->length(sequence); }
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
-int Runtime::query_ahead() const { return impl_->query_ahead(); }
+int Runtime::estimate_depth() const { return impl_->estimate_depth(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 int Runtime::most_decoded(SequenceId id) const { return impl_->most_decoded(id); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }

@@ -56,7 +56,7 @@ class Runtime {
   // few.
   Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
-          int32_t most_steps = kMostSteps);
+          int32_t most_steps = kMaxSteps);
   ~Runtime();
   Runtime(const Runtime&) = delete;  // sequences refer to it
   Runtime& operator=(const Runtime&) = delete;
@@ -82,7 +82,7 @@ class Runtime {
   // another is set. Outside of a step, and before reserve(), which counts what guesses need.
   void set_query_source(QuerySource* source);
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
-  int query_ahead() const;
+  int estimate_depth() const;
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
   // Its guesses may be anything: they change times, never results. As above.
   void set_predictor(Predictor* predictor);

@@ -108,7 +108,7 @@ bool Runtime::Impl::could_fit(size_t bytes) const {
 void Runtime::Impl::drop_copy_tables() {
   for (const auto& [id, sequence] : sequences_) sequence->device_rows().clear();
   if (!step_) return;
-  for (const StepSlot::Kind kind : {StepSlot::kEven, StepSlot::kOdd, StepSlot::kRestore}) {
+  for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
     for (SequenceDesc& desc : step_->slot->host(kind)) {
       desc.device_row_blocks = nullptr;
       desc.device_row_pages = 0;

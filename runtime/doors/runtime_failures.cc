@@ -75,7 +75,7 @@ void Runtime::Impl::restart_streams(const std::string& failure) {
     start_streams();
     tables_ready_ = device_.create_event();
     rows_read_ = device_.create_event();
-    for (StepSlot& slot : slots_) slot.renew_events();
+    for (DescriptorBuffer& slot : slots_) slot.renew_events();
     for (StepProbe& probe : probes_) probe.renew_events();
     streams_failure_.reset();
   } catch (const std::exception&) {

@@ -18,7 +18,7 @@ std::optional<StepKey> Runtime::Impl::graph_key(StreamView stream,
   if (step.tables.any(StepMode::kPrefill) || step.tables.probe != nullptr) return {};
   if (prefetch_.guesses_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(step.tables.count()),
-                 key_word(step.tables.on_device[0]), key_word(step.tables.on_device[1])};
+                 key_word(step.tables.on_device)};
   scratch_.add_to_key(key);
   if (!pipeline_->add_to_key(step.tables, scratch_, key)) return {};
   key.insert(key.end(), shape.begin(), shape.end());

@@ -67,12 +67,10 @@ void Runtime::Impl::renew_hot_rows() {
     KvSequence& sequence = find(step_->sequences[i].sequence);
     sequence.empty_hot_rows(control_.view());
     const SequenceDesc now = sequence.describe();
-    for (const StepSlot::Kind kind : {StepSlot::kEven, StepSlot::kOdd}) {
-      SequenceDesc& desc = step_->slot->host(kind)[i];
-      desc.hot = now.hot;
-      desc.hot_table = now.hot_table;
-      desc.hot_rows = now.hot_rows;
-    }
+    SequenceDesc& desc = step_->slot->host(DescriptorBuffer::kStep)[i];
+    desc.hot = now.hot;
+    desc.hot_table = now.hot_table;
+    desc.hot_rows = now.hot_rows;
   }
   step_->slot->upload(control_.view());
   device_.synchronize(control_.view());

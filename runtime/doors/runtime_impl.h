@@ -17,10 +17,10 @@
 #include "runtime/doors/settings.h"
 #include "runtime/doors/step_graphs.h"
 #include "scheduler/cache/kv_sequence.h"
+#include "scheduler/descriptor_buffer.h"
 #include "scheduler/prefetch/prefetch_control.h"
 #include "scheduler/step_pipeline.h"
 #include "scheduler/step_scratch.h"
-#include "scheduler/step_slot.h"
 
 namespace fasa {
 
@@ -43,7 +43,7 @@ class Runtime::Impl : private MemoryReclaimer {
   int64_t length(SequenceId id) const { return find(id).length(); }
 
   void set_query_source(QuerySource* source);
-  int query_ahead() const;
+  int estimate_depth() const;
   void set_predictor(Predictor* predictor);
   int most_decoded(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
@@ -74,11 +74,11 @@ class Runtime::Impl : private MemoryReclaimer {
  private:
   struct OpenStep {
     std::vector<StepSequence> sequences;
-    StepTables tables;
+    StepBatch tables;
     // What attends, where a sequence decodes several tokens: each of them as one of its own.
     std::vector<SequenceDesc> each;
-    std::optional<StepTables> each_tables;
-    StepSlot* slot = nullptr;
+    std::optional<StepBatch> each_tables;
+    DescriptorBuffer* slot = nullptr;
     size_t slot_index = 0;
     int64_t tokens = 0;
     int appended = 0;  // layers
@@ -178,7 +178,7 @@ class Runtime::Impl : private MemoryReclaimer {
   bool graphs_refused_ = false;
   StepGraphs graphs_;  // of the pipeline's streams
   GraphMetrics graph_metrics_;
-  std::array<StepSlot, 2> slots_;
+  std::array<DescriptorBuffer, 2> slots_;
   std::array<StepProbe, 2> probes_;  // of the slots' steps
   std::array<int, 2> probed_depths_{};
   Buffer slice_dims_;

@@ -60,7 +60,7 @@ void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   const auto [decode, prefill] =
       reserved_shapes(settings_, tokens, step_tokens, prefetch_.scratch());
   ensure_scratch(decode, prefill);
-  for (StepSlot& slot : slots_) slot.ensure(1);
+  for (DescriptorBuffer& slot : slots_) slot.ensure(1);
   find_usable(id);  // of what was waited for on the way, something may have failed
   if (tokens > sequence.length()) {
     own_last_page(id);
@@ -103,7 +103,7 @@ void Runtime::Impl::fit_hot_rows(int64_t tokens, int step_tokens, int count, boo
   };
   // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
   // which fewer rows need less. A range that does not begin with a fit has none.
-  const int set = std::min(*hot_rows_wanted_, decode_shape(settings_, tokens, 1).set_capacity);
+  const int set = std::min(*hot_rows_wanted_, decode_shape(settings_, tokens, 1).selected_capacity);
   const auto largest = [&](int low, int high) {
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;
@@ -166,7 +166,7 @@ void Runtime::Impl::prepare_memory(std::span<const StepSequence> sequences, Memo
   if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 
-  for (StepSlot& slot : slots_) {
+  for (DescriptorBuffer& slot : slots_) {
     if (slot.capacity() >= sequences.size()) continue;
     drain();
     slot.ensure(sequences.size());
@@ -191,7 +191,7 @@ KvMemory Runtime::Impl::memory() const {
   memory.device_slices = pools_.slices.held_bytes();
   memory.device_scratch = scratch_.bytes() + slice_dims_.bytes() + slopes_.bytes() +
                           counters_.bytes() + graphs_.bytes(device_);
-  for (const StepSlot& slot : slots_) memory.device_scratch += slot.bytes();
+  for (const DescriptorBuffer& slot : slots_) memory.device_scratch += slot.bytes();
   for (const auto& [id, sequence] : sequences_) {
     memory.device_slices += sequence->tail_bytes();
     memory.device_rows += sequence->device_rows().copy_bytes();

@@ -78,7 +78,7 @@ void Runtime::Impl::load_page(SequenceId id, int tokens, std::span<const std::by
   if (!rows.empty()) copy_in(sequence.row_blocks()[page], rows, settings_.rows_on_device);
   if (!slices.empty()) copy_in(sequence.slice_blocks()[page], slices, true);
   sequence.commit(tokens);
-  sequence.distrust();
+  sequence.invalidate();
   guard.keep();
 }
 
@@ -106,8 +106,8 @@ void Runtime::Impl::copy_in(std::byte* block, std::span<const std::byte> in, boo
 
 bool Runtime::Impl::takes_row_sources() const {
   return device_.kind() == DeviceKind::kCpu && settings_.rows_on_device &&
-         settings_.selection == nullptr && !settings_.selection_remembers &&
-         !settings_.set_per_query_head;
+         settings_.selection == nullptr && !settings_.selection_evicts &&
+         !settings_.selected_per_query_head;
 }
 
 void Runtime::Impl::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,

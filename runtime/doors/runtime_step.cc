@@ -48,11 +48,9 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) const {
 
 void Runtime::Impl::describe(OpenStep& step) {
   const CacheLayout& layout = settings_.layout;
-  auto& even = step.slot->host(StepSlot::kEven);
-  auto& odd = step.slot->host(StepSlot::kOdd);
-  auto& restore = step.slot->host(StepSlot::kRestore);
-  even.clear();
-  odd.clear();
+  auto& descs = step.slot->host(DescriptorBuffer::kStep);
+  auto& restore = step.slot->host(DescriptorBuffer::kRestore);
+  descs.clear();
   restore.clear();
   step.tables.row_blocks.clear();
   step.tables.device_row_blocks.clear();
@@ -68,22 +66,18 @@ void Runtime::Impl::describe(OpenStep& step) {
     desc.stamp = stamp_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
-    SequenceDesc odd_desc = desc;
     if (part.mode == StepMode::kPrefill && !settings_.rows_on_device) {
-      const int64_t offset = stage_pages * layout.row_layer_bytes();
-      desc.stage = scratch_.prefill().stage[0] + offset;
-      odd_desc.stage = scratch_.prefill().stage[1] + offset;
+      desc.stage = scratch_.prefill().stage + stage_pages * layout.row_layer_bytes();
       stage_pages += pages_of(part.tokens) + 1;
     }
-    even.push_back(desc);
-    odd.push_back(odd_desc);
+    descs.push_back(desc);
     step.tables.row_blocks.push_back(sequence.row_blocks());
     step.tables.histories.push_back(sequence.history());
     step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
-  step.tables.on_device[0] = step.slot->device(StepSlot::kEven);
-  step.tables.on_device[1] = step.slot->device(StepSlot::kOdd);
-  step.tables.on_host = even;
+  step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
+  step.tables.second_stage = scratch_.prefill().second_stage;
+  step.tables.on_host = descs;
 }
 
 // On the cpu device kernels read the host's memory, so nothing has to be uploaded. What a token
@@ -94,7 +88,7 @@ void Runtime::Impl::describe_each(OpenStep& step) const {
       })) {
     return;
   }
-  StepTables& tables = step.each_tables.emplace(step.tables);
+  StepBatch& tables = step.each_tables.emplace(step.tables);
   tables.row_blocks.clear();
   tables.device_row_blocks.clear();
   tables.histories.clear();
@@ -111,7 +105,7 @@ void Runtime::Impl::describe_each(OpenStep& step) const {
       if (!step.tables.sources.empty()) tables.sources.push_back(step.tables.sources[i]);
     }
   }
-  tables.on_device[0] = tables.on_device[1] = step.each.data();
+  tables.on_device = step.each.data();
   tables.on_host = step.each;
 }
 
@@ -124,10 +118,10 @@ void Runtime::Impl::enqueue_tables(OpenStep& step) {
   }
   describe(step);  // after the uploads: tables may have moved
   step.slot->upload(control);
-  const auto& restore = step.slot->host(StepSlot::kRestore);
+  const auto& restore = step.slot->host(DescriptorBuffer::kRestore);
   if (!restore.empty()) {
     const StepParams params{.layout = settings_.layout,
-                            .sequences = step.slot->device(StepSlot::kRestore),
+                            .sequences = step.slot->device(DescriptorBuffer::kRestore),
                             .count = static_cast<int>(restore.size()),
                             .layer = 0,
                             .slice_dims = slice_dims_.as<int16_t>()};
@@ -153,9 +147,9 @@ void Runtime::Impl::plan_prefetch(const OpenStep& step) {
                   [](const StepSequence& part) { return part.mode == StepMode::kDecode; });
   PrefetchPlan plan;
   if (all_decode) {
-    const bool remembered =
-        std::any_of(step.sequences.begin(), step.sequences.end(),
-                    [this](const StepSequence& part) { return find(part.sequence).remembers(); });
+    const bool remembered = std::any_of(
+        step.sequences.begin(), step.sequences.end(),
+        [this](const StepSequence& part) { return find(part.sequence).remembers_hot_rows(); });
     plan = prefetch_.plan(static_cast<int>(step.sequences.size()), remembered);
     if (prefetch_.measures(stamp_)) {
       probes_[step.slot_index].start(prefetch_.measured_layer());
@@ -244,7 +238,7 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   check_tensor("q", q, geometry_.query_heads, geometry_.key_dim);
   check_tensor("out", out, geometry_.query_heads, geometry_.value_dim);
   step_->attended = layer + 1;
-  const StepTables& tables = step_->each_tables ? *step_->each_tables : step_->tables;
+  const StepBatch& tables = step_->each_tables ? *step_->each_tables : step_->tables;
   pipeline_->attend(tables, scratch_, layer, q, out, lse, stream);
 }
 
@@ -305,7 +299,7 @@ void Runtime::Impl::end_step() {
   for (const StepSequence& part : step_->sequences) {
     KvSequence& sequence = find(part.sequence);
     sequence.commit(part.tokens);
-    if (part.mode == StepMode::kDecode) sequence.recalled();
+    if (part.mode == StepMode::kDecode) sequence.hot_rows_decoded();
   }
   if (step_->decodes) {
     counters_.add_decode_step();
@@ -325,7 +319,7 @@ void Runtime::Impl::abort_step() {
   } catch (const std::bad_alloc&) {
     // No memory for the words.
   }
-  for (const StepSequence& part : step_->sequences) find(part.sequence).distrust();
+  for (const StepSequence& part : step_->sequences) find(part.sequence).invalidate();
   step_.reset();
 }
 

@@ -89,9 +89,9 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   if (all_dense) return settings;
   settings.selection = config.make_selection();
   settings.page_tokens = config.selection.options.page_tokens;
-  settings.selection_remembers =
+  settings.selection_evicts =
       settings.selection != nullptr && settings.selection->make_policy() != nullptr;
-  settings.set_per_query_head =
+  settings.selected_per_query_head =
       settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
   return settings;
 }

@@ -36,7 +36,7 @@ class StepGraphs {
       entry.last_used = now_;
       return &entry;
     }
-    if (entries_.size() == kMost) {
+    if (entries_.size() == kMax) {
       entries_.erase(std::min_element(entries_.begin(), entries_.end(),
                                       [](auto& a, auto& b) { return a.last_used < b.last_used; }));
     }
@@ -54,7 +54,7 @@ class StepGraphs {
 
  private:
   // Two slots of descriptors by few shapes: lengths that pass a wave, depths of prefetching.
-  static constexpr size_t kMost = 8;
+  static constexpr size_t kMax = 8;
   std::vector<Entry> entries_;
   uint64_t now_ = 0;
 };

@@ -11,7 +11,7 @@ namespace fasa {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr int64_t kMostEntries = int64_t{1} << 40;
+constexpr int64_t kMaxEntries = int64_t{1} << 40;
 
 // A copy is aligned as what it is of.
 size_t offset_in(size_t offset, const void* data) {
@@ -32,7 +32,7 @@ size_t table_entries(const Device& device, const BlockTable& table) {
   }
   int64_t entries = 0;
   if (__builtin_mul_overflow(table.sequences - 1, table.stride, &entries) ||
-      __builtin_add_overflow(entries, table.columns, &entries) || entries > kMostEntries) {
+      __builtin_add_overflow(entries, table.columns, &entries) || entries > kMaxEntries) {
     throw UsageError(
         fmt::format("a block table of {} sequences, {} columns and stride {} is larger "
                     "than any memory",

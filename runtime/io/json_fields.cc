@@ -24,10 +24,10 @@ void check_depth(std::string_view text, const std::string& name) {
       in_string = true;
     } else if (c == ']' || c == '}') {
       --depth;
-    } else if ((c == '[' || c == '{') && ++depth > kMostJsonDepth) {
+    } else if ((c == '[' || c == '{') && ++depth > kMaxJsonDepth) {
       throw InputError(fmt::format(
           "{}: byte {} of {}: lists and objects within each other, {} deep; allowed: {}", name,
-          at + 1, text.size(), depth, kMostJsonDepth));
+          at + 1, text.size(), depth, kMaxJsonDepth));
     }
   }
 }

@@ -12,10 +12,10 @@ namespace fasa {
 
 // Lists and objects within each other. What works through JSON calls itself once a level (the
 // wording of errors too), and no file of ours or of a published model has more than a few.
-inline constexpr int kMostJsonDepth = 64;
+inline constexpr int kMaxJsonDepth = 64;
 
 // Json: nlohmann::json or ordered_json. Throws InputError naming file and byte for what is no JSON
-// or deeper than kMostJsonDepth. Every text from outside comes in here.
+// or deeper than kMaxJsonDepth. Every text from outside comes in here.
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text, const std::string& name);
 

@@ -14,9 +14,9 @@ void AnswerOptions::validate() const {
   if (max_tokens < 1) {
     throw UsageError(fmt::format("max_tokens = {}; allowed: 1 or more", max_tokens));
   }
-  constexpr int kMostLogprobs = 100;
-  if (logprobs && (*logprobs < 0 || *logprobs > kMostLogprobs)) {
-    throw UsageError(fmt::format("logprobs = {}; allowed: 0 to {}", *logprobs, kMostLogprobs));
+  constexpr int kMaxLogprobs = 100;
+  if (logprobs && (*logprobs < 0 || *logprobs > kMaxLogprobs)) {
+    throw UsageError(fmt::format("logprobs = {}; allowed: 0 to {}", *logprobs, kMaxLogprobs));
   }
   sampling.validate();
 }

@@ -7,14 +7,14 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kMostExperts = 4096;
+constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 
 int read_count(const JsonFields& fields, std::initializer_list<const char*> keys) {
   for (const char* const key : keys) {
-    if (fields.has(key)) return static_cast<int>(fields.integer(key, 1, kMostExperts));
+    if (fields.has(key)) return static_cast<int>(fields.integer(key, 1, kMaxExperts));
   }
-  return static_cast<int>(fields.integer(*keys.begin(), 1, kMostExperts));  // says that it lacks
+  return static_cast<int>(fields.integer(*keys.begin(), 1, kMaxExperts));  // says that it lacks
 }
 
 int read_chosen(const JsonFields& fields, int count) {
@@ -42,7 +42,7 @@ void read_qwen(const JsonFields& fields, ModelConfig* config) {
   experts.normalised = fields.boolean_or("norm_topk_prob", false);
   const auto layers = static_cast<size_t>(config->layers);
   const auto step =
-      static_cast<size_t>(fields.integer_or("decoder_sparse_step", 1, kMostExperts, 1));
+      static_cast<size_t>(fields.integer_or("decoder_sparse_step", 1, kMaxExperts, 1));
   config->expert_layers.resize(layers);
   for (size_t i = 0; i < layers; ++i) config->expert_layers[i] = (i + 1) % step == 0;
   constexpr const char* kDense = "mlp_only_layers";
@@ -84,9 +84,9 @@ void read_groups(const JsonFields& fields, ExpertShape* experts) {
 }
 
 void read_deepseek(const JsonFields& fields, ModelConfig* config) {
-  const int64_t dense = fields.integer_or("first_k_dense_replace", 0, kMostExperts, 0);
+  const int64_t dense = fields.integer_or("first_k_dense_replace", 0, kMaxExperts, 0);
   if (dense >= config->layers) return;
-  if (fields.integer_or("moe_layer_freq", 1, kMostExperts, 1) != 1) {
+  if (fields.integer_or("moe_layer_freq", 1, kMaxExperts, 1) != 1) {
     fields.fail("moe_layer_freq", "1");
   }
   if (fields.boolean_or("norm_topk_prob", false)) fields.fail("norm_topk_prob", "false");
@@ -96,7 +96,7 @@ void read_deepseek(const JsonFields& fields, ModelConfig* config) {
   experts.count = read_count(fields, {"n_routed_experts", "num_local_experts"});
   experts.chosen = read_chosen(fields, experts.count);
   experts.intermediate = read_width(fields);
-  const int64_t shared = fields.integer_or("n_shared_experts", 0, kMostExperts, 0);
+  const int64_t shared = fields.integer_or("n_shared_experts", 0, kMaxExperts, 0);
   if (shared * experts.intermediate > kMaxWidth) {
     fields.fail("n_shared_experts", fmt::format("less than {}", kMaxWidth / experts.intermediate));
   }

@@ -107,7 +107,7 @@ class Generation {
  private:
   // Where the settings fetch ahead by query, the model says what later queries will be.
   void estimate_queries() {
-    const int ahead = runtime_.query_ahead();
+    const int ahead = runtime_.estimate_depth();
     if (ahead == 0) return;
     model_.reserve_estimates(1, ahead);
     runtime_.set_query_source(model_.query_source());

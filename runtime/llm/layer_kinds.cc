@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kMostInterval = 4096;
+constexpr int64_t kMaxInterval = 4096;
 
 // no_rope_layers says 1 of those that are rotated; else every no_rope_layer_interval-th is not.
 std::vector<bool> read_rotated(const JsonFields& fields, const ModelConfig& config) {
@@ -16,7 +16,7 @@ std::vector<bool> read_rotated(const JsonFields& fields, const ModelConfig& conf
   constexpr const char* kKey = "no_rope_layers";
   if (!fields.has(kKey)) {
     const auto interval =
-        static_cast<size_t>(fields.integer_or("no_rope_layer_interval", 1, kMostInterval, 4));
+        static_cast<size_t>(fields.integer_or("no_rope_layer_interval", 1, kMaxInterval, 4));
     for (size_t i = interval - 1; i < rotated.size(); i += interval) rotated[i] = false;
     return rotated;
   }
@@ -58,7 +58,7 @@ std::vector<bool> read_windowed(const JsonFields& fields, const ModelConfig& con
   }
   if (fields.has("layer_types")) return read_layer_types(fields, windowed.size());
   const auto number = [&](const char* key, int64_t low, int64_t otherwise) {
-    return static_cast<size_t>(fields.integer_or(key, low, kMostInterval, otherwise));
+    return static_cast<size_t>(fields.integer_or(key, low, kMaxInterval, otherwise));
   };
   switch (rule.layers) {
     case WindowedLayers::kNone:

@@ -60,9 +60,9 @@ class Model::Impl final : public QuerySource {
     place_ = next_place();
   }
 
-  void reserve_estimates(int64_t sequences, int max_ahead);
-  bool has_estimates() const { return estimates_.max_ahead() > 0; }
-  int max_ahead() const override { return estimates_.max_ahead(); }
+  void reserve_estimates(int64_t sequences, int max_depth);
+  bool has_estimates() const { return estimates_.max_depth() > 0; }
+  int max_depth() const override { return estimates_.max_depth(); }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override;
 
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
@@ -119,11 +119,11 @@ void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSeq
     throw UsageError(
         fmt::format("a step of {} sequences has an observer; allowed: one sequence", step.size()));
   }
-  if (options.estimate_ahead > estimates_.max_ahead()) {
+  if (options.estimate_depth > estimates_.max_depth()) {
     throw UsageError(
-        fmt::format("estimate_ahead = {}; allowed: 0 to {}, what reserve_estimates() "
+        fmt::format("estimate_depth = {}; allowed: 0 to {}, what reserve_estimates() "
                     "gave room for",
-                    options.estimate_ahead, estimates_.max_ahead()));
+                    options.estimate_depth, estimates_.max_depth()));
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
@@ -174,17 +174,17 @@ ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
   return keys;
 }
 
-void Model::Impl::reserve_estimates(int64_t sequences, int max_ahead) {
-  if (sequences < 1 || max_ahead < 1 || max_ahead >= config_.layers) {
+void Model::Impl::reserve_estimates(int64_t sequences, int max_depth) {
+  if (sequences < 1 || max_depth < 1 || max_depth >= config_.layers) {
     throw UsageError(
         fmt::format("estimates for {} sequences, {} layers ahead; allowed: 1 or more sequences, 1 "
                     "to {} layers ahead in a model of {}",
-                    sequences, max_ahead, config_.layers - 1, config_.layers));
+                    sequences, max_depth, config_.layers - 1, config_.layers));
   }
-  if (sequences <= estimates_.sequences() && max_ahead <= estimates_.max_ahead()) return;
+  if (sequences <= estimates_.sequences() && max_depth <= estimates_.max_depth()) return;
   place_ = next_place();
   estimates_ = QueryEstimates(device_, config_, dtype_, std::max(sequences, estimates_.sequences()),
-                              std::max(max_ahead, estimates_.max_ahead()));
+                              std::max(max_depth, estimates_.max_depth()));
 }
 
 void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const {
@@ -195,8 +195,8 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
   if (!open_) fail("no forward() is under way");
   if (!open_->decodes) fail("the step has a prefill; allowed: steps that only decode");
   if (layer != open_->layer) fail(fmt::format("layer {} is under way", open_->layer));
-  if (ahead < 1 || ahead > estimates_.max_ahead()) {
-    fail(fmt::format("allowed: 1 to {} ahead", estimates_.max_ahead()));
+  if (ahead < 1 || ahead > estimates_.max_depth()) {
+    fail(fmt::format("allowed: 1 to {} ahead", estimates_.max_depth()));
   }
   if (layer + ahead >= config_.layers) {
     fail(fmt::format("the model has layers 0 to {}", config_.layers - 1));
@@ -207,7 +207,7 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 // The residual enters `layer` until after_attention() of it, which comes later in the stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
-  engine_->query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kSpeculation));
+  engine_->query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
   return estimates_.view(ahead, open_->shape->tokens);
 }
 
@@ -234,7 +234,7 @@ void Model::Impl::show(const std::byte* data, size_t bytes, Look look) {
 
 void Model::Impl::show_estimates(int layer, const ForwardOptions& options) {
   if (options.observer == nullptr) return;
-  const int last = std::min(options.estimate_ahead, config_.layers - 1 - layer);
+  const int last = std::min(options.estimate_depth, config_.layers - 1 - layer);
   for (int ahead = 1; ahead <= last; ++ahead) {
     const ConstTensorView q = estimate(layer, ahead, stream());
     const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
@@ -292,7 +292,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
     return sequence.mode == StepMode::kDecode;
   });
-  if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_ahead());
+  if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_depth());
   open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
     engine_->stage(shape);
@@ -397,8 +397,8 @@ void Model::reserve(int step_tokens) {
   impl_->reserve(step_tokens, 1);
 }
 
-void Model::reserve_estimates(int sequences, int max_ahead) {
-  impl_->reserve_estimates(sequences, max_ahead);
+void Model::reserve_estimates(int sequences, int max_depth) {
+  impl_->reserve_estimates(sequences, max_depth);
 }
 QuerySource* Model::query_source() { return impl_->has_estimates() ? impl_.get() : nullptr; }
 

@@ -31,7 +31,7 @@ class LayerObserver {
   virtual void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                         int64_t start_position) = 0;
   // The guess, made where layer `layer` begins, of the query of layer `layer + ahead`: [tokens,
-  // query_heads, head_dim]. After on_layer of the same layer, in steps with estimate_ahead.
+  // query_heads, head_dim]. After on_layer of the same layer, in steps with estimate_depth.
   virtual void on_estimate(int layer, int ahead, ConstTensorView q) {
     static_cast<void>(layer);
     static_cast<void>(ahead);
@@ -45,7 +45,7 @@ struct ForwardOptions {
   LayerObserver* observer = nullptr;  // steps of one sequence only
   // Shows the observer guesses of queries, 1 to so many layers ahead, as far as there are layers.
   // Decode steps only; not beyond what reserve_estimates() gave room for.
-  int estimate_ahead = 0;
+  int estimate_depth = 0;
 };
 
 class Model {
@@ -76,9 +76,9 @@ class Model {
   void reserve(int step_tokens);
 
   // Room to guess later layers' queries in decode steps of up to `sequences` sequences, 1 to
-  // `max_ahead` layers ahead (>= 1, fewer than the model's layers). Grows only, and forward() grows
+  // `max_depth` layers ahead (>= 1, fewer than the model's layers). Grows only, and forward() grows
   // it for steps of more sequences. Throws BudgetError (the old room stays), UsageError.
-  void reserve_estimates(int sequences, int max_ahead);
+  void reserve_estimates(int sequences, int max_depth);
   // Guesses from the residual that enters a layer; null until reserve_estimates(). Its estimate()
   // may be called while forward() is under way, for the layer that is, on the model's stream: it
   // shares memory with what the stream does between two attentions. Throws UsageError otherwise.

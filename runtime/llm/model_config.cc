@@ -277,9 +277,8 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   read_choices(fields, &config);
   config.norm_eps =
       static_cast<float>(fields.number_or(keys.norm_eps, 0, 1, keys.default_norm_eps));
-  config.max_positions = keys.positions == nullptr
-                             ? kMostPositions
-                             : fields.integer(keys.positions, 1, kMostPositions);
+  config.max_positions =
+      keys.positions == nullptr ? kMaxPositions : fields.integer(keys.positions, 1, kMaxPositions);
   if (config.family->position == PositionKind::kRotary) read_rotary(fields, name, &config);
   if (config.family->latent_attention) read_mla(fields, &config);
   read_experts(fields, &config);

@@ -15,20 +15,20 @@ namespace fasa {
 class QueryEstimates {
  public:
   QueryEstimates() = default;
-  // For decode steps of up to `sequences` sequences, 1 to `max_ahead` layers ahead. Throws
+  // For decode steps of up to `sequences` sequences, 1 to `max_depth` layers ahead. Throws
   // BudgetError.
   QueryEstimates(Device& device, const ModelConfig& config, DType dtype, int64_t sequences,
-                 int max_ahead)
+                 int max_depth)
       : dtype_(dtype),
         heads_(config.query_heads),
         dim_(config.head_dim),
         sequences_(sequences),
-        max_ahead_(max_ahead),
-        memory_(device.allocate(MemorySpace::kDevice, static_cast<size_t>(max_ahead * one_bytes()),
+        max_depth_(max_depth),
+        memory_(device.allocate(MemorySpace::kDevice, static_cast<size_t>(max_depth * one_bytes()),
                                 "query estimates")) {}
 
   int64_t sequences() const { return sequences_; }
-  int max_ahead() const { return max_ahead_; }
+  int max_depth() const { return max_depth_; }
   std::byte* data(int ahead) const { return memory_.data() + (ahead - 1) * one_bytes(); }
   ConstTensorView view(int ahead, int64_t tokens) const {
     return ConstTensorView::dense(data(ahead), dtype_, tokens, heads_, dim_);
@@ -42,7 +42,7 @@ class QueryEstimates {
   int heads_ = 0;
   int dim_ = 0;
   int64_t sequences_ = 0;
-  int max_ahead_ = 0;
+  int max_depth_ = 0;
   Buffer memory_;
 };
 

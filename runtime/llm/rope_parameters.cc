@@ -26,12 +26,12 @@ void read_yarn(const JsonFields& fields, RopeParameters* rope) {
 }
 
 std::vector<double> read_factors(const JsonFields& fields, const char* key) {
-  constexpr size_t kMost = 4096;
+  constexpr size_t kMax = 4096;
   constexpr double kLow = 1e-6, kHigh = 1e6;
   const auto fail = [&] { fields.fail(key, "a list of numbers, 1e-6 to 1e6, one a frequency"); };
   if (!fields.has(key)) fail();
   const nlohmann::json& list = fields.at(key);
-  if (!list.is_array() || list.size() > kMost) fail();
+  if (!list.is_array() || list.size() > kMax) fail();
   std::vector<double> factors;
   for (const nlohmann::json& value : list) {
     if (!value.is_number()) fail();
@@ -77,8 +77,8 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
     fields.fail(kind_key, "default, linear, llama3, longrope, yarn");
   }
   rope->original_positions = config.integer_or(
-      "original_max_position_embeddings", 1, kMostPositions,
-      fields.integer_or("original_max_position_embeddings", 1, kMostPositions, max_positions));
+      "original_max_position_embeddings", 1, kMaxPositions,
+      fields.integer_or("original_max_position_embeddings", 1, kMaxPositions, max_positions));
   if (rope->kind == RopeKind::kLongRope) return read_long_rope(fields, max_positions, rope);
   if (rope->kind == RopeKind::kYarn && !fields.has("factor")) {
     rope->factor =

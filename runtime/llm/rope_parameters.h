@@ -9,7 +9,7 @@
 
 namespace fasa {
 
-inline constexpr int64_t kMostPositions = int64_t{1} << 30;  // positions are int32
+inline constexpr int64_t kMaxPositions = int64_t{1} << 30;  // positions are int32
 
 enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope };
 

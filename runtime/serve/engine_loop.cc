@@ -23,7 +23,7 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
       cache_(runtime, options.log_bytes),
       pace_(options.max_step_seconds, options.prefill_chunk) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
-  if (const int ahead = runtime_.query_ahead(); ahead > 0) {
+  if (const int ahead = runtime_.estimate_depth(); ahead > 0) {
     model_.reserve_estimates(options.max_sequences, ahead);
     runtime_.set_query_source(model_.query_source());
   }

@@ -39,7 +39,7 @@ double Pace::fixed_seconds() const {
 
 int Pace::chunk(bool others_decode) const {
   if (!others_decode) return largest_chunk_;
-  const int least = std::min(kLeastChunk, largest_chunk_);
+  const int least = std::min(kMinChunk, largest_chunk_);
   if (prefill_per_token_ <= 0) return least;
   const bool automatic = max_step_seconds_ <= 0;
   const double most = !automatic            ? max_step_seconds_

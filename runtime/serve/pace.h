@@ -20,7 +20,7 @@ inline double seconds_between(std::chrono::steady_clock::time_point begin,
 // on neither the context nor the company.
 class Pace {
  public:
-  static constexpr int kLeastChunk = 16;
+  static constexpr int kMinChunk = 16;
   static constexpr double kAutomaticMost = 0.1;  // seconds
   // Of a chunk's time, the automatic pace spends at least so much on its tokens.
   static constexpr double kUsefulShare = 0.75;

@@ -12,7 +12,7 @@ namespace fasa::serve {
 namespace {
 
 // Of neighbours, in one read: a disk gives them at its full rate, and 64 of them are under way.
-constexpr size_t kMostAtATime = size_t{256} << 10;
+constexpr size_t kMaxAtATime = size_t{256} << 10;
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void ParkedPages::add(int64_t page, size_t piece, std::byte* block) {
     CheckedRead& last = reads_.back();
     const bool follows = last.offset + last.to.size() == offset &&
                          last.to.data() + last.to.size() == to && piece > 0;
-    if (follows && last.to.size() < kMostAtATime) {
+    if (follows && last.to.size() < kMaxAtATime) {
       last.to = {last.to.data(), last.to.size() + bytes};
       return;
     }

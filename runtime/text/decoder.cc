@@ -305,16 +305,15 @@ std::unique_ptr<const Decoder> make(Description description) {
 }
 
 std::unique_ptr<const Decoder> make_step(const JsonPart& part) {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   const std::string type = part.type();
   if (type == "ByteLevel") return make<ByteLevelStep>(ByteLevelDescription{});
   if (type == "ByteFallback") return make<ByteFallbackStep>(ByteFallbackDescription{});
   if (type == "Fuse") return make<FuseStep>(FuseDescription{});
   if (type == "Replace") return make<ReplaceStep>(Replacement(part));
   if (type == "Strip") {
-    return make<StripStep>(StripDescription{part.character("content"),
-                                            part.integer("start", 0, kMost),
-                                            part.integer("stop", 0, kMost)});
+    return make<StripStep>(StripDescription{
+        part.character("content"), part.integer("start", 0, kMax), part.integer("stop", 0, kMax)});
   }
   if (type == "Metaspace") {
     const bool prepends = part.boolean("add_prefix_space", true) &&

@@ -24,8 +24,8 @@ class FileReader final : public json::json_sax_t {
   bool boolean(bool given) override { return value(given); }
   bool number_integer(number_integer_t given) override { return number(given); }
   bool number_unsigned(number_unsigned_t given) override {
-    constexpr number_unsigned_t kMost = INT64_MAX;
-    return number(static_cast<int64_t>(std::min(given, kMost)));
+    constexpr number_unsigned_t kMax = INT64_MAX;
+    return number(static_cast<int64_t>(std::min(given, kMax)));
   }
   bool number_float(number_float_t given, const string_t&) override { return value(given); }
   bool binary(binary_t&) override { return false; }

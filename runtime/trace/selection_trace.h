@@ -34,7 +34,7 @@ struct TraceShape {
 class SelectionTrace {
  public:
   static constexpr int kSchema = 1;
-  static constexpr size_t kMostPredictions = 16;
+  static constexpr size_t kMaxPredictions = 16;
 
   // Throws UsageError for an impossible shape.
   explicit SelectionTrace(TraceShape shape);

@@ -19,11 +19,11 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kMagic = "fasatrc\n";
 constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
-constexpr size_t kMostHeaderBytes = 1 << 20;
-constexpr int64_t kMostHeads = 1 << 16;  // layers x KV heads: more is a broken file, not a model
+constexpr size_t kMaxHeaderBytes = 1 << 20;
+constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads: more is a broken file, not a model
 // Sets of a step, empty ones included, for a byte of it. An empty set, of a guess that its layer has
 // not, takes no byte but a place in memory; recorded traces have less than one.
-constexpr size_t kMostSetsPerByte = 4;
+constexpr size_t kMaxSetsPerByte = 4;
 
 uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325ull;
@@ -123,10 +123,9 @@ void parse_predictions(const JsonFields& fields, const std::string& place, Trace
   if (!fields.has("predictions") || !fields.at("predictions").is_array()) {
     fields.fail("predictions", "a list");
   }
-  if (fields.at("predictions").size() > SelectionTrace::kMostPredictions) {
+  if (fields.at("predictions").size() > SelectionTrace::kMaxPredictions) {
     throw InputError(fmt::format("{}: {} predictions; allowed: {}", place,
-                                 fields.at("predictions").size(),
-                                 SelectionTrace::kMostPredictions));
+                                 fields.at("predictions").size(), SelectionTrace::kMaxPredictions));
   }
   for (const auto& item : fields.at("predictions")) {
     const JsonFields one(item, place, fmt::format("predictions[{}].", shape.predictions.size()));
@@ -135,7 +134,7 @@ void parse_predictions(const JsonFields& fields, const std::string& place, Trace
     if (prediction.predictor != "next-query") one.fail("predictor", "next-query");
     // A guess made before the first layer would be of nothing.
     prediction.depth = int_field(one, "depth", 1, shape.layers - 1);
-    prediction.chunks = int_field(one, "chunks", 1, kMostHeads);
+    prediction.chunks = int_field(one, "chunks", 1, kMaxHeads);
     prediction.tokens = int_field(one, "tokens", 1, INT32_MAX);
   }
 }
@@ -149,8 +148,8 @@ Header parse_header(std::string_view text, const std::string& place) {
   if (!fields.text("model")) fields.fail("model", "a text");
   shape.model = *fields.text("model");
   shape.text = fields.text("text").value_or("");
-  shape.layers = int_field(fields, "layers", 1, kMostHeads);
-  shape.kv_heads = int_field(fields, "kv_heads", 1, kMostHeads / shape.layers);
+  shape.layers = int_field(fields, "layers", 1, kMaxHeads);
+  shape.kv_heads = int_field(fields, "kv_heads", 1, kMaxHeads / shape.layers);
   shape.sinks = int_field(fields, "sinks", 0, 1 << 20);
   shape.recent = int_field(fields, "recent", 1, 1 << 20);
   shape.budget = int_field(fields, "budget", shape.sinks + shape.recent + 1, INT32_MAX);
@@ -229,9 +228,9 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   Reader reader(body, name);
   reader.take(kMagic.size(), "the magic");
   const auto length = static_cast<size_t>(reader.little_endian(kLengthBytes, "a length"));
-  if (length > kMostHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     reader.fail_at(kMagic.size(),
-                   fmt::format("a header of {} bytes; allowed: {}", length, kMostHeaderBytes));
+                   fmt::format("a header of {} bytes; allowed: {}", length, kMaxHeaderBytes));
   }
   const size_t header_at = reader.offset();
   const Header header = parse_header(reader.take(length, "a header"),
@@ -239,7 +238,7 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   SelectionTrace trace(header.shape);
   // Each step has a context, each set a size and a position.
   const size_t truths = trace.slots() / (1 + header.shape.predictions.size());
-  const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMostSetsPerByte);
+  const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMaxSetsPerByte);
   if (static_cast<size_t>(header.steps) > reader.left() / step_bytes) {
     reader.fail(fmt::format("{} steps of {} sets and more do not fit in {} bytes", header.steps,
                             truths, reader.left()));

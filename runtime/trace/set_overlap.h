@@ -44,7 +44,7 @@ class SetOverlap {
       for (int h = 0; h < params.step.head_count(); ++h) {
         const int head = params.step.first_head() + h;
         const int64_t at = int64_t{i} * kv_heads + head;
-        const std::span set(params.sets + at * params.set_capacity,
+        const std::span set(params.sets + at * params.selected_capacity,
                             static_cast<size_t>(params.set_sizes[at]));
         add(layer, static_cast<size_t>(at), set, plan);
       }

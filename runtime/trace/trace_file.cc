@@ -162,7 +162,7 @@ void DeviceTrace::write(const std::string& path) const {
   write_file_atomically(path, trace_json(timeline_, source));
   if (timeline_.dropped() == 0) return;
   log_warning(fmt::format("{}: {} events beyond the first {} were left out; trace fewer tokens",
-                          path, timeline_.dropped(), Timeline::kMostEntries));
+                          path, timeline_.dropped(), Timeline::kMaxEntries));
 }
 
 }  // namespace fasa

@@ -12,7 +12,7 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
       rows_(pools.rows),
       slices_(pools.slices),
       device_rows_(device) {
-  if (settings.selection_remembers) history_.emplace(settings);
+  if (settings.selection_evicts) history_.emplace(settings);
 }
 
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
@@ -23,7 +23,7 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
   sourced_pages_ = other.sourced_pages_;
   keep_source(tokens);
   if (history_) history_->share(*other.history_, tokens);
-  distrust();
+  invalidate();
 }
 
 void KvSequence::truncate(int64_t tokens) {
@@ -35,7 +35,7 @@ void KvSequence::truncate(int64_t tokens) {
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
   keep_source(tokens);
-  distrust();
+  invalidate();
 }
 
 void KvSequence::set_row_source(std::shared_ptr<RowSource> source, int64_t pages) {
@@ -49,17 +49,11 @@ void KvSequence::keep_source(int64_t tokens) {
   if (sourced_pages_ == 0) source_.reset();
 }
 
-void KvSequence::distrust() {
+void KvSequence::invalidate() {
   if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
-  hot_rows_cold_ = true;
-  remembers_ = stale_ && hot_table_made_;
-}
-
-void KvSequence::forget_hot_rows() {
-  hot_rows_cold_ = true;
-  hot_table_made_ = false;
-  remembers_ = false;
+  if (hot_rows_ == HotRowsState::kEmpty) return;
+  hot_rows_ = stale_ ? HotRowsState::kSuspect : HotRowsState::kEmpty;
 }
 
 void KvSequence::reserve(int64_t tokens) {
@@ -115,15 +109,13 @@ void KvSequence::upload_tables(StreamView control) {
 }
 
 void KvSequence::empty_hot_rows(StreamView control) {
-  if (!hot_rows_cold_) return;
-  // Of a stale sequence with a table, restore sees to it.
-  const bool restored_later = stale_ && hot_table_made_;
-  if (hot_table_ && !restored_later) {
+  if (hot_rows_ == HotRowsState::kSuspect) {
+    hot_rows_ = HotRowsState::kRemembered;  // restore empties them
+  } else if (hot_rows_ == HotRowsState::kEmpty && hot_table_) {
     const Buffer& table = hot_table();
     device_.fill(table.data(), 0xff, table.bytes(), control, tag_of(-1, Cause::kControl));
-    hot_table_made_ = true;
+    hot_rows_ = HotRowsState::kValid;
   }
-  hot_rows_cold_ = false;
 }
 
 SequenceDesc KvSequence::describe() const {

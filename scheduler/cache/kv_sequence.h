@@ -25,6 +25,14 @@ struct KvPools {
   BlockPool slices;  // device
 };
 
+// What the table of hot rows says.
+enum class HotRowsState : uint8_t {
+  kEmpty,       // nothing: it is filled anew before the next step
+  kValid,       // where its rows are
+  kSuspect,     // what is no longer to be trusted: the next step's restore empties its slots
+  kRemembered,  // emptied slots, and which rows they held
+};
+
 class KvSequence {
  public:
   KvSequence(Device& device, const StepSettings& settings, KvPools& pools);
@@ -36,12 +44,16 @@ class KvSequence {
   void truncate(int64_t tokens);
   void commit(int64_t tokens) { length_ += tokens; }
   // What a step wrote beyond the committed length is not to be trusted.
-  void distrust();
+  void invalidate();
   // Stamps begin anew: what the table of hot rows says no longer counts.
-  void forget_hot_rows();
-  // The table of hot rows remembers rows that it lost, until the next step that decodes.
-  bool remembers() const { return remembers_; }
-  void recalled() { remembers_ = false; }
+  void forget_hot_rows() { hot_rows_ = HotRowsState::kEmpty; }
+  // The table of hot rows says which rows it lost, until the next step that decodes.
+  bool remembers_hot_rows() const {
+    return hot_rows_ == HotRowsState::kSuspect || hot_rows_ == HotRowsState::kRemembered;
+  }
+  void hot_rows_decoded() {
+    if (hot_rows_ == HotRowsState::kRemembered) hot_rows_ = HotRowsState::kValid;
+  }
 
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
@@ -132,9 +144,7 @@ class KvSequence {
   bool narrowed_ = false;
   int64_t length_ = 0;
   bool stale_ = false;
-  bool hot_rows_cold_ = true;
-  bool hot_table_made_ = false;
-  bool remembers_ = false;
+  HotRowsState hot_rows_ = HotRowsState::kEmpty;
 };
 
 }  // namespace fasa

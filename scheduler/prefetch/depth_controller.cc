@@ -91,7 +91,7 @@ void DepthController::judge(double after) {
 
 void DepthController::lose() {
   stay(pauses_);
-  if (present_ == 0) pauses_ = std::min(2 * pauses_, kMostPauses);
+  if (present_ == 0) pauses_ = std::min(2 * pauses_, kMaxPauses);
 }
 
 void DepthController::stay(int pauses) {

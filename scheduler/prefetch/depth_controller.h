@@ -34,7 +34,7 @@ class DepthController {
   static constexpr int kTrialOfNone = 16;  // where a duel with none is close
   static constexpr int kNobody = -1;
   static constexpr int kStay = 64;              // measurements between trials
-  static constexpr int kMostPauses = 16;        // times kStay, after failures in a row
+  static constexpr int kMaxPauses = 16;         // times kStay, after failures in a row
   static constexpr double kSmoothing = 0.25;    // weight of a new measurement
   static constexpr double kWorthHiding = 0.01;  // of a step: less is not worth a guess
   static constexpr double kClear = 0.04;        // more than wearing hot rows out hides

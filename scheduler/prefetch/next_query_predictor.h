@@ -15,14 +15,14 @@ class NextQueryPredictor final : public Predictor {
   static constexpr std::string_view kHelp = "what the estimated query of the later layer selects";
   static constexpr bool kByQueries = true;
   static constexpr bool kWritesSets = true;
-  static int most_ahead(int, int source_ahead) { return source_ahead; }
+  static int max_depth(int, int source_depth) { return source_depth; }
   static std::unique_ptr<Predictor> make(const PredictorParts& parts) {
     return std::make_unique<NextQueryPredictor>(parts.device, *parts.source);
   }
 
   // Both outlive it.
   NextQueryPredictor(Device& device, QuerySource& source) : device_(device), source_(source) {}
-  int max_ahead() const override { return source_.max_ahead(); }
+  int max_depth() const override { return source_.max_depth(); }
   bool writes_sets() const override { return kWritesSets; }
   void predict(const Guess& guess) override;
 

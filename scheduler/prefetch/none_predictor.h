@@ -14,12 +14,12 @@ class NonePredictor final : public Predictor {
   static constexpr std::string_view kHelp = "nothing is guessed";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
-  static int most_ahead(int, int) { return 0; }
+  static int max_depth(int, int) { return 0; }
   static std::unique_ptr<Predictor> make(const PredictorParts&) {
     return std::make_unique<NonePredictor>();
   }
 
-  int max_ahead() const override { return 0; }
+  int max_depth() const override { return 0; }
   bool writes_sets() const override { return kWritesSets; }
   void predict(const Guess&) override {}
 };

@@ -17,18 +17,18 @@ struct Guess {
   StreamView compute;
 
   // In the time of the layer that computes.
-  OperationTag tag() const { return tag_of(layer, Cause::kSpeculation); }
+  OperationTag tag() const { return tag_of(layer, Cause::kPrefetch); }
 };
 
 // One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what it
-// guesses), kByQueries (it is made with a QuerySource alone), kWritesSets, most_ahead(layers,
-// source_ahead) and make(parts).
+// guesses), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
+// source_depth) and make(parts).
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
   // How many layers ahead; 0 = nothing is ever guessed.
-  virtual int max_ahead() const = 0;
+  virtual int max_depth() const = 0;
   // False: predict() is not called, the guess is what the hot rows' tables remember.
   virtual bool writes_sets() const = 0;
   // Enqueues on guess.compute what fills guess.select.sets and set_sizes. Allocates nothing.

@@ -18,7 +18,7 @@ struct Entry {
   std::string_view help;
   bool by_queries;
   bool writes_sets;
-  int (*max_ahead)(int layers, int source_ahead);
+  int (*max_depth)(int layers, int source_depth);
   Made (*make)(const PredictorParts&);
 };
 
@@ -26,7 +26,7 @@ template <typename Kind>
 constexpr Entry entry() {
   return {Kind::kName,      Kind::kHelp,
           Kind::kByQueries, Kind::kWritesSets,
-          Kind::most_ahead, [](const PredictorParts& parts) -> Made { return Kind::make(parts); }};
+          Kind::max_depth,  [](const PredictorParts& parts) -> Made { return Kind::make(parts); }};
 }
 
 // PredictorKind counts them from 1; 0 is kAuto, which takes one of them.
@@ -85,9 +85,9 @@ bool needs_queries(PredictorKind kind) {
   return kind != PredictorKind::kAuto && takes_queries(kind);
 }
 
-GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_ahead) {
-  const Entry& entry = entry_of(kind, source_ahead > 0);
-  return {entry.max_ahead(layers, source_ahead), entry.writes_sets};
+GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_depth) {
+  const Entry& entry = entry_of(kind, source_depth > 0);
+  return {entry.max_depth(layers, source_depth), entry.writes_sets};
 }
 
 std::unique_ptr<Predictor> make_predictor(PredictorKind kind, const PredictorParts& parts) {

@@ -31,9 +31,9 @@ const std::string& predictor_help();
 bool takes_queries(PredictorKind kind);
 // Whether it can't guess without.
 bool needs_queries(PredictorKind kind);
-// How far ahead it guesses at most, in so many layers with a source that sees `source_ahead` of them
+// How far ahead it guesses at most, in so many layers with a source that sees `source_depth` of them
 // (0: without one), and whether by sets of its own.
-GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_ahead);
+GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_depth);
 // One that guesses nothing where it needs queries and there are none.
 std::unique_ptr<Predictor> make_predictor(PredictorKind kind, const PredictorParts& parts);
 

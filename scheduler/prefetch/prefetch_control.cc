@@ -13,15 +13,15 @@ namespace fasa {
 namespace {
 
 // By itself no deeper than this: guesses that far are poor, and every depth takes room for a set.
-constexpr int kMostAutomatic = 4;
+constexpr int kMaxAutomatic = 4;
 constexpr int kFirstMeasurements = 16;  // every step at first,
 constexpr int kMeasureEvery = 8;        // then one step of so many
 constexpr double kSmoothing = 0.25;
 
-int most_ahead_of(const StepSettings& settings, bool writes_sets, int max_ahead) {
+int max_depth_of(const StepSettings& settings, bool writes_sets, int max_depth) {
   if (!settings.prefetches()) return 0;
-  const int automatic = writes_sets ? kMostAutomatic : 1;
-  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_ahead,
+  const int automatic = writes_sets ? kMaxAutomatic : 1;
+  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_depth,
                                settings.layer_count() - 1}));
 }
 
@@ -59,22 +59,22 @@ void PrefetchControl::require_query_source() const {
 
 void PrefetchControl::choose() {
   own_ = make_predictor(settings_.prefetch.predictor, {device_, source_, settings_.layer_count()});
-  most_ahead_ = most_ahead_of(settings_, predictor().writes_sets(), predictor().max_ahead());
-  depth_ = DepthController(most_ahead_);
+  max_depth_ = max_depth_of(settings_, predictor().writes_sets(), predictor().max_depth());
+  depth_ = DepthController(max_depth_);
 }
 
-GuessScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_ahead) {
+GuessScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
   const GuessScratch most =
-      predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_ahead);
-  return {most_ahead_of(settings, most.writes_sets, most.most_ahead), most.writes_sets};
+      predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_depth);
+  return {max_depth_of(settings, most.writes_sets, most.max_depth), most.writes_sets};
 }
 
 PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
   PrefetchPlan plan;
-  if (most_ahead_ == 0 || (!predictor().writes_sets() && !remembered)) return plan;
+  if (max_depth_ == 0 || (!predictor().writes_sets() && !remembered)) return plan;
   // What was remembered is lost to whoever does not fetch it now: there is nothing to measure.
   const bool automatic = !settings_.prefetch.depth && predictor().writes_sets();
-  plan.depth = automatic ? depth_.depth() : most_ahead_;
+  plan.depth = automatic ? depth_.depth() : max_depth_;
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
@@ -84,7 +84,7 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
 }
 
 bool PrefetchControl::measures(int32_t stamp) const {
-  if (most_ahead_ == 0 || !predictor().writes_sets()) return false;
+  if (max_depth_ == 0 || !predictor().writes_sets()) return false;
   const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
   return unsettled || measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
 }

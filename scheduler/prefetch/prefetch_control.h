@@ -34,9 +34,9 @@ class PrefetchControl {
 
   Predictor& predictor() const { return custom_ != nullptr ? *custom_ : *own_; }
   // By the deepest that plan() will ask for; 0: nothing is guessed.
-  GuessScratch scratch() const { return {most_ahead_, predictor().writes_sets()}; }
-  // The same before there is anything, with a source that sees `source_ahead` layers; 0: without.
-  static GuessScratch scratch_for(const StepSettings& settings, int source_ahead);
+  GuessScratch scratch() const { return {max_depth_, predictor().writes_sets()}; }
+  // The same before there is anything, with a source that sees `source_depth` layers; 0: without.
+  static GuessScratch scratch_for(const StepSettings& settings, int source_depth);
 
   // A step of so many decoding sequences. `remembered`: some of their hot rows' tables remember
   // rows that they lost.
@@ -56,7 +56,7 @@ class PrefetchControl {
   QuerySource* source_ = nullptr;
   Predictor* custom_ = nullptr;
   std::unique_ptr<Predictor> own_;
-  int most_ahead_ = 0;
+  int max_depth_ = 0;
   DepthController depth_{0};
   double compute_seconds_ = 0;  // of a layer
   double link_rate_ = 0;        // bytes per second

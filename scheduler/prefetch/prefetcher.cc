@@ -6,7 +6,7 @@
 namespace fasa {
 
 struct Prefetcher::Target {
-  const StepTables& step;
+  const StepBatch& step;
   const DecodeScratch& scratch;
   int from;
   int layer;
@@ -18,8 +18,9 @@ Prefetcher::Prefetcher(Device& device, const StepSettings& settings)
       settings_(settings),
       looked_at_(static_cast<size_t>(settings.layer_count()), false) {
   if (!settings.prefetches()) return;
-  for (int i = 0; i < settings.guess_lanes(); ++i) {
-    lanes_.push_back(device.create_stream(StreamPriority::kNormal, "ahead " + std::to_string(i)));
+  for (int i = 0; i < settings.prefetch_streams(); ++i) {
+    streams_.push_back(
+        device.create_stream(StreamPriority::kNormal, "prefetch " + std::to_string(i)));
   }
   guessed_ = device.create_event();
   for (int i = 0; i < settings.layer_count(); ++i) {
@@ -34,9 +35,9 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
   looked_at_.assign(looked_at_.size(), false);
 }
 
-void Prefetcher::look_ahead(const StepTables& step, const StepScratch& scratch, int layer,
-                            std::span<const Event> written, StreamView compute) {
-  if (!plan_.on() || lanes_.empty() || most_rows(scratch.decode()) <= 0) return;
+void Prefetcher::prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
+                                std::span<const Event> written, StreamView compute) {
+  if (!plan_.on() || streams_.empty() || most_rows(scratch.decode()) <= 0) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
@@ -57,7 +58,7 @@ void Prefetcher::guess(const Target& target) {
   const LayerSettings& layer = settings_.layer(target.layer);
   const auto buffer = static_cast<size_t>(target.layer % scratch.guess_buffers);
   while (sets_read_.size() <= buffer) sets_read_.push_back(device_.create_event());  // first step
-  device_.wait(target.compute, sets_read_[buffer].view(), tag_of(target.from, Cause::kSpeculation));
+  device_.wait(target.compute, sets_read_[buffer].view(), tag_of(target.from, Cause::kPrefetch));
   Guess guess;
   guess.layer = target.from;
   guess.ahead = target.layer - target.from;
@@ -67,7 +68,7 @@ void Prefetcher::guess(const Target& target) {
   guess.select.window = layer.window;
   guess.select.page_tokens = settings_.page_tokens;
   guess.select.ahead = guess.ahead;
-  guess.select.set_capacity = scratch.guess_capacity;
+  guess.select.selected_capacity = scratch.guess_capacity;
   guess.select.sets = scratch.guess_sets_of(target.layer);
   guess.select.set_sizes = scratch.guess_sizes_of(target.layer);
   guess.select.scratch = scratch.select;
@@ -77,23 +78,23 @@ void Prefetcher::guess(const Target& target) {
 void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   const DecodeScratch& scratch = target.scratch;
   const auto layer = static_cast<size_t>(target.layer);
-  const auto lane = layer % lanes_.size();
-  const StreamView stream = lanes_[lane].view();
+  const auto index = layer % streams_.size();
+  const StreamView stream = streams_[index].view();
   const bool sets = predictor_->writes_sets();
-  FetchItem* fetches = scratch.guess_fetches_of(lane);
-  int32_t* counts = scratch.guess_counts_of(lane);
-  const OperationTag tag = tag_of(target.layer, Cause::kSpeculation);
+  FetchItem* fetches = scratch.guess_fetches_of(index);
+  int32_t* counts = scratch.guess_counts_of(index);
+  const OperationTag tag = tag_of(target.layer, Cause::kPrefetch);
   device_.wait(stream, guessed_.view(), tag);
-  SpeculateParams params{.step = layer_params(settings_, target.step, target.layer),
-                         .stamp = target.step.stamp,
-                         .replacement = settings_.replacement,
-                         .max_rows = most_rows(scratch),
-                         .set_capacity = scratch.guess_capacity,
-                         .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
-                         .set_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
-                         .fetches = fetches,
-                         .fetch_counts = counts,
-                         .counters = target.step.counters + target.layer};
+  ClaimSlotsParams params{.step = layer_params(settings_, target.step, target.layer),
+                          .stamp = target.step.stamp,
+                          .replacement = settings_.replacement,
+                          .max_rows = most_rows(scratch),
+                          .selected_capacity = scratch.guess_capacity,
+                          .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
+                          .set_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
+                          .fetches = fetches,
+                          .fetch_counts = counts,
+                          .counters = target.step.counters + target.layer};
   device_.enqueue(params, stream, tag);
   device_.record(claimed_[layer].view(), stream);
   if (sets) {
@@ -123,15 +124,15 @@ void Prefetcher::wait_for_rows(int layer, StreamView compute) {
 }
 
 void Prefetcher::synchronize() {
-  for (const Stream& stream : lanes_) device_.synchronize(stream.view());
+  for (const Stream& stream : streams_) device_.synchronize(stream.view());
 }
 
 void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
-  for (const Stream& stream : lanes_) streams.push_back(stream.view());
+  for (const Stream& stream : streams_) streams.push_back(stream.view());
 }
 
 void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
-  const bool on = plan_.on() && !lanes_.empty();
+  const bool on = plan_.on() && !streams_.empty();
   key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
   key.push_back(on ? static_cast<uint64_t>(std::max(most_rows(scratch.decode()), 0)) : 0);
 }

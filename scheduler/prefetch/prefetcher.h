@@ -1,11 +1,11 @@
 // Guesses into fetches: enqueues, while a layer computes, what a later one will ask for.
 //
 //   compute  ... FAC of ready tiles -> guess of layer t ...  resolve(t) ...  FAC of t's other tiles
-//   lane                          \-> claim hot slots of t --/--> gather --/
+//   stream                          \-> claim hot slots of t --/--> gather --/
 //
-// The lanes have normal priority, those of misses a high one: a true miss overtakes. Between two
+// The streams have normal priority, those of misses a high one: a true miss overtakes. Between two
 // steps nothing has to be ordered beside this: before the next step touches a layer's hot rows,
-// compute has waited for that layer's guesses, and the lanes wait for compute.
+// compute has waited for that layer's guesses, and the streams wait for compute.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@
 #include "offload/device.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/prefetch_planner.h"
+#include "scheduler/step_batch.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
-#include "scheduler/step_tables.h"
 
 namespace fasa {
 
@@ -24,12 +24,12 @@ class Prefetcher {
  public:
   Prefetcher(Device& device, const StepSettings& settings);
 
-  // A step. `predictor` outlives it; plan.depth is within its max_ahead().
+  // A step. `predictor` outlives it; plan.depth is within its max_depth().
   void begin(const PrefetchPlan& plan, Predictor& predictor);
 
   // Inside attend of `layer`. `written`: per layer, the last step's rows are on the host.
-  void look_ahead(const StepTables& step, const StepScratch& scratch, int layer,
-                  std::span<const Event> written, StreamView compute);
+  void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
+                      std::span<const Event> written, StreamView compute);
   // compute waits until the guesses of `layer` stand in its tables; until their rows are there.
   void wait_for_claims(int layer, StreamView compute);
   void wait_for_rows(int layer, StreamView compute);
@@ -50,7 +50,7 @@ class Prefetcher {
 
   Device& device_;
   const StepSettings& settings_;
-  std::vector<Stream> lanes_;
+  std::vector<Stream> streams_;
   Event guessed_;
   std::vector<Event> claimed_;    // per layer
   std::vector<Event> arrived_;    // per layer

@@ -1,5 +1,5 @@
 // The last step's set of the same layer. The hot rows still hold it, however they are replaced: what
-// is left to fetch is what they lost when their table was distrusted (after a truncation or an
+// is left to fetch is what they lost when their table was invalidated (after a truncation or an
 // aborted step), and that the table remembers by itself.
 #pragma once
 
@@ -16,18 +16,18 @@ class PreviousStepPredictor final : public Predictor {
   static constexpr std::string_view kHelp = "what the layer's hot rows held and lost";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
-  static int most_ahead(int layers, int) { return layers - 1; }
+  static int max_depth(int layers, int) { return layers - 1; }
   static std::unique_ptr<Predictor> make(const PredictorParts& parts) {
     return std::make_unique<PreviousStepPredictor>(parts.layers);
   }
 
-  explicit PreviousStepPredictor(int layers) : max_ahead_(most_ahead(layers, 0)) {}
-  int max_ahead() const override { return max_ahead_; }
+  explicit PreviousStepPredictor(int layers) : max_depth_(max_depth(layers, 0)) {}
+  int max_depth() const override { return max_depth_; }
   bool writes_sets() const override { return kWritesSets; }
   void predict(const Guess&) override {}
 
  private:
-  int max_ahead_;
+  int max_depth_;
 };
 
 }  // namespace fasa

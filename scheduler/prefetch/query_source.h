@@ -12,12 +12,12 @@ class QuerySource {
   virtual ~QuerySource() = default;
 
   // How many layers ahead a guess can be made, >= 1.
-  virtual int max_ahead() const = 0;
+  virtual int max_depth() const = 0;
 
   // Enqueues on `stream`, from the hidden state that enters layer `layer`, the query of layer
   // `layer + ahead`: that layer's norm, query projection and RoPE applied to it. Called between the
   // append and the attend of `layer` in a step whose sequences all decode, 1 <= ahead <=
-  // max_ahead(), layer + ahead inside the model. Returns [tokens, query_heads, key_dim] in device
+  // max_depth(), layer + ahead inside the model. Returns [tokens, query_heads, key_dim] in device
   // memory, valid until the next call with the same `ahead`. Enqueues only, allocates nothing.
   virtual ConstTensorView estimate(int layer, int ahead, StreamView stream) = 0;
 };

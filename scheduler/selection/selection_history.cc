@@ -12,7 +12,7 @@ namespace fasa {
 
 SelectionHistory::SelectionHistory(const StepSettings& settings)
     : settings_(settings), layers_(settings.layers.size()) {
-  for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.set_heads()));
+  for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.selected_heads()));
 }
 
 void SelectionHistory::share(const SelectionHistory& other, int64_t tokens) {
@@ -68,7 +68,7 @@ const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
                                                       const SequenceDesc& sequence,
                                                       int head_index) {
   constexpr int kMany = 4;  // positions from which on reading keys in f32 pays
-  const int sharers = settings_.layout.query_heads() / settings_.set_heads();
+  const int sharers = settings_.layout.query_heads() / settings_.selected_heads();
   Layer& worked = layer(step.layer);
   Head& head = worked.heads[static_cast<size_t>(head_index)];
   if (!head.policy) head.policy = settings_.selection->make_policy();

@@ -12,7 +12,7 @@ namespace {
 HeadStep head_step(const StepSettings& settings, const SelectParams& params, int sequence,
                    int head) {
   const CacheLayout& layout = settings.layout;
-  const int sharers = layout.query_heads() / settings.set_heads();
+  const int sharers = layout.query_heads() / settings.selected_heads();
   const SequenceDesc& tokens = params.step.sequences[sequence];
   HeadStep step{.params = params,
                 .sequence = sequence,
@@ -45,7 +45,7 @@ void SelectionStage::record(StepMode mode) const {
 }
 
 void SelectionStage::choose(int sequence, int head) const {
-  const int64_t index = int64_t{sequence} * settings.set_heads() + head;
+  const int64_t index = int64_t{sequence} * settings.selected_heads() + head;
   params.set_sizes[index] = 0;
   if (params.step.sequences[sequence].mode != StepMode::kDecode) return;
   const HeadStep one = head_step(settings, params, sequence, head);
@@ -53,19 +53,19 @@ void SelectionStage::choose(int sequence, int head) const {
   const std::vector<int32_t>* kept =
       history == nullptr ? nullptr : &history->advance(params.step, one.tokens(), head);
   params.set_sizes[index] =
-      settings.selection->choose(one, kept, params.sets + index * params.set_capacity);
+      settings.selection->choose(one, kept, params.sets + index * params.selected_capacity);
 }
 
 KernelWork SelectionStage::select() const {
   record(StepMode::kDecode);
-  const int heads = settings.set_heads();
+  const int heads = settings.selected_heads();
   parallel_for(0, params.step.count * heads, [&](int i) { choose(i / heads, i % heads); });
   return {};
 }
 
 KernelWork SelectionStage::observe_prefill() const {
   record(StepMode::kPrefill);
-  const int heads = settings.set_heads();
+  const int heads = settings.selected_heads();
   parallel_for(0, params.step.count * heads, [&](int i) {
     const SequenceDesc& sequence = params.step.sequences[i / heads];
     SelectionHistory* history = step.histories[static_cast<size_t>(i / heads)];
@@ -77,12 +77,12 @@ KernelWork SelectionStage::observe_prefill() const {
 
 void SelectionStage::place_rows(int32_t wave, const std::byte** rows) const {
   const CacheLayout& layout = settings.layout;
-  const int heads = settings.set_heads();
+  const int heads = settings.selected_heads();
   uint64_t placed = 0;
   for (int i = 0; i < params.step.count * heads; ++i) {
     const SequenceDesc& sequence = params.step.sequences[i / heads];
     const int kv_head = i % heads * layout.kv_heads / heads;
-    const int32_t* set = params.sets + int64_t{i} * params.set_capacity;
+    const int32_t* set = params.sets + int64_t{i} * params.selected_capacity;
     for (int32_t e = 0; e < params.set_sizes[i]; ++e) {
       rows[int64_t{i} * wave + e] =
           sequence.row_blocks[set[e] / kPageTokens] +

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "kernels/params.h"
+#include "scheduler/step_batch.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"
-#include "scheduler/step_tables.h"
 
 namespace fasa {
 
 struct SelectionStage {
   const StepSettings& settings;
-  const StepTables& step;
-  SelectParams params;  // sets and set_sizes are [count, set_heads, set_capacity], [.]
+  const StepBatch& step;
+  SelectParams params;  // sets and set_sizes are [count, selected_heads, selected_capacity], [.]
 
   // The sets of the decode sequences.
   KernelWork select() const;

@@ -25,7 +25,7 @@ class SliceSelection : public ScoredSelection {
     const int survivors = static_cast<int>(
         std::min<double>(std::ceil(static_cast<double>(plan.need) * options_.rescore),
                          plan.recent_begin - plan.sinks_end));
-    if (options_.rescore == 1 || plan.takes_all()) {
+    if (options_.rescore == 1 || plan.is_dense()) {
       return ScoredSelection::choose(step, kept, set);
     }
     const std::vector<float> coarse = score(step).combined();

@@ -7,11 +7,11 @@
 #include "tests/gpu/scores.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
+#include "tests/kernels/claim_slots_case.h"
 #include "tests/kernels/near_case.h"
 #include "tests/kernels/prefill_case.h"
 #include "tests/kernels/resolve_case.h"
 #include "tests/kernels/select_inputs.h"
-#include "tests/kernels/speculate_case.h"
 #include "tests/simt/page_scores.h"
 #include "tests/support/gpu.h"
 
@@ -28,7 +28,7 @@ void run(const Params& params) {
 }
 
 RowKernels gpu_row_kernels() {
-  return {run<ResolveParams>, run<SpeculateParams>, run<GatherParams>, run<FetchParams>};
+  return {run<ResolveParams>, run<ClaimSlotsParams>, run<GatherParams>, run<FetchParams>};
 }
 
 std::vector<float> falling_slopes(int heads) {
@@ -267,9 +267,9 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
     SCOPED_TRACE(name_of(setting));
     expect_resolves_as_reference(setting, gpu_row_kernels());
   }
-  for (const SpeculateSetting& setting : speculate_settings()) {
+  for (const ClaimSlotsSetting& setting : claim_slots_settings()) {
     SCOPED_TRACE(name_of(setting));
-    expect_speculates_as_reference(setting, gpu_row_kernels());
+    expect_claims_slots_as_reference(setting, gpu_row_kernels());
   }
   expect_remembered_rows_come_back(gpu_row_kernels());
 }
@@ -280,7 +280,7 @@ class SelectMemory {
   explicit SelectMemory(const SelectParams& params)
       : bytes_(static_cast<size_t>(
                    gpu_traits().select_scratch(params.step.layout, params.step.count,
-                                               params.set_capacity + params.near.capacity)) +
+                                               params.selected_capacity + params.near.capacity)) +
                64) {}
   std::byte* data() {
     return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
@@ -319,8 +319,8 @@ void expect_scored_and_sorted(const SelectShape& shape, const std::vector<int>& 
     const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
     for (int h = 0; h < shape.kv_heads; ++h) {
       const reference::GroupScores own =
-          plan.takes_all() ? reference::GroupScores{} : own_scores(params, s, h);
-      if (!plan.takes_all()) expect_scores(params, s, h, own.raw, kTruncation);
+          plan.is_dense() ? reference::GroupScores{} : own_scores(params, s, h);
+      if (!plan.is_dense()) expect_scores(params, s, h, own.raw, kTruncation);
       EXPECT_EQ(cache.set_of(s, h), sorted_set(plan, own)) << "sequence " << s << " head " << h;
     }
   }

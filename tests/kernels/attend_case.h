@@ -129,7 +129,7 @@ class Attention {
     if (cut_.set) {
       params.set_sizes = sizes_.data();
       params.sets = sets_.data();
-      params.set_capacity = static_cast<int32_t>(cut_.set->size());
+      params.selected_capacity = static_cast<int32_t>(cut_.set->size());
       params.rows = rows.data();
       fill_rows(begin, wave, rows, copies);
     } else if (cut_.staged) {

@@ -56,7 +56,7 @@ inline Selected select_near(SelectCase& cache, TokenBudget budget, const Select&
   if (set_tokens > 0) params.budget.tokens = set_tokens;
   const CacheLayout& layout = cache.layout();
   const int heads = params.step.count * layout.kv_heads;
-  const int capacity = params.set_capacity;
+  const int capacity = params.selected_capacity;
   std::vector<int32_t> positions(static_cast<size_t>(heads * capacity), -7);
   std::vector<int32_t> sizes(static_cast<size_t>(heads), -7);
   std::vector<float> scores(static_cast<size_t>(heads * layout.group * capacity), NAN);

@@ -115,12 +115,12 @@ TEST(Replacement, UsesCountAndDecay) {
   int32_t stamp = slot_stamp(10, 1);
   EXPECT_EQ(used_stamp(stamp, 10), stamp);  // once a step
   for (int32_t step = 11; step < 40; ++step) stamp = used_stamp(stamp, step);
-  EXPECT_EQ(uses_of(stamp), kMostUses);
+  EXPECT_EQ(uses_of(stamp), kMaxUses);
   EXPECT_EQ(step_of(stamp), 39);
   EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 16)), 4);
   EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 500)), 1);
   EXPECT_EQ(used_stamp(guessed_stamp(7), 7), slot_stamp(7, 1));
-  EXPECT_EQ(step_of(guessed_stamp(kMostSteps)), kMostSteps);
+  EXPECT_EQ(step_of(guessed_stamp(kMaxSteps)), kMaxSteps);
   EXPECT_EQ(remembered(remembered(5)), 5);
   EXPECT_LT(remembered(0), -1);
 }

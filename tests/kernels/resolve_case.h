@@ -155,7 +155,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.end = begin + setting.wave;
       params.stamp = StepStamp(stamp);
       params.replacement = setting.replacement;
-      params.set_capacity = kSet;
+      params.selected_capacity = kSet;
       params.sets = sets.positions.data();
       params.set_sizes = sets.sizes.data();
       params.step = fast.params(steps[0], 1);

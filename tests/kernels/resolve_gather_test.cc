@@ -33,7 +33,7 @@ TEST(ResolveTest, PrefillSequencesHaveNoSet) {
   params.step = cache.params(step, 0);
   params.rows_on_device = false;
   params.end = 32;
-  params.set_capacity = 32;
+  params.selected_capacity = 32;
   params.sets = sets.data();
   params.set_sizes = sizes.data();
   wave.point(params);

@@ -10,16 +10,16 @@ namespace fasa {
 
 struct RowKernels {
   std::function<void(const ResolveParams&)> resolve;
-  std::function<void(const SpeculateParams&)> speculate;
+  std::function<void(const ClaimSlotsParams&)> claim_slots;
   std::function<void(const GatherParams&)> gather;
   std::function<void(const FetchParams&)> fetch;
 };
 
 inline RowKernels reference_row_kernels() {
-  return {reference::resolve, reference::speculate, reference::gather, reference::fetch};
+  return {reference::resolve, reference::claim_slots, reference::gather, reference::fetch};
 }
 inline RowKernels cpu_row_kernels() {
-  return {cpu::run<ResolveParams>, cpu::run<SpeculateParams>, cpu::run<GatherParams>,
+  return {cpu::run<ResolveParams>, cpu::run<ClaimSlotsParams>, cpu::run<GatherParams>,
           cpu::run<FetchParams>};
 }
 

@@ -86,7 +86,7 @@ class SelectCase {
     params.score_dims = shape_.score_dims;
     params.ahead = shape_.ahead;
     params.page_tokens = shape_.page_tokens;
-    params.set_capacity = set_capacity_;
+    params.selected_capacity = set_capacity_;
     params.sets = sets_.data();
     params.set_sizes = sizes_.data();
     counters_ = {};
@@ -165,7 +165,7 @@ class SelectCase {
 inline std::vector<int32_t> sorted_set(const SelectPlan& plan,
                                        const reference::GroupScores& scores) {
   std::vector<int32_t> taken;
-  if (!plan.takes_all()) {
+  if (!plan.is_dense()) {
     const std::vector<float> best = reference::relative_scores(scores, plan.visible());
     for (int p = plan.sinks_end; p < plan.recent_begin; ++p) taken.push_back(p);
     std::stable_sort(taken.begin(), taken.end(), [&](int32_t a, int32_t b) {
@@ -173,9 +173,9 @@ inline std::vector<int32_t> sorted_set(const SelectPlan& plan,
     });
     taken.resize(static_cast<size_t>(plan.need));
   }
-  const int sinks_end = plan.takes_all() ? plan.end : plan.sinks_end;
+  const int sinks_end = plan.is_dense() ? plan.end : plan.sinks_end;
   for (int p = plan.first; p < sinks_end; ++p) taken.push_back(p);
-  for (int p = plan.recent_begin; p < plan.end && !plan.takes_all(); ++p) taken.push_back(p);
+  for (int p = plan.recent_begin; p < plan.end && !plan.is_dense(); ++p) taken.push_back(p);
   std::sort(taken.begin(), taken.end());
   return taken;
 }

@@ -56,7 +56,7 @@ std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int 
                                   Target target, int splits) {
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
   std::vector<int32_t> set(static_cast<size_t>(plan.visible()));
-  if (plan.takes_all()) {
+  if (plan.is_dense()) {
     cpu::write_all(plan, set.data());
     return set;
   }

@@ -283,7 +283,7 @@ std::vector<float> observed(Device& device) {
   model.step(*runtime, tokens.first(9), prompt, {.observer = &recorder});
   model.reserve_estimates(1, 1);
   const StepSequence next[] = {{id, 1, StepMode::kDecode}};
-  model.step(*runtime, tokens.subspan(9, 1), next, {.observer = &recorder, .estimate_ahead = 1});
+  model.step(*runtime, tokens.subspan(9, 1), next, {.observer = &recorder, .estimate_depth = 1});
   return recorder.seen;
 }
 

@@ -144,7 +144,7 @@ TEST(QueryEstimate, IsTheLaterLayersQueryWhereTheResidualStays) {
     EXPECT_EQ(model.query_source(), nullptr);
     model.reserve_estimates(1, 3);
     ASSERT_NE(model.query_source(), nullptr);
-    EXPECT_EQ(model.query_source()->max_ahead(), 3);
+    EXPECT_EQ(model.query_source()->max_depth(), 3);
     const auto runtime = full_runtime(model);
     const SequenceId sequence = runtime->create();
     const std::vector<int32_t> prompt = {72, 101, 32, 115};
@@ -153,7 +153,7 @@ TEST(QueryEstimate, IsTheLaterLayersQueryWhereTheResidualStays) {
     const StepSequence decode[] = {{sequence, 1, StepMode::kDecode}};
     Queries queries;
     const int32_t token = 97;
-    model.step(*runtime, {&token, 1}, decode, {.observer = &queries, .estimate_ahead = 3});
+    model.step(*runtime, {&token, 1}, decode, {.observer = &queries, .estimate_depth = 3});
     ASSERT_EQ(queries.estimates.size(), 3u + 2u + 1u);
     for (const auto& [place, query] : queries.estimates) {
       EXPECT_EQ(query, queries.own.at(place.first + place.second))
@@ -202,7 +202,7 @@ TEST(QueryEstimate, SaysWhatIsOutside) {
   const SequenceId sequence = runtime->create();
   const int32_t token = 97;
   const StepSequence decode[] = {{sequence, 1, StepMode::kDecode}};
-  EXPECT_THROW(model.step(*runtime, {&token, 1}, decode, {.estimate_ahead = 3}), UsageError);
+  EXPECT_THROW(model.step(*runtime, {&token, 1}, decode, {.estimate_depth = 3}), UsageError);
   Meddler meddler(model);
   model.step(*runtime, {&token, 1}, decode, {.observer = &meddler});
   EXPECT_THAT(meddler.beyond_room, HasSubstr("1 to 2 ahead"));
@@ -211,7 +211,7 @@ TEST(QueryEstimate, SaysWhatIsOutside) {
   EXPECT_THAT(meddler.other_layer, HasSubstr("layer 1 is under way"));
   const StepSequence prefill[] = {{sequence, 1, StepMode::kPrefill}};
   EXPECT_THROW(
-      model.step(*runtime, {&token, 1}, prefill, {.observer = &meddler, .estimate_ahead = 1}),
+      model.step(*runtime, {&token, 1}, prefill, {.observer = &meddler, .estimate_depth = 1}),
       UsageError);
 }
 

@@ -337,7 +337,7 @@ TEST(CudaDevice, StreamsOfOthersAreAdopted) {
 
 // Large ones go in one call where the runtime has it; what comes of them is the same.
 TEST(CudaCopies, OfManyRangesAreOneCallWhereThereIsOne) {
-  constexpr size_t kBytes = CudaDevice::kLeastBatched;
+  constexpr size_t kBytes = CudaDevice::kMinBatched;
   const struct {
     int driver;
     size_t bytes;

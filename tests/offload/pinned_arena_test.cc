@@ -95,7 +95,7 @@ TEST_F(PinnedArenaTest, SmallBlocksShareRegistrationsAndNeverBytes) {
   // All runs have become whole slabs again.
   const int before = fake_.registrations;
   for (size_t i = 0; i < fake_.registered.size() * 4; ++i) {
-    arena_.allocate(PinnedArena::kMostInSlab, "test");
+    arena_.allocate(PinnedArena::kMaxInSlab, "test");
   }
   EXPECT_EQ(fake_.registrations, before);
 }

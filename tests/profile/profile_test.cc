@@ -11,7 +11,7 @@ namespace {
 
 constexpr TimelineStream kComputeStream = 3;
 constexpr TimelineStream kCopyStream = 5;
-constexpr TimelineStream kAheadStream = 6;
+constexpr TimelineStream kPrefetchStream = 6;
 
 TimelineEntry work(const char* name, TimelineStream stream, OperationTag tag, TimeSpan span) {
   TimelineEntry entry;
@@ -44,7 +44,7 @@ ProfiledStep step() {
   const OperationTag first = tag_of(0, Cause::kCompute);
   const OperationTag second = tag_of(1, Cause::kCompute);
   const OperationTag miss = tag_of(0, Cause::kMiss);
-  const OperationTag ahead = tag_of(1, Cause::kSpeculation);
+  const OperationTag ahead = tag_of(1, Cause::kPrefetch);
   ProfiledStep step;
   step.seconds = 100;
   step.entries = {
@@ -52,9 +52,9 @@ ProfiledStep step() {
       gather(kCopyStream, miss, {20, 31}, 100, 1),
       work("attend", kComputeStream, first, {20, 27}),
       wait(first, {27, 31}, "gather", miss),
-      gather(kAheadStream, ahead, {31, 62}, 300, 1),
+      gather(kPrefetchStream, ahead, {31, 62}, 300, 1),
       work("attend", kComputeStream, first, {31, 40}),
-      wait(second, {40, 42}, "speculate", ahead),
+      wait(second, {40, 42}, "claim_slots", ahead),
       work("attend", kComputeStream, second, {42, 90}),
       wait({}, {90, 93}, "copy host to device", tag_of(-1, Cause::kControl)),
       work("logits", kComputeStream, {}, {93, 98}),
@@ -64,7 +64,7 @@ ProfiledStep step() {
   step.entries.push_back(back);
   step.fetch.layers.resize(2);
   step.fetch.layers[0] = {.resident = 2, .hits = 1, .misses = 1};
-  step.fetch.layers[1] = {.hits = 4, .speculated = 3, .speculated_used = 1};
+  step.fetch.layers[1] = {.hits = 4, .prefetched = 3, .prefetched_used = 1};
   for (const StepCounters& layer : step.fetch.layers) step.fetch.rows += layer;
   step.overlap = {{.kept = 1, .entries = 2}, {.kept = 3, .entries = 4}};
   return step;
@@ -76,7 +76,7 @@ TEST(Profile, TellsWhatWasFetchedWhileScoring) {
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kCompute), {22, 26}));
   // Guesses and other layers' selects do not count.
   split.entries.push_back(work("select", kComputeStream, tag_of(1, Cause::kCompute), {26, 27}));
-  split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kSpeculation), {27, 28}));
+  split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kPrefetch), {27, 28}));
   Profile profile(2);
   profile.add(step());
   EXPECT_EQ(profile.total().miss_while_scoring, 0);
@@ -97,7 +97,7 @@ TEST(Profile, DividesTheStepAmongLayers) {
   EXPECT_DOUBLE_EQ(second.compute, 48);
   EXPECT_DOUBLE_EQ(second.wait(WaitReason::kRows), 0);
   EXPECT_DOUBLE_EQ(second.wait(WaitReason::kGuesses), 2);
-  EXPECT_EQ(second.speculation.bytes, 300u);
+  EXPECT_EQ(second.prefetch.bytes, 300u);
   EXPECT_EQ(second.wasted_bytes(), 200u);
   EXPECT_EQ(second.write_back_bytes, 16u);
   EXPECT_DOUBLE_EQ(profile.outside().compute, 5);
@@ -146,7 +146,7 @@ TEST(Profile, LatencyIsPaidOncePerRound) {
   Profile serial(1);
   serial.add(pages);
   EXPECT_DOUBLE_EQ(serial.transfer(serial.layers()[0]), 22);
-  pages.entries[2] = gather(kAheadStream, miss, {10, 21}, 100, 1);
+  pages.entries[2] = gather(kPrefetchStream, miss, {10, 21}, 100, 1);
   Profile parallel(1);
   parallel.add(pages);
   EXPECT_DOUBLE_EQ(parallel.transfer(parallel.layers()[0]), 21);
@@ -174,9 +174,9 @@ TEST(Profile, AgreesWithTheRuntime) {
   const LayerProfile total = profile.total();
   constexpr uint64_t kRowBytes = 128;
   EXPECT_GT(total.rows.misses, 0u);
-  EXPECT_GT(total.rows.speculated, 0u);
+  EXPECT_GT(total.rows.prefetched, 0u);
   EXPECT_EQ(total.miss.bytes, total.rows.misses * kRowBytes);
-  EXPECT_EQ(total.speculation.bytes, total.rows.speculated * kRowBytes);
+  EXPECT_EQ(total.prefetch.bytes, total.rows.prefetched * kRowBytes);
   EXPECT_EQ(total.write_back_bytes, 5u * 5u * 3u * kRowBytes);
   EXPECT_NEAR(total.compute + total.waiting() + profile.idle(), profile.seconds(),
               1e-6 * profile.seconds());

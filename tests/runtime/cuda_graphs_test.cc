@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using Outputs = std::vector<std::vector<float>>;
 using Step = std::function<std::vector<float>(std::span<const Part>)>;
 
-constexpr int kMostTokens = 3;
+constexpr int kMaxTokens = 3;
 
 std::unique_ptr<Device> open_fake(FakeCuda& fake, std::optional<uint64_t> device_memory = {}) {
   DeviceOptions options;
@@ -108,10 +108,10 @@ struct Played {
 Played play(std::unique_ptr<Device> device, const RunSetup& setup,
             std::optional<float> query_error = {}) {
   RuntimeRun run(std::move(device), setup);
-  GraphedSteps steps(run.device(), run.runtime(), run.tape().stream(), kMostTokens);
+  GraphedSteps steps(run.device(), run.runtime(), run.tape().stream(), kMaxTokens);
   std::optional<WrittenQueries> queries;
   if (query_error) {
-    queries.emplace(run.device(), small_geometry(), kMostTokens, *query_error);
+    queries.emplace(run.device(), small_geometry(), kMaxTokens, *query_error);
     run.runtime().set_query_source(&*queries);
     steps.written = &*queries;
   }
@@ -201,8 +201,8 @@ TEST(CudaGraphs, LookAheadIsPartOfThem) {
       const Played played = play(open_fake(fake), setup, 0.3f);
       expect_same(base, played.outputs);
       EXPECT_GT(played.graphs.launched, 40u);
-      EXPECT_GT(played.rows.rows.speculated, 0u);
-      EXPECT_GT(played.rows.rows.speculated_used, 0u);
+      EXPECT_GT(played.rows.rows.prefetched, 0u);
+      EXPECT_GT(played.rows.rows.prefetched_used, 0u);
     }
   }
 }

@@ -266,7 +266,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
     const Outputs expected = run_one(RowPlacement::kHost, fifo(), depth);
     for (const PumpPolicy& policy :
          {fifo(), lifo(), youngest_stream_first(), starve("write-back"), starve("copy"),
-          starve("test compute"), starve("ahead"), random_order(1), random_order(2)}) {
+          starve("test compute"), starve("prefetch"), random_order(1), random_order(2)}) {
       expect_same(expected, run_one(RowPlacement::kAuto, policy, depth), "queued");
     }
   }

@@ -191,8 +191,8 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
               depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
           // The automatic depth tries guesses later than this; see below.
           const bool later = !depth && who().guesser != Guesser::kNobody;
-          EXPECT_EQ(rows.speculated > 0, guesses && !later) << what;
-          EXPECT_LE(rows.speculated_used, rows.speculated) << what;
+          EXPECT_EQ(rows.prefetched > 0, guesses && !later) << what;
+          EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
         }
       }
     }
@@ -210,7 +210,7 @@ TEST_P(PrefetchExactness, AutomaticDepth) {
                        .predictor = who().predictor,
                        .guesser = who().guesser};
   expect_same(of({.depth = 0}, nullptr, kLong), of(setup, &rows, kLong), "automatic");
-  EXPECT_EQ(rows.speculated > 0, who().predictor != PredictorKind::kNone);
+  EXPECT_EQ(rows.prefetched > 0, who().predictor != PredictorKind::kNone);
 }
 
 TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
@@ -218,7 +218,7 @@ TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
   expect_same(of({.depth = 0}),
               of({.depth = 2, .predictor = who().predictor, .guesser = who().guesser}, &rows),
               "cpu");
-  EXPECT_EQ(rows.speculated, 0u);
+  EXPECT_EQ(rows.prefetched, 0u);
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<PrefetchExactness::ParamType>& info) {

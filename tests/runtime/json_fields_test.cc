@@ -35,9 +35,9 @@ std::string error_of(const std::function<void()>& read) {
 
 TEST(ParseJson, TakesWhatIsNestedUpToTheLimit) {
   for (const auto& [open, close] : {std::pair("[", "]"), std::pair("{\"a\":", "}")}) {
-    EXPECT_NO_THROW(parse_json(nested(kMostJsonDepth, open, close), "a.json"));
+    EXPECT_NO_THROW(parse_json(nested(kMaxJsonDepth, open, close), "a.json"));
     EXPECT_THAT(error_of([&, o = std::string(open), c = std::string(close)] {
-                  parse_json(nested(kMostJsonDepth + 1, o, c), "a.json");
+                  parse_json(nested(kMaxJsonDepth + 1, o, c), "a.json");
                 }),
                 AllOf(HasSubstr("a.json: byte "), HasSubstr("65 deep; allowed: 64")));
   }
@@ -65,8 +65,7 @@ TEST(ParseJson, NamesThePlace) {
 
 // A field of the wrong kind is shown as it is, cut: that works its way down the value.
 TEST(JsonFields, ShowsAValueAsDeepAsTheyGo) {
-  const nlohmann::json json =
-      parse_json("{\"size\": " + nested(kMostJsonDepth - 1) + "}", "a.json");
+  const nlohmann::json json = parse_json("{\"size\": " + nested(kMaxJsonDepth - 1) + "}", "a.json");
   EXPECT_THAT(error_of([&] { JsonFields(json, "a.json").integer("size", 1, 9); }),
               AllOf(HasSubstr("a.json: size = [[["), HasSubstr("...; allowed: an integer from 1")));
 }

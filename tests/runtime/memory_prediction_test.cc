@@ -50,7 +50,7 @@ TEST(MemoryPrediction, AShorterContextNeedsNoMoreOfAnything) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Draw draw(seed);
     const StepSettings settings = draw_settings(draw);
-    const GuessScratch guesses = {.most_ahead = draw.of(0, 2), .writes_sets = draw.coin()};
+    const GuessScratch guesses = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
     const int tokens = draw.of(1, 1200);
     const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, guesses);
     for (int context = 1; context <= tokens; ++context) {
@@ -63,13 +63,13 @@ TEST(MemoryPrediction, AShorterContextNeedsNoMoreOfAnything) {
 // Hot rows that no set takes are guesses' rows: of a longer set fewer are left.
 TEST(MemoryPrediction, GuessesHaveTheHotRowsThatNoSetTakes) {
   const DecodeShape sets = {
-      .set_capacity = 100, .guesses = true, .guess_capacity = 125, .guess_buffers = 2};
+      .selected_capacity = 100, .guesses = true, .guess_capacity = 125, .guess_buffers = 2};
   EXPECT_EQ(sets.guess_rows(300), 125);
   EXPECT_EQ(sets.guess_rows(150), 50);
   EXPECT_EQ(sets.guess_rows(100), 0);
   EXPECT_EQ(sets.guess_rows(40), 0);
-  EXPECT_EQ((DecodeShape{.set_capacity = 100, .guesses = true}.guess_rows(300)), 200);
-  EXPECT_EQ((DecodeShape{.set_capacity = 100}.guess_rows(300)), 0);
+  EXPECT_EQ((DecodeShape{.selected_capacity = 100, .guesses = true}.guess_rows(300)), 200);
+  EXPECT_EQ((DecodeShape{.selected_capacity = 100}.guess_rows(300)), 0);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ class DriftingQueries final : public QuerySource {
   void begin_step(int step) { step_ = step; }
   ConstTensorView query(int layer) const { return view(truth_, layer); }
 
-  int max_ahead() const override { return geometry_.layers - 1; }
+  int max_depth() const override { return geometry_.layers - 1; }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     device_.launch(stream, "estimate", [] { return KernelWork{}; });
     return view(guess_, layer + ahead);
@@ -201,13 +201,13 @@ DecodeResult measure(const char* what, const DecodeCase& setup) {
 TEST(Prefetch, GuessedRowsAreThere) {
   const DecodeResult off = measure("off", {.depth = 0, .head_groups = 1});
   const DecodeResult one = measure("depth 1", {.depth = 1, .head_groups = 1});
-  EXPECT_EQ(off.metrics.rows.speculated, 0u);
+  EXPECT_EQ(off.metrics.rows.prefetched, 0u);
   EXPECT_LT(one.seconds_per_step, 0.98 * off.seconds_per_step);
   EXPECT_GT(one.metrics.hit_rate(), off.metrics.hit_rate() + 0.03);
-  EXPECT_EQ(one.metrics.layers[0].speculated, 0u);  // nobody can guess it
+  EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // nobody can guess it
   EXPECT_GT(one.metrics.layers[1].recall(), 0.25);
   EXPECT_GT(one.metrics.layers[1].precision(), 0.2);
-  EXPECT_EQ(one.metrics.bytes.speculation, one.metrics.rows.speculated * 512);
+  EXPECT_EQ(one.metrics.bytes.prefetch, one.metrics.rows.prefetched * 512);
   EXPECT_EQ(one.metrics.bytes.miss, one.metrics.fetched_bytes);
   EXPECT_EQ(one.metrics.bytes.write_back, uint64_t{kSteps - kWarm} * 2 * 8 * 512);
 }
@@ -218,7 +218,7 @@ TEST(Prefetch, AutomaticDepthTakesTheBetter) {
   // Guesses that are all wrong are given up.
   const DecodeResult wrong = measure("wrong guesses", {.error = 30, .head_groups = 1});
   EXPECT_LT(wrong.seconds_per_step, 1.02 * off);
-  EXPECT_EQ(wrong.metrics.rows.speculated, 0u);
+  EXPECT_EQ(wrong.metrics.rows.prefetched, 0u);
 }
 
 // A layer waits for its own rows, not for those that were guessed for layers behind it.
@@ -234,7 +234,7 @@ TEST(Prefetch, MissesOvertakeGuesses) {
   const double crowded = three.layer_seconds()[1];
   const StepCounters guessed = three.runtime().metrics().layers[2];
   EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
-  const double crowd = 2 * static_cast<double>(guessed.speculated) * 512 / kLink;
+  const double crowd = 2 * static_cast<double>(guessed.prefetched) * 512 / kLink;
   constexpr double kChunk = 65536 / kLink;  // what is under way goes first
   ASSERT_GT(crowd, 10 * kChunk);
   EXPECT_LT(crowded, alone + 2 * kChunk);
@@ -265,16 +265,16 @@ TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, 200, 200);
   run.decode(id, 1, 2);
-  EXPECT_EQ(run.runtime().metrics().rows.speculated, 0u);
+  EXPECT_EQ(run.runtime().metrics().rows.prefetched, 0u);
   const Part part{id, 1, run.runtime().length(id), 1, StepMode::kDecode};
   run.tape().begin({&part, 1});
   run.runtime().abort_step();
   run.decode(id, 1, 1);
-  const uint64_t fetched = run.runtime().metrics().rows.speculated;
+  const uint64_t fetched = run.runtime().metrics().rows.prefetched;
   EXPECT_GT(fetched, 0u);
-  EXPECT_GT(run.runtime().metrics().rows.speculated_used, 0u);
+  EXPECT_GT(run.runtime().metrics().rows.prefetched_used, 0u);
   run.decode(id, 1, 2);
-  EXPECT_EQ(run.runtime().metrics().rows.speculated, fetched);  // once
+  EXPECT_EQ(run.runtime().metrics().rows.prefetched, fetched);  // once
 }
 
 // Scratch for guesses is counted: what reserve took is enough for all that follows.
@@ -286,7 +286,7 @@ TEST(Prefetch, ReservedMemorySuffices) {
   run.prefill(id, 1, 380, 64);
   run.decode(id, 1, 20);
   EXPECT_LE(run.runtime().memory().device_total(), held);
-  EXPECT_GT(run.runtime().metrics().rows.speculated, 0u);
+  EXPECT_GT(run.runtime().metrics().rows.prefetched, 0u);
   RuntimeRun plain({.device = "emulated", .hot_rows = 200, .depth = 0});
   EXPECT_GT(run.runtime().predict(400, 1).device_scratch,
             plain.runtime().predict(400, 1).device_scratch);

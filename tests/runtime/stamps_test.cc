@@ -43,7 +43,7 @@ TEST(Stamps, MayRunOutInTheSequencesDoor) {
       {.device = "emulated", .hot_rows = 30, .depth = 1, .predictor = PredictorKind::kPreviousStep},
       {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries}};
   for (const RunSetup& setup : setups) {
-    const Observed whole = observe(setup, kMostSteps);
+    const Observed whole = observe(setup, kMaxSteps);
     for (const int32_t most_steps : {1, 2, 5}) {
       SCOPED_TRACE(most_steps);
       const Observed cut = observe(setup, most_steps);
@@ -78,7 +78,7 @@ TEST(Stamps, MayRunOutInThePagedDoor) {
     seen.rows = engine.paged().metrics().rows;
     return seen;
   };
-  const Observed whole = observe_paged(kMostSteps);
+  const Observed whole = observe_paged(kMaxSteps);
   for (const int32_t most_steps : {1, 2, 5}) {
     SCOPED_TRACE(most_steps);
     const Observed cut = observe_paged(most_steps);
@@ -91,7 +91,7 @@ TEST(Stamps, MayRunOutInThePagedDoor) {
 }
 
 TEST(Stamps, HaveAsManyBitsAsTheyHave) {
-  for (const int32_t most_steps : {0, -1, kMostSteps + 1}) {
+  for (const int32_t most_steps : {0, -1, kMaxSteps + 1}) {
     EXPECT_THROW(RuntimeRun(RunSetup{.most_steps = most_steps}), UsageError) << most_steps;
     EXPECT_THROW(Engine({.most_steps = most_steps}), UsageError) << most_steps;
   }

@@ -95,7 +95,7 @@ TEST(HeadGroups, NoOtherWayCostsLess) {
       times.transfer = transfer, times.score = score;
       const double best = times.cost(choose_groups(times, kHeads, 0));
       for (unsigned cuts = 0; cuts < 1u << (kHeads - 1); ++cuts) {
-        if (__builtin_popcount(cuts) >= HeadGroups::kMost) continue;
+        if (__builtin_popcount(cuts) >= HeadGroups::kMax) continue;
         HeadGroups groups = HeadGroups::none();
         for (int head = 1; head < kHeads; ++head) {
           if ((cuts >> (head - 1) & 1u) != 0) groups.add(head);

@@ -16,7 +16,7 @@ constexpr int kSeen = 3;
 
 class NoQueries final : public QuerySource {
  public:
-  int max_ahead() const override { return kSeen; }
+  int max_depth() const override { return kSeen; }
   ConstTensorView estimate(int, int, StreamView) override { throw UsageError("not asked for"); }
 };
 
@@ -39,16 +39,16 @@ TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
          {static_cast<QuerySource*>(nullptr), static_cast<QuerySource*>(&queries)}) {
       const auto predictor = make_predictor(kind, {*device, source, kLayers});
       const GuessScratch scratch = predictor_scratch(kind, kLayers, source == nullptr ? 0 : kSeen);
-      EXPECT_EQ(scratch.most_ahead, predictor->max_ahead()) << predictor_name(kind);
+      EXPECT_EQ(scratch.max_depth, predictor->max_depth()) << predictor_name(kind);
       EXPECT_EQ(scratch.writes_sets, predictor->writes_sets()) << predictor_name(kind);
     }
   }
 }
 
 TEST(PredictorTable, AutoGuessesByQueriesWhereThereAreSome) {
-  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).most_ahead, kSeen);
-  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).most_ahead, kLayers - 1);
-  EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).most_ahead, 0);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).max_depth, kSeen);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).max_depth, kLayers - 1);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).max_depth, 0);
   EXPECT_TRUE(takes_queries(PredictorKind::kAuto));
   EXPECT_FALSE(needs_queries(PredictorKind::kAuto));
   EXPECT_TRUE(needs_queries(PredictorKind::kNextQuery));

@@ -29,7 +29,7 @@ TEST(Pace, TakesTheLargestChunkWhereNobodyStreams) {
 }
 
 TEST(Pace, BeginsWithTheLeastChunk) {
-  EXPECT_EQ(Pace(0, 512).chunk(true), Pace::kLeastChunk);
+  EXPECT_EQ(Pace(0, 512).chunk(true), Pace::kMinChunk);
   EXPECT_EQ(Pace(0, 8).chunk(true), 8);
 }
 
@@ -67,7 +67,7 @@ TEST(Pace, ContextsThatMakeTokensDearerMakeChunksSmaller) {
   const int before = machine.settle(&pace, 50);
   machine.per_token *= 100;
   EXPECT_GT(before, 100);
-  EXPECT_EQ(machine.settle(&pace, 50), Pace::kLeastChunk);
+  EXPECT_EQ(machine.settle(&pace, 50), Pace::kMinChunk);
   EXPECT_NEAR(pace.fixed_seconds(), 0.002, 1e-4) << "a constant of the model";
 }
 
@@ -84,7 +84,7 @@ TEST(Pace, GoesOnWithTheLeastChunkWhereNoTimeIsLeft) {
   Pace pace(0.005, 512);
   pace.decoded(0.01);
   pace.prefilled(64, 0.1);
-  EXPECT_EQ(pace.chunk(true), Pace::kLeastChunk);
+  EXPECT_EQ(pace.chunk(true), Pace::kMinChunk);
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
-// Resolve, gather and speculate of the CUDA device under the interpreter, against the reference.
+// Resolve, gather and claim_slots of the CUDA device under the interpreter, against the reference.
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "kernels/cuda/claim_slots_inl.h"
 #include "kernels/cuda/gather_inl.h"
 #include "kernels/cuda/resolve_inl.h"
-#include "kernels/cuda/speculate_inl.h"
 #include "kernels/replacement.h"
+#include "tests/kernels/claim_slots_case.h"
 #include "tests/kernels/resolve_case.h"
-#include "tests/kernels/speculate_case.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {
@@ -17,7 +17,7 @@ namespace {
 RowKernels simt_row_kernels(SimtInterpreter& interpreter) {
   const SimtLauncher launch(interpreter);
   return {[launch](const ResolveParams& params) { cuda::start(params, launch); },
-          [launch](const SpeculateParams& params) { cuda::start(params, launch); },
+          [launch](const ClaimSlotsParams& params) { cuda::start(params, launch); },
           [launch](const GatherParams& params) { cuda::start(params, launch); },
           [launch](const FetchParams& params) { cuda::start(params, launch); }};
 }
@@ -32,14 +32,14 @@ TEST_P(SimtResolve, SameAsReferenceAndRowsArrive) {
 INSTANTIATE_TEST_SUITE_P(Settings, SimtResolve, testing::ValuesIn(resolve_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
-class SimtSpeculate : public testing::TestWithParam<SpeculateSetting> {};
+class SimtClaimSlots : public testing::TestWithParam<ClaimSlotsSetting> {};
 
-TEST_P(SimtSpeculate, SameAsReference) {
+TEST_P(SimtClaimSlots, SameAsReference) {
   SimtInterpreter interpreter(SimtInterpreter::Order::kRandom, 6);
-  expect_speculates_as_reference(GetParam(), simt_row_kernels(interpreter));
+  expect_claims_slots_as_reference(GetParam(), simt_row_kernels(interpreter));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, SimtSpeculate, testing::ValuesIn(speculate_settings()),
+INSTANTIATE_TEST_SUITE_P(Settings, SimtClaimSlots, testing::ValuesIn(claim_slots_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(SimtSpeculateTest, RememberedRowsComeBack) {

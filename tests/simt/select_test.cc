@@ -27,7 +27,7 @@ class SimtSelect {
       : params_(cache.params()),
         scratch_(
             static_cast<size_t>(cuda::SelectScratch::of(params_.step.layout, params_.step.count,
-                                                        params_.set_capacity)
+                                                        params_.selected_capacity)
                                     .bytes()),
             std::byte{0xEE}),
         interpreter_(order, seed),
@@ -49,7 +49,7 @@ class SimtSelect {
   }
   uint32_t uncertain(int head) const {
     const auto scratch =
-        cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.set_capacity);
+        cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.selected_capacity);
     return reinterpret_cast<const cuda::SelectState*>(scratch_.data() +
                                                       head * scratch.state_bytes())
         ->uncertain;
@@ -72,7 +72,7 @@ int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
     const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
     for (int h = 0; h < params.step.layout.kv_heads; ++h) {
       const reference::GroupScores own =
-          plan.takes_all() ? reference::GroupScores{} : select.scores(s, h);
+          plan.is_dense() ? reference::GroupScores{} : select.scores(s, h);
       EXPECT_EQ(cache.set_of(s, h), sorted_set(plan, own)) << "sequence " << s << " head " << h;
       rescans += static_cast<int>(select.uncertain(s * params.step.layout.kv_heads + h));
     }
@@ -244,7 +244,7 @@ TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
       [](int, int, int) { return 1.0f; });
   SelectParams roomy = cache.params();
   SimtSelect select(cache, Order::kRising);
-  select.params().set_capacity = 300;  // the room follows it
+  select.params().selected_capacity = 300;  // the room follows it
   ASSERT_LT(cuda::SelectScratch::of(roomy.step.layout, 1, 300).capacity, kTokens / 3);
   select.run();
   std::vector<int32_t> set(select.params().sets, select.params().sets + 300);
@@ -400,7 +400,7 @@ TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
 near_case::Select near_select(unsigned seed) {
   return [seed](const SelectParams& given) {
     SelectParams params = given;
-    const int ranked = params.set_capacity + params.near.capacity;
+    const int ranked = params.selected_capacity + params.near.capacity;
     std::vector<std::byte> scratch(
         static_cast<size_t>(
             cuda::SelectScratch::of(params.step.layout, params.step.count, ranked).bytes()),

@@ -31,7 +31,7 @@ Geometry drawn_geometry(Draw& draw) {
   return geometry;
 }
 
-// To what coded rows take: of one KV head, for kMostWidth.
+// To what coded rows take: of one KV head, for kMaxWidth.
 void widen(Geometry& geometry) {
   geometry.query_heads = geometry.group();
   geometry.kv_heads = 1;

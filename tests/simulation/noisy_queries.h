@@ -19,12 +19,12 @@ class NoisyQueries final : public QuerySource {
   };
 
   NoisyQueries(Device& device, const Geometry& geometry, float error)
-      : device_(device), geometry_(geometry), error_(error), room_(size_t{kMostAhead}) {
-    for (auto& room : room_) room.resize(size_t{kMostSequences} * kMostWidth);
+      : device_(device), geometry_(geometry), error_(error), room_(size_t{kMaxDepth}) {
+    for (auto& room : room_) room.resize(size_t{kMaxSequences} * kMaxWidth);
   }
   void expect(std::vector<Token> tokens) { tokens_ = std::move(tokens); }  // of the next step
 
-  int max_ahead() const override { return kMostAhead; }
+  int max_depth() const override { return kMaxDepth; }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     float* const out = room_[static_cast<size_t>(ahead - 1)].data();
     const int target = layer + ahead;
@@ -43,10 +43,10 @@ class NoisyQueries final : public QuerySource {
                                   geometry_.query_heads, geometry_.key_dim);
   }
 
-  static constexpr int kMostSequences = 8;
+  static constexpr int kMaxSequences = 8;
 
  private:
-  static constexpr int kMostAhead = 3;
+  static constexpr int kMaxDepth = 3;
   Device& device_;
   const Geometry geometry_;
   const float error_;

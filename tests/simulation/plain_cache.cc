@@ -16,16 +16,16 @@ namespace {
 constexpr int kTied = kWriters - 1;  // the writer whose tokens are all alike
 constexpr size_t kParts = 3;
 
-// [writer][layer][position][part][kMostWidth]
+// [writer][layer][position][part][kMaxWidth]
 std::vector<float> make_values() {
   std::vector<float> all;
-  all.reserve(size_t{kWriters} * kMostLayers * kMostTokens * kParts * kMostWidth);
+  all.reserve(size_t{kWriters} * kMaxLayers * kMaxTokens * kParts * kMaxWidth);
   for (int writer = 0; writer < kWriters; ++writer) {
-    for (int layer = 0; layer < kMostLayers; ++layer) {
-      for (int position = 0; position < kMostTokens; ++position) {
+    for (int layer = 0; layer < kMaxLayers; ++layer) {
+      for (int position = 0; position < kMaxTokens; ++position) {
         for (size_t part = 0; part < kParts; ++part) {
           const int64_t place = writer == kTied ? 0 : position;
-          for (int i = 0; i < kMostWidth; ++i) {
+          for (int i = 0; i < kMaxWidth; ++i) {
             all.push_back(tape_value(static_cast<uint64_t>(writer), layer, place,
                                      static_cast<TapeKind>(part + 1), i));
           }
@@ -36,15 +36,15 @@ std::vector<float> make_values() {
   return all;
 }
 
-int budget_pages() { return pages_of(kMostTokens); }
+int budget_pages() { return pages_of(kMaxTokens); }
 
 }  // namespace
 
 const float* token_values(int writer, int layer, int64_t position, TokenPart part) {
   static const std::vector<float> all = make_values();
-  const int64_t token = (int64_t{writer} * kMostLayers + layer) * kMostTokens + position;
+  const int64_t token = (int64_t{writer} * kMaxLayers + layer) * kMaxTokens + position;
   return all.data() +
-         (token * static_cast<int64_t>(kParts) + static_cast<int64_t>(part)) * kMostWidth;
+         (token * static_cast<int64_t>(kParts) + static_cast<int64_t>(part)) * kMaxWidth;
 }
 
 PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
@@ -158,7 +158,7 @@ Attended PlainCache::attend_layer(std::span<const uint8_t> history, int64_t star
                       .scale = settings_.scale,
                       .window = wanted.window,
                       .begin = 0,
-                      .end = pages_of(kMostTokens) * kPageTokens,
+                      .end = pages_of(kMaxTokens) * kPageTokens,
                       .pages = {},
                       .out = out,
                       .lse = attended.lse.data()};
@@ -171,7 +171,7 @@ Attended PlainCache::attend_layer(std::span<const uint8_t> history, int64_t star
 }
 
 void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, AttendParams params) {
-  constexpr int32_t kRoom = pages_of(kMostTokens) * kPageTokens;
+  constexpr int32_t kRoom = pages_of(kMaxTokens) * kPageTokens;
   const LayerSettings& wanted = settings_.layer(step.layer);
   const auto heads = static_cast<size_t>(geometry_.kv_heads);
   std::vector<int32_t> near_positions(heads * size_t{kRoom});
@@ -193,7 +193,7 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .budget = wanted.budget,
                         .window = wanted.window,
                         .page_tokens = settings_.page_tokens,
-                        .set_capacity = kRoom,
+                        .selected_capacity = kRoom,
                         .sets = sets.data(),
                         .set_sizes = sizes.data(),
                         .counters = &counters,
@@ -204,7 +204,7 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                          .begin = 0,
                          .end = kRoom,
                          .stamp = {},
-                         .set_capacity = kRoom,
+                         .selected_capacity = kRoom,
                          .sets = sets.data(),
                          .set_sizes = sizes.data(),
                          .rows = rows.data(),
@@ -215,7 +215,7 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
   params.rows = rows.data();
   params.tile_ready = ready.data();
   params.sets = sets.data();
-  params.set_capacity = kRoom;
+  params.selected_capacity = kRoom;
   cpu::run(params);
 }
 

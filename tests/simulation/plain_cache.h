@@ -21,9 +21,9 @@ namespace fasa::testing {
 using History = std::vector<uint8_t>;
 
 inline constexpr int kWriters = 4;
-inline constexpr int kMostTokens = 320;  // of a sequence
-inline constexpr int kMostLayers = 4;
-inline constexpr int kMostWidth = 96;  // heads x dimensions
+inline constexpr int kMaxTokens = 320;  // of a sequence
+inline constexpr int kMaxLayers = 4;
+inline constexpr int kMaxWidth = 96;  // heads x dimensions
 
 enum class TokenPart : uint8_t { kKey, kValue, kQuery };
 // [heads x dim] of a token. One writer gives every position the same: scores that tie.

@@ -24,7 +24,7 @@
 namespace fasa::testing {
 namespace {
 
-constexpr size_t kMostJobs = 64;
+constexpr size_t kMaxJobs = 64;
 constexpr uint64_t kNoSeed = UINT64_MAX;
 
 // What each thread is at, for the case that the process dies of it.
@@ -32,7 +32,7 @@ struct Place {
   std::atomic<uint64_t> seed = kNoSeed;
   std::atomic<int64_t> operation = 0;
 };
-std::array<Place, kMostJobs> places;
+std::array<Place, kMaxJobs> places;
 thread_local Place* own_place = nullptr;
 
 std::string repeat_command(uint64_t seed, int64_t operations) {
@@ -211,7 +211,7 @@ bool run_seeds(const SeedRuns& runs) {
     }
   };
   std::vector<std::thread> threads;
-  const size_t jobs = std::min(kMostJobs, static_cast<size_t>(std::max(runs.jobs, 1)));
+  const size_t jobs = std::min(kMaxJobs, static_cast<size_t>(std::max(runs.jobs, 1)));
   for (size_t job = 1; job < jobs; ++job) threads.emplace_back(work, job);
   work(0);
   for (std::thread& thread : threads) thread.join();

@@ -32,7 +32,7 @@ PumpPolicy drawn_order(Draw& draw) {
     case 3:
       return starve("write-back", random_order(seed));
     case 4:
-      return starve("ahead", random_order(seed));
+      return starve("prefetch", random_order(seed));
     case 5:
       return starve("compute", random_order(seed));
     default:

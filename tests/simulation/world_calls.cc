@@ -11,12 +11,12 @@
 namespace fasa::testing {
 namespace {
 
-constexpr size_t kMostSequences = 6;
+constexpr size_t kMaxSequences = 6;
 
 }  // namespace
 
 void World::create(Draw& draw) {
-  if (sequences_.size() >= kMostSequences) return;
+  if (sequences_.size() >= kMaxSequences) return;
   SequenceId id{};
   last_ = "create";
   if (attempt(draw, last_, [&] { id = runtime_->create(); }) != Outcome::kDone) return;
@@ -25,7 +25,7 @@ void World::create(Draw& draw) {
 
 void World::fork(Draw& draw) {
   const Sequence* parent = pick(draw);
-  if (parent == nullptr || sequences_.size() >= kMostSequences) return;
+  if (parent == nullptr || sequences_.size() >= kMaxSequences) return;
   const auto length = static_cast<int64_t>(parent->history.size());
   const int64_t tokens = draw.one_in(3) ? length : draw.between(0, length);
   SequenceId id{};
@@ -70,7 +70,7 @@ void World::reserve(Draw& draw) {
   Sequence* sequence = pick(draw);
   if (sequence == nullptr) return;
   const auto length = static_cast<int64_t>(sequence->history.size());
-  const int64_t tokens = std::min<int64_t>(kMostTokens, length + draw.between(0, 150));
+  const int64_t tokens = std::min<int64_t>(kMaxTokens, length + draw.between(0, 150));
   const int step_tokens = static_cast<int>(draw.between(1, 80));
   last_ = fmt::format("reserve {} tokens for {}", tokens, index_of(sequence->id));
   copies_pages_ = writes_shared_page(*sequence);
@@ -142,7 +142,7 @@ void World::look_at_metrics(Draw& draw) {
   last_ = "metrics";
   FetchMetrics metrics;
   if (attempt(draw, last_, [&] { metrics = runtime_->metrics(); }) != Outcome::kDone) return;
-  if (metrics.rows.speculated_used > metrics.rows.speculated) {
+  if (metrics.rows.prefetched_used > metrics.rows.prefetched) {
     mismatch("more guessed rows were used than were fetched");
   }
   digest_.add(metrics.rows.hits);

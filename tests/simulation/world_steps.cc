@@ -36,7 +36,7 @@ World::Step World::draw_step(Draw& draw) {
     const bool fills = part.start == 0 || draw.below(4) < prefills;
     part.mode = fills ? StepMode::kPrefill : StepMode::kDecode;
     const int64_t wanted = !fills ? 1 : draw.one_in(3) ? draw.between(1, 8) : draw.between(1, 100);
-    const int64_t tokens = std::min(wanted, kMostTokens - part.start);
+    const int64_t tokens = std::min(wanted, kMaxTokens - part.start);
     if (tokens <= 0) continue;
     const auto writer = static_cast<uint8_t>(draw.below(kWriters));
     part.history.insert(part.history.end(), static_cast<size_t>(tokens), writer);

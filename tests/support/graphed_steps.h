@@ -23,7 +23,7 @@ class WrittenQueries final : public QuerySource {
                                          "written queries"));
     }
   }
-  int max_ahead() const override { return geometry_.layers - 1; }
+  int max_depth() const override { return geometry_.layers - 1; }
   ConstTensorView estimate(int layer, int ahead, StreamView) override {
     return ConstTensorView::dense(buffers_[static_cast<size_t>(layer + ahead)].data(), DType::kF32,
                                   tokens_, geometry_.query_heads, geometry_.key_dim);

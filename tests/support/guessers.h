@@ -17,10 +17,10 @@ namespace fasa::testing {
 // The true query of the later layer plus noise. Enqueues a kernel that writes it, as a model would.
 class TapeQuerySource final : public QuerySource {
  public:
-  TapeQuerySource(Device& device, const Geometry& geometry, int max_ahead, float error,
+  TapeQuerySource(Device& device, const Geometry& geometry, int max_depth, float error,
                   size_t room_tokens = 64)
       : device_(device), geometry_(geometry), error_(error) {
-    for (int ahead = 0; ahead < max_ahead; ++ahead) {
+    for (int ahead = 0; ahead < max_depth; ++ahead) {
       buffers_.push_back(device.allocate(
           MemorySpace::kDevice,
           room_tokens * static_cast<size_t>(geometry.query_heads * geometry.key_dim) *
@@ -32,7 +32,7 @@ class TapeQuerySource final : public QuerySource {
   void expect(std::span<const Part> parts) { parts_.assign(parts.begin(), parts.end()); }
   int calls() const { return calls_; }
 
-  int max_ahead() const override { return static_cast<int>(buffers_.size()); }
+  int max_depth() const override { return static_cast<int>(buffers_.size()); }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     ++calls_;
     Buffer& buffer = buffers_.at(static_cast<size_t>(ahead - 1));
@@ -65,10 +65,10 @@ class TapeQuerySource final : public QuerySource {
 // Random positions, in random order, twice, negative, beyond the end; sizes beyond the room.
 class RandomPredictor final : public Predictor {
  public:
-  RandomPredictor(Device& device, uint64_t seed, int max_ahead = 4)
-      : device_(device), random_(seed), max_ahead_(max_ahead) {}
+  RandomPredictor(Device& device, uint64_t seed, int max_depth = 4)
+      : device_(device), random_(seed), max_depth_(max_depth) {}
 
-  int max_ahead() const override { return max_ahead_; }
+  int max_depth() const override { return max_depth_; }
   bool writes_sets() const override { return true; }
   void predict(const Guess& guess) override {
     const SelectParams select = guess.select;
@@ -77,14 +77,14 @@ class RandomPredictor final : public Predictor {
       const int heads = select.step.layout.kv_heads;
       for (int head = 0; head < select.step.count * heads; ++head) {
         const int32_t end = select.step.sequences[head / heads].end();
-        int32_t* set = select.sets + int64_t{head} * select.set_capacity;
-        for (int i = 0; i < select.set_capacity; ++i) {
+        int32_t* set = select.sets + int64_t{head} * select.selected_capacity;
+        for (int i = 0; i < select.selected_capacity; ++i) {
           set[i] = static_cast<int32_t>(random() % static_cast<uint32_t>(end + 8)) - 4;
           if (random() % 16 == 0) set[i] = random() % 2 == 0 ? INT32_MIN : INT32_MAX;
           if (i > 0 && random() % 8 == 0) set[i] = set[i - 1];
         }
         const uint32_t size = random() % 6;
-        select.set_sizes[head] = size == 0 ? INT32_MAX : size == 1 ? -3 : select.set_capacity;
+        select.set_sizes[head] = size == 0 ? INT32_MAX : size == 1 ? -3 : select.selected_capacity;
       }
       return KernelWork{};
     });
@@ -93,7 +93,7 @@ class RandomPredictor final : public Predictor {
  private:
   Device& device_;
   std::mt19937_64 random_;
-  int max_ahead_;
+  int max_depth_;
 };
 
 }  // namespace fasa::testing

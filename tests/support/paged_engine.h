@@ -31,7 +31,7 @@ struct PagedSetup {
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
-  int32_t most_steps = kMostSteps;
+  int32_t most_steps = kMaxSteps;
 };
 
 inline Config config_of(const PagedSetup& setup) {

@@ -41,7 +41,7 @@ struct RunSetup {
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
   bool graphs = true;
-  int32_t most_steps = kMostSteps;
+  int32_t most_steps = kMaxSteps;
 };
 
 // For rows of a given kind: codes want vectors of 32 dimensions at least.

@@ -98,14 +98,14 @@ class Output(CommandTest):
         flags = ("--prompt", "In the beginning God created the heaven and the earth. " * 12,
                  "--max-tokens", 12, "--device", "emulated", "--fac-tokens", 64)
         ahead = self.generate_json(*flags, "--depth", 1)["fetch"]
-        self.assertGreater(ahead["bytes"]["speculation"], 0)
+        self.assertGreater(ahead["bytes"]["prefetch"], 0)
         self.assertGreater(ahead["bytes"]["write_back"], 0)
         for key in ("precision", "recall"):
-            self.assertGreater(ahead["speculation"][key], 0)
-            self.assertLess(ahead["speculation"][key], 1)
+            self.assertGreater(ahead["prefetch"][key], 0)
+            self.assertLess(ahead["prefetch"][key], 1)
         never = self.generate_json(*flags, "--depth", 0)["fetch"]
-        self.assertEqual(never["bytes"]["speculation"], 0)
-        self.assertEqual(never["speculation"]["recall"], 0)
+        self.assertEqual(never["bytes"]["prefetch"], 0)
+        self.assertEqual(never["prefetch"]["recall"], 0)
         self.assertLess(ahead["bytes"]["miss"], never["bytes"]["miss"])
         text = self.assert_done("generate", "--model", MODEL, *flags, "--depth", 1, "--stats")
         self.assertIn(b"fetched ahead per step", text.stdout)

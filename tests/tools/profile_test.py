@@ -6,8 +6,8 @@ from support import MODEL, SOURCE, CommandTest, PageCheck, facts, main
 
 SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup", 3)
 SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "guesses"),
-        ("wait_ms", "tables"), ("bytes", "miss"), ("bytes", "speculation"), ("bytes", "write_back"),
-        ("speculation", "wasted"), ("speculation", "rows"), ("speculation", "rows_used"),
+        ("wait_ms", "tables"), ("bytes", "miss"), ("bytes", "prefetch"), ("bytes", "write_back"),
+        ("prefetch", "wasted"), ("prefetch", "rows"), ("prefetch", "rows_used"),
         ("rows", "resident"), ("rows", "hits"), ("rows", "misses"))
 
 
@@ -54,9 +54,9 @@ class Profile(CommandTest):
         self.assertEqual(profile["config"]["selection"]["fac_tokens"], 320)
         self.assertEqual(profile["bytes"]["miss"], profile["rows"]["misses"] * 256)  # 2 x 64 bf16
         self.assertEqual(profile["bytes"]["write_back"], 16 * 8 * 256)
-        speculation = profile["speculation"]
-        self.assertAlmostEqual(speculation["precision"],
-                               speculation["rows_used"] / speculation["rows"], places=9)
+        prefetch = profile["prefetch"]
+        self.assertAlmostEqual(prefetch["precision"],
+                               prefetch["rows_used"] / prefetch["rows"], places=9)
         self.assertTrue(0 < profile["overlap"] < 1)
 
     def test_several_contexts_in_one_step(self):
@@ -78,7 +78,7 @@ class Profile(CommandTest):
         fasa_m = self.profile(*SMALL, "--predictor", "none")
         fasa_c = self.profile(*SMALL, "--preset", "fasa-c")
         self.check_identities(fasa_c)
-        self.assertEqual(fasa_c["bytes"], {"miss": 0, "speculation": 0, "write_back": 0})
+        self.assertEqual(fasa_c["bytes"], {"miss": 0, "prefetch": 0, "write_back": 0})
         self.assertEqual(fasa_c["transfer_hidden"], 1)
         self.assertLess(fasa_c["tpot_ms"], fasa_m["tpot_ms"])
         self.assertIn("not limited", " ".join(fasa_c["notes"]))
@@ -112,11 +112,11 @@ class Profile(CommandTest):
         self.check_identities(profile)
         self.assertEqual(len(profile["layers"]), 4)
         self.assertGreater(profile["outside_layers"]["compute_ms"], 0)
-        self.assertGreater(profile["speculation"]["rows"], 0)
+        self.assertGreater(profile["prefetch"]["rows"], 0)
         self.assertTrue(0 < profile["overlap"] < 1)
         cpu = self.profile(*arguments, "--device", "cpu")
         self.assertEqual(cpu["clock"], "wall")
-        self.assertEqual(cpu["bytes"], {"miss": 0, "speculation": 0, "write_back": 0})
+        self.assertEqual(cpu["bytes"], {"miss": 0, "prefetch": 0, "write_back": 0})
 
     def test_two_configs_in_turns(self):
         slow = self.write("slow.toml", '[link]\nbandwidth = "2GB/s"\n')

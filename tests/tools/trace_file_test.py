@@ -44,7 +44,7 @@ class Trace(CommandTest):
                 self.assertGreaterEqual(min(event["args"].values()), 0)
                 continue
             self.assertGreaterEqual(event["dur"], 0)
-            self.assertIn(event["cat"], ("compute", "miss", "speculation", "write_back", "prefill",
+            self.assertIn(event["cat"], ("compute", "miss", "prefetch", "write_back", "prefill",
                                          "control", "wait"))
             self.assertIn(event["tid"], threads, "threads are named before their events")
         self.assertEqual(threads.keys(), order.keys())

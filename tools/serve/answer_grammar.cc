@@ -151,7 +151,7 @@ void AnswerGrammars::forget_old() {
   size_t bytes = 0, count = 0;
   for (auto one = kept_.begin(); one != kept_.end();) {
     bytes += one->first.size() + one->second->bytes();
-    const bool goes = count > 0 && (count >= kMostKept || bytes > kMostBytes);
+    const bool goes = count > 0 && (count >= kMaxKept || bytes > kMaxBytes);
     ++count;
     one = goes ? kept_.erase(one) : std::next(one);
   }

@@ -47,8 +47,8 @@ class AnswerGrammars {
                                               ThoughtForm thought);
 
  private:
-  static constexpr size_t kMostKept = 32;
-  static constexpr size_t kMostBytes = size_t{256} << 20;
+  static constexpr size_t kMaxKept = 32;
+  static constexpr size_t kMaxBytes = size_t{256} << 20;
 
   template <typename Make>
   std::shared_ptr<text::TokenGrammar> find(std::string key, Make make);

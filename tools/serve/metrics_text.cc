@@ -126,15 +126,15 @@ void add_sessions(Metrics& metrics, const EngineStatus& status) {
 void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
   metrics.head("fasa_transfer_bytes_total", "counter", "Bytes of rows over the link.");
   metrics.sample("fasa_transfer_bytes_total", "cause=\"miss\"", fetches.bytes.miss);
-  metrics.sample("fasa_transfer_bytes_total", "cause=\"prefetch\"", fetches.bytes.speculation);
+  metrics.sample("fasa_transfer_bytes_total", "cause=\"prefetch\"", fetches.bytes.prefetch);
   metrics.sample("fasa_transfer_bytes_total", "cause=\"write_back\"", fetches.bytes.write_back);
   metrics.gauge("fasa_hot_row_hit_ratio", "Selected rows that the device held.",
                 fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
-  const uint64_t fetched = fetches.bytes.miss + fetches.bytes.speculation;
-  metrics.gauge(
-      "fasa_prefetched_ratio", "Bytes fetched on a guess, of all fetched.",
-      fetched == 0 ? 0.0
-                   : static_cast<double>(fetches.bytes.speculation) / static_cast<double>(fetched));
+  const uint64_t fetched = fetches.bytes.miss + fetches.bytes.prefetch;
+  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a guess, of all fetched.",
+                fetched == 0
+                    ? 0.0
+                    : static_cast<double>(fetches.bytes.prefetch) / static_cast<double>(fetched));
 }
 
 void add_http(Metrics& metrics, const HttpCounters& http) {

@@ -223,10 +223,10 @@ void Service::complete(Call& call) {
 
 // To be tried again when a place in the queue may be free: after as long as requests have waited.
 ApiError Service::refusal() const {
-  constexpr double kLeast = 1, kMost = 60;  // seconds
+  constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {
     ApiError error(503, "server_error", "this server is ending", "", "shutting_down");
-    error.retry_after = static_cast<int>(kMost);
+    error.retry_after = static_cast<int>(kMax);
     return error;
   }
   const EngineStatus status = engine_.status();
@@ -239,7 +239,7 @@ ApiError Service::refusal() const {
                   "(--max-waiting), {} that are computed (--max-sequences)",
                   status.waiting, status.running, limits.max_waiting, limits.max_sequences),
       "", "queue_full");
-  error.retry_after = static_cast<int>(std::ceil(std::clamp(mean, kLeast, kMost)));
+  error.retry_after = static_cast<int>(std::ceil(std::clamp(mean, kMin, kMax)));
   return error;
 }
 

@@ -33,9 +33,9 @@ namespace {
 
 // Python's lists may hold each other, or themselves.
 Json convert(nb::handle value, const std::string& name, int depth) {
-  if (depth > kMostJsonDepth) {
+  if (depth > kMaxJsonDepth) {
     throw UsageError(fmt::format("{}: lists and dicts within each other; allowed: {} deep", name,
-                                 kMostJsonDepth));
+                                 kMaxJsonDepth));
   }
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);

@@ -22,8 +22,8 @@ inline nlohmann::json metrics_json(const FetchMetrics& metrics) {
           {"misses", metrics.rows.misses},
           {"nan_scores", metrics.rows.nan_scores},
           {"fetched_bytes", metrics.fetched_bytes},
-          {"speculation_precision", metrics.speculation_precision()},
-          {"speculation_recall", metrics.speculation_recall()}};
+          {"prefetch_precision", metrics.prefetch_precision()},
+          {"prefetch_recall", metrics.prefetch_recall()}};
 }
 
 }  // namespace fasa::python

@@ -1,6 +1,6 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header before
 // this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
-// widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, kMostRows.
+// widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, kMaxRows.
 //
 // A step's products go to four sums an output, by the place's pair in its line, which are added up
 // as (0 + 1) + (2 + 3), scaled, and added to the output: the same for any number of rows and panels.
@@ -29,8 +29,8 @@ inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
 
 // Scales and offsets of steps, widened: [steps][16] each.
 struct Numbers {
-  float scales[kMostSteps * kPanelColumns];
-  float offsets[kMostSteps * kPanelColumns];
+  float scales[kMaxSteps * kPanelColumns];
+  float offsets[kMaxSteps * kPanelColumns];
 };
 
 inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane) {
@@ -202,7 +202,7 @@ void multiply(const PackedTask& task) {
 
 template <int kBits>
 void multiply_rows(const PackedTask& task) {
-  if constexpr (kMostRows >= 4) {
+  if constexpr (kMaxRows >= 4) {
     if (task.rows == 4) return multiply<kBits, 4, 1>(task);
     if (task.rows == 3) return multiply<kBits, 3, 1>(task);
     if (task.rows == 2) {

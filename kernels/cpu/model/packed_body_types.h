@@ -12,10 +12,10 @@ inline constexpr int kPanelColumns = 16;
 inline constexpr int kBlockPlaces = 32;
 inline constexpr int kSuperPlaces = 256;
 inline constexpr int kPanelsAtOnce = 2;
-inline constexpr int kMostPackedRows = 4;
+inline constexpr int kMaxPackedRows = 4;
 // Scales are widened for so many places at a time; a step is no longer.
 inline constexpr int kChunkPlaces = 1024;
-inline constexpr int kMostSteps = kChunkPlaces / 16;
+inline constexpr int kMaxSteps = kChunkPlaces / 16;
 
 // PackedFormat and PackedPanel in plain numbers.
 struct PackedShape {

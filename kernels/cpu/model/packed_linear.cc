@@ -88,7 +88,7 @@ void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, in
   const int panels = wanted > kPackedColumns ? 2 : 1;
   const auto* const data =
       reinterpret_cast<const unsigned char*>(weights + pair * cpu::kPanelsAtOnce * panel_.bytes);
-  float sums[cpu::kMostPackedRows * kPair];
+  float sums[cpu::kMaxPackedRows * kPair];
   cpu::PackedTask task;
   task.shape = &decoded_;
   task.step = step_;

@@ -38,7 +38,7 @@ class Sets {
     auto& sets = sets_[{params.step.layer, int64_t{sequence.start}}];
     sets.clear();
     for (int head = 0; head < heads; ++head) {
-      const int32_t* set = params.sets + int64_t{head} * params.set_capacity;
+      const int32_t* set = params.sets + int64_t{head} * params.selected_capacity;
       sets.emplace_back(set, set + params.set_sizes[head]);
     }
   }

@@ -46,9 +46,9 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
 
 int default_calibration_window(int64_t tokens, int sinks, int recent) {
   constexpr int64_t kWindow = 256;
-  constexpr int64_t kLeast = 32;  // beside the tokens that are given
-  return static_cast<int>(std::clamp<int64_t>(tokens / 16, sinks + recent + kLeast,
-                                              std::max(kWindow, sinks + recent + kLeast)));
+  constexpr int64_t kMin = 32;  // beside the tokens that are given
+  return static_cast<int>(std::clamp<int64_t>(tokens / 16, sinks + recent + kMin,
+                                              std::max(kWindow, sinks + recent + kMin)));
 }
 
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,

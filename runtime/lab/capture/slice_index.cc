@@ -88,7 +88,7 @@ void SliceIndex::select(int layer, ConstTensorView q, int64_t position, int32_t 
   params.q = q;
   params.budget = {.tokens = std::min(tokens, largest_set_), .share = 0};
   params.window = windows_.empty() ? 0 : windows_[static_cast<size_t>(layer)];
-  params.set_capacity = largest_set_;
+  params.selected_capacity = largest_set_;
   params.sets = sets_.data();
   params.set_sizes = set_sizes_.data();
   run_on_host(params);

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int kLeastGuessChunks = 8;  // a lane of 2-bit codes
+constexpr int kMinGuessChunks = 8;  // a lane of 2-bit codes
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -160,7 +160,7 @@ struct Generation {
 std::vector<int> TraceOptions::chunks_of_guesses(const Geometry& geometry) const {
   if (!guess_chunks.empty()) return guess_chunks;
   std::vector<int> counts;
-  for (int count = kLeastGuessChunks; count < geometry.chunks(); count *= 2) {
+  for (int count = kMinGuessChunks; count < geometry.chunks(); count *= 2) {
     counts.push_back(count);
   }
   counts.push_back(geometry.chunks());
@@ -182,9 +182,9 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
           "at most 1048576");
   require(steps >= 1, "steps", steps, "1 or more");
   require(max_depth >= 1, "max_depth", max_depth, "1 or more");
-  require(shape_of(config, geometry, *this).predictions.size() <= SelectionTrace::kMostPredictions,
+  require(shape_of(config, geometry, *this).predictions.size() <= SelectionTrace::kMaxPredictions,
           "max_depth x guess_chunks", max_depth,
-          fmt::format("at most {} guesses", SelectionTrace::kMostPredictions));
+          fmt::format("at most {} guesses", SelectionTrace::kMaxPredictions));
   for (const int count : guess_chunks) {
     require(count >= 1 && count <= geometry.chunks(), "guess_chunks", count,
             fmt::format("1 to {}, the FCs of a head", geometry.chunks()));
@@ -225,7 +225,7 @@ SelectionTrace record_selection_trace(Model& model, const Config& config,
   const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
   for (int64_t context = tokens + 1; context <= total; ++context) {
     token = Sampler({}).next(
-        model.step(runtime, {&token, 1}, step, {.observer = &recorder, .estimate_ahead = depth}));
+        model.step(runtime, {&token, 1}, step, {.observer = &recorder, .estimate_depth = depth}));
     recorder.finish_step(context);
     if (options.on_token) options.on_token(context, total);
   }

@@ -11,7 +11,7 @@ DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens)
     : model_(model), sequence_(runtime) {
   const int chunk = static_cast<int>(std::min<int64_t>(kEvalPrefillChunk, tokens));
   model.reserve(chunk);
-  if (const int ahead = runtime.query_ahead(); ahead > 0) {
+  if (const int ahead = runtime.estimate_depth(); ahead > 0) {
     model.reserve_estimates(1, ahead);
     runtime.set_query_source(model.query_source());
   }

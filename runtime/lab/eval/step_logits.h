@@ -11,7 +11,7 @@ namespace fasa {
 class StepLogits {
  public:
   // More than this is not kept by anybody: 2 GiB.
-  static constexpr int64_t kMostBytes = int64_t{2} << 30;
+  static constexpr int64_t kMaxBytes = int64_t{2} << 30;
 
   void clear() { logits_.clear(); }
   void add(std::span<const float> logits) {

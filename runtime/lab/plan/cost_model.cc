@@ -13,7 +13,7 @@ namespace fasa {
 struct CostModel::Fetch {
   double missing = 0;     // entries not on the device, all KV heads
   double demanded = 0;    // of them, fetched when they are asked for
-  double speculated = 0;  // fetched ahead, used or not
+  double prefetched = 0;  // fetched ahead, used or not
   double any_demand = 0;  // probability that something is demanded
   double ready = 0;       // share of the tiles with nothing to wait for
 };
@@ -40,9 +40,9 @@ CostTerms& CostTerms::operator+=(const CostTerms& other) {
 }
 
 PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t projection_bytes) {
-  constexpr int kLeastDims = 16;
+  constexpr int kMinDims = 16;
   const SliceFormat prefix = {
-      layout.slice.dtype, std::min(layout.slice.dims, std::max(kLeastDims, layout.slice.dims / 8))};
+      layout.slice.dtype, std::min(layout.slice.dims, std::max(kMinDims, layout.slice.dims / 8))};
   PrefetchLoad load;
   load.predict_bytes =
       static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, tokens) + projection_bytes;
@@ -57,9 +57,9 @@ CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, 
   shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
   const DecodeScratch sizes = StepScratch::waves(settings, shape);
   wave_ = sizes.wave;
-  waves_ = wave_ > 0 ? (sizes.set_capacity + wave_ - 1) / wave_ : 0;
+  waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
   dense_wave_ = sizes.dense_wave;
-  in_groups_ = !settings.rows_on_device && settings.layout.hot_rows >= sizes.set_capacity;
+  in_groups_ = !settings.rows_on_device && settings.layout.hot_rows >= sizes.selected_capacity;
 }
 
 int64_t CostModel::visible(int layer, int64_t tokens) const {
@@ -145,7 +145,7 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
   fetch.missing = std::clamp((1 - hit_rate) * entries, 0.0, entries - residents);
   const double recall = prefetch ? std::clamp(prefetch->recall, 0.0, 1.0) : 0;
   fetch.demanded = fetch.missing * (1 - recall);
-  if (prefetch) fetch.speculated = fetch.missing * recall * std::max(1.0, prefetch->overfetch);
+  if (prefetch) fetch.prefetched = fetch.missing * recall * std::max(1.0, prefetch->overfetch);
   // Entries miss independently of each other, as far as the model knows.
   const double present = entries > residents ? 1 - fetch.demanded / (entries - residents) : 1;
   const double there = entries > residents ? 1 - fetch.missing / (entries - residents) : 1;
@@ -158,15 +158,15 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
 void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const {
   const auto row_bytes = static_cast<double>(settings_.layout.row.bytes());
   // A layer can't be shorter than the link takes for it, whatever the order.
-  const double busy = link((fetch.demanded + fetch.speculated) * row_bytes);
+  const double busy = link((fetch.demanded + fetch.prefetched) * row_bytes);
   terms.wait += std::max(0.0, busy - terms.total());
   if (fetch.missing > 0) {
     terms.transfer += link(fetch.missing * row_bytes) + rounds * machine_.link_latency;
   }
   terms.used_bytes += static_cast<uint64_t>(fetch.missing * row_bytes);
-  const double used_ahead = fetch.missing - fetch.demanded;
+  const double used_prefetches = fetch.missing - fetch.demanded;
   terms.wasted_bytes +=
-      static_cast<uint64_t>(std::max(0.0, fetch.speculated - used_ahead) * row_bytes);
+      static_cast<uint64_t>(std::max(0.0, fetch.prefetched - used_prefetches) * row_bytes);
 }
 
 // Groups of heads, as the pipeline chooses them.
@@ -269,9 +269,8 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
     terms.launches += (layers + 1) * machine_.launch_seconds;
   }
   if (machine_.unified) return terms;
-  // The sequence's descriptors, one set for even and one for odd layers, go up first.
-  const double tables =
-      2 * (link(static_cast<double>(sizeof(SequenceDesc))) + machine_.link_latency);
+  // The sequence's descriptor goes up first.
+  const double tables = link(static_cast<double>(sizeof(SequenceDesc))) + machine_.link_latency;
   terms.setup = tables;
   if (weights.any()) {
     // ... beside the embedding and the first layer's projections.

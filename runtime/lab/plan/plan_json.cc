@@ -111,7 +111,7 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"supposed",
            {{"overlap", request.guess.overlap},
             {"recall", request.guess.recall},
-            {"fetched_ahead", request.guess.fetched_ahead()}}},
+            {"prefetched_per_miss", request.guess.prefetched_per_miss()}}},
           {"options", options},
           {"recommended", recommended},
           {"config", config_to_json(request.config)}};

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kMostTokens = INT32_MAX;
+constexpr int64_t kMaxTokens = INT32_MAX;
 // `full` loses nothing: it is worth this much time.
 constexpr double kFullMayTake = 1.05;
 
@@ -92,9 +92,9 @@ class Planner {
     if (config.placement.rows != RowPlacement::kDevice && !request_.config.placement.hot_rows) {
       config.placement.hot_rows = 0;
     }
-    if (fits(config, kMostTokens)) return std::nullopt;
+    if (fits(config, kMaxTokens)) return std::nullopt;
     int64_t good = 0;
-    int64_t bad = kMostTokens;
+    int64_t bad = kMaxTokens;
     while (bad - good > 1) {
       const int64_t middle = good + (bad - good) / 2;
       (fits(config, middle) ? good : bad) = middle;
@@ -222,7 +222,7 @@ class Planner {
   PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
     PrefetchLoad load = guess_by_query(layout, request_.tokens, projection);
     load.recall = request_.guess.recall;
-    if (load.recall > 0) load.overfetch = request_.guess.fetched_ahead() / load.recall;
+    if (load.recall > 0) load.overfetch = request_.guess.prefetched_per_miss() / load.recall;
     return load;
   }
 
@@ -277,9 +277,9 @@ const PlanOption& Plan::option(const std::string& preset) const {
 }
 
 Plan make_plan(const PlanRequest& request) {
-  if (request.tokens < 1 || request.tokens > kMostTokens) {
+  if (request.tokens < 1 || request.tokens > kMaxTokens) {
     throw UsageError(
-        fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMostTokens));
+        fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMaxTokens));
   }
   return Planner(request).run();
 }

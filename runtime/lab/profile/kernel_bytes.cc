@@ -17,13 +17,13 @@ bool carries(const TimelineEntry& entry) {
   const Cause cause = entry.tag.cause;
   return entry.kind == TimelineEntry::Kind::kWork && entry.tag.layer >= 0 &&
          entry.work.h2d_bytes + entry.work.d2h_bytes == 0 &&
-         (cause == Cause::kMiss || cause == Cause::kSpeculation || cause == Cause::kWriteBack) &&
+         (cause == Cause::kMiss || cause == Cause::kPrefetch || cause == Cause::kWriteBack) &&
          moves_rows(entry.name);
 }
 
 uint64_t bytes_of(const FetchBytes& bytes, Cause cause) {
   if (cause == Cause::kMiss) return bytes.miss;
-  return cause == Cause::kSpeculation ? bytes.speculation : bytes.write_back;
+  return cause == Cause::kPrefetch ? bytes.prefetch : bytes.write_back;
 }
 
 }  // namespace

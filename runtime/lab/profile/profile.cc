@@ -10,12 +10,12 @@ namespace {
 
 constexpr size_t kToDevice = 0;  // index of TimelineEntry::link
 
-bool is_row_cause(Cause cause) { return cause == Cause::kMiss || cause == Cause::kSpeculation; }
+bool is_row_cause(Cause cause) { return cause == Cause::kMiss || cause == Cause::kPrefetch; }
 
 WaitReason reason_of(const TimelineEntry::Source& awaited) {
   if (awaited.name == nullptr) return WaitReason::kOther;
   const std::string_view name = awaited.name;
-  if (name == "speculate") return WaitReason::kGuesses;
+  if (name == "claim_slots") return WaitReason::kGuesses;
   if (is_row_cause(awaited.tag.cause)) return WaitReason::kRows;
   if (awaited.tag.cause == Cause::kWriteBack) return WaitReason::kWriteBack;
   if (awaited.tag.cause == Cause::kControl) return WaitReason::kTables;
@@ -46,13 +46,13 @@ double LayerProfile::scoring_share() const {
 }
 
 double LayerProfile::used_share() const {
-  if (rows.speculated == 0) return 0;
-  return static_cast<double>(std::min(rows.speculated_used, rows.speculated)) /
-         static_cast<double>(rows.speculated);
+  if (rows.prefetched == 0) return 0;
+  return static_cast<double>(std::min(rows.prefetched_used, rows.prefetched)) /
+         static_cast<double>(rows.prefetched);
 }
 
 uint64_t LayerProfile::wasted_bytes() const {
-  const double wasted = (1 - used_share()) * static_cast<double>(speculation.bytes);
+  const double wasted = (1 - used_share()) * static_cast<double>(prefetch.bytes);
   return static_cast<uint64_t>(std::llround(wasted));
 }
 
@@ -61,7 +61,7 @@ LayerProfile& LayerProfile::operator+=(const LayerProfile& other) {
   for (size_t i = 0; i < kWaitReasons; ++i) waits[i] += other.waits[i];
   miss += other.miss;
   miss_while_scoring += other.miss_while_scoring;
-  speculation += other.speculation;
+  prefetch += other.prefetch;
   write_back_bytes += other.write_back_bytes;
   rows += other.rows;
   overlap += other.overlap;
@@ -103,7 +103,7 @@ void Profile::add(const ProfiledStep& step) {
                      .hit_rate = step.fetch.hit_rate(),
                      .wait_rows = now.wait(WaitReason::kRows) - waited,
                      .miss_bytes = now.miss.bytes - before.miss.bytes,
-                     .speculation_bytes = now.speculation.bytes - before.speculation.bytes});
+                     .prefetch_bytes = now.prefetch.bytes - before.prefetch.bytes});
 }
 
 void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
@@ -115,7 +115,7 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
   }
   if (entry.stream == compute) part.compute += entry.span.seconds();
   if (entry.tag.cause == Cause::kMiss) part.miss.bytes += entry.work.h2d_bytes;
-  if (entry.tag.cause == Cause::kSpeculation) part.speculation.bytes += entry.work.h2d_bytes;
+  if (entry.tag.cause == Cause::kPrefetch) part.prefetch.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kWriteBack) part.write_back_bytes += entry.work.d2h_bytes;
 }
 
@@ -152,7 +152,7 @@ void Profile::add_rounds(const std::vector<TimelineEntry>& entries) {
     uint64_t most = 0;
     for (const auto& [stream, count] : streams) most = std::max(most, count);
     LayerProfile& part = part_of({static_cast<int16_t>(what.first), what.second});
-    (what.second == Cause::kMiss ? part.miss : part.speculation).rounds += most;
+    (what.second == Cause::kMiss ? part.miss : part.prefetch).rounds += most;
   }
 }
 
@@ -206,7 +206,7 @@ double Profile::transfer(const LayerProfile& part) const {
     return static_cast<double>(load.bytes) * speed.seconds_per_byte +
            static_cast<double>(load.rounds) * speed.latency;
   };
-  return seconds(part.miss) + part.used_share() * seconds(part.speculation);
+  return seconds(part.miss) + part.used_share() * seconds(part.prefetch);
 }
 
 double Profile::hidden(const LayerProfile& part) const {

@@ -52,7 +52,7 @@ struct LayerProfile {
   std::array<double, kWaitReasons> waits{};
   TransferLoad miss;
   double miss_while_scoring = 0;  // bytes of it that moved while the layer was scored
-  TransferLoad speculation;
+  TransferLoad prefetch;
   uint64_t write_back_bytes = 0;
   StepCounters rows;
   OverlapCount overlap;
@@ -76,7 +76,7 @@ struct StepPoint {
   double hit_rate = 1;
   double wait_rows = 0;
   uint64_t miss_bytes = 0;
-  uint64_t speculation_bytes = 0;
+  uint64_t prefetch_bytes = 0;
 };
 
 class Profile {

@@ -15,7 +15,7 @@ namespace fasa {
 namespace {
 
 // Guesses deeper than this are poor, and each depth takes room for a query.
-constexpr int kMostAutomaticDepth = 4;
+constexpr int kMaxAutomaticDepth = 4;
 
 void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
   if (settings.prompt.empty()) {
@@ -58,7 +58,7 @@ ProfiledModel::~ProfiledModel() { stop_recording(); }
 
 void ProfiledModel::guess_with_model(const Config& config) {
   const int most = model_.config().layers - 1;
-  const int depth = std::min(most, config.prefetch.depth.value_or(kMostAutomaticDepth));
+  const int depth = std::min(most, config.prefetch.depth.value_or(kMaxAutomaticDepth));
   if (depth < 1 || !takes_queries(config.prefetch.predictor)) return;
   model_.reserve_estimates(1, depth);
   runtime_->set_query_source(model_.query_source());

@@ -22,7 +22,7 @@ Outcome carve(const SelectParams& params, std::byte* base) {
   Outcome outcome{};
   outcome.sequences = carver.take<SequenceDesc>(params.step.count);
   outcome.set_sizes = carver.take<int32_t>(heads);
-  outcome.sets = carver.take<int32_t>(heads * params.set_capacity);
+  outcome.sets = carver.take<int32_t>(heads * params.selected_capacity);
   outcome.bytes = carver.bytes();
   return outcome;
 }
@@ -79,7 +79,7 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
   inner_.wait(copies_.view(), selected_.view(), tag);
   fetch(to.sequences, params.step.sequences, params.step.count);
   fetch(to.set_sizes, params.set_sizes, heads);
-  fetch(to.sets, params.sets, heads * params.set_capacity);
+  fetch(to.sets, params.sets, heads * params.selected_capacity);
   inner_.record(read_.view(), copies_.view());
   copied.params = params;
   copied.params.step.heads = {};

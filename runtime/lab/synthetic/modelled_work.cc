@@ -79,7 +79,7 @@ KernelWork modelled_work(const SelectParams& params) {
   uint64_t bytes = 0;
   for_each_sequence(params.step, StepMode::kDecode, [&](int, const SequenceDesc& sequence) {
     const SelectPlan plan = plan_selection(params, sequence);
-    if (!plan.takes_all()) bytes += select_bytes(format, plan.first, plan.end);
+    if (!plan.is_dense()) bytes += select_bytes(format, plan.first, plan.end);
   });
   return {.device_bytes = bytes * static_cast<uint64_t>(params.step.head_count())};
 }

@@ -59,14 +59,14 @@ class SyntheticQueries final : public QuerySource {
  public:
   SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticSettings& settings)
       : device_(device), inputs_(inputs), settings_(settings) {}
-  int max_ahead() const override { return std::max(1, settings_.geometry.layers - 1); }
+  int max_depth() const override { return std::max(1, settings_.geometry.layers - 1); }
   ConstTensorView estimate(int layer, int, StreamView stream) override {
     device_.launch(
         stream, "estimate",
         [bytes = settings_.estimate_bytes] {
           return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
         },
-        tag_of(layer, Cause::kSpeculation));
+        tag_of(layer, Cause::kPrefetch));
     return inputs_.q(settings_.sequences);
   }
 

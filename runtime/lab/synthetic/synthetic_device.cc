@@ -19,7 +19,7 @@ SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tilin
                                  SyntheticCompute compute)
     : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
-// What decides what is fetched, `resolve` (in `fetch` too) and `speculate`, stays real.
+// What decides what is fetched, `resolve` (in `fetch` too) and `claim_slots`, stays real.
 void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   std::visit(
       [&]<typename Params>(const Params& params) {
@@ -59,7 +59,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
                              .sequence = sequence,
                              .layer = params.step.layer,
                              .kv_head = head};
-      int32_t* set = params.sets + index * params.set_capacity;
+      int32_t* set = params.sets + index * params.selected_capacity;
       if (ahead == 0) {
         tiling_.true_set(place, plan, set);
         continue;

@@ -12,7 +12,7 @@ namespace fasa {
 namespace {
 
 constexpr int kDeepest = 4;
-constexpr int64_t kMostHotRows = 16777216;  // that the option allows
+constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
 
@@ -64,7 +64,7 @@ void TuneSpace::add_hot_rows(int64_t tokens) {
   for (const double sets : {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 16.0}) {
     const auto wanted =
         static_cast<int64_t>(sets * static_cast<double>(largest_set(given_, tokens)));
-    const int64_t rows = std::min({wanted, tokens, kMostHotRows});
+    const int64_t rows = std::min({wanted, tokens, kMaxHotRows});
     if (rows == std::exchange(last, rows) || given_.placement.hot_rows == rows) continue;
     axis.emplace_back([rows](Config& c) { c.placement.hot_rows = static_cast<int>(rows); });
   }

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 30;
+constexpr int64_t kMax = int64_t{1} << 30;
 
 // Keys of one architecture.
 class Keys {
@@ -20,9 +20,9 @@ class Keys {
   Keys(const GgufHeader& header, std::string_view architecture)
       : header_(header), prefix_(std::string(architecture) + ".") {}
   std::string name(std::string_view key) const { return prefix_ + std::string(key); }
-  int64_t integer(std::string_view key) const { return header_.integer(name(key), 1, kMost); }
+  int64_t integer(std::string_view key) const { return header_.integer(name(key), 1, kMax); }
   int64_t integer_or(std::string_view key, int64_t otherwise, int64_t low = 1) const {
-    return header_.integer_or(name(key), low, kMost, otherwise);
+    return header_.integer_or(name(key), low, kMax, otherwise);
   }
   bool has(std::string_view key) const { return header_.has(name(key)); }
   double number(std::string_view key) const { return header_.number(name(key)); }
@@ -129,7 +129,7 @@ std::vector<int64_t> ends_of_text(const GgufHeader& header) {
   std::vector<int64_t> ids;
   for (const char* key : {"eos", "eot", "eom"}) {
     const std::string name = fmt::format("tokenizer.ggml.{}_token_id", key);
-    if (header.has(name)) ids.push_back(header.integer(name, 0, kMost));
+    if (header.has(name)) ids.push_back(header.integer(name, 0, kMax));
   }
   return ids;
 }
@@ -224,7 +224,7 @@ std::string gguf_generation_json(const GgufHeader& header) {
     const std::string own = fmt::format("general.sampling.{}", key);
     if (!header.has(own)) continue;
     if (std::string_view(key) == "top_k") {
-      settings[name] = std::max<int64_t>(0, header.integer(own, -kMost, kMost));  // -1: all
+      settings[name] = std::max<int64_t>(0, header.integer(own, -kMax, kMax));  // -1: all
     } else {
       settings[name] = header.number(own);
     }

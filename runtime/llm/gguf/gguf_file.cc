@@ -95,9 +95,9 @@ void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
                     header_.name(), name, tensor.shape.size(), own_dims));
   }
   const auto count = static_cast<uint64_t>(tensor.shape[0]);
-  if (experts_.size() + count > kMostGgufTensors) {
+  if (experts_.size() + count > kMaxGgufTensors) {
     throw InputError(
-        fmt::format("{}: more than {} matrices of experts", header_.name(), kMostGgufTensors));
+        fmt::format("{}: more than {} matrices of experts", header_.name(), kMaxGgufTensors));
   }
   const size_t star = name.find('*');
   for (uint64_t i = 0; i < count; ++i) {

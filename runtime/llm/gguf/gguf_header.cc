@@ -11,10 +11,10 @@
 namespace fasa {
 namespace {
 
-constexpr uint64_t kMostValues = 1 << 16;
-constexpr uint64_t kMostNameBytes = 1 << 16;
-constexpr uint32_t kMostDims = 4;
-constexpr uint64_t kMostAlignment = 1 << 20;
+constexpr uint64_t kMaxValues = 1 << 16;
+constexpr uint64_t kMaxNameBytes = 1 << 16;
+constexpr uint32_t kMaxDims = 4;
+constexpr uint64_t kMaxAlignment = 1 << 20;
 
 constexpr GgmlBlock kBlocks[] = {
     {GgmlType::kF32, "F32", 1, 4},      {GgmlType::kF16, "F16", 1, 2},
@@ -101,7 +101,7 @@ const GgmlBlock* find_ggml_block(uint32_t type) {
 class GgufHeader::Cursor {
  public:
   Cursor(std::span<const std::byte> file, const std::string& name)
-      : bytes_(file.first(std::min<uint64_t>(file.size(), kMostGgufHeaderBytes))),
+      : bytes_(file.first(std::min<uint64_t>(file.size(), kMaxGgufHeaderBytes))),
         cut_(bytes_.size() < file.size()),
         name_(name) {}
 
@@ -147,10 +147,10 @@ class GgufHeader::Cursor {
     const uint64_t begin = at_;
     if (value.type == GgufType::kString) {
       // Each has 8 bytes at least, so a length that lies runs into the end soon.
-      for (uint64_t i = 0; i < value.count; ++i) text("a string", kMostGgufHeaderBytes);
+      for (uint64_t i = 0; i < value.count; ++i) text("a string", kMaxGgufHeaderBytes);
     } else {
       const uint64_t each = fixed_bytes(value.type);
-      if (value.count > kMostGgufHeaderBytes) {
+      if (value.count > kMaxGgufHeaderBytes) {
         fail(fmt::format("key {} has {} elements, more than a header holds", key, value.count));
       }
       take(value.count * each, "an array");
@@ -182,20 +182,20 @@ GgufHeader::GgufHeader(std::span<const std::byte> file, std::string name)
   }
   const auto tensors = cursor.read<uint64_t>("the number of tensors");
   const auto values = cursor.read<uint64_t>("the number of keys");
-  if (tensors > kMostGgufTensors || values > kMostValues) {
+  if (tensors > kMaxGgufTensors || values > kMaxValues) {
     cursor.fail(fmt::format("{} tensors and {} keys; allowed: {} and {}", tensors, values,
-                            kMostGgufTensors, kMostValues));
+                            kMaxGgufTensors, kMaxValues));
   }
   read_values(&cursor, values);
   alignment_ =
-      static_cast<uint64_t>(integer_or("general.alignment", 1, int64_t{kMostAlignment}, 32));
+      static_cast<uint64_t>(integer_or("general.alignment", 1, int64_t{kMaxAlignment}, 32));
   if ((alignment_ & (alignment_ - 1)) != 0) fail("general.alignment", "a power of two");
   read_tensors(&cursor, tensors);
 }
 
 void GgufHeader::read_values(Cursor* cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string key(cursor->text("a key", kMostNameBytes));
+    const std::string key(cursor->text("a key", kMaxNameBytes));
     if (!values_.emplace(key, cursor->value(key)).second) {
       cursor->fail(fmt::format("key {} is there twice", key));
     }
@@ -229,12 +229,12 @@ std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
 void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
   std::vector<const GgufTensor*> in_order;
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string key(cursor->text("a tensor's name", kMostNameBytes));
+    const std::string key(cursor->text("a tensor's name", kMaxNameBytes));
     GgufTensor tensor;
     const auto dims = cursor->read<uint32_t>("a number of dimensions");
-    if (dims < 1 || dims > kMostDims) {
+    if (dims < 1 || dims > kMaxDims) {
       cursor->fail(
-          fmt::format("tensor {} has {} dimensions; allowed: 1 to {}", key, dims, kMostDims));
+          fmt::format("tensor {} has {} dimensions; allowed: 1 to {}", key, dims, kMaxDims));
     }
     for (uint32_t dim = 0; dim < dims; ++dim) {
       tensor.shape.push_back(static_cast<int64_t>(cursor->read<uint64_t>("a length")));

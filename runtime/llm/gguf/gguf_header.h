@@ -13,8 +13,8 @@
 
 namespace fasa {
 
-inline constexpr uint64_t kMostGgufHeaderBytes = uint64_t{64} << 20;
-inline constexpr uint64_t kMostGgufTensors = 100'000;
+inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxGgufTensors = 100'000;
 
 // Types of metadata, as numbered in the format.
 enum class GgufType : uint32_t {

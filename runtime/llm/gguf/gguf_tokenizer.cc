@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostTokens = size_t{1} << 21;
+constexpr size_t kMaxTokens = size_t{1} << 21;
 // Of a piece whose splits are tried: SentencePiece's own are a few dozen bytes.
-constexpr size_t kMostSplitBytes = 256;
+constexpr size_t kMaxSplitBytes = 256;
 
 enum TokenType : int { kUnknown = 2, kControl = 3, kUserDefined = 4 };
 
@@ -125,7 +125,7 @@ std::vector<Merge> merges_by_score(const std::vector<std::string_view>& tokens,
   std::vector<Merge> of_piece;
   for (size_t id = 0; id < tokens.size(); ++id) {
     const std::string_view piece = tokens[id];
-    if (piece.size() > kMostSplitBytes) continue;
+    if (piece.size() > kMaxSplitBytes) continue;
     of_piece.clear();
     for (size_t at = 1; at < piece.size(); ++at) {
       const Merge merge{piece.substr(0, at), piece.substr(at), scores[id]};
@@ -315,8 +315,8 @@ std::string sentence_piece_json(const GgufHeader& header,
 std::vector<std::string_view> tokens_of(const GgufHeader& header) {
   const std::string key = "tokenizer.ggml.tokens";
   std::vector<std::string_view> tokens = header.texts(key);
-  if (tokens.empty() || tokens.size() > kMostTokens) {
-    header.fail(key, fmt::format("1 to {} texts", kMostTokens));
+  if (tokens.empty() || tokens.size() > kMaxTokens) {
+    header.fail(key, fmt::format("1 to {} texts", kMaxTokens));
   }
   return tokens;
 }

@@ -94,11 +94,11 @@ std::string state_name(const TensorParts& parts) {
 }
 
 BlockState read_state(const TensorParts& parts) {
-  constexpr int64_t kMostBytes = 1 << 16;
-  constexpr int64_t kMostLength = int64_t{1} << 31;
+  constexpr int64_t kMaxBytes = 1 << 16;
+  constexpr int64_t kMaxLength = int64_t{1} << 31;
   const std::string suffix = state_name(parts);
   const RawTensor raw = parts.raw(suffix, "U8", {-1});
-  if (raw.elements() > kMostBytes) parts.fail(suffix, "has more than 65536 bytes");
+  if (raw.elements() > kMaxBytes) parts.fail(suffix, "has more than 65536 bytes");
   const std::string name = parts.stem() + suffix;
   const std::string_view text(reinterpret_cast<const char*>(raw.data),
                               static_cast<size_t>(raw.elements()));
@@ -112,7 +112,7 @@ BlockState read_state(const TensorParts& parts) {
   for (size_t i = 0; i < 2; ++i) {
     const auto& length = fields.at("shape")[i];
     if (!length.is_number_integer() || length.get<int64_t>() < 1 ||
-        length.get<int64_t>() > kMostLength) {
+        length.get<int64_t>() > kMaxLength) {
       fields.fail("shape", "[outputs, inputs], each from 1 to 2^31");
     }
     lengths[i] = length.get<int64_t>();

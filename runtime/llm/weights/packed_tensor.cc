@@ -58,8 +58,8 @@ void PackedTensor::set_groups(std::span<const int32_t> groups, int64_t count) {
     return;
   }
   const int64_t width = rounded_up(most, kPackedBlock);
-  constexpr int64_t kMostPadding = 4;
-  if (width > (kMostPadding * inputs() + 1024) / count) {
+  constexpr int64_t kMaxPadding = 4;
+  if (width > (kMaxPadding * inputs() + 1024) / count) {
     throw InputError(fmt::format(
         "{} groups of up to {} of a matrix's {} inputs; allowed: groups of like size, of "
         "8 inputs or more",

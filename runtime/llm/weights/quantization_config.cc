@@ -11,15 +11,15 @@ namespace fasa {
 namespace {
 
 constexpr std::string_view kRegexMark = "re:";
-constexpr size_t kMostPatterns = 4096;
+constexpr size_t kMaxPatterns = 4096;
 
 std::vector<ModulePattern> read_patterns(const JsonFields& fields, const char* key,
                                          const std::string& name) {
   std::vector<ModulePattern> patterns;
   if (!fields.has(key)) return patterns;
   const auto& list = fields.at(key);
-  if (!list.is_array() || list.size() > kMostPatterns) {
-    fields.fail(key, fmt::format("a list of at most {} module names", kMostPatterns));
+  if (!list.is_array() || list.size() > kMaxPatterns) {
+    fields.fail(key, fmt::format("a list of at most {} module names", kMaxPatterns));
   }
   for (const auto& entry : list) {
     if (!entry.is_string()) fields.fail(key, "a list of module names");
@@ -35,8 +35,8 @@ void require_bits(const JsonFields& fields, const char* key) {
 
 // Inputs on one scale; 0 = all of a row, written as -1 or null.
 int64_t read_group_size(const JsonFields& fields) {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  const int64_t size = fields.integer_or("group_size", -1, kMost, -1);
+  constexpr int64_t kMax = int64_t{1} << 24;
+  const int64_t size = fields.integer_or("group_size", -1, kMax, -1);
   return size < 1 ? 0 : size;
 }
 

@@ -21,9 +21,9 @@ ByteGrammar::Rule ByteGrammar::new_rule() {
 }
 
 void ByteGrammar::add(Rule rule, std::span<const Symbol> symbols) {
-  if (symbols_.size() + symbols.size() + 1 > kMostSymbols) {
+  if (symbols_.size() + symbols.size() + 1 > kMaxSymbols) {
     throw InputError(
-        fmt::format("it needs a grammar of more than {} symbols, the limit", kMostSymbols));
+        fmt::format("it needs a grammar of more than {} symbols, the limit", kMaxSymbols));
   }
   rules_[static_cast<size_t>(rule)].push_back({static_cast<Place>(symbols_.size()), kEndless});
   symbols_.insert(symbols_.end(), symbols.begin(), symbols.end());
@@ -96,11 +96,11 @@ void ByteGrammar::seal(Rule start) {
   start_ = start;
   measure();
   for (auto& sequences : rules_) {
-    std::erase_if(sequences, [](const Sequence& one) { return one.height > kMostDepth; });
+    std::erase_if(sequences, [](const Sequence& one) { return one.height > kMaxDepth; });
   }
   if (rules_[static_cast<size_t>(start)].empty()) {
     throw InputError(
-        fmt::format("no text can be that, or only one nested beyond {} levels", kMostDepth));
+        fmt::format("no text can be that, or only one nested beyond {} levels", kMaxDepth));
   }
 }
 

@@ -24,13 +24,13 @@ class ByteGrammar {
   // A symbol's place; the next one of its sequence is one behind.
   using Place = int32_t;
 
-  static constexpr size_t kMostSymbols = 200'000;
+  static constexpr size_t kMaxSymbols = 200'000;
   // Of the stack of sequences that a text has begun: every rule's call but a sequence's last takes one.
-  static constexpr int kMostDepth = 192;
+  static constexpr int kMaxDepth = 192;
 
   Rule new_rule();
   // One more sequence that the rule may be; {} is the empty text. Throws InputError beyond
-  // kMostSymbols.
+  // kMaxSymbols.
   void add(Rule rule, std::span<const Symbol> symbols);
   void add(Rule rule, std::initializer_list<Symbol> symbols) {
     add(rule, std::span<const Symbol>(symbols.begin(), symbols.size()));
@@ -39,7 +39,7 @@ class ByteGrammar {
   Symbol byte(char value);
   std::vector<Symbol> literal(std::string_view text);
 
-  // `start`: what a whole text is. Sequences that no text of kMostDepth ends are dropped. Throws
+  // `start`: what a whole text is. Sequences that no text of kMaxDepth ends are dropped. Throws
   // InputError where nothing is left.
   void seal(Rule start);
 

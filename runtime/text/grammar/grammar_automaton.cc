@@ -29,8 +29,8 @@ GrammarAutomaton::Reading GrammarAutomaton::frame(ByteGrammar::Place place, Read
       (static_cast<uint64_t>(static_cast<uint32_t>(place)) << 32) | static_cast<uint32_t>(below);
   const auto [found, is_new] = frame_of_.try_emplace(key, static_cast<Reading>(frames_.size()));
   if (is_new) {
-    if (frames_.size() >= kMostReadings) {
-      throw InputError(fmt::format("its text needs more than {} readings", kMostReadings));
+    if (frames_.size() >= kMaxReadings) {
+      throw InputError(fmt::format("its text needs more than {} readings", kMaxReadings));
     }
     const int depth = below == kDone ? 0 : frames_[static_cast<size_t>(below)].depth;
     frames_.push_back({place, below, depth + 1});
@@ -74,7 +74,7 @@ GrammarAutomaton::State GrammarAutomaton::new_state(std::vector<Reading> open) {
     const Reading behind = frame(at.place + 1, at.below);
     const int depth = behind == kDone ? 0 : frames_[static_cast<size_t>(behind)].depth;
     for (const auto& sequence : grammar_.sequences(symbol)) {
-      if (depth + sequence.height <= ByteGrammar::kMostDepth) {
+      if (depth + sequence.height <= ByteGrammar::kMaxDepth) {
         open.push_back(frame(sequence.begin, behind));
       }
     }
@@ -83,8 +83,8 @@ GrammarAutomaton::State GrammarAutomaton::new_state(std::vector<Reading> open) {
   const auto [found, is_new] =
       state_of_.try_emplace({std::move(readings), accepts}, static_cast<State>(states_.size()));
   if (is_new) {
-    if (states_.size() >= kMostStates) {
-      throw InputError(fmt::format("its text needs more than {} states", kMostStates));
+    if (states_.size() >= kMaxStates) {
+      throw InputError(fmt::format("its text needs more than {} states", kMaxStates));
     }
     states_.push_back({.readings = found->first.first, .accepts = accepts, .next = {}});
     states_.back().next.fill(kUnknown);

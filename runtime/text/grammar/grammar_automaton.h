@@ -18,7 +18,7 @@ class GrammarAutomaton {
   using State = int32_t;
   static constexpr State kDead = -1;
   // Beyond so many new_state() throws InputError; see clear().
-  static constexpr size_t kMostStates = 65'536;
+  static constexpr size_t kMaxStates = 65'536;
 
   explicit GrammarAutomaton(ByteGrammar grammar);
 
@@ -43,7 +43,7 @@ class GrammarAutomaton {
   using Reading = int32_t;
   static constexpr Reading kDone = -1;
   static constexpr State kUnknown = -2;
-  static constexpr size_t kMostReadings = 1 << 20;
+  static constexpr size_t kMaxReadings = 1 << 20;
   struct Frame {
     ByteGrammar::Place place;
     Reading below;

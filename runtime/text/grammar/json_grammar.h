@@ -14,7 +14,7 @@ class JsonGrammar {
  public:
   using Rule = ByteGrammar::Rule;
   // Whole numbers have no more digits, so that doubles hold them.
-  static constexpr int64_t kMostInteger = 999'999'999'999'999;
+  static constexpr int64_t kMaxInteger = 999'999'999'999'999;
 
   explicit JsonGrammar(ByteGrammar& grammar) : grammar_(grammar) {}
 
@@ -26,8 +26,8 @@ class JsonGrammar {
   Rule number();
   // Of that many characters; without `most` any number of them.
   Rule string(int64_t least, std::optional<int64_t> most);
-  // least <= most, both at most kMostInteger from zero.
-  Rule integer(int64_t least = -kMostInteger, int64_t most = kMostInteger);
+  // least <= most, both at most kMaxInteger from zero.
+  Rule integer(int64_t least = -kMaxInteger, int64_t most = kMaxInteger);
   // "date", "time", "date-time", "uuid"; nothing for others.
   std::optional<Rule> format(std::string_view name);
 

@@ -64,11 +64,10 @@ std::optional<int64_t> length_at(const Json& schema, const char* keyword,
   const auto found = schema.find(keyword);
   if (found == schema.end()) return std::nullopt;
   const bool fits =
-      found->is_number_integer() && *found >= 0 && *found <= SchemaGrammar::kMostLength;
+      found->is_number_integer() && *found >= 0 && *found <= SchemaGrammar::kMaxLength;
   if (!fits) {
-    throw SchemaError(place + "." + keyword,
-                      fmt::format("{}; allowed: a whole number from 0 to {}", shown(*found),
-                                  SchemaGrammar::kMostLength));
+    throw SchemaError(place + "." + keyword, fmt::format("{}; allowed: a whole number from 0 to {}",
+                                                         shown(*found), SchemaGrammar::kMaxLength));
   }
   return found->get<int64_t>();
 }
@@ -81,8 +80,8 @@ SchemaGrammar::SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, st
 ByteGrammar::Rule SchemaGrammar::build() { return value_of(root_, place_); }
 
 ByteGrammar::Rule SchemaGrammar::value_of(const Json& schema, const std::string& place) {
-  if (depth_ >= kMostSchemas) {
-    throw SchemaError(place, fmt::format("lies in more than {} schemas", kMostSchemas));
+  if (depth_ >= kMaxSchemas) {
+    throw SchemaError(place, fmt::format("lies in more than {} schemas", kMaxSchemas));
   }
   ++depth_;
   const Rule rule = read(schema, place);
@@ -256,9 +255,9 @@ ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& p
     throw SchemaError(place + ".properties", shown(properties) + "; allowed: an object");
   }
   for (const Json* const list : {&properties, &required}) {
-    if (list->size() <= kMostMembers) continue;
+    if (list->size() <= kMaxMembers) continue;
     throw SchemaError(place + (list == &properties ? ".properties" : ".required"),
-                      fmt::format("{} members; allowed: {}", list->size(), kMostMembers));
+                      fmt::format("{} members; allowed: {}", list->size(), kMaxMembers));
   }
   const auto is_name = [](const Json& name) { return name.is_string(); };
   if (!required.is_array() || !std::all_of(required.begin(), required.end(), is_name)) {
@@ -348,16 +347,16 @@ ByteGrammar::Rule SchemaGrammar::string(const Json& schema, const std::string& p
 }
 
 ByteGrammar::Rule SchemaGrammar::integer(const Json& schema, const std::string& place) {
-  int64_t least = -JsonGrammar::kMostInteger, most = JsonGrammar::kMostInteger;
+  int64_t least = -JsonGrammar::kMaxInteger, most = JsonGrammar::kMaxInteger;
   const auto bound = [&](const char* keyword) -> std::optional<int64_t> {
     const auto found = schema.find(keyword);
     if (found == schema.end()) return std::nullopt;
     const double value = found->is_number() ? found->get<double>() : 0.5;
     if (value != static_cast<double>(static_cast<int64_t>(std::clamp(
-                     value, -1.0 * JsonGrammar::kMostInteger, 1.0 * JsonGrammar::kMostInteger)))) {
+                     value, -1.0 * JsonGrammar::kMaxInteger, 1.0 * JsonGrammar::kMaxInteger)))) {
       throw SchemaError(place + "." + keyword,
                         fmt::format("{}; allowed: a whole number from -{} to {}", shown(*found),
-                                    JsonGrammar::kMostInteger, JsonGrammar::kMostInteger));
+                                    JsonGrammar::kMaxInteger, JsonGrammar::kMaxInteger));
     }
     return static_cast<int64_t>(value);
   };
@@ -384,9 +383,9 @@ const Json& SchemaGrammar::target_of(const Json& reference, const std::string& p
 }
 
 const Json& SchemaGrammar::resolved(const Json& schema, const std::string& place) const {
-  constexpr int kMostSteps = 32;
+  constexpr int kMaxSteps = 32;
   const Json* at = &schema;
-  for (int step = 0; step < kMostSteps; ++step) {
+  for (int step = 0; step < kMaxSteps; ++step) {
     if (!at->is_object() || !at->contains("$ref")) return *at;
     at = &target_of((*at)["$ref"], place);
   }
@@ -428,9 +427,8 @@ void SchemaGrammar::require_disjoint(const Json& list, const std::string& place)
                           [&](const auto& value) { return found->second.contains(value); });
     });
   };
-  if (list.size() > kMostAlternatives) {
-    throw SchemaError(place,
-                      fmt::format("{} schemas; allowed: {}", list.size(), kMostAlternatives));
+  if (list.size() > kMaxAlternatives) {
+    throw SchemaError(place, fmt::format("{} schemas; allowed: {}", list.size(), kMaxAlternatives));
   }
   for (size_t i = 0; i < list.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

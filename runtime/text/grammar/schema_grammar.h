@@ -22,10 +22,10 @@ using OrderedJson = nlohmann::ordered_json;
 // alternatives can't overlap), allOf (of one), $ref within the schema, recursive ones too.
 class SchemaGrammar {
  public:
-  static constexpr int64_t kMostLength = 2048;  // of strings and arrays with a bound
-  static constexpr int kMostSchemas = 128;      // within each other
-  static constexpr size_t kMostMembers = 1024;
-  static constexpr size_t kMostAlternatives = 64;  // of oneOf
+  static constexpr int64_t kMaxLength = 2048;  // of strings and arrays with a bound
+  static constexpr int kMaxSchemas = 128;      // within each other
+  static constexpr size_t kMaxMembers = 1024;
+  static constexpr size_t kMaxAlternatives = 64;  // of oneOf
 
   // `schema` outlives this; `place`: what errors call it.
   SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place);

@@ -11,9 +11,9 @@ namespace fasa::jinja {
 class Frame {
  public:
   explicit Frame(int* frames) : frames_(frames) {
-    constexpr int kMost = 1000;
-    if (*frames_ >= kMost) {
-      throw Failure(fmt::format("the template runs more than {} levels deep", kMost));
+    constexpr int kMax = 1000;
+    if (*frames_ >= kMax) {
+      throw Failure(fmt::format("the template runs more than {} levels deep", kMax));
     }
     ++*frames_;
   }

@@ -8,12 +8,12 @@
 namespace fasa::reference {
 namespace {
 
-std::vector<int32_t> guesses_of(const SpeculateParams& params, const HotSlots& slots,
+std::vector<int32_t> guesses_of(const ClaimSlotsParams& params, const HotSlots& slots,
                                 int64_t index) {
   std::vector<int32_t> guesses;
   if (params.sets != nullptr) {
-    const int32_t* set = params.sets + index * params.set_capacity;
-    guesses.assign(set, set + std::clamp(params.set_sizes[index], 0, params.set_capacity));
+    const int32_t* set = params.sets + index * params.selected_capacity;
+    guesses.assign(set, set + std::clamp(params.set_sizes[index], 0, params.selected_capacity));
     return guesses;
   }
   for (int slot = 0; slot < slots.count; ++slot) {
@@ -22,7 +22,7 @@ std::vector<int32_t> guesses_of(const SpeculateParams& params, const HotSlots& s
   return guesses;
 }
 
-int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
+int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) {
   const CacheLayout& layout = params.step.layout;
   const SequenceDesc& desc = params.step.sequences[sequence];
   const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
@@ -69,12 +69,12 @@ int speculate_head(const SpeculateParams& params, int sequence, int kv_head) {
 
 }  // namespace
 
-void speculate(const SpeculateParams& params) {
+void claim_slots(const ClaimSlotsParams& params) {
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     for (int kv_head = 0; kv_head < params.step.layout.kv_heads; ++kv_head) {
-      const int fetched = speculate_head(params, sequence, kv_head);
+      const int fetched = claim_slots_head(params, sequence, kv_head);
       params.fetch_counts[int64_t{sequence} * params.step.layout.kv_heads + kv_head] = fetched;
-      params.counters->speculated += static_cast<uint64_t>(fetched);
+      params.counters->prefetched += static_cast<uint64_t>(fetched);
     }
   }
 }

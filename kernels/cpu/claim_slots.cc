@@ -12,9 +12,9 @@
 namespace fasa::cpu {
 namespace {
 
-class SpeculateHead {
+class ClaimSlotsHead {
  public:
-  SpeculateHead(const SpeculateParams& params, int sequence, int head)
+  ClaimSlotsHead(const ClaimSlotsParams& params, int sequence, int head)
       : params_(params),
         layout_(params.step.layout),
         sequence_(params.step.sequences[sequence]),
@@ -29,7 +29,7 @@ class SpeculateHead {
     const int room = params_.max_rows - guessed_in_this_step();
     if (room <= 0) return 0;
     const int guesses = params_.sets != nullptr
-                            ? std::clamp(params_.set_sizes[index_], 0, params_.set_capacity)
+                            ? std::clamp(params_.set_sizes[index_], 0, params_.selected_capacity)
                             : slots_.count;
     const int64_t buckets = HotIndex::bucket_count(slots_.count + guesses);
     // Buckets, candidates, victims; a byte for every slot that stays.
@@ -61,7 +61,7 @@ class SpeculateHead {
 
   // -1: none.
   int32_t guess(int i) const {
-    if (params_.sets != nullptr) return params_.sets[index_ * params_.set_capacity + i];
+    if (params_.sets != nullptr) return params_.sets[index_ * params_.selected_capacity + i];
     return slots_.positions[i] <= remembered(0) ? remembered(slots_.positions[i]) : -1;
   }
 
@@ -91,7 +91,7 @@ class SpeculateHead {
         sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot, slots_.count)};
   }
 
-  const SpeculateParams& params_;
+  const ClaimSlotsParams& params_;
   const CacheLayout& layout_;
   const SequenceDesc& sequence_;
   const int head_;
@@ -105,18 +105,19 @@ class SpeculateHead {
 }  // namespace
 
 template <>
-KernelWork run(const SpeculateParams& params) {
+KernelWork run(const ClaimSlotsParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = params.step.count * layout.kv_heads;
   std::atomic<uint64_t> total{0};
   parallel_for(0, heads, [&](int task) {
-    const int fetched = SpeculateHead(params, task / layout.kv_heads, task % layout.kv_heads).run();
+    const int fetched =
+        ClaimSlotsHead(params, task / layout.kv_heads, task % layout.kv_heads).run();
     params.fetch_counts[task] = fetched;
     total.fetch_add(static_cast<uint64_t>(fetched), std::memory_order_relaxed);
   });
   const uint64_t rows = total.load(std::memory_order_relaxed);
-  std::atomic_ref(params.counters->speculated).fetch_add(rows, std::memory_order_relaxed);
-  const int64_t guesses = params.sets != nullptr ? params.set_capacity : 0;
+  std::atomic_ref(params.counters->prefetched).fetch_add(rows, std::memory_order_relaxed);
+  const int64_t guesses = params.sets != nullptr ? params.selected_capacity : 0;
   int64_t words = 0;  // of a KV head of all sequences
   for (int i = 0; i < params.step.count; ++i) {
     words += guesses + int64_t{2} * params.step.sequences[i].hot_slots(layout);

@@ -11,9 +11,9 @@
 
 namespace fasa {
 
-class StepSlot {
+class DescriptorBuffer {
  public:
-  explicit StepSlot(Device& device)
+  explicit DescriptorBuffer(Device& device)
       : device_(device), done_(device.create_event()), written_back_(device.create_event()) {}
 
   // Waits until the step that used this slot last has passed.
@@ -71,8 +71,9 @@ class StepSlot {
     }
   }
 
-  // The step's sequences, by layer parity (they differ in the stage), and those to restore first.
-  enum Kind : size_t { kEven, kOdd, kRestore };
+  // The step's sequences, and those to restore first.
+  enum Kind : size_t { kStep, kRestore };
+  static constexpr size_t kKinds = 2;
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
@@ -85,7 +86,6 @@ class StepSlot {
   uint64_t bytes() const { return memory_.bytes(); }
 
  private:
-  static constexpr size_t kKinds = 3;
   Device& device_;
   Buffer memory_;
   size_t capacity_ = 0;

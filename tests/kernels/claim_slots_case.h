@@ -1,4 +1,4 @@
-// Speculate against the reference, slot for slot, between resolves with changing sets; and what it
+// ClaimSlots against the reference, slot for slot, between resolves with changing sets; and what it
 // promises whatever the guesses are; for any device's kernels.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace fasa {
 
-inline constexpr int kSpeculateLength = 300;
-inline constexpr int kSpeculateSet = 60;
+inline constexpr int kClaimLength = 300;
+inline constexpr int kClaimSet = 60;
 
-inline RowShape speculate_shape(int hot_rows, bool device_copies) {
+inline RowShape claim_slots_shape(int hot_rows, bool device_copies) {
   RowShape shape;
   shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
   shape.hot_rows = hot_rows, shape.on_device = false;
@@ -26,13 +26,13 @@ inline RowShape speculate_shape(int hot_rows, bool device_copies) {
 }
 
 // The outputs of both kernels for two sequences of two heads.
-struct SpeculateBuffers {
-  explicit SpeculateBuffers(const CacheLayout& layout)
-      : rows(4 * kSpeculateSet),
-        ready(4 * ((kSpeculateSet + 31) / 32)),
+struct ClaimSlotsBuffers {
+  explicit ClaimSlotsBuffers(const CacheLayout& layout)
+      : rows(4 * kClaimSet),
+        ready(4 * ((kClaimSet + 31) / 32)),
         fetches(4 * 512),
         counts(4, -1),
-        staging(static_cast<size_t>(4 * kSpeculateSet * layout.row.bytes())) {}
+        staging(static_cast<size_t>(4 * kClaimSet * layout.row.bytes())) {}
   std::vector<const std::byte*> rows;
   std::vector<uint8_t> ready;
   std::vector<FetchItem> fetches;
@@ -40,31 +40,31 @@ struct SpeculateBuffers {
   std::vector<std::byte> staging;
 };
 
-class SpeculateSide {
+class ClaimSlotsSide {
  public:
-  SpeculateSide(int hot_rows, RowKernels kernels, bool device_copies = false)
-      : cache(speculate_shape(hot_rows, device_copies), {1, 2}, kSpeculateLength + 40),
+  ClaimSlotsSide(int hot_rows, RowKernels kernels, bool device_copies = false)
+      : cache(claim_slots_shape(hot_rows, device_copies), {1, 2}, kClaimLength + 40),
         buffers(cache.layout()),
         kernels_(std::move(kernels)) {
-    cache.advance({{0, kSpeculateLength}, {1, kSpeculateLength - 13}});
+    cache.advance({{0, kClaimLength}, {1, kClaimLength - 13}});
   }
   void begin() {
     step_ = cache.begin(kAdvances);
     cache.append(step_);
   }
   void commit() { cache.commit(kAdvances); }
-  void speculate(SpeculateParams params) {
+  void claim_slots(ClaimSlotsParams params) {
     params.step = cache.params(step_, 1);
     params.fetches = buffers.fetches.data();
     params.fetch_counts = buffers.counts.data();
     params.counters = &counters;
-    kernels_.speculate(params);
+    kernels_.claim_slots(params);
     gather(params.max_rows);
   }
   void resolve(ResolveParams params) {
     params.step = cache.params(step_, 1);
     params.rows_on_device = false;
-    params.end = kSpeculateSet;
+    params.end = kClaimSet;
     params.staging = buffers.staging.data();
     params.rows = buffers.rows.data();
     params.tile_ready = buffers.ready.data();
@@ -72,7 +72,7 @@ class SpeculateSide {
     params.fetch_counts = buffers.counts.data();
     params.counters = &counters;
     kernels_.resolve(params);
-    gather(kSpeculateSet);
+    gather(kClaimSet);
   }
   HotSlots slots(int sequence, int head) {
     return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head,
@@ -80,7 +80,7 @@ class SpeculateSide {
   }
 
   RowCase cache;
-  SpeculateBuffers buffers;
+  ClaimSlotsBuffers buffers;
   StepCounters counters;
   static inline const std::vector<Advance> kAdvances = {{0, 1, StepMode::kDecode},
                                                         {1, 1, StepMode::kDecode}};
@@ -107,7 +107,7 @@ inline std::vector<int32_t> anything(std::mt19937& random, int count) {
                       : kind == 2 ? INT_MIN
                       : kind == 3 && i > 0
                           ? guesses.back()
-                          : static_cast<int32_t>(random() % (kSpeculateLength + 20)) - 5);
+                          : static_cast<int32_t>(random() % (kClaimLength + 20)) - 5);
   }
   return guesses;
 }
@@ -133,7 +133,7 @@ inline std::vector<int32_t> true_sets(RowCase& cache, std::mt19937& random) {
     std::set<int32_t> set;
     for (int i = 0; i < cache.layout().sinks; ++i) set.insert(i);
     for (int i = 1; i <= cache.layout().recent; ++i) set.insert(end - i);
-    while (set.size() < kSpeculateSet)
+    while (set.size() < kClaimSet)
       set.insert(static_cast<int32_t>(random() % static_cast<unsigned>(end)));
     sets.insert(sets.end(), set.begin(), set.end());
   }
@@ -141,7 +141,7 @@ inline std::vector<int32_t> true_sets(RowCase& cache, std::mt19937& random) {
 }
 
 // No position twice, and every hot row is the row of its position.
-inline void expect_sound(SpeculateSide& side) {
+inline void expect_sound(ClaimSlotsSide& side) {
   for (int sequence = 0; sequence < 2; ++sequence) {
     for (int head = 0; head < 2; ++head) {
       const HotSlots slots = side.slots(sequence, head);
@@ -167,14 +167,14 @@ inline void expect_sound(SpeculateSide& side) {
   }
 }
 
-struct SpeculateSetting {
+struct ClaimSlotsSetting {
   int hot_rows;
   int max_rows;
   Replacement replacement;
   bool device_copies = false;
 };
 
-inline std::vector<SpeculateSetting> speculate_settings() {
+inline std::vector<ClaimSlotsSetting> claim_slots_settings() {
   return {{0, 5, Replacement::kLru},
           {1, 1, Replacement::kLru},
           {61, 0, Replacement::kLru},
@@ -187,49 +187,49 @@ inline std::vector<SpeculateSetting> speculate_settings() {
           {77, 17, Replacement::kLru, true},
           {200, 140, Replacement::kScore, true}};
 }
-inline std::string name_of(const SpeculateSetting& setting) {
+inline std::string name_of(const ClaimSlotsSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_rows" + std::to_string(setting.max_rows) +
          "_policy" + std::to_string(static_cast<int>(setting.replacement)) +
          (setting.device_copies ? "_copies" : "");
 }
 
-inline void expect_speculates_as_reference(const SpeculateSetting& setting,
-                                           const RowKernels& kernels) {
-  SpeculateSide fast(setting.hot_rows, kernels, setting.device_copies);
-  SpeculateSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
+inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
+                                             const RowKernels& kernels) {
+  ClaimSlotsSide fast(setting.hot_rows, kernels, setting.device_copies);
+  ClaimSlotsSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
   std::mt19937 random(9);
   for (int stamp = 1; stamp <= 14; ++stamp) {
     const int capacity = 1 + static_cast<int>(random() % 90);
     std::vector<int32_t> guesses = anything(random, 4 * capacity);
     if (stamp % 2 == 0) guesses = ascending(random, capacity);
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
-    const SpeculateParams guess{.step = {},
-                                .stamp = StepStamp(stamp),
-                                .replacement = setting.replacement,
-                                .max_rows = setting.max_rows,
-                                .set_capacity = capacity,
-                                .sets = guesses.data(),
-                                .set_sizes = sizes.data()};
+    const ClaimSlotsParams guess{.step = {},
+                                 .stamp = StepStamp(stamp),
+                                 .replacement = setting.replacement,
+                                 .max_rows = setting.max_rows,
+                                 .selected_capacity = capacity,
+                                 .sets = guesses.data(),
+                                 .set_sizes = sizes.data()};
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
-    const std::vector<int32_t> set_sizes(4, kSpeculateSet);
+    const std::vector<int32_t> set_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
                                 .stamp = StepStamp(stamp),
                                 .replacement = setting.replacement,
-                                .set_capacity = kSpeculateSet,
+                                .selected_capacity = kClaimSet,
                                 .sets = sets.data(),
                                 .set_sizes = set_sizes.data()};
-    for (SpeculateSide* side : {&fast, &slow}) {
+    for (ClaimSlotsSide* side : {&fast, &slow}) {
       side->begin();
-      const uint64_t before = side->counters.speculated;
-      side->speculate(guess);
-      const uint64_t guessed = side->counters.speculated - before;
+      const uint64_t before = side->counters.prefetched;
+      side->claim_slots(guess);
+      const uint64_t guessed = side->counters.prefetched - before;
       EXPECT_LE(guessed, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
-      side->speculate(guess);  // once more: all of it is there, or there was no room
+      side->claim_slots(guess);  // once more: all of it is there, or there was no room
       expect_sound(*side);
       for (const int32_t count : side->buffers.counts) EXPECT_LE(count, setting.max_rows);
     }
     EXPECT_EQ(fast.buffers.counts, slow.buffers.counts);
-    for (SpeculateSide* side : {&fast, &slow}) {
+    for (ClaimSlotsSide* side : {&fast, &slow}) {
       side->resolve(resolve);
       expect_sound(*side);
     }
@@ -237,8 +237,8 @@ inline void expect_speculates_as_reference(const SpeculateSetting& setting,
     EXPECT_EQ(fast.buffers.ready, slow.buffers.ready);
     EXPECT_EQ(fast.counters.hits, slow.counters.hits);
     EXPECT_EQ(fast.counters.misses, slow.counters.misses);
-    EXPECT_EQ(fast.counters.speculated, slow.counters.speculated);
-    EXPECT_EQ(fast.counters.speculated_used, slow.counters.speculated_used);
+    EXPECT_EQ(fast.counters.prefetched, slow.counters.prefetched);
+    EXPECT_EQ(fast.counters.prefetched_used, slow.counters.prefetched_used);
     for (int s = 0; s < 2; ++s) {
       ASSERT_EQ(fast.cache.sequence(s).hot_table, slow.cache.sequence(s).hot_table);
       ASSERT_EQ(fast.cache.sequence(s).hot, slow.cache.sequence(s).hot);
@@ -246,14 +246,14 @@ inline void expect_speculates_as_reference(const SpeculateSetting& setting,
     fast.commit();
     slow.commit();
   }
-  EXPECT_EQ(fast.counters.speculated > 0, setting.max_rows > 0 && setting.hot_rows > 0);
+  EXPECT_EQ(fast.counters.prefetched > 0, setting.max_rows > 0 && setting.hot_rows > 0);
 }
 
-// A table that was distrusted says what it held; that is fetched back, into free slots.
+// A table that was invalidated says what it held; that is fetched back, into free slots.
 inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
-  SpeculateSide fast(40, kernels);
-  SpeculateSide slow(40, reference_row_kernels());
-  for (SpeculateSide* side : {&fast, &slow}) {
+  ClaimSlotsSide fast(40, kernels);
+  ClaimSlotsSide slow(40, reference_row_kernels());
+  for (ClaimSlotsSide* side : {&fast, &slow}) {
     side->begin();
     for (int s = 0; s < 2; ++s) {
       for (int head = 0; head < 2; ++head) {
@@ -264,11 +264,11 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
                                                   : 150 + slot;
           slots.stamps[slot] = slot_stamp(1, 1);
         }
-        slots.positions[3] = remembered(kSpeculateLength + 5);  // beyond the end
-        slots.positions[6] = remembered(150 + 2);               // slot 2 holds it
+        slots.positions[3] = remembered(kClaimLength + 5);  // beyond the end
+        slots.positions[6] = remembered(150 + 2);           // slot 2 holds it
       }
     }
-    side->speculate({.step = {}, .stamp = StepStamp(2), .max_rows = 8});
+    side->claim_slots({.step = {}, .stamp = StepStamp(2), .max_rows = 8});
     for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
   }
   for (int s = 0; s < 2; ++s) {

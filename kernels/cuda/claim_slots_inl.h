@@ -1,6 +1,6 @@
 // Guesses to hot slots and fetches, by one block a (sequence, KV head). Guessed sets are ascending
 // where a select wrote them: then slots look themselves up among the guesses. Guesses in any other
-// order, and rows remembered from a table that was distrusted, are compared one with another, which
+// order, and rows remembered from a table that was invalidated, are compared one with another, which
 // is quadratic and rare.
 #pragma once
 
@@ -10,11 +10,11 @@
 namespace fasa::cuda {
 
 // A bit for each of so many guesses or slots; beyond them what the bits say is found out again.
-struct SpeculateBits {
-  static constexpr int kMost = 1 << 15;
-  uint32_t held[kMost / 32];        // guesses that a slot holds
-  uint32_t candidates[kMost / 32];  // guesses that are new
-  uint32_t keep[kMost / 32];        // slots that are guessed
+struct ClaimSlotsBits {
+  static constexpr int kMax = 1 << 15;
+  uint32_t held[kMax / 32];        // guesses that a slot holds
+  uint32_t candidates[kMax / 32];  // guesses that are new
+  uint32_t keep[kMax / 32];        // slots that are guessed
 
   FASA_DEVICE static bool test(const uint32_t* bits, int i) {
     return (bits[i / 32] >> i % 32 & 1) != 0;
@@ -24,14 +24,14 @@ struct SpeculateBits {
   }
 };
 
-struct SpeculateKernel {
-  static constexpr const char* kName = "speculate";
+struct ClaimSlotsKernel {
+  static constexpr const char* kName = "claim_slots";
   static constexpr int kThreads = kHotThreads;
 
-  SpeculateParams params;
+  ClaimSlotsParams params;
 
   static constexpr int64_t kBitsAt = align_up(sizeof(HotShared));
-  static constexpr int64_t kSharedBytes = kBitsAt + int64_t{sizeof(SpeculateBits)};
+  static constexpr int64_t kSharedBytes = kBitsAt + int64_t{sizeof(ClaimSlotsBits)};
 
   FASA_DEVICE void operator()() const {
     const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
@@ -45,7 +45,7 @@ struct SpeculateKernel {
     if (simt::thread_index() != 0) return;
     params.fetch_counts[index] = chosen;
     if (chosen > 0) {
-      simt::atomic_add(&params.counters->speculated, static_cast<uint64_t>(chosen));
+      simt::atomic_add(&params.counters->prefetched, static_cast<uint64_t>(chosen));
     }
   }
 
@@ -62,8 +62,8 @@ struct SpeculateKernel {
     }
   };
 
-  FASA_DEVICE SpeculateBits& bits() const {
-    return *reinterpret_cast<SpeculateBits*>(simt::shared_memory() + kBitsAt);
+  FASA_DEVICE ClaimSlotsBits& bits() const {
+    return *reinterpret_cast<ClaimSlotsBits*>(simt::shared_memory() + kBitsAt);
   }
   FASA_DEVICE static int count_all(int mine) {
     return static_cast<int>(
@@ -83,14 +83,16 @@ struct SpeculateKernel {
   FASA_DEVICE Guesses find_guesses(const HotHead& hot, int64_t index) const {
     Guesses guesses = {nullptr, &hot.slots(), hot.slots().count, false};
     if (params.sets == nullptr) return guesses;
-    guesses.set = params.sets + index * params.set_capacity;
+    guesses.set = params.sets + index * params.selected_capacity;
     const int size = params.set_sizes[index];
-    guesses.count = size < 0 ? 0 : size < params.set_capacity ? size : params.set_capacity;
+    guesses.count = size < 0                          ? 0
+                    : size < params.selected_capacity ? size
+                                                      : params.selected_capacity;
     int falling = 0;
     for (int i = 1 + simt::thread_index(); i < guesses.count; i += kThreads) {
       falling += guesses[i] <= guesses[i - 1] ? 1 : 0;
     }
-    guesses.ascending = count_all(falling) == 0 && guesses.count <= SpeculateBits::kMost;
+    guesses.ascending = count_all(falling) == 0 && guesses.count <= ClaimSlotsBits::kMax;
     return guesses;
   }
 
@@ -119,7 +121,7 @@ struct SpeculateKernel {
                           int i) const {
     const int32_t position = guesses[i];
     if (!eligible(hot, sequence, position)) return false;
-    if (guesses.ascending) return !SpeculateBits::test(bits().held, i);
+    if (guesses.ascending) return !ClaimSlotsBits::test(bits().held, i);
     for (int slot = 0; slot < hot.slots().count; ++slot) {
       if (hot.slots().positions[slot] == position) return false;
     }
@@ -128,24 +130,24 @@ struct SpeculateKernel {
 
   FASA_DEVICE void mark(const HotHead& hot, const SequenceDesc& sequence,
                         const Guesses& guesses) const {
-    SpeculateBits& marks = bits();
-    for (int i = simt::thread_index(); i < SpeculateBits::kMost / 32; i += kThreads) {
+    ClaimSlotsBits& marks = bits();
+    for (int i = simt::thread_index(); i < ClaimSlotsBits::kMax / 32; i += kThreads) {
       marks.held[i] = marks.candidates[i] = marks.keep[i] = 0;
     }
     simt::sync_block();
     for (int slot = simt::thread_index(); slot < hot.slots().count; slot += kThreads) {
-      if (slot < SpeculateBits::kMost && is_guessed(hot, sequence, guesses, slot)) {
-        SpeculateBits::set(marks.keep, slot);
+      if (slot < ClaimSlotsBits::kMax && is_guessed(hot, sequence, guesses, slot)) {
+        ClaimSlotsBits::set(marks.keep, slot);
       }
       const int32_t position = hot.slots().positions[slot];
       if (!guesses.ascending || position < 0) continue;
       const int i = find_sorted(guesses.set, guesses.count, position);
-      if (i >= 0) SpeculateBits::set(marks.held, i);
+      if (i >= 0) ClaimSlotsBits::set(marks.held, i);
     }
     simt::sync_block();
-    const int end = guesses.count < SpeculateBits::kMost ? guesses.count : SpeculateBits::kMost;
+    const int end = guesses.count < ClaimSlotsBits::kMax ? guesses.count : ClaimSlotsBits::kMax;
     for (int i = simt::thread_index(); i < end; i += kThreads) {
-      if (is_new(hot, sequence, guesses, i)) SpeculateBits::set(marks.candidates, i);
+      if (is_new(hot, sequence, guesses, i)) ClaimSlotsBits::set(marks.candidates, i);
     }
     simt::sync_block();
   }
@@ -157,11 +159,11 @@ struct SpeculateKernel {
     mark(hot, sequence, guesses);
     const auto candidate = [&](int i) {
       if (i >= guesses.count) return false;
-      return i < SpeculateBits::kMost ? SpeculateBits::test(bits().candidates, i)
+      return i < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().candidates, i)
                                       : is_new(hot, sequence, guesses, i);
     };
     const auto keep = [&](int slot) {
-      return slot < SpeculateBits::kMost ? SpeculateBits::test(bits().keep, slot)
+      return slot < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().keep, slot)
                                          : is_guessed(hot, sequence, guesses, slot);
     };
     int mine = 0;
@@ -209,10 +211,10 @@ struct SpeculateKernel {
 };
 
 template <typename Launcher>
-void start(const SpeculateParams& params, const Launcher& launch) {
-  launch(SpeculateKernel{params}, {.y = params.step.layout.kv_heads,
-                                   .z = params.step.count,
-                                   .shared_bytes = SpeculateKernel::kSharedBytes});
+void start(const ClaimSlotsParams& params, const Launcher& launch) {
+  launch(ClaimSlotsKernel{params}, {.y = params.step.layout.kv_heads,
+                                    .z = params.step.count,
+                                    .shared_bytes = ClaimSlotsKernel::kSharedBytes});
 }
 
 }  // namespace fasa::cuda

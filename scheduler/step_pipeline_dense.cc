@@ -60,14 +60,14 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
     device_.copy_all(copies_, CopyKind::kDeviceToDevice, call.compute, tag);
     return;
   }
-  const StreamView copy = lane(call.layer, 0);
+  const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(copy, pages_free_[half].view(), tag);
   device_.copy_all(copies_, CopyKind::kHostToDevice, copy, tag);
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), tag);
 }
 
-void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings(settings_);
   const DecodeScratch& scratch = call.scratch.decode();
   AttendParams params{.step = layer_params(settings_, call.step, call.layer),
@@ -103,7 +103,7 @@ void StepPipeline::decode_all(const Call& call, ConstTensorView q, TensorView ou
     return;
   }
   // The newest row is on its way to the host: it is streamed with the others.
-  wait_written_back(call.layer, lane(call.layer, 0), call.tag());
+  wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -149,7 +149,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
       }
     }
     device_.enqueue(params, call.compute, call.tag());
-    if (settings_.selection_remembers && !layer.dense) {
+    if (settings_.selection_evicts && !layer.dense) {
       device_.launch(
           call.compute, SelectParams::kName,
           [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
@@ -168,7 +168,7 @@ void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();
   const bool by_page = call.step.by_page;
   if (by_page && !settings_.rows_on_device) {
-    wait_written_back(call.layer, lane(call.layer, 0), call.tag());
+    wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   }
   if (by_page) params.step.layout.row_page = kPageTokens;  // as the waves have them
   const StepParams all = params.step;

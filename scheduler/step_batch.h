@@ -15,10 +15,10 @@ namespace fasa {
 class SelectionHistory;  // scheduler/selection/selection_history.h
 class RowSource;         // scheduler/row_source.h
 
-struct StepTables {
-  // By layer parity: they differ in the stage, of which there are two.
-  const SequenceDesc* on_device[2] = {};
-  std::span<const SequenceDesc> on_host;  // as for the even layers, for the host to read
+struct StepBatch {
+  const SequenceDesc* on_device = nullptr;
+  std::span<const SequenceDesc> on_host;  // the same, for the host to read
+  int64_t second_stage = 0;               // bytes from the even layers' stage to the odd ones'
   // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
   std::vector<std::span<std::byte* const>> row_blocks;
   // Their copies on the device, null where there is none; may be shorter.
@@ -57,12 +57,18 @@ struct StepTables {
   }
 };
 
-inline StepParams layer_params(const StepSettings& settings, const StepTables& step, int layer) {
+// What leads from SequenceDesc::stage to a layer's.
+inline int64_t stage_offset(const StepBatch& step, int layer) {
+  return layer % 2 == 0 ? 0 : step.second_stage;
+}
+
+inline StepParams layer_params(const StepSettings& settings, const StepBatch& step, int layer) {
   const CacheLayout& layout = settings.layout;
   return {.layout = layout,
-          .sequences = step.on_device[layer % 2],
+          .sequences = step.on_device,
           .count = step.count(),
           .layer = layer,
+          .stage_offset = stage_offset(step, layer),
           .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims,
           .slopes = step.slopes};
 }

@@ -1,4 +1,4 @@
-#include "kernels/cuda/speculate_inl.h"
+#include "kernels/cuda/claim_slots_inl.h"
 
 #include "kernels/cuda/cuda_launcher.cuh"
 #include "kernels/cuda/kernels.h"
@@ -6,7 +6,7 @@
 namespace fasa::cuda {
 
 template <>
-void enqueue(const SpeculateParams& params, StreamView stream) {
+void enqueue(const ClaimSlotsParams& params, StreamView stream) {
   start(params, CudaLauncher(stream));
 }
 
