@@ -192,7 +192,7 @@ class HeadCache {
                 .page_tokens = settings_.page_tokens,
                 .selected_capacity = kCapacity,
                 .sets = const_cast<int32_t*>(sets_.data()),
-                .set_sizes = const_cast<int32_t*>(sizes_.data())}};
+                .selected_sizes = const_cast<int32_t*>(sizes_.data())}};
   }
 
   static inline const float kZeros[kPageTokens] = {};

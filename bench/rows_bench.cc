@@ -187,7 +187,7 @@ void BM_fac(benchmark::State& state) {
   params.out = TensorView::dense(out.data(), DType::kF32, 1, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   params.end = k;
-  params.set_sizes = sizes.data();
+  params.selected_sizes = sizes.data();
   size_t turn = 0;
   for (auto _ : state) {
     params.rows = pointers.data() + turn * draw;

@@ -231,9 +231,9 @@ struct SelectParams {
   int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
   int ahead = 0;        // 0 = the true set; n = a guess made n layers before
   int page_tokens = 1;  // a power of two up to kPageTokens
-  int32_t selected_capacity = 0;  // >= every budget
-  int32_t* sets = nullptr;        // [count, kv_heads, selected_capacity]
-  int32_t* set_sizes = nullptr;   // [count, kv_heads]
+  int32_t selected_capacity = 0;      // >= every budget
+  int32_t* sets = nullptr;            // [count, kv_heads, selected_capacity]
+  int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
   TokenBudget near_budget = {};
@@ -281,7 +281,7 @@ struct ResolveParams {
   Replacement replacement = Replacement::kLru;
   int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
-  const int32_t* set_sizes = nullptr;
+  const int32_t* selected_sizes = nullptr;
   std::byte* staging = nullptr;      // [count, kv_heads, end - begin, row_bytes]
   const std::byte** rows = nullptr;  // [count, kv_heads, end - begin]
   uint8_t* tile_ready = nullptr;     // [count, kv_heads, tiles of the wave]: nothing to wait for
@@ -305,9 +305,9 @@ struct ClaimSlotsParams {
   int32_t selected_capacity = 0;
   // [count, kv_heads, selected_capacity], anything in any order; null: the remembered rows.
   const int32_t* sets = nullptr;
-  const int32_t* set_sizes = nullptr;  // [count, kv_heads]
-  FetchItem* fetches = nullptr;        // [count, kv_heads, max_rows]
-  int32_t* fetch_counts = nullptr;     // [count, kv_heads]
+  const int32_t* selected_sizes = nullptr;  // [count, kv_heads]
+  FetchItem* fetches = nullptr;             // [count, kv_heads, max_rows]
+  int32_t* fetch_counts = nullptr;          // [count, kv_heads]
   StepCounters* counters = nullptr;
 };
 
@@ -367,10 +367,10 @@ struct AttendParams {
   AttendPhase phase = AttendPhase::kAllTiles;
   int32_t begin = 0;
   int32_t end = 0;
-  bool first_wave = true;                  // the state starts empty
-  bool last_wave = true;                   // out and lse are written
-  const int32_t* set_sizes = nullptr;      // null: every visible token, from `pages`
-  const std::byte* const* rows = nullptr;  // [count, kv_heads, end - begin]
+  bool first_wave = true;                   // the state starts empty
+  bool last_wave = true;                    // out and lse are written
+  const int32_t* selected_sizes = nullptr;  // null: every visible token, from `pages`
+  const std::byte* const* rows = nullptr;   // [count, kv_heads, end - begin]
   const uint8_t* tile_ready = nullptr;
   // The set's positions, [count, kv_heads, selected_capacity]: read with slopes alone.
   const int32_t* sets = nullptr;

@@ -91,7 +91,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   };
   const auto sequences = static_cast<double>(load.sequences);
   const auto visible = static_cast<int32_t>(load.scored / std::max(1, load.sequences));
-  const int32_t set = settings.set_tokens(layer, visible);
+  const int32_t set = settings.selected_tokens(layer, visible);
   GroupTimes times;
   times.launch = rates.launch_seconds;
   times.latency = rates.link_latency;
@@ -112,7 +112,7 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted) {
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   if (hot_rows >= visible) return 0;
   const double sets =
-      static_cast<double>(hot_rows) / static_cast<double>(settings.set_tokens(layer, visible));
+      static_cast<double>(hot_rows) / static_cast<double>(settings.selected_tokens(layer, visible));
   return sets > 0 ? std::min(1.0, 0.7 / std::sqrt(sets)) : 1.0;
 }
 

@@ -79,7 +79,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
                       .end = 0,
                       .first_wave = true,
                       .last_wave = false,
-                      .set_sizes = nullptr,
+                      .selected_sizes = nullptr,
                       .rows = nullptr,
                       .tile_ready = nullptr,
                       .pages = {},

@@ -22,7 +22,7 @@ GroupLoad StepPipeline::group_load(const Call& call, int64_t pages) const {
     if (sequence.mode != StepMode::kDecode) continue;
     const int32_t visible =
         sequence.end() - first_visible(sequence.start, call.settings(settings_).window);
-    if (settings_.set_tokens(call.layer, visible) >= visible) continue;
+    if (settings_.selected_tokens(call.layer, visible) >= visible) continue;
     ++load.sequences;
     load.scored += visible;
     hot_rows += sequence.hot_slots(settings_.layout);

@@ -18,7 +18,8 @@ void StepPipeline::fetch_selected(const Call& call) {
     for (int head = 0; head < layout.kv_heads; ++head) {
       const int64_t index = int64_t{i} * layout.kv_heads + head;
       const int32_t* set = scratch.sets + index * scratch.selected_capacity;
-      for (const int32_t position : std::span(set, static_cast<size_t>(scratch.set_sizes[index]))) {
+      for (const int32_t position :
+           std::span(set, static_cast<size_t>(scratch.selected_sizes[index]))) {
         const int64_t page = position / kPageTokens;
         if (page >= pages) continue;
         wanted_.push_back({page, layout.row_offset(call.layer, head, position % kPageTokens),

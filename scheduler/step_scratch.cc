@@ -79,7 +79,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
 
   if (shape.selected_capacity > 0) {
     scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
-    scratch.set_sizes = carver.take<int32_t>(heads);
+    scratch.selected_sizes = carver.take<int32_t>(heads);
     scratch.rows = carver.take<const std::byte*>(heads * scratch.wave);
     scratch.tile_ready = carver.take<uint8_t>(heads * (scratch.wave / kTileTokens));
     if (!settings.rows_on_device) {

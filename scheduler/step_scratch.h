@@ -49,7 +49,7 @@ struct DecodeScratch {
   int wave = 0;        // set entries that are resolved, fetched and attended at a time
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
-  int32_t* set_sizes = nullptr;
+  int32_t* selected_sizes = nullptr;
   NearSet near;
   std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
   const std::byte** rows = nullptr;

@@ -62,12 +62,12 @@ struct StepSettings {
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }
   // Of a layer's set and near set, of so many visible tokens.
-  int32_t set_tokens(int index, int32_t visible) const {
+  int32_t selected_tokens(int index, int32_t visible) const {
     return layer(index).budget.of(visible, budget_floor());
   }
   int32_t near_tokens(int index, int32_t visible) const {
     if (layer(index).dense || !layout.has_values()) return 0;
-    return std::min(layer(index).near.of(visible, 0), visible - set_tokens(index, visible));
+    return std::min(layer(index).near.of(visible, 0), visible - selected_tokens(index, visible));
   }
 };
 

@@ -88,8 +88,8 @@ class AttendCall {
     Head head = {index / layout_.kv_heads, index % layout_.kv_heads, 0, 0};
     const SequenceDesc& sequence = params_.step.sequences[head.sequence];
     int total = 0;
-    if (params_.set_sizes != nullptr) {
-      total = params_.set_sizes[index];
+    if (params_.selected_sizes != nullptr) {
+      total = params_.selected_sizes[index];
     } else {
       if (params_.window > 0) head.first_visible = std::max(0, sequence.end() - params_.window);
       total = sequence.end() - head.first_visible;
@@ -101,7 +101,7 @@ class AttendCall {
   // The rows of a tile of this wave; `buffer` holds them where they come from pages.
   const RowPointer* tile_rows(const Head& head, int tile, RowPointer* buffer) const {
     const int64_t index = int64_t{head.sequence} * layout_.kv_heads + head.kv_head;
-    if (params_.set_sizes != nullptr) {
+    if (params_.selected_sizes != nullptr) {
       const std::byte* const* rows = params_.rows + index * wave_ + tile * kTileTokens;
       return reinterpret_cast<const RowPointer*>(rows);
     }
@@ -192,7 +192,7 @@ class AttendCall {
   void find_distances(const Head& head, int index, int tile, float* distances) const {
     const int query = params_.step.sequences[head.sequence].end() - 1;
     const int first = params_.begin + tile * kTileTokens;
-    const int32_t* set = params_.set_sizes == nullptr
+    const int32_t* set = params_.selected_sizes == nullptr
                              ? nullptr
                              : params_.sets + int64_t{index} * params_.selected_capacity;
     const int count = std::min(kTileTokens, head.entries - tile * kTileTokens);

@@ -28,9 +28,9 @@ class ClaimSlotsHead {
     if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
     const int room = params_.max_rows - guessed_in_this_step();
     if (room <= 0) return 0;
-    const int guesses = params_.sets != nullptr
-                            ? std::clamp(params_.set_sizes[index_], 0, params_.selected_capacity)
-                            : slots_.count;
+    const int guesses = params_.sets != nullptr ? std::clamp(params_.selected_sizes[index_], 0,
+                                                             params_.selected_capacity)
+                                                : slots_.count;
     const int64_t buckets = HotIndex::bucket_count(slots_.count + guesses);
     // Buckets, candidates, victims; a byte for every slot that stays.
     auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(

@@ -26,7 +26,7 @@ class ResolveHead {
         set_(params.sets + index_ * params.selected_capacity),
         rows_(params.rows + index_ * wave_),
         fetches_(params.fetches == nullptr ? nullptr : params.fetches + index_ * wave_) {
-    size_ = sequence_.mode == StepMode::kDecode ? params.set_sizes[index_] : 0;
+    size_ = sequence_.mode == StepMode::kDecode ? params.selected_sizes[index_] : 0;
     entries_ = std::max(0, std::min(params.end, size_) - params.begin);
   }
 

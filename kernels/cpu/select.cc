@@ -85,7 +85,8 @@ void SelectCall::with_head(SelectRange* ranges, size_t i, const Work& work) cons
 void SelectCall::take_all(int sequence, const SelectPlan& plan) {
   for (int head = 0; head < kv_heads_; ++head) {
     const int64_t index = index_of(sequence, params_.step.first_head() + head);
-    params_.set_sizes[index] = write_all(plan, params_.sets + index * params_.selected_capacity);
+    params_.selected_sizes[index] =
+        write_all(plan, params_.sets + index * params_.selected_capacity);
   }
 }
 
@@ -125,7 +126,8 @@ void SelectCall::run_tasks() {
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
-      params_.set_sizes[index] = head.finish(set_of(index), near_of(sequence, kv_head)).value_or(0);
+      params_.selected_sizes[index] =
+          head.finish(set_of(index), near_of(sequence, kv_head)).value_or(0);
     });
   };
   const auto rescan = [&](size_t range) { all[range].rescan(); };
@@ -133,7 +135,7 @@ void SelectCall::run_tasks() {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       if (!head.rescans()) return;
       const int64_t index = index_of(sequence, kv_head);
-      params_.set_sizes[index] = head.finish_rescan(set_of(index), near_of(sequence, kv_head));
+      params_.selected_sizes[index] = head.finish_rescan(set_of(index), near_of(sequence, kv_head));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
@@ -156,7 +158,7 @@ KernelWork SelectCall::run() {
     for (int s = 0; s < params_.step.count; ++s) {
       for (int h = 0; h < kv_heads_; ++h) {
         const int64_t index = index_of(s, params_.step.first_head() + h);
-        params_.set_sizes[index] = 0;
+        params_.selected_sizes[index] = 0;
         if (params_.near.capacity > 0) params_.near.sizes[index] = 0;
       }
       const SequenceDesc& sequence = params_.step.sequences[s];

@@ -47,8 +47,8 @@ class AttendTile {
         scales_(scores_ + int64_t{heads} * kTileTokens) {
     first_visible_ = 0;
     int total = 0;
-    if (params.set_sizes != nullptr) {
-      total = params.set_sizes[head];
+    if (params.selected_sizes != nullptr) {
+      total = params.selected_sizes[head];
     } else {
       const int oldest = desc_.end() - params.window;
       if (params.window > 0 && oldest > 0) first_visible_ = oldest;
@@ -106,7 +106,7 @@ class AttendTile {
 
   FASA_DEVICE const std::byte* row(int tile, int i) const {
     const int entry = tile * kTileTokens + i;
-    if (params_.set_sizes != nullptr) {
+    if (params_.selected_sizes != nullptr) {
       return params_.rows[int64_t{head_} * (params_.end - params_.begin) + entry];
     }
     return row_at(params_.step, sequence_, kv_head_, first_visible_ + params_.begin + entry,
@@ -153,8 +153,8 @@ class AttendTile {
     const int entry = tile * kTileTokens + i;
     if (slopes_ == nullptr || entry >= entries_) return score;
     const int64_t set = int64_t{head_} * params_.selected_capacity + params_.begin;
-    const int position = params_.set_sizes != nullptr ? params_.sets[set + entry]
-                                                      : first_visible_ + params_.begin + entry;
+    const int position = params_.selected_sizes != nullptr ? params_.sets[set + entry]
+                                                           : first_visible_ + params_.begin + entry;
     return simt::fused(slopes_[query], static_cast<float>(position - (desc_.end() - 1)), score);
   }
 
@@ -335,8 +335,8 @@ struct AttendFoldKernel {
  private:
   FASA_DEVICE int filled_tiles(const SequenceDesc& desc, int head) const {
     int total = desc.end();
-    if (params.set_sizes != nullptr) {
-      total = params.set_sizes[head];
+    if (params.selected_sizes != nullptr) {
+      total = params.selected_sizes[head];
     } else if (params.window > 0 && total > params.window) {
       total = params.window;
     }

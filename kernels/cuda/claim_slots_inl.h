@@ -84,7 +84,7 @@ struct ClaimSlotsKernel {
     Guesses guesses = {nullptr, &hot.slots(), hot.slots().count, false};
     if (params.sets == nullptr) return guesses;
     guesses.set = params.sets + index * params.selected_capacity;
-    const int size = params.set_sizes[index];
+    const int size = params.selected_sizes[index];
     guesses.count = size < 0                          ? 0
                     : size < params.selected_capacity ? size
                                                       : params.selected_capacity;

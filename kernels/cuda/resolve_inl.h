@@ -78,7 +78,7 @@ struct ResolveKernel {
     const int width = params.end - params.begin;
     wave.head = int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head();
     wave.tiles = (width + kTileTokens - 1) / kTileTokens;
-    wave.size = sequence.mode == StepMode::kDecode ? params.set_sizes[wave.head] : 0;
+    wave.size = sequence.mode == StepMode::kDecode ? params.selected_sizes[wave.head] : 0;
     const int end = params.end < wave.size ? params.end : wave.size;
     wave.entries = end > params.begin ? end - params.begin : 0;
     wave.set = params.sets + wave.head * params.selected_capacity;

@@ -76,7 +76,7 @@ class SelectHead {
   FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
   FASA_DEVICE int group() const { return params_.step.layout.group; }
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
-  FASA_DEVICE int32_t& set_size() const { return params_.set_sizes[index_]; }
+  FASA_DEVICE int32_t& selected_size() const { return params_.selected_sizes[index_]; }
 
   // Of the near set.
   FASA_DEVICE int32_t* near_positions() const {

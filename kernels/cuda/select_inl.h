@@ -179,7 +179,7 @@ struct ScanKernel : SelectKernel {
       head.set()[i] = head.plan().first + i;
     }
     if (simt::block_x() == 0 && simt::thread_index() == 0) {
-      head.set_size() = count;
+      head.selected_size() = count;
       head.set_near_size(0);
     }
   }
@@ -388,7 +388,7 @@ struct ScanKernel : SelectKernel {
       out[sinks + plan.need + i] = plan.recent_begin + i;
     }
     emit(head, last, plan.need, each, out + sinks);
-    if (simt::thread_index() == 0) head.set_size() = plan.budget;
+    if (simt::thread_index() == 0) head.selected_size() = plan.budget;
   }
 };
 

@@ -41,7 +41,8 @@ void attend_query(const AttendParams& params, int sequence, int query) {
   const int kv_head = query / layout.group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int first = params.window > 0 ? std::max(0, desc.end() - params.window) : 0;
-  const int total = params.set_sizes != nullptr ? params.set_sizes[head] : desc.end() - first;
+  const int total =
+      params.selected_sizes != nullptr ? params.selected_sizes[head] : desc.end() - first;
 
   RunningSoftmax softmax(layout.row, params.q, desc.first_token, query, params.scale);
   float* state = nullptr;
@@ -51,7 +52,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
   }
   if (!params.first_wave) softmax.load(state);
   for (int i = params.begin; i < std::min(params.end, total); ++i) {
-    const bool selected = params.set_sizes != nullptr;
+    const bool selected = params.selected_sizes != nullptr;
     double bias = 0;
     if (params.step.slopes != nullptr) {
       const int position = selected ? params.sets[head * params.selected_capacity + i] : first + i;

@@ -13,7 +13,8 @@ std::vector<int32_t> guesses_of(const ClaimSlotsParams& params, const HotSlots& 
   std::vector<int32_t> guesses;
   if (params.sets != nullptr) {
     const int32_t* set = params.sets + index * params.selected_capacity;
-    guesses.assign(set, set + std::clamp(params.set_sizes[index], 0, params.selected_capacity));
+    guesses.assign(set,
+                   set + std::clamp(params.selected_sizes[index], 0, params.selected_capacity));
     return guesses;
   }
   for (int slot = 0; slot < slots.count; ++slot) {

@@ -140,7 +140,7 @@ void resolve(const ResolveParams& params) {
       params.fetch_counts[index] = 0;
       std::fill_n(params.tile_ready + index * tiles, tiles, uint8_t{1});
       const bool decode = desc.mode == StepMode::kDecode;
-      resolve_head(head, decode ? params.set_sizes[index] : 0);
+      resolve_head(head, decode ? params.selected_sizes[index] : 0);
     }
   }
 }

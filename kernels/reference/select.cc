@@ -150,11 +150,11 @@ void select(const SelectParams& params) {
     for (int i = 0; i < params.step.head_count(); ++i) {
       const int h = params.step.first_head() + i;
       const int64_t at = int64_t{s} * kv_heads + h;
-      params.set_sizes[at] = 0;
+      params.selected_sizes[at] = 0;
       if (params.near.capacity > 0) params.near.sizes[at] = 0;
       if (params.step.sequences[s].mode != StepMode::kDecode) continue;
       const uint64_t nans = select_head(params, s, h, params.sets + at * params.selected_capacity,
-                                        params.set_sizes + at);
+                                        params.selected_sizes + at);
       if (params.counters == nullptr) continue;
       std::atomic_ref<uint64_t>(params.counters->nan_scores)
           .fetch_add(nans, std::memory_order_relaxed);

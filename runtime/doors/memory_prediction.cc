@@ -32,7 +32,7 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
-    const int32_t budget = settings.set_tokens(i, visible);
+    const int32_t budget = settings.selected_tokens(i, visible);
     // With rows on the device a layer attends to all of a context that is not longer than its set;
     // room for that is had before, so that a longer context needs no less of anything.
     if (layer.dense || settings.rows_on_device) {

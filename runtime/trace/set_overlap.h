@@ -45,7 +45,7 @@ class SetOverlap {
         const int head = params.step.first_head() + h;
         const int64_t at = int64_t{i} * kv_heads + head;
         const std::span set(params.sets + at * params.selected_capacity,
-                            static_cast<size_t>(params.set_sizes[at]));
+                            static_cast<size_t>(params.selected_sizes[at]));
         add(layer, static_cast<size_t>(at), set, plan);
       }
     }

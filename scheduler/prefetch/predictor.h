@@ -31,7 +31,7 @@ class Predictor {
   virtual int max_depth() const = 0;
   // False: predict() is not called, the guess is what the hot rows' tables remember.
   virtual bool writes_sets() const = 0;
-  // Enqueues on guess.compute what fills guess.select.sets and set_sizes. Allocates nothing.
+  // Enqueues on guess.compute what fills guess.select.sets and selected_sizes. Allocates nothing.
   virtual void predict(const Guess& guess) = 0;
 };
 

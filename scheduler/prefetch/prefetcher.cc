@@ -70,7 +70,7 @@ void Prefetcher::guess(const Target& target) {
   guess.select.ahead = guess.ahead;
   guess.select.selected_capacity = scratch.guess_capacity;
   guess.select.sets = scratch.guess_sets_of(target.layer);
-  guess.select.set_sizes = scratch.guess_sizes_of(target.layer);
+  guess.select.selected_sizes = scratch.guess_sizes_of(target.layer);
   guess.select.scratch = scratch.select;
   predictor_->predict(guess);
 }
@@ -91,7 +91,7 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
                           .max_rows = most_rows(scratch),
                           .selected_capacity = scratch.guess_capacity,
                           .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
-                          .set_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
+                          .selected_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
                           .fetches = fetches,
                           .fetch_counts = counts,
                           .counters = target.step.counters + target.layer};

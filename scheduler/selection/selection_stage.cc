@@ -46,13 +46,13 @@ void SelectionStage::record(StepMode mode) const {
 
 void SelectionStage::choose(int sequence, int head) const {
   const int64_t index = int64_t{sequence} * settings.selected_heads() + head;
-  params.set_sizes[index] = 0;
+  params.selected_sizes[index] = 0;
   if (params.step.sequences[sequence].mode != StepMode::kDecode) return;
   const HeadStep one = head_step(settings, params, sequence, head);
   SelectionHistory* history = step.histories[static_cast<size_t>(sequence)];
   const std::vector<int32_t>* kept =
       history == nullptr ? nullptr : &history->advance(params.step, one.tokens(), head);
-  params.set_sizes[index] =
+  params.selected_sizes[index] =
       settings.selection->choose(one, kept, params.sets + index * params.selected_capacity);
 }
 
@@ -83,12 +83,12 @@ void SelectionStage::place_rows(int32_t wave, const std::byte** rows) const {
     const SequenceDesc& sequence = params.step.sequences[i / heads];
     const int kv_head = i % heads * layout.kv_heads / heads;
     const int32_t* set = params.sets + int64_t{i} * params.selected_capacity;
-    for (int32_t e = 0; e < params.set_sizes[i]; ++e) {
+    for (int32_t e = 0; e < params.selected_sizes[i]; ++e) {
       rows[int64_t{i} * wave + e] =
           sequence.row_blocks[set[e] / kPageTokens] +
           layout.row_offset(params.step.layer, kv_head, set[e] % kPageTokens);
     }
-    placed += static_cast<uint64_t>(params.set_sizes[i]);
+    placed += static_cast<uint64_t>(params.selected_sizes[i]);
   }
   std::atomic_ref(params.counters->hits).fetch_add(placed, std::memory_order_relaxed);
 }

@@ -12,7 +12,8 @@ namespace fasa {
 struct SelectionStage {
   const StepSettings& settings;
   const StepBatch& step;
-  SelectParams params;  // sets and set_sizes are [count, selected_heads, selected_capacity], [.]
+  SelectParams
+      params;  // sets and selected_sizes are [count, selected_heads, selected_capacity], [.]
 
   // The sets of the decode sequences.
   KernelWork select() const;

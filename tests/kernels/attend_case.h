@@ -127,7 +127,7 @@ class Attention {
     std::vector<const std::byte*> rows(static_cast<size_t>(heads * wave), nullptr);
     std::vector<std::byte> copies;
     if (cut_.set) {
-      params.set_sizes = sizes_.data();
+      params.selected_sizes = sizes_.data();
       params.sets = sets_.data();
       params.selected_capacity = static_cast<int32_t>(cut_.set->size());
       params.rows = rows.data();

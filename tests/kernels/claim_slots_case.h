@@ -209,15 +209,15 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
                                  .max_rows = setting.max_rows,
                                  .selected_capacity = capacity,
                                  .sets = guesses.data(),
-                                 .set_sizes = sizes.data()};
+                                 .selected_sizes = sizes.data()};
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
-    const std::vector<int32_t> set_sizes(4, kClaimSet);
+    const std::vector<int32_t> selected_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
                                 .stamp = StepStamp(stamp),
                                 .replacement = setting.replacement,
                                 .selected_capacity = kClaimSet,
                                 .sets = sets.data(),
-                                .set_sizes = set_sizes.data()};
+                                .selected_sizes = selected_sizes.data()};
     for (ClaimSlotsSide* side : {&fast, &slow}) {
       side->begin();
       const uint64_t before = side->counters.prefetched;

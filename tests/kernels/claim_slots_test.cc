@@ -30,18 +30,18 @@ TEST(ClaimSlotsTest, UsedGuessesAreCountedAndNotReady) {
                     .max_rows = 5,
                     .selected_capacity = 2,
                     .sets = guesses.data(),
-                    .set_sizes = sizes.data()});
+                    .selected_sizes = sizes.data()});
   EXPECT_EQ(side.counters.prefetched, 8u);
   std::vector<int32_t> sets;
   for (int head = 0; head < 4; ++head) {
     for (int i = 0; i < kClaimSet; ++i) sets.push_back(41 + 3 * i);  // has 41 and not 40
   }
-  const std::vector<int32_t> set_sizes(4, 20);
+  const std::vector<int32_t> selected_sizes(4, 20);
   side.resolve({.step = {},
                 .stamp = StepStamp(1),
                 .selected_capacity = kClaimSet,
                 .sets = sets.data(),
-                .set_sizes = set_sizes.data()});
+                .selected_sizes = selected_sizes.data()});
   EXPECT_EQ(side.counters.prefetched_used, 4u);
   EXPECT_EQ(side.counters.hits, 4u);
   EXPECT_EQ(side.buffers.ready, (std::vector<uint8_t>{0, 1, 0, 1, 0, 1, 0, 1}));

@@ -49,11 +49,11 @@ struct Selected {
 
 using Select = std::function<void(const SelectParams&)>;
 
-// `set_tokens`: in place of the case's budget, 0 = that.
+// `selected_tokens`: in place of the case's budget, 0 = that.
 inline Selected select_near(SelectCase& cache, TokenBudget budget, const Select& select,
-                            int set_tokens = 0) {
+                            int selected_tokens = 0) {
   SelectParams params = cache.params();
-  if (set_tokens > 0) params.budget.tokens = set_tokens;
+  if (selected_tokens > 0) params.budget.tokens = selected_tokens;
   const CacheLayout& layout = cache.layout();
   const int heads = params.step.count * layout.kv_heads;
   const int capacity = params.selected_capacity;

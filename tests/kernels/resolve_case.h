@@ -157,7 +157,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.replacement = setting.replacement;
       params.selected_capacity = kSet;
       params.sets = sets.positions.data();
-      params.set_sizes = sets.sizes.data();
+      params.selected_sizes = sets.sizes.data();
       params.step = fast.params(steps[0], 1);
       waves[0].point(params);
       for (int head = setting.by_head ? fast.layout().kv_heads : 0; head-- > 0;) {

@@ -35,7 +35,7 @@ TEST(ResolveTest, PrefillSequencesHaveNoSet) {
   params.end = 32;
   params.selected_capacity = 32;
   params.sets = sets.data();
-  params.set_sizes = sizes.data();
+  params.selected_sizes = sizes.data();
   wave.point(params);
   cpu::run(params);
   EXPECT_EQ(wave.counts, (std::vector<int32_t>{0, 0}));

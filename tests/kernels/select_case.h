@@ -68,8 +68,8 @@ class SelectCase {
         for (int d = 0; d < shape.dims; ++d) query_.push_back(query(static_cast<int>(s), h, d));
       }
     }
-    set_capacity_ = std::max(longest, shape.budget);
-    sets_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads * set_capacity_));
+    selected_capacity_ = std::max(longest, shape.budget);
+    sets_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads * selected_capacity_));
     sizes_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads));
   }
 
@@ -86,9 +86,9 @@ class SelectCase {
     params.score_dims = shape_.score_dims;
     params.ahead = shape_.ahead;
     params.page_tokens = shape_.page_tokens;
-    params.selected_capacity = set_capacity_;
+    params.selected_capacity = selected_capacity_;
     params.sets = sets_.data();
-    params.set_sizes = sizes_.data();
+    params.selected_sizes = sizes_.data();
     counters_ = {};
     params.counters = &counters_;
     return params;
@@ -96,7 +96,7 @@ class SelectCase {
 
   std::vector<int32_t> set_of(int sequence, int kv_head) const {
     const size_t at = static_cast<size_t>(sequence * shape_.kv_heads + kv_head);
-    const int32_t* begin = sets_.data() + at * static_cast<size_t>(set_capacity_);
+    const int32_t* begin = sets_.data() + at * static_cast<size_t>(selected_capacity_);
     return {begin, begin + sizes_[at]};
   }
   // Of all sequences and heads; sizes and entries that no call wrote are negative.
@@ -155,7 +155,7 @@ class SelectCase {
   std::vector<std::vector<std::byte>> tails_;
   std::vector<SequenceDesc> descriptors_;
   std::vector<float> query_;
-  int set_capacity_ = 0;
+  int selected_capacity_ = 0;
   std::vector<int32_t> sets_;
   std::vector<int32_t> sizes_;
   StepCounters counters_;

@@ -195,7 +195,7 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .page_tokens = settings_.page_tokens,
                         .selected_capacity = kRoom,
                         .sets = sets.data(),
-                        .set_sizes = sizes.data(),
+                        .selected_sizes = sizes.data(),
                         .counters = &counters,
                         .near_budget = wanted.near,
                         .near = params.near});
@@ -206,12 +206,12 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                          .stamp = {},
                          .selected_capacity = kRoom,
                          .sets = sets.data(),
-                         .set_sizes = sizes.data(),
+                         .selected_sizes = sizes.data(),
                          .rows = rows.data(),
                          .tile_ready = ready.data(),
                          .counters = &counters});
   params.end = kRoom;
-  params.set_sizes = sizes.data();
+  params.selected_sizes = sizes.data();
   params.rows = rows.data();
   params.tile_ready = ready.data();
   params.sets = sets.data();

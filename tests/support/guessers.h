@@ -84,7 +84,9 @@ class RandomPredictor final : public Predictor {
           if (i > 0 && random() % 8 == 0) set[i] = set[i - 1];
         }
         const uint32_t size = random() % 6;
-        select.set_sizes[head] = size == 0 ? INT32_MAX : size == 1 ? -3 : select.selected_capacity;
+        select.selected_sizes[head] = size == 0   ? INT32_MAX
+                                      : size == 1 ? -3
+                                                  : select.selected_capacity;
       }
       return KernelWork{};
     });

@@ -39,7 +39,7 @@ class Sets {
     sets.clear();
     for (int head = 0; head < heads; ++head) {
       const int32_t* set = params.sets + int64_t{head} * params.selected_capacity;
-      sets.emplace_back(set, set + params.set_sizes[head]);
+      sets.emplace_back(set, set + params.selected_sizes[head]);
     }
   }
 

@@ -44,7 +44,7 @@ SliceIndex::SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
     row_blocks_.push_back(row_block_.data()->bytes);
   }
   sets_.resize(static_cast<size_t>(layout_.kv_heads) * static_cast<size_t>(largest_set_));
-  set_sizes_.resize(static_cast<size_t>(layout_.kv_heads));
+  selected_sizes_.resize(static_cast<size_t>(layout_.kv_heads));
 }
 
 SequenceDesc SliceIndex::describe(int64_t start, int tokens) const {
@@ -90,7 +90,7 @@ void SliceIndex::select(int layer, ConstTensorView q, int64_t position, int32_t 
   params.window = windows_.empty() ? 0 : windows_[static_cast<size_t>(layer)];
   params.selected_capacity = largest_set_;
   params.sets = sets_.data();
-  params.set_sizes = set_sizes_.data();
+  params.selected_sizes = selected_sizes_.data();
   run_on_host(params);
 }
 

@@ -40,7 +40,7 @@ class SliceIndex {
   std::span<const int32_t> set(int kv_head) const {
     const auto head = static_cast<size_t>(kv_head);
     return std::span(sets_).subspan(head * static_cast<size_t>(largest_set_),
-                                    static_cast<size_t>(set_sizes_[head]));
+                                    static_cast<size_t>(selected_sizes_[head]));
   }
 
  private:
@@ -64,7 +64,7 @@ class SliceIndex {
   std::vector<std::byte*> slice_blocks_;
   std::vector<std::byte*> row_blocks_;
   std::vector<int32_t> sets_;
-  std::vector<int32_t> set_sizes_;
+  std::vector<int32_t> selected_sizes_;
 };
 
 }  // namespace fasa

@@ -67,7 +67,7 @@ int64_t CostModel::visible(int layer, int64_t tokens) const {
   return window > 0 ? std::min<int64_t>(tokens, window) : tokens;
 }
 
-int64_t CostModel::set_size(int layer, int64_t tokens) const {
+int64_t CostModel::selected_size(int layer, int64_t tokens) const {
   const LayerSettings& settings = settings_.layer(layer);
   const int64_t seen = visible(layer, tokens);
   if (settings.dense) return seen;
@@ -80,7 +80,7 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
   double all = 0;
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
     if (settings_.layer(layer).dense) continue;
-    const auto set = static_cast<double>(set_size(layer, tokens));
+    const auto set = static_cast<double>(selected_size(layer, tokens));
     const double residents = std::min<double>(set, settings_.layout.residents());
     const double competing = set - residents;
     const auto hot = static_cast<double>(settings_.layout.hot_rows);
@@ -174,7 +174,7 @@ void CostModel::add_groups(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
   const auto seen = static_cast<int32_t>(visible(layer, load.tokens));
-  const int64_t set = set_size(layer, load.tokens);
+  const int64_t set = selected_size(layer, load.tokens);
   const bool scored = set < seen;
   GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
   group.hot_rows = layout.hot_rows;
@@ -210,7 +210,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const CacheLayout& layout = settings_.layout;
   const double launch = machine_.launch_seconds;
   const int64_t seen = visible(layer, load.tokens);
-  const int64_t set = set_size(layer, load.tokens);
+  const int64_t set = selected_size(layer, load.tokens);
   const double waves = std::max(1, waves_);
   const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
 
@@ -246,9 +246,9 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch) const {
   CostTerms terms;
   add_append(terms);
-  const bool all =
-      settings_.layer(layer).dense ||
-      (settings_.rows_on_device && set_size(layer, load.tokens) == visible(layer, load.tokens));
+  const bool all = settings_.layer(layer).dense ||
+                   (settings_.rows_on_device &&
+                    selected_size(layer, load.tokens) == visible(layer, load.tokens));
   if (!all) {
     add_selected(layer, load, prefetch, terms);
   } else if (settings_.rows_on_device) {

@@ -87,7 +87,7 @@ class CostModel {
                  const WeightLoad& weights = {}) const;
 
   // Entries of a layer's set: what it attends to, per KV head.
-  int64_t set_size(int layer, int64_t tokens) const;
+  int64_t selected_size(int layer, int64_t tokens) const;
   // The hit rate of a step of which the share `overlap` of the set's entries beside sinks and
   // recent is among the hot rows. 1 where rows are on the device.
   double hit_rate(double overlap, int64_t tokens) const;

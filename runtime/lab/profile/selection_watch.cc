@@ -11,7 +11,7 @@ namespace {
 // Where a selection's outcome goes in memory that begins at `base`.
 struct Outcome {
   SequenceDesc* sequences;
-  int32_t* set_sizes;
+  int32_t* selected_sizes;
   int32_t* sets;
   size_t bytes;
 };
@@ -21,7 +21,7 @@ Outcome carve(const SelectParams& params, std::byte* base) {
   Carver carver(base);
   Outcome outcome{};
   outcome.sequences = carver.take<SequenceDesc>(params.step.count);
-  outcome.set_sizes = carver.take<int32_t>(heads);
+  outcome.selected_sizes = carver.take<int32_t>(heads);
   outcome.sets = carver.take<int32_t>(heads * params.selected_capacity);
   outcome.bytes = carver.bytes();
   return outcome;
@@ -78,13 +78,13 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
   inner_.record(selected_.view(), stream);
   inner_.wait(copies_.view(), selected_.view(), tag);
   fetch(to.sequences, params.step.sequences, params.step.count);
-  fetch(to.set_sizes, params.set_sizes, heads);
+  fetch(to.selected_sizes, params.selected_sizes, heads);
   fetch(to.sets, params.sets, heads * params.selected_capacity);
   inner_.record(read_.view(), copies_.view());
   copied.params = params;
   copied.params.step.heads = {};
   copied.params.step.sequences = to.sequences;
-  copied.params.set_sizes = to.set_sizes;
+  copied.params.selected_sizes = to.selected_sizes;
   copied.params.sets = to.sets;
   copied.fresh = true;
 }

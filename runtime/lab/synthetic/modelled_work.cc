@@ -112,7 +112,7 @@ KernelWork modelled_work(const AttendParams& params) {
       const int64_t index = int64_t{i} * layout.kv_heads + params.step.first_head() + head;
       int64_t total = sequence.end();
       if (params.window > 0) total = std::min<int64_t>(total, params.window);
-      if (params.set_sizes != nullptr) total = params.set_sizes[index];
+      if (params.selected_sizes != nullptr) total = params.selected_sizes[index];
       const int64_t entries =
           std::max<int64_t>(0, std::min<int64_t>(params.end, total) - params.begin);
       bytes += rows_bytes(layout, entries_of_phase(params, index, entries));

@@ -50,7 +50,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       const int head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * kv_heads + head;
       const bool decodes = desc.mode == StepMode::kDecode;
-      params.set_sizes[index] = decodes ? plan.budget : 0;
+      params.selected_sizes[index] = decodes ? plan.budget : 0;
       if (params.near.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
         params.near.sizes[index] = decodes ? plan.near : 0;
       }
