@@ -137,7 +137,7 @@ void BM_full_attention(benchmark::State& state) {
   sequence.start = tokens - 1;
   sequence.row_blocks = rows.blocks.data();
   AttendParams params;
-  params.step = {layout, &sequence, 1, 0, nullptr};
+  params.step = {.layout = layout, .sequences = &sequence, .count = 1};
   params.q = ConstTensorView::dense(q.data(), DType::kF32, 1, kKvHeads * kGroup, kHeadDim);
   params.out = TensorView::dense(out.data(), DType::kF32, 1, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
@@ -182,7 +182,7 @@ void BM_fac(benchmark::State& state) {
   }
   const std::vector<int32_t> sizes(kKvHeads, k);
   AttendParams params;
-  params.step = {layout, &sequence, 1, 0, nullptr};
+  params.step = {.layout = layout, .sequences = &sequence, .count = 1};
   params.q = ConstTensorView::dense(q.data(), DType::kF32, 1, kKvHeads * kGroup, kHeadDim);
   params.out = TensorView::dense(out.data(), DType::kF32, 1, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
@@ -212,7 +212,7 @@ void BM_prefill(benchmark::State& state) {
   sequence.start = start;
   sequence.row_blocks = rows.blocks.data();
   PrefillParams params;
-  params.step = {layout, &sequence, 1, 0, nullptr};
+  params.step = {.layout = layout, .sequences = &sequence, .count = 1};
   params.q = ConstTensorView::dense(q.data(), DType::kF32, kChunk, kKvHeads * kGroup, kHeadDim);
   params.out = TensorView::dense(out.data(), DType::kF32, kChunk, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));

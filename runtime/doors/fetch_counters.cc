@@ -34,4 +34,14 @@ void FetchCounters::reset(StreamView control) {
   std::fill(written_back_.begin(), written_back_.end(), 0);
 }
 
+void FetchCounters::sample(EventView done) {
+  if (device_.timeline() == nullptr || device_.host_work() == nullptr) return;
+  if (!sampler_) sampler_.emplace(device_);
+  sampler_->sample(done, all());
+}
+
+void FetchCounters::wait_sampled(StreamView stream) {
+  if (sampler_) device_.wait(stream, sampler_->sampled(), tag_of(-1, Cause::kControl));
+}
+
 }  // namespace fasa

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "kernels/layout.h"
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "runtime/doors/hit_rate_sampler.h"
 #include "runtime/doors/kv_metrics.h"
 
 namespace fasa {
@@ -32,6 +34,12 @@ class FetchCounters {
     written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(tokens);
   }
 
+  // Tells the device's timeline, where it has one, the hit rate of the step that `done` stands for.
+  void sample(EventView done);
+  // `stream` counts no more before the last sample was taken.
+  void wait_sampled(StreamView stream);
+  void forget_samples() { sampler_.reset(); }
+
   // Streams that count are idle; both wait for `control`.
   FetchMetrics read(const CacheLayout& layout, StreamView control) const;
   void reset(StreamView control);
@@ -40,7 +48,8 @@ class FetchCounters {
   Device& device_;
   Buffer memory_;
   uint64_t decode_steps_ = 0;
-  std::vector<uint64_t> written_back_;  // tokens, per layer
+  std::vector<uint64_t> written_back_;     // tokens, per layer
+  std::optional<HitRateSampler> sampler_;  // once a step was recorded
 };
 
 }  // namespace fasa

@@ -10,16 +10,18 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/doors/runtime_impl.h"
+#include "runtime/doors/runtime_parts.h"
 
 namespace fasa {
 
 // A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
 // still there. Nothing that it enqueued is under way any more.
-class Runtime::Impl::MemoryGuard {
+class MemoryGuard {
  public:
-  explicit MemoryGuard(Impl& impl) : impl_(impl), scratch_(impl.scratch_.shapes()) {
-    for (size_t i = 0; i < capacities_.size(); ++i) capacities_[i] = impl.slots_[i].capacity();
+  explicit MemoryGuard(const RuntimeParts& parts)
+      : parts_(parts), scratch_(parts.scratch.shapes()) {
+    for (size_t i = 0; i < capacities_.size(); ++i)
+      capacities_[i] = parts.streams.slots()[i].capacity();
   }
   MemoryGuard(const MemoryGuard&) = delete;  // gives back once
   MemoryGuard& operator=(const MemoryGuard&) = delete;
@@ -34,25 +36,25 @@ class Runtime::Impl::MemoryGuard {
   // else may be quicker. Then the next step makes its own.
   void give_back() noexcept {
     try {
-      impl_.drain();
+      parts_.streams.drain();
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }
     for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
-    impl_.pools_.rows.trim();
-    impl_.pools_.slices.trim();
-    if (!(impl_.scratch_.shapes() == scratch_)) {
-      impl_.scratch_.drop_decode();
-      impl_.scratch_.drop_prefill();
-      impl_.settings_.layout.hot_rows = scratch_.hot_rows;
+    parts_.sequences.trim();
+    if (!(parts_.scratch.shapes() == scratch_)) {
+      parts_.scratch.drop_decode();
+      parts_.scratch.drop_prefill();
+      parts_.settings.layout.hot_rows = scratch_.hot_rows;
     }
-    for (size_t i = 0; i < capacities_.size(); ++i) {
-      if (impl_.slots_[i].capacity() != capacities_[i]) impl_.slots_[i].resize(0);
+    auto& slots = parts_.streams.slots();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
     }
     try {
-      impl_.prefetch_.refresh();
-      for (size_t i = 0; i < capacities_.size(); ++i) impl_.slots_[i].ensure(capacities_[i]);
-      impl_.scratch_.return_to(scratch_);
+      parts_.prefetch.refresh();
+      for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
+      parts_.scratch.return_to(scratch_);
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }
@@ -66,7 +68,7 @@ class Runtime::Impl::MemoryGuard {
     }
   }
 
-  Impl& impl_;
+  const RuntimeParts parts_;
   const StepScratch::Shapes scratch_;
   std::array<size_t, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;

@@ -1,12 +1,10 @@
 // A part of a runtime's work during which it is not asked for memory.
 #pragma once
 
-#include "runtime/doors/runtime_impl.h"
-
 namespace fasa {
 
 // While it lives, the runtime's own allocations take what is free and nothing that it has.
-class Runtime::Impl::ReclaimPause {
+class ReclaimPause {
  public:
   explicit ReclaimPause(bool& paused) : paused_(paused) { paused_ = true; }
   ReclaimPause(const ReclaimPause&) = delete;  // the flag has one owner

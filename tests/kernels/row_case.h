@@ -172,12 +172,12 @@ class RowCase {
   }
 
   StepParams params(const RowStep& step, int layer) const {
-    return {layout_,
-            step.descs.data(),
-            static_cast<int>(step.descs.size()),
-            layer,
-            dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims,
-            shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
+    return {.layout = layout_,
+            .sequences = step.descs.data(),
+            .count = static_cast<int>(step.descs.size()),
+            .layer = layer,
+            .slice_dims = dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims,
+            .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
   }
   AppendParams append_params(const RowStep& step, int layer) const {
     AppendParams params;

@@ -75,9 +75,11 @@ class SelectCase {
 
   SelectParams params() {
     SelectParams params;
-    params.step = {
-        layout_, descriptors_.data(), static_cast<int>(descriptors_.size()),
-        0,       dims_.data(),        shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
+    params.step = {.layout = layout_,
+                   .sequences = descriptors_.data(),
+                   .count = static_cast<int>(descriptors_.size()),
+                   .slice_dims = dims_.data(),
+                   .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
     params.q = ConstTensorView::dense(query_.data(), DType::kF32,
                                       static_cast<int64_t>(descriptors_.size()),
                                       layout_.query_heads(), shape_.dims);

@@ -123,8 +123,8 @@ TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
       }
       ++dropped[name];
       std::vector<NamedPolicy> orders = forced_orders();
-      const std::string lane = name.substr(name.rfind(" of ") + 4);
-      orders.insert(orders.begin(), {"the lane starved", starve(lane)});
+      const std::string stream = name.substr(name.rfind(" of ") + 4);
+      orders.insert(orders.begin(), {"the stream starved", starve(stream)});
       for (uint64_t seed = 0; seed < 12; ++seed) orders.emplace_back("random", random_order(seed));
       const bool noticed = std::any_of(orders.begin(), orders.end(), [&](const auto& order) {
         return !same(expected, run_queued(setup, order.second, nth).outputs);
@@ -132,7 +132,7 @@ TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
       EXPECT_TRUE(noticed) << "wait " << nth << ": " << name;
     }
     for (const char* rows :
-         {"gather of ahead 0", "gather of ahead 1", "fetch of copy 0", "fetch of copy 1"}) {
+         {"gather of prefetch 0", "gather of prefetch 1", "fetch of copy 0", "fetch of copy 1"}) {
       EXPECT_GT(dropped[std::string("test compute for ") + rows], 1) << rows;
     }
   }

@@ -18,7 +18,7 @@ GroupTimes usual() {
           .resolve = 0.1e-6,
           .transfer = 0.8e-6,
           .attend = 0.45e-6,
-          .lanes = 2};
+          .streams = 2};
 }
 
 void expect_all_heads_once(const HeadGroups& groups, int kv_heads) {

@@ -2,8 +2,10 @@
 import base64
 import json
 import os
+import pathlib
 import select
 import shutil
+import signal
 import subprocess
 import time
 
@@ -28,7 +30,7 @@ class Browser:
              "--no-first-run", f"--user-data-dir={folder}", "--remote-debugging-pipe",
              f"--window-size={size[0]},{size[1]}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
-            preexec_fn=place_pipes)  # noqa: PLW1509: no thread of this process is under way
+            start_new_session=True, preexec_fn=place_pipes)  # noqa: PLW1509: no thread of this process is under way
         os.close(commands), os.close(events)
         test.addCleanup(self.stop)
         self.buffer, self.number, self.session = b"", 0, None
@@ -39,9 +41,22 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def stop(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.commands), os.close(self.events)
+        deadline = time.monotonic() + 20  # its helpers write to the folder until they are gone
+        while self.helpers_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def helpers_alive(self):
+        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, group = status.read_text().rsplit(")", 1)[1].split()[:3]
+            except OSError:
+                continue  # it is gone
+            if int(group) == self.process.pid and state not in "ZX":
+                return True
+        return False
 
     def receive(self, deadline):
         while b"\0" not in self.buffer:

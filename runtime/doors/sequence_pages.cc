@@ -1,4 +1,5 @@
-// Pages of a sequence as bytes, out of a runtime and into one, and rows that come when they are read.
+#include "runtime/doors/sequence_pages.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_guard.h"
-#include "runtime/doors/runtime_impl.h"
 
 namespace fasa {
 namespace {
@@ -19,30 +19,29 @@ void require_size(const char* name, size_t bytes, size_t wanted) {
 
 }  // namespace
 
-PageBytes Runtime::Impl::page_bytes() const {
-  const CacheLayout& layout = settings_.layout;
+PageBytes SequencePages::bytes() const {
+  const CacheLayout& layout = parts_.settings.layout;
   return {.rows = static_cast<size_t>(layout.row_block_bytes()),
           .slices =
               layout.slice.dims > 0 ? static_cast<size_t>(layout.slice_block_bytes()) : size_t{0}};
 }
 
-void Runtime::Impl::save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
-                              std::span<std::byte> slices) {
-  require_no_step("save_page");
-  KvSequence& sequence = find_usable(id);
-  const CacheLayout& layout = settings_.layout;
-  const PageBytes bytes = page_bytes();
+void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
+                         std::span<std::byte> slices) {
+  KvSequence& sequence = parts_.sequences.find_usable(id);
+  const CacheLayout& layout = parts_.settings.layout;
+  const PageBytes page_bytes = bytes();
   if (page < 0 || page >= pages_of(sequence.length())) {
     throw UsageError(fmt::format("save_page of page {}; the sequence has {}", page,
                                  pages_of(sequence.length())));
   }
   const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
-  require_size("rows", rows.size(), bytes.rows);
-  require_size("slices", slices.size(), tokens == kPageTokens ? bytes.slices : 0);
-  fetch_pages(sequence, page, page + 1);
-  drain();
-  find_usable(id);
-  copy_out(rows, sequence.row_blocks()[static_cast<size_t>(page)], settings_.rows_on_device);
+  require_size("rows", rows.size(), page_bytes.rows);
+  require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
+  fetch(sequence, page, page + 1);
+  parts_.streams.drain();
+  parts_.sequences.find_usable(id);
+  copy_out(rows, sequence.row_blocks()[static_cast<size_t>(page)], parts_.settings.rows_on_device);
   if (!slices.empty()) {
     copy_out(slices, sequence.slice_blocks()[static_cast<size_t>(page)], true);
   }
@@ -54,11 +53,10 @@ void Runtime::Impl::save_page(SequenceId id, int64_t page, std::span<std::byte> 
   }
 }
 
-void Runtime::Impl::load_page(SequenceId id, int tokens, std::span<const std::byte> rows,
-                              std::span<const std::byte> slices) {
-  require_no_step("load_page");
-  KvSequence& sequence = find_usable(id);
-  const PageBytes bytes = page_bytes();
+void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> rows,
+                         std::span<const std::byte> slices) {
+  KvSequence& sequence = parts_.sequences.find_usable(id);
+  const PageBytes page_bytes = bytes();
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || tokens > kPageTokens) {
     throw UsageError(
@@ -66,54 +64,53 @@ void Runtime::Impl::load_page(SequenceId id, int tokens, std::span<const std::by
                     length, kPageTokens));
   }
   const bool comes_later = rows.empty() && length / kPageTokens < sequence.sourced_pages();
-  if (!comes_later) require_size("rows", rows.size(), bytes.rows);
-  require_size("slices", slices.size(), tokens == kPageTokens ? bytes.slices : 0);
-  MemoryGuard guard(*this);
+  if (!comes_later) require_size("rows", rows.size(), page_bytes.rows);
+  require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
+  MemoryGuard guard(parts_);
   guard.watch(sequence);
-  drain();  // blocks may have been others' a moment ago
-  find_usable(id);
-  require_streams();
+  parts_.streams.drain();  // blocks may have been others' a moment ago
+  parts_.sequences.find_usable(id);
+  parts_.streams.require();
   sequence.reserve(length + tokens);
   const auto page = static_cast<size_t>(length / kPageTokens);
-  if (!rows.empty()) copy_in(sequence.row_blocks()[page], rows, settings_.rows_on_device);
+  if (!rows.empty()) copy_in(sequence.row_blocks()[page], rows, parts_.settings.rows_on_device);
   if (!slices.empty()) copy_in(sequence.slice_blocks()[page], slices, true);
   sequence.commit(tokens);
   sequence.invalidate();
   guard.keep();
 }
 
-void Runtime::Impl::copy_out(std::span<std::byte> out, const std::byte* block, bool on_device) {
+void SequencePages::copy_out(std::span<std::byte> out, const std::byte* block, bool on_device) {
   if (!on_device) {
     std::memcpy(out.data(), block, out.size());
     return;
   }
-  device_.copy(out.data(), block, out.size(), CopyKind::kDeviceToHost, control_.view(),
-               tag_of(-1, Cause::kControl));
-  device_.synchronize(control_.view());
+  parts_.device.copy(out.data(), block, out.size(), CopyKind::kDeviceToHost,
+                     parts_.streams.control(), tag_of(-1, Cause::kControl));
+  parts_.device.synchronize(parts_.streams.control());
 }
 
-void Runtime::Impl::copy_in(std::byte* block, std::span<const std::byte> in, bool on_device) {
+void SequencePages::copy_in(std::byte* block, std::span<const std::byte> in, bool on_device) {
   if (!on_device) {
     std::memcpy(block, in.data(), in.size());
     return;
   }
-  device_.copy(block, in.data(), in.size(), CopyKind::kHostToDevice, control_.view(),
-               tag_of(-1, Cause::kControl));
-  device_.synchronize(control_.view());
+  parts_.device.copy(block, in.data(), in.size(), CopyKind::kHostToDevice, parts_.streams.control(),
+                     tag_of(-1, Cause::kControl));
+  parts_.device.synchronize(parts_.streams.control());
 }
 
 // --- rows that come later ---
 
-bool Runtime::Impl::takes_row_sources() const {
-  return device_.kind() == DeviceKind::kCpu && settings_.rows_on_device &&
-         settings_.selection == nullptr && !settings_.selection_evicts &&
-         !settings_.selected_per_query_head;
+bool SequencePages::takes_row_sources() const {
+  return parts_.device.kind() == DeviceKind::kCpu && parts_.settings.rows_on_device &&
+         parts_.settings.selection == nullptr && !parts_.settings.selection_evicts &&
+         !parts_.settings.selected_per_query_head;
 }
 
-void Runtime::Impl::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
+void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
                                    int64_t pages) {
-  require_no_step("set_row_source");
-  KvSequence& sequence = find_usable(id);
+  KvSequence& sequence = parts_.sequences.find_usable(id);
   if (!takes_row_sources()) {
     throw UsageError("set_row_source: allowed on the cpu device with the selections fasa and full");
   }
@@ -123,9 +120,8 @@ void Runtime::Impl::set_row_source(SequenceId id, std::shared_ptr<RowSource> sou
   sequence.set_row_source(std::move(source), pages);
 }
 
-bool Runtime::Impl::fetch_rows(SequenceId id, size_t most_bytes) {
-  require_no_step("fetch_rows");
-  KvSequence& sequence = find_usable(id);
+bool SequencePages::fetch_rows(SequenceId id, size_t most_bytes) {
+  KvSequence& sequence = parts_.sequences.find_usable(id);
   RowSource* const source = sequence.row_source();
   if (source == nullptr) return true;
   if (!source->fetch_next(sequence.sourced_pages(), most_bytes, sequence.row_blocks())) {
@@ -135,42 +131,36 @@ bool Runtime::Impl::fetch_rows(SequenceId id, size_t most_bytes) {
   return true;
 }
 
-bool Runtime::Impl::lacks_rows(SequenceId id) const { return find(id).row_source() != nullptr; }
-
-bool Runtime::Impl::lost_rows(SequenceId id) const {
-  const RowSource* const source = find(id).row_source();
-  return source != nullptr && source->lost();
-}
-
-// Pages [first, end), as far as a source has them.
-void Runtime::Impl::fetch_pages(KvSequence& sequence, int64_t first, int64_t end) {
+void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
   RowSource* const source = sequence.row_source();
   if (source == nullptr) return;
   std::vector<RowBytes> wanted;
   for (int64_t page = first; page < std::min(end, sequence.sourced_pages()); ++page) {
-    wanted.push_back({page, 0, settings_.layout.row_block_bytes()});
+    wanted.push_back({page, 0, parts_.settings.layout.row_block_bytes()});
   }
   source->fetch(wanted, sequence.row_blocks());
 }
 
 // What attends to everything, or is only appended to, reads no sets. The last page is what a tail is
 // made from.
-void Runtime::Impl::fetch_rows_for(std::span<const StepSequence> sequences) {
+void SequencePages::fetch_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = find(part.sequence);
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (sequence.row_source() == nullptr) continue;
     const int64_t pages = pages_of(sequence.length());
-    fetch_pages(sequence, pages - 1, pages);
+    fetch(sequence, pages - 1, pages);
     if (part.mode == StepMode::kDecode) continue;
     while (!fetch_rows(part.sequence, SIZE_MAX)) continue;
   }
 }
 
-void Runtime::Impl::describe_sources(OpenStep& step) const {
-  const auto lacks = [&](const StepSequence& part) { return lacks_rows(part.sequence); };
+void SequencePages::describe(OpenStep& step) const {
+  const auto lacks = [&](const StepSequence& part) {
+    return parts_.sequences.find(part.sequence).row_source() != nullptr;
+  };
   if (std::none_of(step.sequences.begin(), step.sequences.end(), lacks)) return;
   for (const StepSequence& part : step.sequences) {
-    const KvSequence& sequence = find(part.sequence);
+    const KvSequence& sequence = parts_.sequences.find(part.sequence);
     step.tables.sources.push_back({sequence.row_source(), sequence.sourced_pages()});
   }
 }

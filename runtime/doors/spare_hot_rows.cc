@@ -1,0 +1,136 @@
+#include "runtime/doors/spare_hot_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/reclaim_pause.h"
+
+namespace fasa {
+namespace {
+
+uint64_t free_bytes(const MemoryUse& use) {
+  return use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+}
+
+}  // namespace
+
+uint64_t SpareHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens) const {
+  StepSettings& settings = parts_.settings;
+  const int before = std::exchange(settings.layout.hot_rows, hot_rows);
+  const uint64_t bytes =
+      predict_memory(settings, tokens, step_tokens, parts_.prefetch.scratch()).device_total();
+  settings.layout.hot_rows = before;
+  return bytes;
+}
+
+void SpareHotRows::set(int hot_rows) {
+  if (hot_rows == parts_.settings.layout.hot_rows) return;
+  parts_.streams.drain();
+  parts_.scratch.drop_decode();  // was made for as many hot rows as there were
+  parts_.settings.layout.hot_rows = hot_rows;
+  parts_.prefetch.refresh();
+}
+
+void SpareHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow) {
+  constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
+  if (!wanted_) return;
+  for (const auto& [id, sequence] : parts_.sequences) {
+    if (sequence->hot_bytes() > 0) return;
+  }
+  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  const uint64_t used = use.used_bytes - std::min(use.used_bytes, parts_.scratch.bytes());
+  const uint64_t room =
+      (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) / static_cast<uint64_t>(count);
+  const auto fits = [&](int hot_rows) {
+    const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
+    const uint64_t spare = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
+    return need <= room && spare <= room - need;
+  };
+  // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
+  // which fewer rows need less. A range that does not begin with a fit has none.
+  const int set_size =
+      std::min(*wanted_, decode_shape(parts_.settings, tokens, 1).selected_capacity);
+  const auto largest = [&](int low, int high) {
+    while (low < high) {
+      const int middle = low + (high - low + 1) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  };
+  int best = *wanted_;
+  if (!fits(best)) {
+    best = fits(set_size) ? largest(set_size, best) : largest(0, std::max(set_size - 1, 0));
+  }
+  set(best);
+}
+
+void SpareHotRows::widen(std::span<const StepSequence> sequences) {
+  const StepSettings& settings = parts_.settings;
+  if (!wanted_) return;
+  if (settings.layout.hot_rows < *wanted_) return;  // not even those had room
+  const ReclaimPause pause(parts_.reclaim_paused);
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    if (part.mode != StepMode::kDecode || !sequence.may_widen()) continue;
+    const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
+    const int slots = spare_hot_rows(settings, std::max(reserved, sequence.length() + part.tokens),
+                                     free_bytes(parts_.device.memory(MemorySpace::kDevice)));
+    if (slots > 0) sequence.widen_hot_rows(slots);
+  }
+}
+
+// Of sequences with equally many, the oldest. Null where there are none.
+KvSequence* SpareHotRows::widest() const {
+  KvSequence* most = nullptr;
+  uint64_t most_id = 0;
+  for (const auto& [id, sequence] : parts_.sequences) {
+    const uint64_t bytes = sequence->wide_bytes();
+    const uint64_t than = most != nullptr ? most->wide_bytes() : 0;
+    if (bytes < than || bytes == 0 || (bytes == than && id > most_id)) continue;
+    most = sequence.get();
+    most_id = id;
+  }
+  return most;
+}
+
+bool SpareHotRows::reclaim(MemorySpace space, size_t bytes) {
+  if (space != MemorySpace::kDevice) return false;
+  uint64_t spare = 0;
+  for (const auto& [id, sequence] : parts_.sequences) spare += sequence->wide_bytes();
+  uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
+  if (spare == 0 || room + spare < bytes) return false;  // nothing lost for nothing
+  const ReclaimPause pause(parts_.reclaim_paused);
+  parts_.streams.drain_step();
+  do {
+    KvSequence* const most = widest();
+    if (most == nullptr) break;
+    room += most->wide_bytes();
+    most->narrow_hot_rows();
+  } while (room < bytes);
+  if (parts_.step) renew();
+  return true;
+}
+
+// Streams are idle. The descriptors of an open step point to what its sequences have now.
+void SpareHotRows::renew() {
+  const StreamView control = parts_.streams.control();
+  const OpenStep& step = *parts_.step;
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    KvSequence& sequence = parts_.sequences.find(step.sequences[i].sequence);
+    sequence.empty_hot_rows(control);
+    const SequenceDesc now = sequence.describe();
+    SequenceDesc& desc = step.slot->host(DescriptorBuffer::kStep)[i];
+    desc.hot = now.hot;
+    desc.hot_table = now.hot_table;
+    desc.hot_rows = now.hot_rows;
+  }
+  step.slot->upload(control);
+  parts_.device.synchronize(control);
+}
+
+}  // namespace fasa

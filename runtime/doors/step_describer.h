@@ -1,0 +1,42 @@
+// What kernels are told of a step: its sequences, its stamp, and what stays from step to step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/doors/runtime_parts.h"
+
+namespace fasa {
+
+class StepDescriber {
+ public:
+  // Stamps run from 1 to `most_steps`. Throws UsageError where that or the dimensions are wrong, and
+  // BudgetError.
+  StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
+                const std::vector<int16_t>& slice_dims, int32_t most_steps);
+
+  // The next step's stamp; when they have run out, hot rows start empty again.
+  int32_t stamp() const { return stamp_; }
+  void make_room();
+  void advance() { ++stamp_; }
+
+  // Enqueues tables and repairs of the step's sequences, whose memory is there, and fills in what
+  // pipeline and kernels read.
+  void describe(OpenStep& step, StepCounters* counters);
+  // Where a sequence decodes several tokens.
+  static void describe_each(OpenStep& step);
+  uint64_t bytes() const { return slice_dims_.bytes() + slopes_.bytes(); }
+
+ private:
+  void upload_slopes(const Geometry& geometry);
+  void list(OpenStep& step) const;
+  void restore(const OpenStep& step) const;
+
+  const RuntimeParts parts_;
+  Buffer slice_dims_;
+  Buffer slopes_;
+  const int32_t most_steps_;
+  int32_t stamp_ = 0;
+};
+
+}  // namespace fasa

@@ -1,0 +1,47 @@
+// Which memory a sequence and a step need, and getting it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "runtime/doors/memory_guard.h"
+#include "runtime/doors/row_copies.h"
+#include "runtime/doors/runtime_parts.h"
+#include "runtime/doors/spare_hot_rows.h"
+
+namespace fasa {
+
+class StepMemory {
+ public:
+  // `hot_rows`: none where their number is not ours to choose.
+  StepMemory(const RuntimeParts& parts, std::optional<int> hot_rows)
+      : parts_(parts), hot_rows_(parts, hot_rows), copies_(parts) {}
+
+  // See Runtime; outside of steps.
+  KvMemory predict(int64_t tokens, int step_tokens) const;
+  void reserve(SequenceId id, int64_t tokens, int step_tokens);
+  // All that a step takes memory for. Throws BudgetError; the guard has what was had before.
+  void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
+
+  // See MemoryReclaimer.
+  bool reclaim(MemorySpace space, size_t bytes) {
+    return hot_rows_.reclaim(space, bytes) || copies_.reclaim(space, bytes);
+  }
+  bool reclaim_copies(MemorySpace space, size_t bytes) { return copies_.reclaim(space, bytes); }
+
+ private:
+  KvMemory predict_least(int64_t tokens, int step_tokens) const;
+  void require_room(int64_t tokens, int step_tokens) const;
+  void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
+  void ensure_step_scratch(std::span<const StepSequence> sequences);
+  // A page that others share is copied before it is written.
+  void own_last_page(SequenceId id);
+
+  const RuntimeParts parts_;
+  SpareHotRows hot_rows_;
+  RowCopies copies_;
+};
+
+}  // namespace fasa
