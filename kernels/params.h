@@ -81,6 +81,9 @@ struct StepParams {
   // ALiBi, [query_heads]: every q·k has slope · (key position - query position) added, before the
   // scale. Null = none. In device memory.
   const float* slopes = nullptr;
+  // Soft cap of scores, before the scale as slopes are: a score s, with ALiBi's part in it, becomes
+  // score_cap * tanh(s / score_cap). 0 = none.
+  float score_cap = 0;
   // Of select, resolve, fetch and attend: the heads that this call works on, in arrays of all.
   HeadSpan heads = {};
 
@@ -170,7 +173,7 @@ struct NearSet {
   int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
   int32_t* sizes = nullptr;      // [count, kv_heads]
   // [count, query_heads, capacity], by index in `positions`: q·k over the slice, as selection
-  // compares it.
+  // compares it: capped where scores are.
   float* scores = nullptr;
 };
 
@@ -208,15 +211,15 @@ struct StepCounters {
 
 // TIP: scores every visible token of each decode sequence on the slices and writes the set of the
 // best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products, with ALiBi's part
-// where there are slopes; within a group the score of a token is the maximum over the query heads
-// of S - max S (max over the visible tokens); NaN counts as -inf. Exact: the best by (score, lower
-// position) of the scores that this kernel computes. Sinks and recent are always in the set and
-// count towards the budget. Visible are the last `window` tokens (0 = all), sinks included only
-// there.
+// where there are slopes, capped where scores are; within a group the score of a token is the
+// maximum over the query heads of S - max S (max over the visible tokens); NaN counts as -inf.
+// Exact: the best by (score, lower position) of the scores that this kernel computes. Sinks and
+// recent are always in the set and count towards the budget. Visible are the last `window` tokens
+// (0 = all), sinks included only there.
 //
 // With `page_tokens` every so many tokens, counted from position 0, have the score of their mean
-// key, which is the mean of their scores, visible ones alone: they are taken together, one such
-// page after the other, the last one cut where the budget ends.
+// key, which is the mean of their scores, visible ones alone, before the cap: they are taken
+// together, one such page after the other, the last one cut where the budget ends.
 //
 // The near set is the next best by the same order, as many as `near_budget` says and there are.
 //

@@ -42,6 +42,8 @@ struct RankBodies {
                       int32_t high, int32_t* between, int64_t* between_count);
   // weights = exp(scale * (scores - best)), 0 for what is no number; returns their sum.
   double (*weigh)(const float* scores, int64_t tokens, float scale, float best, float* weights);
+  // capped = cap * tanh(scores / cap); `capped` may be `scores`.
+  void (*soft_cap)(const float* scores, int64_t count, float cap, float* capped);
 };
 
 extern const RankBodies kRankBodiesPortable;

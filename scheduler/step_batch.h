@@ -70,7 +70,8 @@ inline StepParams layer_params(const StepSettings& settings, const StepBatch& st
           .layer = layer,
           .stage_offset = stage_offset(step, layer),
           .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims,
-          .slopes = step.slopes};
+          .slopes = step.slopes,
+          .score_cap = settings.score_cap};
 }
 
 }  // namespace fasa

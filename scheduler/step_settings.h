@@ -32,7 +32,8 @@ struct LayerSettings {
 
 struct StepSettings {
   CacheLayout layout;
-  float scale = 1;  // of q·k before the softmax
+  float scale = 1;      // of q·k before the softmax
+  float score_cap = 0;  // before the scale, see StepParams
   bool rows_on_device = true;
   bool device_copies = false;  // of rows on the host, as far as device memory goes
   int copy_streams = 2;

@@ -76,6 +76,7 @@ Geometry geometry_of(const fasa_geometry* given) {
   geometry.scale =
       from.scale == 0 ? 1.0f / std::sqrt(static_cast<float>(from.key_dim)) : from.scale;
   if (from.windows != nullptr) geometry.windows.assign(from.windows, from.windows + from.layers);
+  geometry.score_cap = from.score_cap;
   geometry.validate();
   return geometry;
 }

@@ -164,9 +164,10 @@ typedef struct fasa_geometry {
   int32_t interleaved_rotary;  ///< 0: RoPE rotates dimensions (i, i + d/2), else (2i, 2i + 1)
   float scale;                 ///< of q.k before the softmax; 0: 1 / sqrt(key_dim)
   const int32_t* windows;      ///< [layers] tokens, 0 = none; null: none anywhere
+  float score_cap;             ///< a scaled score s becomes cap * tanh(s / cap); 0: none
 } fasa_geometry;
 #define FASA_GEOMETRY_INIT \
-  { sizeof(fasa_geometry), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+  { sizeof(fasa_geometry), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 
 /// Which frequency chunks slices hold, made by `fasa calibrate`.
 typedef struct fasa_fc_map fasa_fc_map;

@@ -24,6 +24,7 @@ struct Geometry {
   bool interleaved_rotary = false;
   float scale = 0;
   std::vector<int32_t> windows = {};  ///< [layers] tokens; empty: none anywhere
+  float score_cap = 0;                ///< a scaled score s becomes cap * tanh(s / cap); 0: none
 };
 
 /// What every door opens with. Pointers are not owned; null as in fasa_options.
@@ -57,6 +58,7 @@ class COptions {
     geometry_.unrotated_dims = shape.unrotated_dims;
     geometry_.interleaved_rotary = shape.interleaved_rotary ? 1 : 0;
     geometry_.scale = shape.scale;
+    geometry_.score_cap = shape.score_cap;
     geometry_.windows = shape.windows.empty() ? nullptr : shape.windows.data();
     options_.geometry = &geometry_;
     options_.config = from.config == nullptr ? nullptr : from.config->c();

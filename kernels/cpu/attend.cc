@@ -185,6 +185,7 @@ class AttendCall {
     task.key_bytes = layout_.row.key_bytes();
     task.row_bytes = layout_.row.bytes();
     task.scale = params_.scale;
+    task.score_cap = params_.scale * params_.step.score_cap;
     return task;
   }
 

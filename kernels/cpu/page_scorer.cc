@@ -41,6 +41,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   end_ = params.ahead > 0 ? sequence_->start : sequence_->end();
   scored_dims_ = format_.prefix(params.score_dims).dims;
   slopes_ = params.step.slopes == nullptr ? nullptr : params.step.slopes + kv_head * heads_;
+  score_cap_ = params.step.score_cap;
   page_tokens_ = params.page_tokens;
   bytes_read_ = 0;
   nan_scores_ = 0;
@@ -101,6 +102,7 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
   if (slopes_ != nullptr) add_slopes(page, scores);
   const uint64_t visible = visible_tokens(page);
   if (page_tokens_ > 1) average(visible, scores);
+  if (score_cap_ > 0) bodies_->soft_cap(scores, heads_ * kPageTokens, score_cap_);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;
 }

@@ -88,6 +88,7 @@ class PageScorer {
   int heads_ = 0;
   int stride_ = 0;
   const float* slopes_ = nullptr;  // [heads], or null
+  float score_cap_ = 0;            // 0 = none
   int page_tokens_ = 1;
   int first_visible_ = 0;
   int end_ = 0;

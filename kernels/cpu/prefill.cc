@@ -101,6 +101,7 @@ class PrefillCall {
     task.value_dim = layout_.row.value_dim;
     task.key_bytes = layout_.row.key_bytes();
     task.scale = params_.scale;
+    task.score_cap = params_.scale * params_.step.score_cap;
     task.group = layout_.group;
     task.query_rows = block.tokens * layout_.group;
     task.window = params_.window;

@@ -220,7 +220,13 @@ double weigh(const float* scores, int64_t tokens, float scale, float best, float
   return total;
 }
 
-constexpr RankBodies kRankBodies = {score, best, fold, count_below, sum_below, weigh};
+void soft_cap(const float* scores, int64_t count, float cap, float* capped) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(capped + i, soft_capped(load(scores + i), cap));
+  for (; i < count; ++i) capped[i] = soft_capped(splat(scores[i]), cap)[0];
+}
+
+constexpr RankBodies kRankBodies = {score, best, fold, count_below, sum_below, weigh, soft_cap};
 
 }  // namespace
 }  // namespace fasa::cpu

@@ -117,6 +117,14 @@ inline void add_slope(float slope, const float* distances, float* scores) {
   }
 }
 
+// Tokens that are not there keep their -inf.
+inline void cap_tile(const TileTask& task, float* scores) {
+  for (int t = 0; t < kMaxTileTokens; t += kLanes) {
+    store(scores + t, soft_capped(load(scores + t), task.score_cap));
+  }
+  for (int t = task.tokens; t < kMaxTileTokens; ++t) scores[t] = minus_infinity();
+}
+
 // Scores become weights; max and sum go to the head's partial.
 inline void weigh_tile(float* scores, float* partial) {
   Vec top = load(scores);
@@ -196,6 +204,7 @@ inline void attend_heads(const TileTask& task, TileScales& scales, int head) {
     if (task.slopes != nullptr) {
       add_slope(task.scale * task.slopes[head + h], task.distances, of_head);
     }
+    if (task.score_cap > 0) cap_tile(task, of_head);
     weigh_tile(of_head, task.partials + (head + h) * task.partial_stride);
     if constexpr (kIsCoded<kType>) multiply_tile(scales.values, 1.0f, of_head);
   }

@@ -37,6 +37,7 @@ struct TileTask {
   // ALiBi, null = none: head h adds scale * slopes[h] * distances[t] to its scores.
   const float* slopes = nullptr;     // [group]
   const float* distances = nullptr;  // [kMaxTileTokens], key position - query position
+  float score_cap = 0;               // of scaled scores, 0 = none
   float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h
   int64_t partial_stride = 0;
 };
@@ -77,6 +78,7 @@ struct PageTask {
   int64_t first_query = 0;        // position of the first token
   int64_t window = 0;             // 0 = all
   const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null = none
+  float score_cap = 0;            // of scaled scores, 0 = none
   const float* q = nullptr;       // [query_rows][q_stride]
   int64_t q_stride = 0;
   // Scratch: transposed keys [key_dim][64], values [64][value_stride], scores [query_rows][64],

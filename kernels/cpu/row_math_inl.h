@@ -110,5 +110,7 @@ inline Vec exp_of(Vec x) {
 }
 inline float exp_scalar(float x) { return exp_of(splat(x))[0]; }
 
+#include "kernels/cpu/soft_cap_inl.h"
+
 }  // namespace
 }  // namespace fasa::cpu

@@ -180,10 +180,18 @@ inline void add_slopes(const PageTask& task, int row) {
   for (int t = 0; t < kKeys; ++t) scores[t] += slope * (nearest + static_cast<float>(t));
 }
 
+inline void cap_scores(const PageTask& task, int row) {
+  float* scores = task.scores + row * kKeys;
+  for (int t = 0; t < kKeys; t += kLanes) {
+    store(scores + t, soft_capped(load(scores + t), task.score_cap));
+  }
+}
+
 // Masked scores of one row -> weights, running max and sum, and the factor of what was summed.
 inline void weigh_row(const PageTask& task, int row) {
   float* scores = task.scores + row * kKeys;
   if (task.slopes != nullptr) add_slopes(task, row);
+  if (task.score_cap > 0) cap_scores(task, row);
   const SlotRange seen = visible_slots(task, row);
   for (int t = 0; t < seen.begin; ++t) scores[t] = minus_infinity();
   for (int t = seen.end; t < kKeys; ++t) scores[t] = minus_infinity();

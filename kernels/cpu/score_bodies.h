@@ -55,6 +55,8 @@ struct ScoreBodies {
   // many. Writes up to kSurvivorSlack beyond them.
   int32_t (*find_at_least)(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
                            int32_t* found, int32_t* places);
+  // scores[i] = cap * tanh(scores[i] / cap), of a multiple of 64, 64-byte aligned.
+  void (*soft_cap)(float* scores, int32_t count, float cap);
 };
 
 // The bodies of a supported target.

@@ -354,6 +354,15 @@ static int32_t count_keys(const int32_t* keys, int32_t count, int32_t bound) {
   return found;
 }
 
+#include "kernels/cpu/soft_cap_inl.h"
+
+template <class V>
+static void soft_cap_all(float* scores, int32_t count, float cap) {
+  for (int32_t i = 0; i < count; i += V::kLanes) {
+    V::store_f(scores + i, soft_capped<typename V::F>(V::load_f(scores + i), cap));
+  }
+}
+
 template <class V>
 constexpr ScoreBodies bodies_of() {
   return {{score_floats_any<V, false>, score_floats_any<V, true>, score_codes_any<V, 8>,
@@ -363,5 +372,6 @@ constexpr ScoreBodies bodies_of() {
           relative_keys_of,
           raise_maxima_of<V>,
           count_keys,
-          V::find_at_least};
+          V::find_at_least,
+          soft_cap_all<V>};
 }

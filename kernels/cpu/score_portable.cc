@@ -92,6 +92,7 @@ constinit const ScoreBodies kScorePortable = {
     relative_keys_of,
     raise_maxima_of<Scalar>,
     count_keys,
-    find_one_by_one};
+    find_one_by_one,
+    soft_cap_all<Scalar>};
 
 }  // namespace fasa::cpu

@@ -1,8 +1,9 @@
 // FAC: a block for each tile of 32 rows and KV head, all query heads of the group on the same rows.
 // A warp scores eight rows at a time, products summed over the lanes by halving, so that lane l
-// ends with one row's score for one head, to which ALiBi's part comes; the softmax of a head's tile
-// is one warp's; then every thread sums two dimensions of the values for two heads. A tile's
-// partial depends on its rows and queries alone. Tiles of the near set are blocks of the same launch.
+// ends with one row's score for one head, to which ALiBi's part and the cap come; the softmax of a
+// head's tile is one warp's; then every thread sums two dimensions of the values for two heads. A
+// tile's partial depends on its rows and queries alone. Tiles of the near set are blocks of the same
+// launch.
 // A second kernel folds the partials in tile order, a block for each query head.
 #pragma once
 
@@ -143,8 +144,9 @@ class AttendTile {
     const int query = first + simt::lane() % kScored;
     if (query < heads_) {
       const int at = first_row + simt::lane() / kScored;
+      const float score = with_slope(sum * key_scale(at), query, tile, at);
       scores_[query * kTileTokens + at] =
-          with_slope(sum * key_scale(at), query, tile, at) * params_.scale;
+          soft_capped(score, params_.step.score_cap) * params_.scale;
     }
   }
 

@@ -24,4 +24,9 @@ FASA_DEVICE float error_function(float value) { return std::erf(value); }
 FASA_DEVICE float hyperbolic_tangent(float value) { return std::tanh(value); }
 #endif
 
+// 0 = no cap.
+FASA_DEVICE float soft_capped(float score, float cap) {
+  return cap > 0 ? hyperbolic_tangent(score / cap) * cap : score;
+}
+
 }  // namespace fasa::cuda

@@ -1,6 +1,6 @@
 // Scores of one slice page by one warp, for the query heads of a KV head, S = Σ q k over the slice,
-// and ALiBi's part where there are slopes; those of tokens that are taken together, their mean. A
-// page's scores are the same bits wherever they are computed.
+// and ALiBi's part where there are slopes; those of tokens that are taken together, their mean;
+// then the cap. A page's scores are the same bits wherever they are computed.
 //
 //   codes  tensor cores, f16: tokens x query heads. With w = q * scale (q brought near 1 by a power
 //          of two, scales relative to the page's base):
@@ -18,6 +18,7 @@
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/math_inl.h"
 #include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
@@ -103,6 +104,7 @@ class PageScorer {
         slopes_(params.step.slopes == nullptr
                     ? nullptr
                     : params.step.slopes + int64_t{kv_head} * layout.group),
+        score_cap_(params.step.score_cap),
         page_tokens_(params.page_tokens) {
     const SelectPlan plan = plan_selection(params, sequence);
     first_visible_ = plan.first;
@@ -141,6 +143,7 @@ class PageScorer {
     simt::sync_warp();
     if (slopes_ != nullptr) add_slopes(page);
     if (page_tokens_ > 1) average(page);
+    if (score_cap_ > 0) cap_scores();
   }
 
   // A sealed page's block; null for the tail.
@@ -194,6 +197,14 @@ class PageScorer {
       const auto distance = static_cast<float>(nearest + i % kPageTokens);
       float& score = mine_[i / kPageTokens * kScoreStride + i % kPageTokens];
       score = simt::fused(slopes_[i / kPageTokens], distance, score);
+    }
+    simt::sync_warp();
+  }
+
+  FASA_DEVICE void cap_scores() const {
+    for (int i = simt::lane(); i < layout_.group * kPageTokens; i += simt::kWarpThreads) {
+      float& score = mine_[i / kPageTokens * kScoreStride + i % kPageTokens];
+      score = soft_capped(score, score_cap_);
     }
     simt::sync_warp();
   }
@@ -520,6 +531,7 @@ class PageScorer {
   const int dims_;
   const float of_words_;       // 1 / words of a token's scored codes
   const float* const slopes_;  // [group], null = none
+  const float score_cap_;      // 0 = none
   const int page_tokens_;
   int first_visible_ = 0;
   int end_visible_ = 0;

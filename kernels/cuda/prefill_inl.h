@@ -246,8 +246,9 @@ struct PrefillKernel {
         for (int i = 0; i < kBlocked && row + i * step < rows; ++i) {
           const int of = row + i * step;
           const int distance = page * kPageTokens + slot + key - query(of / heads);
+          const float score = with_slope(scores[i] * scale_at(key), of, distance);
           weights[of * kPageTokens + slot + key] =
-              with_slope(scores[i] * scale_at(key), of, distance) * params.scale;
+              soft_capped(score, params.step.score_cap) * params.scale;
         }
       }
     }

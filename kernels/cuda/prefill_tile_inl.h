@@ -229,6 +229,7 @@ struct PrefillTileKernel {
       if (params.step.slopes != nullptr) {
         add_slope(half, params.step.slopes[head_of(row_of(half))], newest - 1, weights);
       }
+      if (params.step.score_cap > 0) cap_scores(half, params.step.score_cap, weights);
       weigh(half, begin, newest, state, weights);
     }
     add_values(weights, state);
@@ -267,6 +268,17 @@ struct PrefillTileKernel {
         const auto distance = static_cast<float>(n * 8 + simt::lane() % 4 * 2 + i - query);
         float& score = scores[n][2 * half + i];
         score = simt::fused(slope, distance, score);
+      }
+    }
+  }
+
+  FASA_DEVICE static void cap_scores(int half, float cap, float (&scores)[kGroups][4]) {
+    FASA_UNROLL
+    for (int n = 0; n < kGroups; ++n) {
+      FASA_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        float& score = scores[n][2 * half + i];
+        score = soft_capped(score, cap);
       }
     }
   }

@@ -44,7 +44,8 @@ void attend_query(const AttendParams& params, int sequence, int query) {
   const int total =
       params.selected_sizes != nullptr ? params.selected_sizes[head] : desc.end() - first;
 
-  RunningSoftmax softmax(layout.row, params.q, desc.first_token, query, params.scale);
+  RunningSoftmax softmax(layout.row, params.q, desc.first_token, query, params.scale,
+                         params.step.score_cap);
   float* state = nullptr;
   if (params.state != nullptr) {
     const int64_t index = int64_t{sequence} * layout.query_heads() + query;

@@ -13,7 +13,7 @@ void attend_token(const PrefillParams& params, int sequence, int index, int quer
   const int position = desc.start + index;
   const int64_t out = int64_t{token} * layout.query_heads() + query;
 
-  RunningSoftmax softmax(layout.row, params.q, token, query, params.scale);
+  RunningSoftmax softmax(layout.row, params.q, token, query, params.scale, params.step.score_cap);
   float* state =
       params.state != nullptr ? params.state + out * (layout.row.value_dim + 2) : nullptr;
   if (!params.first_wave) softmax.load(state);

@@ -27,10 +27,11 @@ const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int
 }
 
 RunningSoftmax::RunningSoftmax(const RowFormat& format, const ConstTensorView& q, int token,
-                               int query_head, float scale)
+                               int query_head, float scale, float cap)
     : format_(format),
       query_(static_cast<size_t>(format.key_dim)),
       scale_(scale),
+      cap_(cap),
       max_(-std::numeric_limits<double>::infinity()),
       values_(static_cast<size_t>(format.value_dim)) {
   for (int d = 0; d < format.key_dim; ++d) {
@@ -55,7 +56,7 @@ void RunningSoftmax::add(const std::byte* row, double bias) {
   const std::vector<float> key = row_key(format_, row);
   for (size_t d = 0; d < key.size(); ++d) score += query_[d] * static_cast<double>(key[d]);
   const std::vector<float> value = row_value(format_, row);
-  add_value(score * scale_,
+  add_value(soft_capped(score, cap_) * scale_,
             [&](int d) { return static_cast<double>(value[static_cast<size_t>(d)]); });
 }
 

@@ -11,6 +11,11 @@
 
 namespace fasa::reference {
 
+// 0 = no cap.
+inline double soft_capped(double score, double cap) {
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
 // Where a position's row is: the stage for new tokens of a prefill, the page's device copy, the
 // pages staged for this call, the row blocks.
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
@@ -19,11 +24,12 @@ const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int
 // The attention of one query head over tokens added one by one.
 class RunningSoftmax {
  public:
+  // `cap`: of scores before the scale, 0 = none.
   RunningSoftmax(const RowFormat& format, const ConstTensorView& q, int token, int query_head,
-                 float scale);
+                 float scale, float cap);
   void load(const float* state);  // [2 + value_dim]: max, sum, values
   void store(float* state) const;
-  // `bias` is added to q·k before the scale.
+  // `bias` is added to q·k before the cap and the scale.
   void add(const std::byte* row, double bias);
   // A token of this score, scaled already, whose value is value_of(d).
   template <typename ValueOf>
@@ -43,6 +49,7 @@ class RunningSoftmax {
   RowFormat format_;
   std::vector<double> query_;
   double scale_;
+  double cap_;
   double max_;
   double sum_ = 0;
   std::vector<double> values_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/reference/kernels.h"
+#include "kernels/reference/rows.h"
 #include "kernels/reference/slices.h"
 #include "kernels/select_plan.h"
 
@@ -120,7 +121,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
     }
     if (params.page_tokens > 1) average_pages(params.page_tokens, plan.first, sums);
     for (const double sum : sums) {
-      auto score = static_cast<float>(sum);
+      auto score = static_cast<float>(soft_capped(sum, params.step.score_cap));
       if (std::isnan(score)) {
         score = -std::numeric_limits<float>::infinity();
         ++scores.nans;

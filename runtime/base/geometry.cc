@@ -72,6 +72,8 @@ void Geometry::validate() const {
   for (const float slope : alibi_slopes) {
     require(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers from 0");
   }
+  require(std::isfinite(score_cap) && score_cap >= 0, "score_cap", score_cap,
+          "0 (none) or a positive number");
 }
 
 }  // namespace fasa

@@ -31,6 +31,9 @@ struct Geometry {
   // ALiBi: slope · (key position - query position) is added to scale · q·k of each query head.
   // [query_heads], 0 or more; empty = none.
   std::vector<float> alibi_slopes = {};
+  // Soft cap: a score s, scaled and with ALiBi's part, becomes score_cap · tanh(s / score_cap).
+  // 0 = none.
+  float score_cap = 0;
 
   int group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }

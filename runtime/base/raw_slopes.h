@@ -1,4 +1,4 @@
-// ALiBi's slopes as scores take them: before the scale.
+// ALiBi's slopes and the cap as scores take them: before the scale.
 #pragma once
 
 #include <vector>
@@ -13,5 +13,8 @@ inline std::vector<float> raw_slopes(const Geometry& geometry) {
   for (float& slope : slopes) slope /= geometry.scale;
   return slopes;
 }
+
+// Of q·k, 0 = none.
+inline float raw_score_cap(const Geometry& geometry) { return geometry.score_cap / geometry.scale; }
 
 }  // namespace fasa

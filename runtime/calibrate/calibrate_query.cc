@@ -25,9 +25,11 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
       mass_(static_cast<size_t>(end_ - first_)) {
   alibi_ = alibi_rows();
   ScoreRows rows = true_scores(scratch);
+  const ScoreRows capped = capped_rows(rows);
+  const ScoreRows& weighed = capped.empty() ? rows : capped;
   scratch.scores.resize(mass_.size());
   for (int head = 0; head < samples.group; ++head) {
-    const float* row = rows.data() + head * stride();
+    const float* row = weighed.data() + head * stride();
     // NaN and infinite scores attend to nothing.
     const double sum = bodies_->weigh(row, tokens(), samples.scale, bodies_->best(row, tokens()),
                                       scratch.scores.data());
@@ -53,6 +55,13 @@ ScoreRows CalibrationQuery::alibi_rows() const {
     for (int64_t t = 0; t < tokens(); ++t) row[t] = slope * static_cast<float>(t + 1 - tokens());
   }
   return rows;
+}
+
+ScoreRows CalibrationQuery::capped_rows(const ScoreRows& rows) const {
+  if (samples_->score_cap == 0) return {};
+  ScoreRows capped(rows.size());
+  bodies_->soft_cap(rows.data(), std::ssize(rows), samples_->score_cap, capped.data());
+  return capped;
 }
 
 ScoreRows CalibrationQuery::true_scores(QueryScratch& scratch) const {
@@ -95,11 +104,17 @@ void CalibrationQuery::add_chunk(int chunk, ScoreRows& rows, QueryScratch& scrat
 
 void CalibrationQuery::combine(const ScoreRows& rows, int chunk, QueryScratch& scratch) const {
   const float* scores = rows.data();
+  const float cap = samples_->score_cap;
+  if (chunk >= 0 || cap > 0) scratch.scores.resize(row_floats());
   if (chunk >= 0) {
-    scratch.scores.resize(row_floats());
     score(rows, chunk, scratch.scores.data(), scratch);
     scores = scratch.scores.data();
-  } else {
+  }
+  if (cap > 0) {
+    bodies_->soft_cap(scores, std::ssize(scratch.scores), cap, scratch.scores.data());
+    scores = scratch.scores.data();
+  }
+  if (chunk < 0 || cap > 0) {
     scratch.tops.clear();
     for (int head = 0; head < samples_->group; ++head) {
       scratch.tops.push_back(bodies_->best(scores + head * stride(), tokens()));

@@ -61,6 +61,7 @@ class CalibrationQuery {
   void combine(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
   ScoreRows true_scores(QueryScratch& scratch) const;
   ScoreRows alibi_rows() const;
+  ScoreRows capped_rows(const ScoreRows& rows) const;  // empty where scores have no cap
 
   const HeadSamples* samples_;
   const cpu::RankBodies* bodies_;

@@ -17,8 +17,9 @@ using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 struct HeadSamples {
   int group = 1;  // query heads
   int key_dim = 0;
-  int window = 0;   // of the layer, in tokens; 0 = none
-  float scale = 1;  // of q·k before the softmax
+  int window = 0;       // of the layer, in tokens; 0 = none
+  float scale = 1;      // of q·k before the softmax
+  float score_cap = 0;  // of q·k before the scale, 0 = none
   int64_t tokens = 0;
   std::vector<float> slopes;  // ALiBi, [group], before the scale; empty = none
   // What is ranked: the dimensions of each FC, and those that stand alone,

@@ -311,6 +311,9 @@ void Config::check_for(const Geometry& geometry) const {
   require(geometry.alibi_slopes.empty() || !make_selection(), "selection.kind",
           fmt::format("\"{}\"", selection_name(selection.kind)),
           "for a model with ALiBi: fasa with its default rules, full");
+  require(geometry.score_cap == 0 || !make_selection(), "selection.kind",
+          fmt::format("\"{}\"", selection_name(selection.kind)),
+          "for a model with a soft cap of scores: fasa with its default rules, full");
   const auto counts = selection.fac_tokens.size();
   require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
           fmt::format("an array of {}", counts),

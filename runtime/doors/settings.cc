@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/raw_slopes.h"
 #include "runtime/config/layer_budgets.h"
 
 namespace fasa {
@@ -41,6 +42,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   settings.select_scratch = traits.select_scratch;
   settings.rates = traits.rates;
   settings.scale = geometry.scale;
+  settings.score_cap = raw_score_cap(geometry);
   settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
   settings.copy_streams = config.prefetch.streams;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "kernels/rank_bodies.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/geometry_fingerprint.h"
 #include "runtime/llm/activations.h"
@@ -88,6 +89,7 @@ class Model::Impl final : public QuerySource {
   using Look = std::function<void(ptrdiff_t moved)>;
   void show(const std::byte* data, size_t bytes, Look look);
   void show_estimates(int layer, const ForwardOptions& options);
+  void cap_logits(std::span<float> logits) const;
   ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
   ConstTensorView latent_part(ConstTensorView keys) const;
 
@@ -279,6 +281,13 @@ void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const Forwar
   engine_->logits();
 }
 
+// On the host, where every engine's logits come.
+void Model::Impl::cap_logits(std::span<float> logits) const {
+  if (config_.logits_cap == 0) return;
+  cpu::rank_bodies(cpu::active_target())
+      .soft_cap(logits.data(), std::ssize(logits), config_.logits_cap, logits.data());
+}
+
 std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const int32_t> tokens,
                                             std::span<const StepSequence> step,
                                             const ForwardOptions& options) {
@@ -313,8 +322,9 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
     throw;
   }
   device_.synchronize(stream());
-  return {activations_.host_logits(),
-          shape.logit_rows.size() * static_cast<size_t>(config_.vocab_size)};
+  const size_t logits = shape.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
+  cap_logits({activations_.host_logits(), logits});
+  return {activations_.host_logits(), logits};
 }
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

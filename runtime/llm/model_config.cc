@@ -169,10 +169,26 @@ void read_scales(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
-void read_gemma(const JsonFields& fields) {
+void refuse_bidirectional(const JsonFields& fields) {
   if (fields.boolean_or("use_bidirectional_attention", false)) {
     fields.fail("use_bidirectional_attention", "false");
   }
+}
+
+// Where the config says nothing, transformers' default; null is none.
+void read_gemma2(const JsonFields& fields, ModelConfig* config) {
+  constexpr double kLow = 1e-3, kHigh = 1e6;
+  refuse_bidirectional(fields);
+  const auto cap = [&](const char* key, double otherwise) {
+    const bool none = fields.present(key) && !fields.has(key);
+    return none ? 0.0f : static_cast<float>(fields.number_or(key, kLow, kHigh, otherwise));
+  };
+  config->score_cap = cap("attn_logit_softcapping", 50);
+  config->logits_cap = cap("final_logit_softcapping", 30);
+}
+
+void read_gemma3(const JsonFields& fields) {
+  refuse_bidirectional(fields);
   for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (fields.has(key)) fields.fail(key, "null");
   }
@@ -231,6 +247,7 @@ Geometry ModelConfig::geometry() const {
   }
   geometry.alibi_slopes = alibi_slopes;
   geometry.windows = windows;
+  geometry.score_cap = score_cap;
   return geometry;
 }
 
@@ -284,7 +301,8 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   read_experts(fields, &config);
   if (type == "bloom") read_bloom(fields, &config);
   if (type == "mpt") read_mpt(fields, name, &config);
-  if (type == "gemma3_text") read_gemma(fields);
+  if (type == "gemma2") read_gemma2(fields, &config);
+  if (type == "gemma3_text") read_gemma3(fields);
   read_scales(fields, &config);
   read_layer_kinds(fields, &config);
   config.eos_ids = read_eos(fields);

@@ -68,6 +68,9 @@ struct ModelConfig {
   float residual_scale = 1;  // of what attention and MLP add
   float logits_scale = 1;
   float score_scale = 0;  // of q·k; 0 = 1/sqrt(head_dim)
+  // Soft caps: a score or logit x becomes cap · tanh(x / cap); 0 = none.
+  float score_cap = 0;
+  float logits_cap = 0;
   int64_t max_positions = 0;
   std::vector<float> alibi_slopes;  // [query_heads], empty = none
   std::vector<int> windows;  // sliding window of each layer in tokens, 0 = none; empty = none

@@ -230,6 +230,23 @@ constexpr ModelFamily kPhi3{.type = "phi3",
                             .keys = {.default_norm_eps = 1e-5},
                             .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
 
+constexpr ModelFamily kGemma2{
+    .type = "gemma2",
+    .norm_base = 1,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 2},
+    .root_embedding_scale = true,
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"},
+    .tied_embeddings = true,
+    .keys = {.default_head_dim = 256,
+             .activation = "hidden_activation",
+             .default_activation = "gelu_pytorch_tanh",
+             .query_scalar = "query_pre_attn_scalar",
+             .default_query_scalar = 256},
+    .names = {.attention_out_norm = "post_attention_layernorm",
+              .mlp_norm = "pre_feedforward_layernorm",
+              .mlp_out_norm = "post_feedforward_layernorm"}};
+
 constexpr ModelFamily kGemma3{
     .type = "gemma3_text",
     .norm_base = 1,
@@ -251,9 +268,10 @@ constexpr ModelFamily kGemma3{
               .mlp_norm = "pre_feedforward_layernorm",
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
-constexpr std::array kFamilies = {
-    kLlama, kMistral, kMixtral,    kQwen2,   kQwen3, kQwen3Moe, kErnie45, kGptNeox, kStableLm, kPhi,
-    kBloom, kMpt,     kDeepseekV2, kGranite, kOlmo2, kSmolLm3,  kPhi3,    kGemma3,  kGptOss};
+constexpr std::array kFamilies = {kLlama,    kMistral, kMixtral,    kQwen2,    kQwen3,
+                                  kQwen3Moe, kErnie45, kGptNeox,    kStableLm, kPhi,
+                                  kBloom,    kMpt,     kDeepseekV2, kGranite,  kOlmo2,
+                                  kSmolLm3,  kPhi3,    kGemma2,     kGemma3,   kGptOss};
 
 }  // namespace
 

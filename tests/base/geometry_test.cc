@@ -112,6 +112,8 @@ TEST(Geometry, ImpossibleFieldsAreNamed) {
   rejects("scale", [](Geometry& g) { g.scale = std::numeric_limits<float>::infinity(); });
   rejects("windows", [](Geometry& g) { g.windows = {1, 2}; });
   rejects("alibi_slopes", [](Geometry& g) { g.alibi_slopes = {1, 2}; });
+  rejects("score_cap", [](Geometry& g) { g.score_cap = -1; });
+  rejects("score_cap", [](Geometry& g) { g.score_cap = NAN; });
   rejects("alibi_slopes", [](Geometry& g) { g.alibi_slopes = {1, 2, 3, 4, 5, -6}; });
   rejects("windows", [](Geometry& g) { g.windows = {1, 2, -3}; });
 }

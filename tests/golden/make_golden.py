@@ -90,6 +90,21 @@ def phi3(**changes):
     return transformers.Phi3Config(**{**COMMON, "original_max_position_embeddings": 32, **changes})
 
 
+def gemma2(**changes):
+    return transformers.Gemma2Config(
+        **{
+            **COMMON,
+            "num_hidden_layers": 3,
+            "head_dim": 12,
+            "sliding_window": 20,
+            "query_pre_attn_scalar": 9,
+            "attn_logit_softcapping": 1.5,
+            "final_logit_softcapping": 4.0,
+            **changes,
+        }
+    )
+
+
 def gemma3(**changes):
     return transformers.Gemma3TextConfig(
         **{
@@ -277,6 +292,9 @@ CASES = {
     "gpt-oss": (gpt_oss(), torch.bfloat16, {}),
     "gpt-oss-old-config": (gpt_oss(num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=4,
                                    swiglu_limit=1.5), torch.bfloat16, {"old_config": True}),
+    "gemma2": (gemma2(), torch.bfloat16, {}),
+    "gemma2-uncapped": (gemma2(num_key_value_heads=1, attn_logit_softcapping=None,
+                               final_logit_softcapping=None), torch.bfloat16, {}),
 }
 
 

@@ -278,9 +278,9 @@ OWN_NAMES = {
     "olmo2": {"post_attention_layernorm": "post_attention_norm",
               "post_feedforward_layernorm": "post_ffw_norm"},
     "gpt-oss": {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
-    "gemma3": {"post_attention_layernorm": "post_attention_norm",
+    **{gemma: {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
-               "post_feedforward_layernorm": "post_ffw_norm"},
+               "post_feedforward_layernorm": "post_ffw_norm"} for gemma in ("gemma2", "gemma3")},
 }
 EXPERTS = {"mlp.experts.gate_up_proj": ("ffn_gate_exps", "ffn_up_exps"),
            "mlp.experts.down_proj": ("ffn_down_exps",)}
@@ -345,6 +345,10 @@ def add_own_keys(arch, writer):
         writer.add_expert_used_count(2)
     if arch == "qwen3moe":
         writer.add_expert_feed_forward_length(32)
+    if arch == "gemma2":
+        writer.add_sliding_window(20)
+        writer.add_attn_logit_softcapping(1.5)
+        writer.add_final_logit_softcapping(4.0)
     if arch == "gemma3":
         writer.add_sliding_window(20)
         writer.add_sliding_window_pattern(2)
@@ -384,7 +388,7 @@ def make_gguf(arch, config_class, index):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     shape = {**COMMON, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64,
-             "tie_word_embeddings": arch in ("qwen3", "gemma3")}
+             "tie_word_embeddings": arch in ("qwen3", "gemma2", "gemma3")}
     shape |= GGUF_OWN.get(arch, {})
     config = config_class(**shape)
     config._attn_implementation = "eager"
@@ -435,7 +439,7 @@ def make_gguf(arch, config_class, index):
             name = f"blk.{layer}.{OWN_NAMES.get(arch, {}).get(part) or NAMES[part]}"
         name = f"{name}.{kind}"
         if values.ndim == 1:
-            base = 1 if arch == "gemma3" else 0  # the model's own addition is in the file's norms
+            base = 1 if arch.startswith("gemma") else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
         types = TYPES if shape["hidden_size"] == 256 else SMALL_TYPES
@@ -470,6 +474,8 @@ GGUF_OWN = {
     "qwen3moe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
                  "norm_topk_prob": True},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gemma2": {**SMALL, "sliding_window": 20, "query_pre_attn_scalar": 16,
+               "attn_logit_softcapping": 1.5, "final_logit_softcapping": 4.0},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
     "gpt-oss": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20,
                 "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32.0,
@@ -480,7 +486,8 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "phi3": transformers.Phi3Config, "gemma3": transformers.Gemma3TextConfig,
               "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
               "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
-              "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig}
+              "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig,
+              "gemma2": transformers.Gemma2Config}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]

@@ -111,6 +111,14 @@ TEST_F(GpuKernels, SmallAttend) {
   }
 }
 
+TEST_F(GpuKernels, SmallAttendWithSoftCap) {
+  for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+    RowShape shape;
+    shape.row = row, shape.group = 4, shape.key_dim = shape.value_dim = 64, shape.score_cap = 2;
+    attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {75, 33}), attend_cut(), {0, 32});
+  }
+}
+
 // Rows of every fourth token, codes of the values between them; unsealed pages too.
 TEST_F(GpuKernels, SmallNearAttend) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
@@ -164,6 +172,9 @@ TEST_F(GpuKernels, SmallTilePrefill) {
       expect_prefill(tile_shape(4, 128, row, input), 70, 0);
       expect_prefill(tile_shape(3, 64, row, input), 70, 50);
     }
+    RowShape capped = tile_shape(3, 64, row, DType::kBF16);
+    capped.score_cap = 2;
+    expect_prefill(capped, 70, 50);
   }
 }
 

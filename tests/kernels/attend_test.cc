@@ -135,6 +135,29 @@ TEST_P(AttendTest, AlibiOfPagesAndSets) {
   }
 }
 
+// Scores beyond the cap many times, and all far below it; with ALiBi, in codes, by pages and sets.
+TEST_P(AttendTest, SoftCap) {
+  for (const float cap : {0.3f, 2.0f, 1000.0f}) {
+    for (const int group : {1, 5}) {
+      RowShape shape;
+      shape.kv_heads = 1, shape.group = group, shape.key_dim = 34, shape.value_dim = 40;
+      if (cap == 2) shape.row = RowDType::kInt8;
+      if (cap < 2) shape.slopes.assign(static_cast<size_t>(group), 0.25f);
+      const RowShape bare = shape;
+      shape.score_cap = cap;
+      const Decode decode(shape, {333, 65}), without(bare, {333, 65});
+      Cut chosen = cut();
+      chosen.set.emplace();
+      for (int position = 0; position < 65; position += 1 + position % 5) {
+        chosen.set->push_back(position);
+      }
+      for (const Cut& plain : {cut(), chosen}) expect_all_cuts_equal(decode, plain);
+      const Result capped = attention(decode.cache, decode.step, cut());
+      EXPECT_FALSE(capped == attention(without.cache, without.step, cut()));
+    }
+  }
+}
+
 TEST_P(AttendTest, BatchAndThreadsDoNotMatter) {
   const std::vector<int> lengths = {1, 1100, 33, 640};
   RowShape shape;
@@ -183,6 +206,27 @@ TEST_P(AttendTest, InfiniteScoresAndValues) {
   const Result result = attention(infinite.cache, infinite.step, cut());
   for (size_t i = 0; i < result.out.size(); ++i) {
     EXPECT_EQ(std::isinf(result.out[i]), i % 64 == 3) << i;
+  }
+}
+
+// Infinite scores are the cap's; a NaN stays one.
+TEST_P(AttendTest, SoftCapOfInfiniteScores) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = 2, shape.score_cap = 3;
+  const auto keys = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kKey && dim == 0 && position % 5 == 0) return INFINITY;
+    if (kind == InputKind::kKey && dim == 0 && position % 7 == 1) return -INFINITY;
+    const float value = noise(kind, sequence, layer, position, head, dim);
+    return kind == InputKind::kQuery && dim == 0 ? 1.0f : value;
+  };
+  for (const int length : {1, 40, 130}) expect_all_cuts_equal(Decode(shape, {length}, keys), cut());
+  const auto nan = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kKey && position == 20) return NAN;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const Decode spoilt(shape, {40}, nan);
+  for (const float value : attention(spoilt.cache, spoilt.step, cut()).out) {
+    EXPECT_TRUE(std::isnan(value));
   }
 }
 

@@ -36,6 +36,7 @@ inline std::vector<NearShape> select_shapes() {
   add([](NearShape& s) { s.select.window = 333, s.lengths = {1000, 100}; });
   add([](NearShape& s) { s.select.budget = 21, s.select.group = 3, s.near.tokens = 700; });
   add([](NearShape& s) { s.select.slopes = {0.25f, 0.02f}, s.select.group = 2; });
+  add([](NearShape& s) { s.select.score_cap = 2, s.select.group = 3; });
   add([](NearShape& s) { s.lengths = {40000}, s.near.tokens = 512, s.select.group = 2; });
   return all;
 }

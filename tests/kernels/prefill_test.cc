@@ -96,15 +96,28 @@ TEST_P(PrefillTest, Alibi) {
   }
 }
 
-// Chunks, waves, staging and placement, with and without a window; with ALiBi and coded rows where
-// there is one.
+TEST_P(PrefillTest, SoftCap) {
+  for (const float cap : {0.3f, 2.0f, 1000.0f}) {
+    for (const int window : {0, 65}) {
+      SCOPED_TRACE(testing::Message() << cap << " " << window);
+      RowShape shape;
+      shape.group = 3, shape.key_dim = 34, shape.value_dim = 20;
+      if (window > 0) shape.slopes = falling_slopes(6);
+      shape.score_cap = cap;
+      expect_near_reference(shape, 203, window);
+    }
+  }
+}
+
+// Chunks, waves, staging and placement, with and without a window; with ALiBi, a soft cap and coded
+// rows where there is one.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;
   for (const int window : {0, 90}) {
     RowShape shape;
     shape.key_dim = 48, shape.value_dim = 32;
     if (window > 0) shape.row = RowDType::kInt8;
-    if (window > 0) shape.slopes = falling_slopes(4);
+    if (window > 0) shape.slopes = falling_slopes(4), shape.score_cap = 2;
     Ways whole = ways();
     whole.window = window;
     const std::vector<float> truth = prefill(shape, kTokens, whole);

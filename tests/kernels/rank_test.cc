@@ -72,6 +72,25 @@ TEST_P(Rank, ScoresOfEveryGroupAreTheReferences) {
   }
 }
 
+TEST_P(Rank, SoftCapIsTheTangents) {
+  for (const size_t tokens : kTokens) {
+    for (const float cap : {0.5f, 3.0f, 1000.0f}) {
+      const std::vector<float> scores = numbers(tokens, true);
+      std::vector<float> capped(tokens + 1, 99), in_place = scores;
+      bodies().soft_cap(scores.data(), static_cast<int64_t>(tokens), cap, capped.data());
+      bodies().soft_cap(in_place.data(), static_cast<int64_t>(tokens), cap, in_place.data());
+      for (size_t t = 0; t < tokens; ++t) {
+        const double expected = double{cap} * std::tanh(double{scores[t]} / double{cap});
+        EXPECT_EQ(std::isnan(capped[t]), std::isnan(expected));
+        if (std::isnan(expected)) continue;
+        EXPECT_NEAR(capped[t], expected, 1e-6 * std::abs(expected)) << scores[t];
+        EXPECT_EQ(capped[t], in_place[t]);
+      }
+      EXPECT_EQ(capped[tokens], 99);
+    }
+  }
+}
+
 TEST_P(Rank, DeficitsTakeWhatIsNoNumberForTheWorst) {
   for (const size_t tokens : kTokens) {
     for (const size_t heads : {1u, 2u, 3u, 4u, 7u}) {

@@ -35,6 +35,7 @@ struct RowShape {
   bool on_device = true;
   bool device_copies = false;      // of every other page of rows on the host
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
+  float score_cap = 0;             // before the scale
 };
 
 inline constexpr RowDType kRowDTypes[] = {RowDType::kF32, RowDType::kF16, RowDType::kBF16,
@@ -177,7 +178,8 @@ class RowCase {
             .count = static_cast<int>(step.descs.size()),
             .layer = layer,
             .slice_dims = dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims,
-            .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
+            .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data(),
+            .score_cap = shape_.score_cap};
   }
   AppendParams append_params(const RowStep& step, int layer) const {
     AppendParams params;

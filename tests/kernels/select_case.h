@@ -32,6 +32,7 @@ struct SelectShape {
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   int page_tokens = 1;
   int value_dim = 0;  // of value slices, whose contents no selection reads; 0 = none
+  float score_cap = 0;
 };
 
 class SelectCase {
@@ -79,7 +80,8 @@ class SelectCase {
                    .sequences = descriptors_.data(),
                    .count = static_cast<int>(descriptors_.size()),
                    .slice_dims = dims_.data(),
-                   .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data()};
+                   .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data(),
+                   .score_cap = shape_.score_cap};
     params.q = ConstTensorView::dense(query_.data(), DType::kF32,
                                       static_cast<int64_t>(descriptors_.size()),
                                       layout_.query_heads(), shape_.dims);

@@ -245,6 +245,35 @@ TEST_P(SelectOf, AlibiLowersWhatIsFar) {
   }
 }
 
+// Scores beside those without a cap; and the set of the capped ones, which a group's heads share by
+// what is left of their distances.
+TEST_P(SelectOf, SoftCap) {
+  constexpr float kCap = 1.5f;
+  for (const int group : {1, 3, 5}) {
+    for (const int page_tokens : {1, 8}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, page_tokens > 1 ? 100 : 0, 64};
+      shape.page_tokens = page_tokens;
+      SelectCase plain(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      shape.score_cap = kCap;
+      SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+      expect_own_sort(cache);
+      const SelectParams params = cache.params();
+      for (const Target target : cpu::supported_targets()) {
+        const auto own = own_scores(params, 0, 1, target).raw;
+        const auto flat = own_scores(plain.params(), 0, 1, target).raw;
+        for (size_t i = 0; i < own.size(); ++i) {
+          ASSERT_NEAR(own[i], kCap * std::tanh(flat[i] / kCap), 1e-6f) << flat[i];
+        }
+      }
+      const auto truth = reference::group_scores(params, 0, 1).raw;
+      const auto level = reference::group_scores(plain.params(), 0, 1).raw;
+      for (size_t i = 0; i < truth.size(); ++i) {
+        ASSERT_NEAR(truth[i], kCap * std::tanh(level[i] / kCap), 1e-6f);
+      }
+    }
+  }
+}
+
 // The mean of a page's scores, from a window's first token to the newest; and the set of the means.
 TEST_P(SelectOf, PagesOfTokensHaveTheirMeanScore) {
   for (const int page_tokens : {8, 16, 32}) {

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                          testing::Values("llama-gqa-bf16", "mistral-window", "ernie", "bloom-heads",
                                          "mpt", "deepseek-v2", "deepseek-v2-yarn", "granite",
                                          "olmo2", "olmo2-biases", "smollm3-window", "phi3",
-                                         "gemma3"),
+                                         "gemma2", "gemma3"),
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose

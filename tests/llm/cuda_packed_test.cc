@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PackedModel,
                                          "packed-ct", "packed-ct-ragged", "packed-ct-act",
                                          "packed-ct-mxfp4", "packed-nf4-nested",
                                          "packed-gguf-llama", "packed-gguf-qwen3",
-                                         "packed-gguf-phi3", "packed-gguf-gemma3"),
+                                         "packed-gguf-phi3", "packed-gguf-gemma2",
+                                         "packed-gguf-gemma3"),
                          by_folder);
 
 }  // namespace

@@ -66,6 +66,8 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
                                                "smollm3-window",
                                                "phi3",
                                                "phi3-short",
+                                               "gemma2",
+                                               "gemma2-uncapped",
                                                "gemma3",
                                                "gemma3-old-config"};
 inline constexpr const char* kModelsWithExperts[] = {

@@ -292,6 +292,27 @@ TEST(ModelConfigTest, LongRopeTakesWhatItsContextNeeds) {
   }
 }
 
+TEST(ModelConfigTest, SoftCapsOfGemma2) {
+  nlohmann::json gemma = {{"model_type", "gemma2"}, {"query_pre_attn_scalar", 64}};
+  const ModelConfig unsaid = parse(gemma);
+  EXPECT_EQ(unsaid.geometry().score_cap, 50);
+  EXPECT_EQ(unsaid.geometry().scale, 0.125);
+  EXPECT_EQ(unsaid.logits_cap, 30);
+  EXPECT_THAT(unsaid.windows, ElementsAre(4096, 0, 4096));
+  gemma["attn_logit_softcapping"] = 20;
+  gemma["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(parse(gemma).score_cap, 20);
+  EXPECT_EQ(parse(gemma).logits_cap, 0);
+  for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    for (const double wrong : {0.0, -30.0, 1e9}) {
+      EXPECT_THAT(error_of({{"model_type", "gemma2"}, {key, wrong}}), HasSubstr(key));
+    }
+    EXPECT_THAT(error_of({{"model_type", "gemma2"}, {key, "30"}}), HasSubstr(key));
+  }
+  EXPECT_THAT(error_of({{"model_type", "gemma2"}, {"use_bidirectional_attention", true}}),
+              HasSubstr("use_bidirectional_attention"));
+}
+
 TEST(ModelConfigTest, WhatGemmaCannotDoIsNamed) {
   for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {key, 30.0}}), HasSubstr(key));

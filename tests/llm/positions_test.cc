@@ -126,7 +126,7 @@ TEST_P(PositionsTest, MapsHoldPairsAndSingleDimensions) {
 INSTANTIATE_TEST_SUITE_P(Models, PositionsTest,
                          testing::Values("phi", "gpt-neox", "stablelm-parallel", "bloom-heads",
                                          "mpt", "deepseek-v2", "deepseek-v2-yarn", "smollm3",
-                                         "phi3", "gemma3"),
+                                         "phi3", "gemma2", "gemma3"),
                          by_folder);
 
 }  // namespace

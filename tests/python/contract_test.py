@@ -171,8 +171,8 @@ def test_refusals_by_name(model, text_ids):
     attention = model.model.layers[0].self_attn
     q, k = torch.zeros(1, 4, 1, 64), torch.zeros(1, 2, 1, 64)
     call = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS["fasa"]
-    with refused("does not support softcap"):
-        call(attention, q, k, k, None, softcap=torch.ones(1))
+    with refused("does not support softcap together with s_aux"):
+        call(attention, q, k, k, None, softcap=30.0, s_aux=torch.ones(4))
     own = cache(model)
     handles = own.update(k, k, 0)
     with refused("does not support position_bias"):

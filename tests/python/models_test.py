@@ -68,6 +68,8 @@ LONG_ROPE = {
     ("Phi3", {"original_max_position_embeddings": 512, "rope_parameters": LONG_ROPE}),
     ("GptOss", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 32,
                 "layer_types": ["sliding_attention", "full_attention"] * 2}),
+    ("Gemma2", {"sliding_window": 32, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 1.5,
+                "layer_types": ["sliding_attention", "full_attention"] * 2}),
     ("Gemma3", {"sliding_window": 32, "query_pre_attn_scalar": 24, "layer_types": [
         "sliding_attention", "full_attention"] * 2}),
 ], ids=lambda value: value if isinstance(value, str) else "")
@@ -79,7 +81,7 @@ def test_families_of_the_runner(kind, changes, tmp_path):
         config(**{**SMALL, "vocab_size": 256, **changes})).eval()
     twin, own = on_fasa(model)
     assert torch.equal(generate(twin, own), generate(model))
-    assert own.runtime.geometry.layers == (2 if kind in ("Gemma3", "GptOss") else 4)
+    assert own.runtime.geometry.layers == (2 if kind in ("Gemma2", "Gemma3", "GptOss") else 4)
     model.save_pretrained(tmp_path)
     texts = tmp_path / "text.txt"
     texts.write_text(" ".join(str(i % 256) for i in range(512)))
@@ -95,14 +97,48 @@ def test_a_rotation_that_changes_on_the_way_is_refused():
     fasa.transformers.fingerprint(phi)
 
 
-def test_scores_that_are_capped_are_refused():
-    gemma = small("Gemma2", query_pre_attn_scalar=24, layer_types=["full_attention"] * 4)
+@pytest.mark.parametrize("kinds", [["full_attention"] * 4,
+                                   ["sliding_attention", "full_attention"] * 2],
+                         ids=["full", "mixed"])
+def test_capped_scores(kinds):
+    """Soft caps that matter, of fasa's layers and of those that keep transformers' cache."""
+    gemma = small("Gemma2", query_pre_attn_scalar=1, layer_types=kinds, sliding_window=32,
+                  attn_logit_softcapping=0.5)
+    gemma.set_attn_implementation("eager")
+    for layer in gemma.model.layers:
+        layer.self_attn.q_proj.weight.data *= 20
     twin, own = on_fasa(gemma)
-    with pytest.raises(fasa.UsageError, match="softcap"):
+    assert torch.equal(generate(twin, own), generate(gemma))
+    assert own.runtime.geometry.score_cap == 0.5
+    ids = torch.randint(1, 97, (2, 60))
+    with torch.no_grad():
+        expected = gemma(ids).logits
+        torch.testing.assert_close(twin(ids, use_cache=False).logits, expected,
+                                   rtol=1e-4, atol=1e-4)
+        other = fasa.transformers.Cache(twin, fac_tokens=EVERYTHING)
+        torch.testing.assert_close(twin(ids, past_key_values=other).logits, expected,
+                                   rtol=1e-4, atol=1e-4)
+        left = torch.ones_like(ids)
+        left[0, :7] = 0  # padding
+        torch.testing.assert_close(
+            twin(ids, attention_mask=left, past_key_values=fasa.transformers.Cache(
+                twin, fac_tokens=EVERYTHING)).logits[:, 7:],
+            gemma(ids, attention_mask=left).logits[:, 7:], rtol=1e-4, atol=1e-4)
+        for layer in gemma.model.layers:
+            layer.self_attn.attn_logit_softcapping = None
+        assert (gemma(ids).logits - expected).abs().max() > 1e-2
+
+
+def test_layers_with_caps_of_their_own_are_refused():
+    gemma = small("Gemma2", layer_types=["full_attention"] * 4)
+    twin, own = on_fasa(gemma)
+    twin.model.layers[2].self_attn.attn_logit_softcapping = 7.0
+    with pytest.raises(fasa.UsageError, match="layer 2: softcap = 7.0, 50.0 in the first"):
         generate(twin, own)
 
 
-@pytest.mark.parametrize("kinds", [["full_attention"] * 4, ["sliding_attention", "full_attention"] * 2],
+@pytest.mark.parametrize("kinds", [["full_attention"] * 4,
+                                   ["sliding_attention", "full_attention"] * 2],
                          ids=["full", "mixed"])
 def test_logits_beside_the_tokens(kinds):
     """Sinks of fasa's layers and of transformers' own; larger ones take more of every softmax."""
@@ -116,7 +152,8 @@ def test_logits_beside_the_tokens(kinds):
         ids = torch.randint(1, 97, (2, 60))
         with torch.no_grad():  # without a cache of fasa's, and with one
             expected = gpt(ids).logits
-            torch.testing.assert_close(twin(ids, use_cache=False).logits, expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(twin(ids, use_cache=False).logits, expected,
+                                   rtol=1e-4, atol=1e-4)
             other = fasa.transformers.Cache(twin, fac_tokens=EVERYTHING)
             torch.testing.assert_close(twin(ids, past_key_values=other).logits, expected,
                                        rtol=1e-4, atol=1e-4)

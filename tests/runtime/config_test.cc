@@ -201,6 +201,16 @@ TEST(Config, WhatTheModelDoesNotHaveIsAnError) {
   EXPECT_EQ(message_of([&] { config.validate_for(geometry); }),
             "prefetch.depth = 4: allowed: auto, or layers ahead within this model, 0 to 3");
   config = Config{};
+  Geometry capped = geometry;
+  capped.score_cap = 50;
+  config.validate_for(capped);
+  config.selection.kind = find_selection("snapkv").value();
+  config.validate_for(geometry);
+  EXPECT_EQ(
+      message_of([&] { config.validate_for(capped); }),
+      "selection.kind = \"snapkv\": allowed: for a model with a soft cap of scores: fasa with "
+      "its default rules, full");
+  config = Config{};
   config.selection.fac_tokens.assign(3, {.tokens = 256, .share = 0});
   config.validate_for(geometry);
   config.selection.fac_tokens.assign(2, {.tokens = 256, .share = 0});

@@ -91,11 +91,15 @@ TEST(CudaPipeline, OverAPlayedRuntimeHasTheCpusBits) {
   }
 }
 
-// As on a GPU: the kernels' own bits, the same in every way, with ALiBi and pages of tokens too.
+// As on a GPU: the kernels' own bits, the same in every way, with ALiBi, a soft cap
+// and pages of tokens too.
 TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
   for (const int page_tokens : {1, 8}) {
     Geometry geometry = small_geometry();
-    if (page_tokens > 1) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+    if (page_tokens > 1) {
+      geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+      geometry.score_cap = 2;
+    }
     Outputs base;
     for (NamedSetup way : ways()) {
       way.setup.options.page_tokens = page_tokens;

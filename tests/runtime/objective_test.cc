@@ -97,6 +97,10 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
         if (std::find(picked.begin(), picked.end(), c) != picked.end()) part[t] += dot;
       }
     }
+    if (const double cap = head.score_cap; cap > 0) {
+      for (double& value : part) value = cap * std::tanh(value / cap);
+      for (double& value : whole) value = cap * std::tanh(value / cap);
+    }
     const double top = *std::max_element(part.begin(), part.end());
     double sum = 0;
     for (const double value : whole) sum += std::exp(value * double{head.scale});
@@ -155,8 +159,10 @@ TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
       for (int member = 0; member < group; ++member) {
         falling_off.slopes.push_back(0.02f * static_cast<float>(member + 1));
       }
+      HeadSamples capped = random_head(9, 5, 101, group, 6);
+      capped.score_cap = 2;
       for (const HeadSamples& head :
-           {random_head(7, 5, 101, group, 6), partly_rotated_head(7, group), falling_off}) {
+           {random_head(7, 5, 101, group, 6), partly_rotated_head(7, group), falling_off, capped}) {
         const RankingOptions options{
             .objective = objective, .window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
         const std::vector<int> order = order_in(head, rank_chunks(head, options));

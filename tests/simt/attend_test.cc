@@ -161,6 +161,29 @@ TEST_F(AttendBody, AlibiOfPagesAndSets) {
   }
 }
 
+// Scores beyond the cap many times, and all far below it; with ALiBi, in codes, by pages and sets.
+TEST_F(AttendBody, SoftCap) {
+  for (const float cap : {0.3f, 2.0f, 1000.0f}) {
+    for (const int group : {1, 5}) {
+      RowShape shape;
+      shape.kv_heads = 1, shape.group = group, shape.key_dim = 34, shape.value_dim = 40;
+      if (cap == 2) shape.row = RowDType::kInt8;
+      if (cap < 2) shape.slopes.assign(static_cast<size_t>(group), 0.25f);
+      const RowShape bare = shape;
+      shape.score_cap = cap;
+      const Decode decode(shape, {133, 65}), without(bare, {133, 65});
+      Cut chosen = cut();
+      chosen.set.emplace();
+      for (int position = 0; position < 65; position += 1 + position % 5) {
+        chosen.set->push_back(position);
+      }
+      for (const Cut& plain : {cut(), chosen}) expect_all_cuts_equal(decode, plain, {32});
+      const Result capped = attention(decode.cache, decode.step, cut());
+      EXPECT_FALSE(capped == attention(without.cache, without.step, cut()));
+    }
+  }
+}
+
 TEST_P(AttendBodyInOrders, ABatchIsItsSequencesAlone) {
   const std::vector<int> lengths = {1, 140, 33};
   const Decode batch(RowShape(), lengths);

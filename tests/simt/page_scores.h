@@ -40,6 +40,7 @@ class PageScores {
       std::vector<PageScore> of_head;
       for (int p = plan_.first; p < plan_.end; ++p) of_head.push_back(score(h, query, p));
       if (params_.page_tokens > 1) average(of_head);
+      if (params_.step.score_cap > 0) cap(of_head);
       scores.insert(scores.end(), of_head.begin(), of_head.end());
     }
     return scores;
@@ -144,6 +145,15 @@ class PageScores {
       std::fill(scores.begin() + static_cast<int64_t>(begin),
                 scores.begin() + static_cast<int64_t>(end), mean);
       begin = end;
+    }
+  }
+
+  // No slope is above 1.
+  void cap(std::vector<PageScore>& scores) const {
+    const double cap = params_.step.score_cap;
+    for (PageScore& of : scores) {
+      of.score = cap * std::tanh(of.score / cap);
+      of.bound += 8 * 0x1p-24 * cap;
     }
   }
 

@@ -171,6 +171,15 @@ TEST_F(PrefillBody, Alibi) {
   }
 }
 
+TEST_F(PrefillBody, SoftCap) {
+  for (const float cap : {0.3f, 2.0f, 1000.0f}) {
+    RowShape shape;
+    shape.kv_heads = 1, shape.group = 3, shape.key_dim = 34, shape.value_dim = 20;
+    shape.score_cap = cap;
+    expect_near_reference(shape, 130, cap < 2 ? 70 : 0);
+  }
+}
+
 // A value that a query does not see, even an infinite one, is not part of it.
 TEST_P(PrefillBodyInOrders, LaterTokensAreNotSeen) {
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
@@ -217,6 +226,17 @@ TEST_F(PrefillBody, TilesWithAlibi) {
       shape.kv_heads = 2;
       shape.slopes = falling_slopes(2 * group);
       expect_near_reference(shape, 150, window);
+    }
+  }
+}
+
+TEST_F(PrefillBody, TilesWithSoftCap) {
+  for (const float cap : {0.3f, 2.0f, 1000.0f}) {
+    for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
+      RowShape shape = tile_shape(3, 64, row, DType::kF32);
+      shape.score_cap = cap;
+      if (cap == 2) shape.slopes = falling_slopes(3);
+      expect_near_reference(shape, 130, cap < 2 ? 70 : 0);
     }
   }
 }

@@ -147,6 +147,19 @@ TEST_P(SimtSelectOf, AlibiLowersWhatIsFar) {
   }
 }
 
+TEST_P(SimtSelectOf, SoftCap) {
+  for (const int group : {1, 3, 9}) {
+    SelectShape shape{GetParam(), 10, 2, group, 4, 16, group == 3 ? 100 : 0, 64};
+    shape.page_tokens = group == 9 ? 8 : 1;
+    shape.score_cap = 1.5f;
+    SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
+    SCOPED_TRACE(testing::Message() << "group " << group);
+    expect_own_sort(cache);
+    SimtSelect select(cache, Order::kRising);
+    expect_scores(select, 0, 1);
+  }
+}
+
 TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
   for (const int page_tokens : {8, 16, 32}) {
     for (const int window : {0, 101}) {

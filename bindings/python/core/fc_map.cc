@@ -41,12 +41,14 @@ Objective objective_of(const std::string& name) {
 
 HeadSamples samples_of(const Keys& keys, const Queries& queries,
                        const std::vector<int32_t>& positions,
-                       const std::vector<std::pair<int, int>>& chunks, float scale) {
+                       const std::vector<std::pair<int, int>>& chunks, float scale,
+                       float score_cap) {
   HeadSamples samples;
   samples.tokens = static_cast<int64_t>(keys.shape(0));
   samples.key_dim = static_cast<int>(keys.shape(1));
   samples.group = static_cast<int>(queries.shape(1));
   samples.scale = scale;
+  samples.score_cap = score_cap / scale;
   samples.positions = positions;
   const bool inside = std::all_of(positions.begin(), positions.end(), [&](int32_t position) {
     return position >= 0 && position < samples.tokens;
@@ -78,7 +80,7 @@ HeadSamples samples_of(const Keys& keys, const Queries& queries,
 
 HeadRanking rank(const Keys& keys, const Queries& queries, const std::vector<int32_t>& positions,
                  const std::vector<std::pair<int, int>>& chunks, float scale,
-                 const std::string& objective, int window, int sinks, int recent) {
+                 const std::string& objective, int window, int sinks, int recent, float score_cap) {
   const RankingOptions options{
       .objective = objective_of(objective), .window = window, .sinks = sinks, .recent = recent};
   if (sinks < 0 || recent < 1 || window <= sinks + recent) {
@@ -87,7 +89,7 @@ HeadRanking rank(const Keys& keys, const Queries& queries, const std::vector<int
                     "sinks + recent, recent from 1",
                     window, sinks, recent));
   }
-  const HeadSamples samples = samples_of(keys, queries, positions, chunks, scale);
+  const HeadSamples samples = samples_of(keys, queries, positions, chunks, scale, score_cap);
   const nb::gil_scoped_release release;
   return rank_chunks(samples, options);
 }
@@ -122,6 +124,7 @@ void add_ranking(nb::module_& module) {
       "rank_chunks", rank, nb::arg("keys"), nb::arg("queries"), nb::arg("positions"),
       nb::arg("chunks"), nb::kw_only(), nb::arg("scale"), nb::arg("objective") = "far_mass",
       nb::arg("window") = 256, nb::arg("sinks") = 4, nb::arg("recent") = 16,
+      nb::arg("score_cap") = 0.0f,
       "Ranks the chunks of one KV head: keys [tokens, key_dim] and queries [positions, group, "
       "key_dim], both rotated, float32.");
 }

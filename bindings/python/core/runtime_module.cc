@@ -21,7 +21,7 @@ RotaryLayout layout_of(const std::string& name) {
 
 Geometry make_geometry(int layers, int kv_heads, int query_heads, int head_dim,
                        std::optional<int> value_dim, std::optional<int> rotary_dims,
-                       const std::string& layout, std::optional<double> scale) {
+                       const std::string& layout, std::optional<double> scale, double score_cap) {
   Geometry geometry;
   geometry.layers = layers;
   geometry.kv_heads = kv_heads;
@@ -31,6 +31,7 @@ Geometry make_geometry(int layers, int kv_heads, int query_heads, int head_dim,
   geometry.rotary_dims = rotary_dims.value_or(head_dim);
   geometry.rotary_layout = layout_of(layout);
   geometry.scale = static_cast<float>(scale.value_or(1.0 / std::sqrt(std::max(1, head_dim))));
+  geometry.score_cap = static_cast<float>(score_cap);
   geometry.validate();
   return geometry;
 }
@@ -41,15 +42,16 @@ void add_geometry(nb::module_& module) {
           "__init__",
           [](Geometry* self, int layers, int kv_heads, int query_heads, int head_dim,
              std::optional<int> value_dim, std::optional<int> rotary_dims,
-             const std::string& layout, std::optional<double> scale) {
+             const std::string& layout, std::optional<double> scale, double score_cap) {
             new (self) Geometry(make_geometry(layers, kv_heads, query_heads, head_dim, value_dim,
-                                              rotary_dims, layout, scale));
+                                              rotary_dims, layout, scale, score_cap));
           },
           nb::kw_only(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("query_heads"),
           nb::arg("head_dim"), nb::arg("value_dim") = nb::none(),
           nb::arg("rotary_dims") = nb::none(), nb::arg("rotary_layout") = "half",
-          nb::arg("scale") = nb::none(),
-          "value_dim, rotary_dims: head_dim; scale: 1/sqrt(head_dim), where they are not given.")
+          nb::arg("scale") = nb::none(), nb::arg("score_cap") = 0.0,
+          "value_dim, rotary_dims: head_dim; scale: 1/sqrt(head_dim), where they are not given. "
+          "score_cap: a scaled score s becomes cap * tanh(s / cap); 0: none.")
       .def_ro("layers", &Geometry::layers)
       .def_ro("kv_heads", &Geometry::kv_heads)
       .def_ro("query_heads", &Geometry::query_heads)
@@ -57,6 +59,7 @@ void add_geometry(nb::module_& module) {
       .def_ro("value_dim", &Geometry::value_dim)
       .def_ro("rotary_dims", &Geometry::rotary_dims)
       .def_ro("scale", &Geometry::scale)
+      .def_ro("score_cap", &Geometry::score_cap)
       .def_prop_ro(
           "chunks",
           [](const Geometry& self) {

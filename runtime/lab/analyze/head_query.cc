@@ -60,6 +60,10 @@ std::vector<float> HeadQuery::scores(std::span<const int> chunks) const {
 
 std::vector<float> HeadQuery::weights() const {
   std::vector<float> row = scores();
+  if (samples_.score_cap > 0) {
+    cpu::rank_bodies(cpu::active_target())
+        .soft_cap(row.data(), std::ssize(row), samples_.score_cap, row.data());
+  }
   const float top = *std::max_element(row.begin(), row.end());
   double sum = 0;
   for (float& value : row) {

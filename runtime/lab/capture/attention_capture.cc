@@ -25,6 +25,7 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
       one.key_dim = geometry.key_dim;
       one.window = geometry.window(layer);
       one.scale = geometry.scale;
+      one.score_cap = raw_score_cap(geometry);
       one.tokens = tokens;
       one.chunks = geometry.ranked_chunks();
       if (!slopes.empty()) {

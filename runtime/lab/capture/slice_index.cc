@@ -27,6 +27,7 @@ SliceIndex::SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
     : layout_(layout_of(geometry, shape)),
       windows_(geometry.windows),
       slopes_(raw_slopes(geometry)),
+      score_cap_(raw_score_cap(geometry)),
       largest_set_(shape.largest_set),
       tail_(memory(layout_.tail_bytes())),
       row_block_(memory(layout_.row_block_bytes())) {
@@ -63,7 +64,8 @@ StepParams SliceIndex::step_params(int layer, const SequenceDesc& sequence) cons
           .count = 1,
           .layer = layer,
           .slice_dims = dims_.data() + layout_.head_index(layer, 0) * layout_.slice.dims,
-          .slopes = slopes_.empty() ? nullptr : slopes_.data()};
+          .slopes = slopes_.empty() ? nullptr : slopes_.data(),
+          .score_cap = score_cap_};
 }
 
 // Page by page: all pages' rows go through one block.

@@ -56,6 +56,7 @@ class SliceIndex {
   CacheLayout layout_;
   std::vector<int> windows_;
   std::vector<float> slopes_;
+  float score_cap_ = 0;
   int32_t largest_set_;
   std::vector<int16_t> dims_;
   Memory slices_;

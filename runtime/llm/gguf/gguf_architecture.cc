@@ -38,9 +38,9 @@ constexpr GgufName kGptOss[] = {{"post_attention_norm", "post_attention_layernor
 constexpr GgufName kPhi3[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm"},
                                {"post_ffw_norm", "post_feedforward_layernorm"}};
-constexpr GgufName kGemma3[] = {{"ffn_norm", "pre_feedforward_layernorm"},
-                                {"post_attention_norm", "post_attention_layernorm"},
-                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+constexpr GgufName kGemma[] = {{"ffn_norm", "pre_feedforward_layernorm"},
+                               {"post_attention_norm", "post_attention_layernorm"},
+                               {"post_ffw_norm", "post_feedforward_layernorm"}};
 
 constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
@@ -60,9 +60,14 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "smollm3", .model_type = "smollm3", .paired_heads = true},
     GgufArchitecture{
         .name = "phi3", .model_type = "phi3", .layer_names = kPhi3, .partial_rotary = true},
+    GgufArchitecture{.name = "gemma2",
+                     .model_type = "gemma2",
+                     .layer_names = kGemma,
+                     .norms_have_base = true,
+                     .activation = "gelu_pytorch_tanh"},
     GgufArchitecture{.name = "gemma3",
                      .model_type = "gemma3_text",
-                     .layer_names = kGemma3,
+                     .layer_names = kGemma,
                      .norms_have_base = true,
                      .activation = "gelu_pytorch_tanh"}};
 

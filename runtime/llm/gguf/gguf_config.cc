@@ -191,22 +191,30 @@ void add_gpt_oss(const Keys& keys, nlohmann::json* config) {
   (*config)["sliding_window"] = keys.integer("attention.sliding_window");
 }
 
-// What the files do not say is the same in all models of the family, but for the largest, whose
+// What the files do not say is the same in all models of a family, but for the largest, whose
 // scores are scaled by what a head's share of the hidden size is; it has this many layers.
-void add_gemma3(const Keys& keys, nlohmann::json* config) {
-  constexpr int64_t kLargestLayers = 62;
-  constexpr const char* kPattern = "attention.sliding_window_pattern";
-  const bool largest = (*config)["num_hidden_layers"] == kLargestLayers;
+void add_gemma(const Keys& keys, int64_t largest_layers, nlohmann::json* config) {
+  const bool largest = (*config)["num_hidden_layers"] == largest_layers;
   const int64_t share =
       (*config)["hidden_size"].get<int64_t>() / (*config)["num_attention_heads"].get<int64_t>();
   (*config)["query_pre_attn_scalar"] = largest ? share : (*config)["head_dim"].get<int64_t>();
-  (*config)["sliding_window"] = keys.integer("attention.sliding_window");
-  (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, 6);
-  (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
   for (const char* const kind : {"attn", "final"}) {
     const std::string key = fmt::format("{}_logit_softcapping", kind);
     if (keys.has(key)) (*config)[key] = keys.number(key);
   }
+}
+
+void add_gemma2(const Keys& keys, nlohmann::json* config) {
+  add_gemma(keys, 46, config);
+  (*config)["sliding_window"] = keys.integer_or("attention.sliding_window", 4096);
+}
+
+void add_gemma3(const Keys& keys, nlohmann::json* config) {
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  add_gemma(keys, 62, config);
+  (*config)["sliding_window"] = keys.integer("attention.sliding_window");
+  (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, 6);
+  (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
 }
 
 }  // namespace
@@ -262,6 +270,7 @@ std::string gguf_config_json(const GgufHeader& header) {
   add_factors(keys, &config);
   if (architecture.experts) add_experts(keys, &config);
   if (architecture.name == "phi3") add_phi3(keys, &config);
+  if (architecture.name == "gemma2") add_gemma2(keys, &config);
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);

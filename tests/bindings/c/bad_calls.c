@@ -142,6 +142,9 @@ static void openings(void) {
   geometry.unrotated_dims = 17;
   USAGE(open_geometry(geometry), "geometry.unrotated_dims = 17");
   geometry = good;
+  geometry.score_cap = -1;
+  USAGE(open_geometry(geometry), "geometry.score_cap = -1");
+  geometry = good;
   geometry.struct_size = 0;
   USAGE(open_geometry(geometry), "geometry.struct_size = 0");
   options.geometry = &good;

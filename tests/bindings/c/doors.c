@@ -304,6 +304,7 @@ static void run_device(const char* name, const char* row_dtype) {
   CHECK(strcmp(opened, name) == 0);
   fasa_geometry geometry = small_geometry();
   geometry.key_dim = geometry.value_dim = kDim;
+  geometry.score_cap = coded ? 2.0f : 0;
   fasa_options options = FASA_OPTIONS_INIT;
   options.geometry = &geometry;
   options.config = config;

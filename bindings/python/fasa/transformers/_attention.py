@@ -9,7 +9,7 @@ from transformers.masking_utils import causal_mask_function, flash_attention_mas
 from .. import UsageError
 from ._handle import Handle
 
-_observers: list = []  # called with (module, query, key) of every stateless call
+_observers: list = []  # called with (module, query, key, scaling, softcap) of every stateless call
 
 
 def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
@@ -31,9 +31,8 @@ def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
 def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
                    is_causal=None, softcap=None, s_aux=None, position_bias=None, **kwargs):
     """The runtime's attention for keys that it holds, sdpa's for all others."""
-    # It changes scores in a way that neither the runtime nor sdpa knows.
-    if softcap is not None:
-        raise _unsupported("softcap")
+    if softcap is not None and s_aux is not None:
+        raise _unsupported("softcap together with s_aux")
     if type(key) is Handle:
         if (dropout or position_bias is not None or is_causal is False
                 or not getattr(module, "is_causal", True)):
@@ -43,14 +42,19 @@ def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scali
             layer.refuse()
         (key, value), layer.pending = layer.pending, None
         return layer.session.step(layer.index, module, query, key, value, attention_mask, scaling,
-                                  s_aux), None
+                                  s_aux, softcap), None
     if position_bias is not None:
         kwargs["position_bias"] = position_bias
     for observe in _observers:
-        observe(module, query, key, scaling)
+        observe(module, query, key, scaling, softcap)
     mask = _sdpa_mask_of(module, query, key, attention_mask, is_causal)
     if s_aux is not None:
         return _with_sinks(module, query, key, value, mask, scaling, s_aux), None
+    if softcap is not None:
+        if dropout or position_bias is not None:
+            raise _unsupported("softcap with dropout or position_bias")
+        causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+        return _capped(query, key, value, mask, scaling, softcap, causal), None
     return sdpa_attention_forward(module, query, key, value, mask, dropout=dropout,
                                   scaling=scaling, is_causal=is_causal, **kwargs)
 
@@ -82,7 +86,8 @@ def _sdpa_mask_of(module, query, key, mask, is_causal):
 
 
 class observing:
-    """Within it, `observe(module, query, key, scaling)` sees every call without a fasa cache."""
+    """Within it, `observe(module, query, key, scaling, softcap)` sees every call without a fasa
+    cache."""
 
     def __init__(self, observe):
         self._observe = observe
@@ -112,8 +117,29 @@ def _with_sinks(module, query, key, value, mask, scaling, sinks) -> torch.Tensor
     return out[:, int(causal):, :, :dim]
 
 
-def exact(module, query, key, value, mask, scaling, sinks=None) -> torch.Tensor:
+def _capped(query, key, value, mask, scaling, softcap, causal) -> torch.Tensor:
+    """Attention with a soft cap, which sdpa has not, and all scores in memory at once:
+    [batch, tokens, query_heads, value_dim]."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    group = query.shape[1] // key.shape[1]
+    keys, values = (x.repeat_interleave(group, dim=1) for x in (key, value))
+    scores = softcap * torch.tanh(query @ keys.mT * scaling / softcap)
+    new, total = scores.shape[-2:]
+    if mask is None and causal and new > 1:
+        mask = torch.ones(new, total, dtype=torch.bool, device=query.device).tril(total - new)
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + mask
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    return (weights @ values).transpose(1, 2).contiguous()
+
+
+def exact(module, query, key, value, mask, scaling, sinks=None, softcap=None) -> torch.Tensor:
     """sdpa under a 4-D mask: [batch, tokens, query_heads, value_dim]."""
+    if softcap is not None:
+        return _capped(query, key, value, mask, scaling, softcap, False)
     if sinks is not None:
         return _with_sinks(module, query, key, value, mask, scaling, sinks)
     return sdpa_attention_forward(module, query, key, value, mask, scaling=scaling)[0]

@@ -18,14 +18,16 @@ class _Capture:
         self.keys: dict[int, torch.Tensor] = {}  # layer -> [kv_heads, tokens, dim]
         self.queries: dict[int, torch.Tensor] = {}  # layer -> [query_heads, positions, dim]
         self.scales: dict[int, float] = {}
+        self.caps: dict[int, float] = {}  # of scaled scores, 0 = none
 
-    def __call__(self, module, query, key, scaling):
+    def __call__(self, module, query, key, scaling, softcap):
         layer = self._layers.get(id(module))
         if layer is None:
             return
         self.keys[layer] = key[0].float().cpu()
         self.queries[layer] = query[0, :, self._positions].float().cpu()
         self.scales[layer] = scaling if scaling is not None else query.shape[-1] ** -0.5
+        self.caps[layer] = softcap or 0.0
 
 
 def calibrate(model, ids, *, config: Config | None = None, objective: str = "far_mass",
@@ -82,7 +84,8 @@ def _rank(module, config, capture, positions, made, progress):
                 capture.keys[layer][head].contiguous().numpy(),
                 grouped[head].contiguous().numpy(),
                 positions, chunks, scale=capture.scales[layer], objective=made.objective,
-                window=made.window, sinks=made.sinks, recent=made.recent))
+                window=made.window, sinks=made.sinks, recent=made.recent,
+                score_cap=capture.caps[layer]))
             if progress:
                 progress("ranking", layer * heads + head + 1, layers * heads)
     return ranked

@@ -60,7 +60,8 @@ def rotary_dims(config, head_dim: int) -> int:
     return head_dim if share is None else int(head_dim * share)
 
 
-def geometry_of(module, config, layers: int, query, key, value, scale: float | None) -> Geometry:
+def geometry_of(module, config, layers: int, query, key, value, scale: float | None,
+                softcap: float | None = None) -> Geometry:
     """From the tensors of the first step: a tensor-parallel rank sees its own heads alone."""
     head_dim = key.shape[-1]
     return Geometry(
@@ -72,6 +73,7 @@ def geometry_of(module, config, layers: int, query, key, value, scale: float | N
         rotary_dims=rotary_dims(config, head_dim),
         rotary_layout=rotary_layout(module),
         scale=scale,
+        score_cap=softcap or 0.0,
     )
 
 

@@ -72,6 +72,7 @@ class Session:
         self.device = None  # and where
         self.layout: _StepLayout | None = None
         self.out_shape: tuple = ()
+        self.softcap: float | None = None  # of scores, in all layers
 
     # The cache's side.
 
@@ -116,12 +117,20 @@ class Session:
 
     # The attention's side.
 
-    def step(self, index, module, query, key, value, mask, scaling, sinks=None) -> torch.Tensor:
+    def step(self, index, module, query, key, value, mask, scaling, sinks=None,
+             softcap=None) -> torch.Tensor:
         """Stores key and value of the layer and attends: [rows, tokens, query_heads, value_dim].
-        `sinks` [query_heads]: logits that each softmax has beside the tokens'."""
+        `sinks` [query_heads]: logits that each softmax has beside the tokens'. `softcap`: of scaled
+        scores, the same in all layers."""
         if index == 0:
-            self._begin(module, query, key, value, mask, scaling)
+            self._begin(module, query, key, value, mask, scaling, softcap)
         step = self.open
+        if softcap != self.softcap:
+            self._abort()
+            raise UsageError(
+                f"layer {self.part.layers[index]}: softcap = {softcap}, {self.softcap} in the "
+                "first layer; a fasa cache has one for all layers"
+            )
         if self.part.modules[index]() is not module:
             self.part.refuse(index)
         if step is None or step.layer != index:
@@ -137,16 +146,18 @@ class Session:
             self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
                                         out.data_ptr(), self.layout, step.stream, 0)
         else:
-            out = self._tokens(index, module, step, query, key, value, mask, scaling, sinks)
+            out = self._tokens(index, module, step, query, key, value, mask, scaling, sinks,
+                               softcap)
         step.layer = index + 1
         if step.layer == len(self.part.layers):
             self._end(step)
         return out
 
-    def _tokens(self, index, module, step, query, key, value, mask, scaling, sinks) -> torch.Tensor:
+    def _tokens(self, index, module, step, query, key, value, mask, scaling, sinks,
+                softcap) -> torch.Tensor:
         self._require_fit(index, step, query, key, value)
         if not step.attends:
-            return self._masked(index, module, query, key, value, mask, scaling, sinks)
+            return self._masked(index, module, query, key, value, mask, scaling, sinks, softcap)
         if step.present is None:
             return self._whole(index, query, key, value, step, sinks)
         return self._padded(index, query, key, value, step, sinks)
@@ -205,7 +216,8 @@ class Session:
         out[step.present] = found
         return out
 
-    def _masked(self, index, module, query, key, value, mask, scaling, sinks) -> torch.Tensor:
+    def _masked(self, index, module, query, key, value, mask, scaling, sinks,
+                softcap) -> torch.Tensor:
         """Attention under a mask of the caller's own, over stored and new keys: transformers'."""
         keys, values = key, value
         if self.length:
@@ -218,7 +230,7 @@ class Session:
             raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
         k, v = flat(key), flat(value)
         self.runtime._step_layer(index, parts(k), parts(v), (), (), self.open.stream)
-        return exact(module, query, keys, values, mask, scaling, sinks)
+        return exact(module, query, keys, values, mask, scaling, sinks, softcap)
 
     def _read(self, row, number, index, key, value):
         """[heads, length, dim] of a row's keys and values, zeros where there is padding."""
@@ -233,7 +245,7 @@ class Session:
                     for tensor in (k, v))
         return k.transpose(0, 1), v.transpose(0, 1)
 
-    def _begin(self, module, query, key, value, mask, scaling) -> None:
+    def _begin(self, module, query, key, value, mask, scaling, softcap) -> None:
         self._abort()
         if self.part.modules[0]() is not module:
             self.part.refuse(0)
@@ -243,7 +255,8 @@ class Session:
         if lie != self.lie:
             self._require_readable(query, key, value)
         if self.runtime is None:
-            self.runtime = self._open(module, query, key, value, scaling)
+            self.runtime = self._open(module, query, key, value, scaling, softcap)
+            self.softcap = softcap
         rows, tokens = key.shape[0], key.shape[2]
         if self.length == 0 and rows != len(self.rows):
             self.rows = [self.runtime.sequence() for _ in range(rows)]
@@ -296,9 +309,10 @@ class Session:
         name = "cuda:0" if name == "cuda" else name
         return name if name.startswith("cuda:") else "cpu"
 
-    def _open(self, module, query, key, value, scaling) -> Runtime:
+    def _open(self, module, query, key, value, scaling, softcap) -> Runtime:
         layers = len(self.part.layers)
-        geometry = geometry_of(module, self.part.config, layers, query, key, value, scaling)
+        geometry = geometry_of(module, self.part.config, layers, query, key, value, scaling,
+                               softcap)
         settings = self.settings
         if settings.device == "auto":
             settings = copy.copy(settings)
