@@ -210,10 +210,10 @@ bool Runtime::fetch_rows(SequenceId sequence, size_t most_bytes) {
   return impl_->pages_between_steps("fetch_rows").fetch_rows(sequence, most_bytes);
 }
 bool Runtime::lacks_rows(SequenceId sequence) const {
-  return impl_->sequences().find(sequence).row_source() != nullptr;
+  return impl_->sequences().find(sequence).later_rows().source != nullptr;
 }
 bool Runtime::lost_rows(SequenceId sequence) const {
-  const RowSource* const source = impl_->sequences().find(sequence).row_source();
+  const RowSource* const source = impl_->sequences().find(sequence).later_rows().source.get();
   return source != nullptr && source->lost();
 }
 KvMemory Runtime::memory() const { return impl_->memory(); }

@@ -171,7 +171,7 @@ void Runtime::Impl::end_step() {
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
     sequence.commit(part.tokens);
-    if (part.mode == StepMode::kDecode) sequence.hot_rows_decoded();
+    if (part.mode == StepMode::kDecode) sequence.hot_rows().decoded();
   }
   if (step.decodes) {
     counters_.add_decode_step();

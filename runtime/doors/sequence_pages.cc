@@ -63,7 +63,7 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
         fmt::format("load_page of {} tokens behind {}; allowed: 1 to {} behind whole pages", tokens,
                     length, kPageTokens));
   }
-  const bool comes_later = rows.empty() && length / kPageTokens < sequence.sourced_pages();
+  const bool comes_later = rows.empty() && length / kPageTokens < sequence.later_rows().pages;
   if (!comes_later) require_size("rows", rows.size(), page_bytes.rows);
   require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
   MemoryGuard guard(parts_);
@@ -114,28 +114,28 @@ void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> sou
   if (!takes_row_sources()) {
     throw UsageError("set_row_source: allowed on the cpu device with the selections fasa and full");
   }
-  if (sequence.row_source() != nullptr || pages < 0) {
+  if (sequence.later_rows().source != nullptr || pages < 0) {
     throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");
   }
-  sequence.set_row_source(std::move(source), pages);
+  if (source != nullptr) sequence.set_later_rows({std::move(source), pages});
 }
 
 bool SequencePages::fetch_rows(SequenceId id, size_t most_bytes) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
-  RowSource* const source = sequence.row_source();
+  RowSource* const source = sequence.later_rows().source.get();
   if (source == nullptr) return true;
-  if (!source->fetch_next(sequence.sourced_pages(), most_bytes, sequence.row_blocks())) {
+  if (!source->fetch_next(sequence.later_rows().pages, most_bytes, sequence.row_blocks())) {
     return false;
   }
-  sequence.set_row_source(nullptr, 0);
+  sequence.set_later_rows({});
   return true;
 }
 
 void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
-  RowSource* const source = sequence.row_source();
+  RowSource* const source = sequence.later_rows().source.get();
   if (source == nullptr) return;
   std::vector<RowBytes> wanted;
-  for (int64_t page = first; page < std::min(end, sequence.sourced_pages()); ++page) {
+  for (int64_t page = first; page < std::min(end, sequence.later_rows().pages); ++page) {
     wanted.push_back({page, 0, parts_.settings.layout.row_block_bytes()});
   }
   source->fetch(wanted, sequence.row_blocks());
@@ -146,7 +146,7 @@ void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
 void SequencePages::fetch_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
-    if (sequence.row_source() == nullptr) continue;
+    if (sequence.later_rows().source == nullptr) continue;
     const int64_t pages = pages_of(sequence.length());
     fetch(sequence, pages - 1, pages);
     if (part.mode == StepMode::kDecode) continue;
@@ -156,12 +156,13 @@ void SequencePages::fetch_for(std::span<const StepSequence> sequences) {
 
 void SequencePages::describe(OpenStep& step) const {
   const auto lacks = [&](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).row_source() != nullptr;
+    return parts_.sequences.find(part.sequence).later_rows().source != nullptr;
   };
   if (std::none_of(step.sequences.begin(), step.sequences.end(), lacks)) return;
   for (const StepSequence& part : step.sequences) {
     const KvSequence& sequence = parts_.sequences.find(part.sequence);
-    step.tables.sources.push_back({sequence.row_source(), sequence.sourced_pages()});
+    step.tables.sources.push_back(
+        {sequence.later_rows().source.get(), sequence.later_rows().pages});
   }
 }
 

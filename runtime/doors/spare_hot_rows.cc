@@ -76,11 +76,11 @@ void SpareHotRows::widen(std::span<const StepSequence> sequences) {
   const ReclaimPause pause(parts_.reclaim_paused);
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
-    if (part.mode != StepMode::kDecode || !sequence.may_widen()) continue;
+    if (part.mode != StepMode::kDecode || !sequence.hot_rows().may_widen()) continue;
     const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
     const int slots = spare_hot_rows(settings, std::max(reserved, sequence.length() + part.tokens),
                                      free_bytes(parts_.device.memory(MemorySpace::kDevice)));
-    if (slots > 0) sequence.widen_hot_rows(slots);
+    if (slots > 0) sequence.hot_rows().widen(slots);
   }
 }
 
@@ -89,8 +89,8 @@ KvSequence* SpareHotRows::widest() const {
   KvSequence* most = nullptr;
   uint64_t most_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
-    const uint64_t bytes = sequence->wide_bytes();
-    const uint64_t than = most != nullptr ? most->wide_bytes() : 0;
+    const uint64_t bytes = sequence->hot_rows().wide_bytes();
+    const uint64_t than = most != nullptr ? most->hot_rows().wide_bytes() : 0;
     if (bytes < than || bytes == 0 || (bytes == than && id > most_id)) continue;
     most = sequence.get();
     most_id = id;
@@ -101,7 +101,7 @@ KvSequence* SpareHotRows::widest() const {
 bool SpareHotRows::reclaim(MemorySpace space, size_t bytes) {
   if (space != MemorySpace::kDevice) return false;
   uint64_t spare = 0;
-  for (const auto& [id, sequence] : parts_.sequences) spare += sequence->wide_bytes();
+  for (const auto& [id, sequence] : parts_.sequences) spare += sequence->hot_rows().wide_bytes();
   uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
   if (spare == 0 || room + spare < bytes) return false;  // nothing lost for nothing
   const ReclaimPause pause(parts_.reclaim_paused);
@@ -109,8 +109,8 @@ bool SpareHotRows::reclaim(MemorySpace space, size_t bytes) {
   do {
     KvSequence* const most = widest();
     if (most == nullptr) break;
-    room += most->wide_bytes();
-    most->narrow_hot_rows();
+    room += most->hot_rows().wide_bytes();
+    most->hot_rows().narrow();
   } while (room < bytes);
   if (parts_.step) renew();
   return true;
@@ -122,7 +122,7 @@ void SpareHotRows::renew() {
   const OpenStep& step = *parts_.step;
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     KvSequence& sequence = parts_.sequences.find(step.sequences[i].sequence);
-    sequence.empty_hot_rows(control);
+    sequence.hot_rows().prepare(control);
     const SequenceDesc now = sequence.describe();
     SequenceDesc& desc = step.slot->host(DescriptorBuffer::kStep)[i];
     desc.hot = now.hot;

@@ -37,7 +37,7 @@ void StepDescriber::upload_slopes(const Geometry& geometry) {
 void StepDescriber::make_room() {
   if (stamp_ < most_steps_) return;
   parts_.streams.drain();
-  for (const auto& [id, sequence] : parts_.sequences) sequence->forget_hot_rows();
+  for (const auto& [id, sequence] : parts_.sequences) sequence->hot_rows().forget();
   stamp_ = 0;
 }
 
@@ -91,7 +91,7 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     sequence.upload_tables(control);
-    sequence.empty_hot_rows(control);
+    sequence.hot_rows().prepare(control);
   }
   list(step);  // after the uploads: tables may have moved
   step.slot->upload(control);

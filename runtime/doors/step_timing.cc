@@ -19,7 +19,7 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t stamp) {
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto remembers = [this](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).remembers_hot_rows();
+    return parts_.sequences.find(part.sequence).hot_rows().remembers();
   };
   const bool remembered = std::any_of(step.sequences.begin(), step.sequences.end(), remembers);
   PrefetchPlan plan = parts_.prefetch.plan(static_cast<int>(step.sequences.size()), remembered);

@@ -11,7 +11,8 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
       settings_(settings),
       rows_(pools.rows),
       slices_(pools.slices),
-      device_rows_(device) {
+      device_rows_(device),
+      hot_rows_(device, settings.layout) {
   if (settings.selection_evicts) history_.emplace(settings);
 }
 
@@ -19,9 +20,8 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
-  source_ = other.source_;
-  sourced_pages_ = other.sourced_pages_;
-  keep_source(tokens);
+  later_rows_ = other.later_rows_;
+  later_rows_.shorten(pages_of(tokens));
   if (history_) history_->share(*other.history_, tokens);
   invalidate();
 }
@@ -34,26 +34,18 @@ void KvSequence::truncate(int64_t tokens) {
   // share the old one.
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
-  keep_source(tokens);
+  later_rows_.shorten(pages_of(tokens));
   invalidate();
-}
-
-void KvSequence::set_row_source(std::shared_ptr<RowSource> source, int64_t pages) {
-  source_ = std::move(source);
-  sourced_pages_ = source_ ? pages : 0;
-}
-
-// The page of the last of `tokens` tokens has all its rows: whoever shortens sees to it.
-void KvSequence::keep_source(int64_t tokens) {
-  sourced_pages_ = std::min(sourced_pages_, std::max<int64_t>(0, pages_of(tokens) - 1));
-  if (sourced_pages_ == 0) source_.reset();
 }
 
 void KvSequence::invalidate() {
   if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
-  if (hot_rows_ == HotRowsState::kEmpty) return;
-  hot_rows_ = stale_ ? HotRowsState::kSuspect : HotRowsState::kEmpty;
+  if (stale_) {
+    hot_rows_.invalidate();
+  } else {
+    hot_rows_.forget();
+  }
 }
 
 void KvSequence::reserve(int64_t tokens) {
@@ -70,8 +62,7 @@ void KvSequence::reserve(int64_t tokens) {
     }
     if (!settings_.rows_on_device) {
       ensure(residents_, layout.resident_bytes(), "sinks and recent rows");
-      ensure(hot_, layout.hot_bytes(), "hot rows");
-      ensure(hot_table_, layout.hot_table_bytes(), "the table of hot rows");
+      hot_rows_.reserve();
     }
     rows_.grow(pages_of(tokens));
   } catch (...) {
@@ -87,10 +78,11 @@ void KvSequence::give_back_to(const Reserved& before) {
   rows_.shrink(before.row_places);
   slices_.shrink(before.slice_places);
   device_rows_.shrink(before.copy_places);
-  if (wide_slots_ > 0 && !before.wide) drop_wide_rows();
+  if (hot_rows_.wide() && !before.wide) hot_rows_.drop_wide();
   if (before.whole) return;
-  for (Buffer* buffer : {&tail_, &residents_, &hot_, &hot_table_}) *buffer = Buffer();
-  forget_hot_rows();
+  tail_ = Buffer();
+  residents_ = Buffer();
+  hot_rows_.give_back();
   stale_ = length_ > 0;
 }
 
@@ -108,64 +100,23 @@ void KvSequence::upload_tables(StreamView control) {
   device_rows_.upload(control);
 }
 
-void KvSequence::empty_hot_rows(StreamView control) {
-  if (hot_rows_ == HotRowsState::kSuspect) {
-    hot_rows_ = HotRowsState::kRemembered;  // restore empties them
-  } else if (hot_rows_ == HotRowsState::kEmpty && hot_table_) {
-    const Buffer& table = hot_table();
-    device_.fill(table.data(), 0xff, table.bytes(), control, tag_of(-1, Cause::kControl));
-    hot_rows_ = HotRowsState::kValid;
-  }
-}
-
 SequenceDesc KvSequence::describe() const {
-  return {.mode = StepMode::kDecode,
-          .first_token = 0,
-          .tokens = 0,
-          .start = static_cast<int32_t>(length_),
-          .slice_blocks = slices_.device_data(),
-          .row_blocks = rows_.device_data(),
-          .device_row_blocks = device_rows_.device_data(),
-          .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
-          .tail = tail_.data(),
-          .residents = residents_.data(),
-          .hot = wide_slots_ > 0 ? wide_hot_.data() : hot_.data(),
-          .hot_table = hot_table().as<int32_t>(),
-          .hot_rows = wide_slots_,
-          .stage = nullptr};
-}
-
-bool KvSequence::widen_hot_rows(int slots) {
-  const CacheLayout& layout = settings_.layout;
-  try {
-    Buffer hot = device_.allocate(MemorySpace::kDevice,
-                                  static_cast<size_t>(layout.hot_bytes(slots)), "hot rows");
-    wide_table_ =
-        device_.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes(slots)),
-                         "the table of hot rows");
-    wide_hot_ = std::move(hot);
-  } catch (const BudgetError&) {
-    return false;
-  }
-  wide_slots_ = slots;
-  forget_hot_rows();
-  return true;
-}
-
-void KvSequence::narrow_hot_rows() {
-  drop_wide_rows();
-  narrowed_ = true;
-}
-
-void KvSequence::drop_wide_rows() {
-  wide_hot_ = Buffer();
-  wide_table_ = Buffer();
-  wide_slots_ = 0;
-  forget_hot_rows();
-}
-
-uint64_t KvSequence::hot_bytes() const {
-  return hot_.bytes() + hot_table_.bytes() + residents_.bytes() + wide_bytes();
+  SequenceDesc desc = {.mode = StepMode::kDecode,
+                       .first_token = 0,
+                       .tokens = 0,
+                       .start = static_cast<int32_t>(length_),
+                       .slice_blocks = slices_.device_data(),
+                       .row_blocks = rows_.device_data(),
+                       .device_row_blocks = device_rows_.device_data(),
+                       .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
+                       .tail = tail_.data(),
+                       .residents = residents_.data(),
+                       .hot = nullptr,
+                       .hot_table = nullptr,
+                       .hot_rows = 0,
+                       .stage = nullptr};
+  hot_rows_.describe(&desc);
+  return desc;
 }
 
 }  // namespace fasa

@@ -1,0 +1,67 @@
+#include "scheduler/cache/hot_rows.h"
+
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+void HotRows::reserve() {
+  const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
+    if (buffer || bytes == 0) return;
+    buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
+  };
+  ensure(rows_, layout_.hot_bytes(), "hot rows");
+  ensure(table_, layout_.hot_table_bytes(), "the table of hot rows");
+}
+
+void HotRows::give_back() {
+  rows_ = Buffer();
+  table_ = Buffer();
+  forget();
+}
+
+bool HotRows::widen(int slots) {
+  try {
+    Buffer rows = device_.allocate(MemorySpace::kDevice,
+                                   static_cast<size_t>(layout_.hot_bytes(slots)), "hot rows");
+    wide_table_ =
+        device_.allocate(MemorySpace::kDevice, static_cast<size_t>(layout_.hot_table_bytes(slots)),
+                         "the table of hot rows");
+    wide_rows_ = std::move(rows);
+  } catch (const BudgetError&) {
+    return false;
+  }
+  wide_slots_ = slots;
+  forget();
+  return true;
+}
+
+void HotRows::narrow() {
+  drop_wide();
+  narrowed_ = true;
+}
+
+void HotRows::drop_wide() {
+  wide_rows_ = Buffer();
+  wide_table_ = Buffer();
+  wide_slots_ = 0;
+  forget();
+}
+
+void HotRows::prepare(StreamView control) {
+  if (state_ == State::kSuspect) {
+    state_ = State::kRemembered;  // restore empties them
+  } else if (state_ == State::kEmpty && table_) {
+    device_.fill(table().data(), 0xff, table().bytes(), control, tag_of(-1, Cause::kControl));
+    state_ = State::kValid;
+  }
+}
+
+void HotRows::describe(SequenceDesc* desc) const {
+  desc->hot = wide() ? wide_rows_.data() : rows_.data();
+  desc->hot_table = table().as<int32_t>();
+  desc->hot_rows = wide_slots_;
+}
+
+}  // namespace fasa
