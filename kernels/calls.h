@@ -27,9 +27,13 @@ struct CallList {
 using CacheCalls =
     CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams, FetchParams,
              ClaimSlotsParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
-// Of a model's own work: devices with DeviceTraits::model_calls. The others run that as host code.
-using ModelCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams, AddNormParams,
-                            AnglesParams, HeadsParams, ActivateParams, AddBiasParams>;
+// Of a model's own work, the calls that go token by token, and its products. Devices with
+// DeviceTraits::model_calls have them; for the others host code does the former as
+// cpu::run_on_rows (kernels/cpu/model/row_calls.h) and the latter from weights in panels.
+using RowCalls = CallList<AddNormParams, AnglesParams, HeadsParams, ActivateParams, AddBiasParams,
+                          TakeSinksParams>;
+using ProductCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams>;
+using ModelCalls = decltype(ProductCalls::with(RowCalls()));
 using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
 
 // As errors and timelines say it.

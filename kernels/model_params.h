@@ -131,6 +131,19 @@ struct ActivateParams {
   void* out = nullptr;  // [tokens, size]
 };
 
+// Attention sinks: a logit that has its share of each head's softmax and adds nothing to what is
+// attended to. x = x · exp(lse) / (exp(lse) + exp(sink)).
+struct TakeSinksParams {
+  static constexpr const char* kName = "take_sinks";
+  int64_t tokens = 0;
+  int heads = 0;
+  int64_t dim = 0;
+  const float* sinks = nullptr;  // [heads]
+  const float* lse = nullptr;    // [tokens, heads], natural logs of the softmaxes' sums
+  DType dtype = DType::kBF16;
+  void* x = nullptr;  // [tokens, heads, dim]
+};
+
 // x += bias, of each row.
 struct AddBiasParams {
   static constexpr const char* kName = "add_bias";

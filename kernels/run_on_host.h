@@ -7,7 +7,7 @@
 namespace fasa {
 
 // In the caller's oneTBB arena, done on return. Throws UsageError for a model's own work
-// (ModelCalls), which the host does as code of its own.
+// (ModelCalls), which host work does by calls of its own (runtime/llm/host_sink.h).
 KernelWork run_on_host(const KernelCall& call);
 
 }  // namespace fasa

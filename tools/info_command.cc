@@ -6,7 +6,7 @@
 #include "runtime/config/config.h"
 #include "runtime/doors/kv_cost.h"
 #include "runtime/io/machine.h"
-#include "runtime/llm/host_engine.h"
+#include "runtime/llm/host_sink.h"
 #include "runtime/llm/model.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -85,12 +85,13 @@ class InfoCommand final : public Command {
     if (json_) {
       Json json = machine_to_json();
       json["version"] = FASA_VERSION;
-      json["onednn"] = host_engine_note();
+      json["onednn"] = host_projections_note();
       if (!model_dir_.empty()) json["model"] = model_json(model_dir_);
       fmt::print("{}\n", json.dump(2));
       return 0;
     }
-    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(), host_engine_note());
+    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(),
+               host_projections_note());
     if (!model_dir_.empty()) print_model(model_dir_);
     return 0;
   }

@@ -1,4 +1,4 @@
-// Between the MLP's projections, and biases of logits: an element a thread.
+// Between the MLP's projections, biases of logits, shares of attention sinks: an element a thread.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -56,6 +56,25 @@ struct AddBiasKernel {
   }
 };
 
+struct TakeSinksKernel {
+  static constexpr const char* kName = "take_sinks";
+  static constexpr int kThreads = 256;
+
+  TakeSinksParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t width = params.heads * params.dim;
+    const int64_t i = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    if (i >= width) return;
+    const int64_t token = simt::block_y();
+    const int64_t head = i / params.dim;
+    const float share =
+        1 / (1 + exponential(params.sinks[head] - params.lse[token * params.heads + head]));
+    const int64_t at = token * width + i;
+    store(params.dtype, params.x, at, load(params.dtype, params.x, at) * share);
+  }
+};
+
 // Blocks of `threads` elements over rows: rows in y, as many launches as a grid's y takes.
 inline constexpr int64_t kMaxGridRows = 65535;
 
@@ -84,6 +103,21 @@ void start(const AddBiasParams& params, const Launcher& launch) {
     part.rows = left < kMaxGridRows ? left : kMaxGridRows;
     part.x += first * params.size;
     launch(AddBiasKernel{part}, {.x = blocks, .y = static_cast<int>(part.rows)});
+  }
+}
+
+template <typename Launcher>
+void start(const TakeSinksParams& params, const Launcher& launch) {
+  const int64_t width = params.heads * params.dim;
+  const auto blocks =
+      static_cast<int>((width + TakeSinksKernel::kThreads - 1) / TakeSinksKernel::kThreads);
+  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
+    TakeSinksParams part = params;
+    const int64_t left = params.tokens - first;
+    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
+    part.lse += first * params.heads;
+    part.x = static_cast<std::byte*>(params.x) + first * width * dtype_bytes(params.dtype);
+    launch(TakeSinksKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
   }
 }
 

@@ -26,5 +26,9 @@ template <>
 void enqueue(const AddBiasParams& params, StreamView stream) {
   start(params, CudaLauncher(stream));
 }
+template <>
+void enqueue(const TakeSinksParams& params, StreamView stream) {
+  start(params, CudaLauncher(stream));
+}
 
 }  // namespace fasa::cuda

@@ -1,96 +1,131 @@
 #include "runtime/llm/latent_work.h"
 
-#include <cstring>
-
-#include "kernels/cpu/model/elementwise.h"
-#include "kernels/cpu/model/rope.h"
+#include <algorithm>
+#include <span>
 
 namespace fasa {
+namespace {
 
-void LatentWork::rotate(float* part, int64_t row) const {
-  const int64_t half = config_.rotary_dims / 2;
-  rope_rotate_pairs(part, config_.rotary_dims, activations_.cosines() + row * half,
-                    activations_.sines() + row * half);
+std::span<const Matrix> part_of(const std::vector<Matrix>& heads, int first, int count) {
+  return std::span(heads).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+}
+
+}  // namespace
+
+template <typename Part>
+void LatentWork::for_heads(const Part& part) const {
+  const int heads = parts_.config.query_heads;
+  const int at_once = sink_.heads_at_once(heads);
+  for (int first = 0; first < heads; first += at_once) {
+    part(first, std::min(at_once, heads - first));
+  }
+}
+
+void LatentWork::convert(HeadsParams heads) const {
+  heads.tokens = tokens_;
+  heads.dtype = parts_.dtype;
+  sink_.run(heads);
+}
+
+HeadsParams LatentWork::rotated(int heads) const {
+  HeadsParams params;
+  params.heads = params.query_heads = heads;
+  params.dim = params.rotary_dims = parts_.config.rotary_dims;
+  params.rotary_layout = RotaryLayout::kInterleaved;
+  params.cosines = parts_.activations.cosines();
+  params.sines = parts_.activations.sines();
+  return params;
 }
 
 // What the queries are projected from.
-const std::byte* LatentWork::query_input(const LatentWeights& weights, uint64_t* bytes) const {
-  const int64_t rank = config_.mla.query_rank;
-  if (rank == 0) return activations_.input();
-  weights.query_down.apply(activations_.input(), runs_, activations_.result());
-  for_each_row(tokens_, rank, [&](int64_t row) {
-    normalise(activations_.result() + row * rank, weights.query_norm, rank, dtype_,
-              activations_.head_input() + row * rank * dtype_bytes(dtype_));
+const std::byte* LatentWork::query_input(const LatentWeights& weights) const {
+  const Activations& activations = parts_.activations;
+  const int rank = parts_.config.mla.query_rank;
+  if (rank == 0) return activations.input();
+  project(weights.query_down, activations.input(), activations.result());
+  convert({.heads = 1,
+           .query_heads = 1,
+           .dim = rank,
+           .x = activations.result(),
+           .x_stride = rank,
+           .query_norm = weights.query_norm,
+           .out = activations.head_input()});
+  return activations.head_input();
+}
+
+void LatentWork::queries(const LatentWeights& weights, std::byte* out, int64_t stride) const {
+  const ModelConfig& config = parts_.config;
+  const Activations& activations = parts_.activations;
+  const int plain = config.mla.plain;
+  const int latent = config.mla.latent;
+  const int width = plain + config.rotary_dims;  // of a head's projection
+  const int64_t x_stride = int64_t{config.query_heads} * width;
+  project(weights.query, query_input(weights), activations.result());
+  HeadsParams turned = rotated(config.query_heads);
+  turned.x = activations.result() + plain;
+  turned.x_stride = x_stride;
+  turned.x_head_stride = width;
+  turned.out = out;
+  turned.out_stride = stride;
+  turned.out_head_stride = config.head_dim;
+  convert(turned);
+  for_heads([&](int first, int heads) {
+    convert({.heads = heads,
+             .dim = plain,
+             .x = activations.result() + int64_t{first} * width,
+             .x_stride = x_stride,
+             .x_head_stride = width,
+             .out = activations.head_input()});
+    sink_.project_heads(part_of(weights.absorb, first, heads), activations.head_input(),
+                        int64_t{heads} * plain, runs_, activations.head_result());
+    const int64_t at = int64_t{first} * config.head_dim + config.rotary_dims;
+    convert({.heads = heads,
+             .dim = latent,
+             .x = activations.head_result(),
+             .x_stride = int64_t{heads} * latent,
+             .out = out + at * dtype_bytes(parts_.dtype),
+             .out_stride = stride,
+             .out_head_stride = config.head_dim});
   });
-  *bytes += weights.query_down.work_bytes(tokens_);
-  return activations_.head_input();
 }
 
-uint64_t LatentWork::queries(const LatentWeights& weights, std::byte* out, int64_t stride) const {
-  const LatentShape& shape = config_.mla;
-  const int64_t element = dtype_bytes(dtype_);
-  const int64_t width = weights.query.outputs();
-  uint64_t bytes = 0;
-  weights.query.apply(query_input(weights, &bytes), runs_, activations_.result());
-  bytes += weights.query.work_bytes(tokens_);
-  for (int head = 0; head < config_.query_heads; ++head) {
-    const Matrix& absorb = weights.absorb[static_cast<size_t>(head)];
-    const auto query = [&](int64_t row) {
-      return activations_.result() + row * width + head * (shape.plain + config_.rotary_dims);
-    };
-    for_each_row(tokens_, shape.plain, [&](int64_t row) {
-      store_row(query(row), shape.plain, dtype_,
-                activations_.head_input() + row * shape.plain * element);
-    });
-    absorb.apply(activations_.head_input(), runs_, activations_.head_result());
-    bytes += absorb.work_bytes(tokens_);
-    for_each_row(tokens_, config_.head_dim, [&](int64_t row) {
-      float* rotated = query(row) + shape.plain;
-      std::byte* to = out + (row * stride + int64_t{head} * config_.head_dim) * element;
-      rotate(rotated, row);
-      store_row(rotated, config_.rotary_dims, dtype_, to);
-      store_row(activations_.head_result() + row * shape.latent, shape.latent, dtype_,
-                to + config_.rotary_dims * element);
-    });
-  }
-  return bytes;
+void LatentWork::keys(const LatentWeights& weights, std::byte* out, int64_t stride) const {
+  const ModelConfig& config = parts_.config;
+  const Activations& activations = parts_.activations;
+  project(weights.key_down, activations.input(), activations.result());
+  HeadsParams turned = rotated(1);
+  turned.x = activations.result() + config.mla.latent;
+  turned.x_stride = config.head_dim;
+  turned.out = out;
+  turned.out_stride = stride;
+  convert(turned);
+  convert({.heads = 1,
+           .query_heads = 1,
+           .dim = config.mla.latent,
+           .x = activations.result(),
+           .x_stride = config.head_dim,
+           .query_norm = weights.key_norm,
+           .out = out + config.rotary_dims * dtype_bytes(parts_.dtype),
+           .out_stride = stride});
 }
 
-uint64_t LatentWork::keys(const LatentWeights& weights, std::byte* out, int64_t stride) const {
-  const int64_t latent = config_.mla.latent;
-  const int64_t element = dtype_bytes(dtype_);
-  weights.key_down.apply(activations_.input(), runs_, activations_.result());
-  for_each_row(tokens_, config_.head_dim, [&](int64_t row) {
-    float* key = activations_.result() + row * config_.head_dim;
-    std::byte* to = out + row * stride * element;
-    rotate(key + latent, row);
-    store_row(key + latent, config_.rotary_dims, dtype_, to);
-    normalise(key, weights.key_norm, latent, dtype_, to + config_.rotary_dims * element);
+void LatentWork::values(const LatentWeights& weights) const {
+  const ModelConfig& config = parts_.config;
+  const Activations& activations = parts_.activations;
+  const int64_t latent = config.mla.latent;
+  const int64_t value = config.mla.value;
+  const int64_t element = dtype_bytes(parts_.dtype);
+  for_heads([&](int first, int heads) {
+    sink_.project_heads(part_of(weights.expand, first, heads),
+                        activations.attended() + first * latent * element,
+                        config.query_heads * latent, runs_, activations.head_result());
+    convert({.heads = heads,
+             .dim = config.mla.value,
+             .x = activations.head_result(),
+             .x_stride = heads * value,
+             .out = activations.input() + first * value * element,
+             .out_stride = config.query_heads * value});
   });
-  return weights.key_down.work_bytes(tokens_);
-}
-
-uint64_t LatentWork::values(const LatentWeights& weights) const {
-  const LatentShape& shape = config_.mla;
-  const int64_t element = dtype_bytes(dtype_);
-  const int64_t heads = config_.query_heads;
-  uint64_t bytes = 0;
-  for (int64_t head = 0; head < heads; ++head) {
-    const Matrix& expand = weights.expand[static_cast<size_t>(head)];
-    for_each_row(tokens_, shape.latent, [&](int64_t row) {
-      const int64_t latent = shape.latent * element;
-      std::memcpy(activations_.head_input() + row * latent,
-                  activations_.attended() + (row * heads + head) * latent,
-                  static_cast<size_t>(latent));
-    });
-    expand.apply(activations_.head_input(), runs_, activations_.head_result());
-    bytes += expand.work_bytes(tokens_);
-    for_each_row(tokens_, shape.value, [&](int64_t row) {
-      store_row(activations_.head_result() + row * shape.value, shape.value, dtype_,
-                activations_.input() + (row * heads + head) * shape.value * element);
-    });
-  }
-  return bytes;
 }
 
 }  // namespace fasa

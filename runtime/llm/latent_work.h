@@ -4,41 +4,40 @@
 
 #include <cstdint>
 
-#include "runtime/base/dtype.h"
-#include "runtime/llm/activations.h"
-#include "runtime/llm/model_config.h"
-#include "runtime/llm/weights.h"
+#include "runtime/llm/engine_parts.h"
+#include "runtime/llm/work_sink.h"
 
 namespace fasa {
 
-// Of a step's tokens. References: all outlive the work. Each returns the bytes that it
-// reads and writes.
+// Of a step's tokens. References: all outlive the work.
 class LatentWork {
  public:
-  LatentWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)
-      : config_(config),
-        activations_(activations),
-        dtype_(dtype),
-        runs_(runs),
-        tokens_(rows_of(runs)) {}
+  LatentWork(const EngineParts& parts, RowRuns runs, WorkSink& sink)
+      : parts_(parts), runs_(runs), tokens_(rows_of(runs)), sink_(sink) {}
 
   // The normalised input -> [tokens, query_heads, head_dim], rotated, tokens `stride` elements
   // apart.
-  uint64_t queries(const LatentWeights& weights, std::byte* out, int64_t stride) const;
+  void queries(const LatentWeights& weights, std::byte* out, int64_t stride) const;
   // -> [tokens, head_dim].
-  uint64_t keys(const LatentWeights& weights, std::byte* out, int64_t stride) const;
+  void keys(const LatentWeights& weights, std::byte* out, int64_t stride) const;
   // What attention gave, latents per head -> the heads' values, in the activations' input.
-  uint64_t values(const LatentWeights& weights) const;
+  void values(const LatentWeights& weights) const;
 
  private:
-  void rotate(float* part, int64_t row) const;
-  const std::byte* query_input(const LatentWeights& weights, uint64_t* bytes) const;
+  const std::byte* query_input(const LatentWeights& weights) const;
+  void project(const Matrix& matrix, const std::byte* x, float* y) const {
+    sink_.project(matrix, x, runs_, matrix.outputs(), y);
+  }
+  void convert(HeadsParams heads) const;  // with what all calls share
+  HeadsParams rotated(int heads) const;
+  // Calls with (first head, heads) of those that the sink takes at once.
+  template <typename Part>
+  void for_heads(const Part& part) const;
 
-  const ModelConfig& config_;
-  const Activations& activations_;
-  DType dtype_;
+  const EngineParts& parts_;
   RowRuns runs_;
   int64_t tokens_;
+  WorkSink& sink_;
 };
 
 }  // namespace fasa

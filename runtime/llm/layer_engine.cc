@@ -1,13 +1,71 @@
 #include "runtime/llm/layer_engine.h"
 
-#include "runtime/llm/host_engine.h"
-#include "runtime/llm/kernel_engine.h"
+#include "runtime/llm/host_sink.h"
+#include "runtime/llm/kernel_sink.h"
+#include "runtime/llm/layer_work.h"
 
 namespace fasa {
 
-std::unique_ptr<LayerEngine> make_layer_engine(const EngineParts& parts) {
-  if (parts.device.traits().model_calls) return std::make_unique<KernelEngine>(parts);
-  return std::make_unique<HostEngine>(parts);
+LayerEngine::LayerEngine(const EngineParts& parts) : parts_(parts) {
+  if (parts.device.traits().model_calls) kernels_.emplace(parts);
+  for (size_t i = 0; i < parts.rotations.size(); ++i) {
+    frequencies_.push_back(kernels_ ? kernels_->frequencies(i)
+                                    : parts.rotations[i].frequencies.data());
+  }
+}
+
+void LayerEngine::reserve(const Activations& larger) {
+  if (kernels_) kernels_->reserve(larger);
+}
+
+void LayerEngine::stage(const StepShape& step) {
+  if (kernels_) kernels_->stage(step);
+}
+
+void LayerEngine::begin(const StepShape& step) {
+  const OperationTag tag = tag_of(-1, step.cause);
+  step_ = &step;
+  inputs_ = {step.positions.data(), step.logit_rows.data(), frequencies_};
+  if (kernels_) {
+    inputs_.positions = kernels_->copy_staged(step, tag);
+    inputs_.logit_rows = inputs_.positions + step.tokens;
+  }
+  parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
+                     static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
+                     CopyKind::kHostToDevice, parts_.stream, tag);
+}
+
+template <typename Work>
+void LayerEngine::enqueue(const char* name, OperationTag tag, const Work& work) {
+  if (kernels_) {
+    KernelSink sink(parts_, kernels_->scratch(), tag);
+    return work(LayerWork(parts_, *step_, inputs_, sink));
+  }
+  parts_.device.launch(
+      parts_.stream, name,
+      [this, work] {
+        HostSink sink(parts_);
+        work(LayerWork(parts_, *step_, inputs_, sink));
+        return sink.work();
+      },
+      tag);
+}
+
+void LayerEngine::to_attention(int layer) {
+  enqueue("projections", tag_of(layer, step_->cause),
+          [layer](const LayerWork& work) { work.to_attention(layer); });
+}
+
+void LayerEngine::query_of(int layer, std::byte* query, OperationTag tag) {
+  enqueue("estimate", tag, [layer, query](const LayerWork& work) { work.query_of(layer, query); });
+}
+
+void LayerEngine::logits() {
+  const OperationTag tag = tag_of(-1, step_->cause);
+  enqueue("logits", tag, [](const LayerWork& work) { work.logits(); });
+  const size_t logits = step_->logit_rows.size() * static_cast<size_t>(parts_.config.vocab_size);
+  parts_.device.copy(parts_.activations.host_logits(), parts_.activations.logits(),
+                     logits * sizeof(float), CopyKind::kDeviceToHost, parts_.stream, tag);
 }
 
 }  // namespace fasa

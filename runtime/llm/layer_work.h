@@ -1,83 +1,62 @@
-// What the model computes between two attentions, as host code that streams run.
+// What a model computes between two attentions, as calls into a sink.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "kernels/params.h"
-#include "offload/operation_tag.h"
-#include "runtime/base/dtype.h"
-#include "runtime/llm/activations.h"
+#include "runtime/llm/engine_parts.h"
 #include "runtime/llm/latent_work.h"
-#include "runtime/llm/model_config.h"
-#include "runtime/llm/rope_frequencies.h"
-#include "runtime/llm/weights.h"
+#include "runtime/llm/work_sink.h"
 
 namespace fasa {
-
-// One step's shape. Outlives the work that refers to it.
-struct StepShape {
-  int64_t tokens = 0;
-  std::vector<int64_t> positions;   // of each token
-  std::vector<int64_t> logit_rows;  // tokens whose logits are wanted, ascending
-  std::vector<RowRun> runs;         // of the tokens, by their sequences' phases
-  std::vector<RowRun> logit_runs;   // of the logits' rows
-  Cause cause = Cause::kCompute;    // kPrefill where the step fills
-};
 
 // References: all outlive the work.
 class LayerWork {
  public:
-  LayerWork(const ModelConfig& config, const Weights& weights, const Activations& activations,
-            DType dtype, const std::vector<Rotation>& rotations, const StepShape& step)
-      : config_(config),
-        weights_(weights),
-        activations_(activations),
-        dtype_(dtype),
-        rotations_(rotations),
-        step_(step) {}
+  LayerWork(const EngineParts& parts, const StepShape& step, const StepInputs& inputs,
+            WorkSink& sink)
+      : parts_(parts), step_(step), inputs_(inputs), sink_(sink) {}
 
+  // What has yet to join the residual: a projection's result, its bias and the norm of both.
+  struct Pending {
+    const float* addend = nullptr;
+    const float* bias = nullptr;
+    Norm norm = {};
+  };
+  // All that follows the attention of the layer before, or begin(), then before_attention().
+  void to_attention(int layer) const;
   // Cosines and sines of the step's positions; the embeddings' norm, where the family has one.
-  KernelWork begin() const;
-  // residual -> norm, q, k and v with bias and norms, rotated -> qkv.
-  KernelWork before_attention(int layer) const;
+  void begin() const;
+  // Residual -> norm, q, k and v with bias and norms, rotated -> the activations' qkv().
+  void before_attention(int layer, const Pending& pending) const;
   // The query that layer `index` would compute if the residual entered it, the same bits as there:
-  // residual -> norm, query projection with bias and norm, rotated -> query, [tokens, query_heads,
-  // head_dim] in the model's dtype. Uses the memory of before_attention's input and result.
-  KernelWork query_of(int index, std::byte* query) const;
-  // attended -> output projection, residual, norm, MLP -> residual.
-  KernelWork after_attention(int layer) const;
-  // residual -> norm, logits of the rows that are wanted.
-  KernelWork logits() const;
+  // residual -> query, [tokens, query_heads, head_dim] in the model's dtype. Uses the memory of
+  // to_attention's input and result; the residual is whole, as to_attention leaves it.
+  void query_of(int index, std::byte* query) const;
+  // All that follows the last attention -> the activations' logits() of the rows that are wanted.
+  void logits() const;
 
  private:
-  // The first `width` values of a layer's projection to q, k and v, of them the first heads to
-  // rotate.
-  struct Projection {
-    int layer;
-    int64_t width;
-    int query_heads;
-    int key_heads;
-    std::byte* out;  // [tokens, width] in the model's dtype
+  // Heads of a layer's projection: the first `all`, of them query heads, then key heads to rotate.
+  struct Heads {
+    int all;
+    int query;
+    int key;
+    std::byte* out;  // [tokens, all, head_dim] in the model's dtype
   };
-  void normalise_input(const LayerWeights& layer) const;
-  LatentWork latent_work() const { return {config_, activations_, dtype_, step_.runs}; }
-  KernelWork project(const Projection& wanted) const;
-  void normalise_heads(const LayerWeights& layer, const Projection& wanted, float* x) const;
-  void finish_row(const Projection& wanted, int64_t row) const;
-  // A sink takes its share of each head's softmax, and adds nothing to what it attends to: attended *
-  // exp(lse) / (exp(lse) + exp(sink)).
-  void take_sinks(const float* sinks) const;
-  // The MLP's part, and what it gives joins the residual. Returns bytes as ExpertWork does.
-  uint64_t mlp(const LayerWeights& layer) const;
-  uint64_t experts(const LayerWeights& layer) const;
+  void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
+  void project(const Matrix& matrix, const std::byte* x, float* y) const {
+    sink_.project(matrix, x, step_.runs, matrix.outputs(), y);
+  }
+  void project_heads(int layer, const Heads& heads) const;
+  // attended -> output projection, residual, norm, MLP; what that gave is pending.
+  Pending after_attention(int layer) const;
+  Pending mlp(const LayerWeights& layer) const;
+  LatentWork latent_work() const { return {parts_, step_.runs, sink_}; }
 
-  const ModelConfig& config_;
-  const Weights& weights_;
-  const Activations& activations_;
-  DType dtype_;
-  const std::vector<Rotation>& rotations_;
+  const EngineParts& parts_;
   const StepShape& step_;
+  const StepInputs& inputs_;
+  WorkSink& sink_;
 };
 
 }  // namespace fasa

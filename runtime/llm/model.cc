@@ -43,8 +43,7 @@ class Model::Impl final : public QuerySource {
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
         weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
         rotations_(make_rotations(config_)),
-        engine_(make_layer_engine(
-            {device_, config_, weights_, activations_, dtype_, rotations_, stream_.view()})) {}
+        engine_({device_, config_, weights_, activations_, dtype_, rotations_, stream_.view()}) {}
 
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
@@ -56,7 +55,7 @@ class Model::Impl final : public QuerySource {
     if (tokens <= activations_.tokens() && rows <= activations_.rows()) return;
     Activations larger(device_, config_, dtype_, std::max(tokens, activations_.tokens()),
                        std::max({rows, activations_.rows(), int64_t{1}}));
-    engine_->reserve(larger);
+    engine_.reserve(larger);
     activations_ = std::move(larger);
     place_ = next_place();
   }
@@ -100,7 +99,7 @@ class Model::Impl final : public QuerySource {
   Weights weights_;
   std::vector<Rotation> rotations_;
   Activations activations_;
-  std::unique_ptr<LayerEngine> engine_;
+  LayerEngine engine_;
   Buffer shown_;  // what observers look at, where the device's memory is not the host's
   QueryEstimates estimates_;
   uint64_t place_ = next_place();
@@ -145,8 +144,9 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
     add_rows(&shape.runs, sequence.tokens, sequence.mode);
     for (int64_t i = 0; i < sequence.tokens; ++i) {
       const bool wanted = options.all_logits || i == sequence.tokens - 1;
-      if (wanted && !options.no_logits) shape.logit_rows.push_back(shape.tokens);
-      shape.positions.push_back(start + i);
+      if (wanted && !options.no_logits)
+        shape.logit_rows.push_back(static_cast<int32_t>(shape.tokens));
+      shape.positions.push_back(static_cast<int32_t>(start + i));
       ++shape.tokens;
     }
     const auto rows = static_cast<int64_t>(shape.logit_rows.size());
@@ -209,7 +209,7 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 // The residual enters `layer` until after_attention() of it, which comes later in the stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
-  engine_->query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
+  engine_.query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
   return estimates_.view(ahead, open_->shape->tokens);
 }
 
@@ -270,18 +270,18 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
 }
 
 void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {
-  engine_->begin(shape);
+  engine_.begin(shape);
   for (int layer = 0; layer < config_.layers; ++layer) {
-    engine_->to_attention(layer);
+    engine_.to_attention(layer);
     open_->layer = layer;
     attention(runtime, layer, shape, options);
   }
   // The last layer's output matters to logits alone.
   if (shape.logit_rows.empty()) return;
-  engine_->logits();
+  engine_.logits();
 }
 
-// On the host, where every engine's logits come.
+// On the host, where logits come to.
 void Model::Impl::cap_logits(std::span<float> logits) const {
   if (config_.logits_cap == 0) return;
   cpu::rank_bodies(cpu::active_target())
@@ -304,7 +304,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_depth());
   open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
-    engine_->stage(shape);
+    engine_.stage(shape);
     if (decodes && options.observer == nullptr) {
       const uint64_t words[] = {place_, shape.logit_rows.size()};
       runtime.run_layers(stream(), words, [&] { enqueue(runtime, shape, options); });

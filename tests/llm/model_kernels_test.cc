@@ -1,12 +1,15 @@
-// The bodies of the kernels that models run on CUDA, interpreted, against the processor's work.
+// The kernels of a model's own work, against what they are made of, row by row: CUDA's bodies,
+// interpreted, and the processor's, which have the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "kernels/cpu/model/elementwise.h"
 #include "kernels/cpu/model/rope.h"
+#include "kernels/cpu/model/row_calls.h"
 #include "kernels/cuda/activate_inl.h"
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
@@ -84,23 +87,26 @@ void expect_add_norm(const NormCase& c, const SimtLauncher& launch) {
   const auto of_addend = randoms(c.size, 6);
   const float* const addend_weight = c.normed_addend ? of_addend.data() : nullptr;
   const float* const norm_weight = c.normed ? weight.data() : nullptr;
-  std::vector<float> residual = randoms(kTokens * c.size, 5), expected = residual;
-  Elements out(c.dtype, 2 * c.size), expected_out(c.dtype, 2 * c.size);
+  std::vector<float> residual = randoms(kTokens * c.size, 5), expected = residual, own = residual;
+  Elements out(c.dtype, 2 * c.size), expected_out = out, own_out = out;
   const float* const norm_bias = c.bias && c.kind == NormKind::kLayer ? shift.data() : nullptr;
   const float* const add_bias = c.bias ? bias.data() : nullptr;
-  cuda::start(AddNormParams{.rows = 2,
-                            .size = c.size,
-                            .residual = residual.data(),
-                            .addend = addend.data(),
-                            .bias = add_bias,
-                            .addend_norm = {c.kind, 1e-5f, addend_weight, nullptr},
-                            .scale = c.scale,
-                            .tokens = chosen.data(),
-                            .order = c.order,
-                            .norm = {c.kind, 1e-5f, norm_weight, norm_bias},
-                            .dtype = c.dtype,
-                            .out = out.bytes.data()},
-              launch);
+  AddNormParams params = {.rows = 2,
+                          .size = c.size,
+                          .residual = residual.data(),
+                          .addend = addend.data(),
+                          .bias = add_bias,
+                          .addend_norm = {c.kind, 1e-5f, addend_weight, nullptr},
+                          .scale = c.scale,
+                          .tokens = chosen.data(),
+                          .order = c.order,
+                          .norm = {c.kind, 1e-5f, norm_weight, norm_bias},
+                          .dtype = c.dtype,
+                          .out = out.bytes.data()};
+  cuda::start(params, launch);
+  params.residual = own.data();
+  params.out = own_out.bytes.data();
+  cpu::run_on_rows(params);
   const Norm norm = {c.kind, 1e-5f, norm_weight, norm_bias};
   const Joining joining = {add_bias, {c.kind, 1e-5f, addend_weight, nullptr}, c.scale};
   for (int64_t row = 0; row < 2; ++row) {
@@ -116,6 +122,8 @@ void expect_add_norm(const NormCase& c, const SimtLauncher& launch) {
     EXPECT_EQ(residual, expected);
   }
   expect_near(out, expected_out);
+  EXPECT_EQ(own, expected);
+  EXPECT_EQ(own_out.bytes, expected_out.bytes);
 }
 
 TEST_P(ModelKernels, WhatIsAddedIsNormedAndScaled) {
@@ -150,36 +158,45 @@ TEST_P(ModelKernels, AddNormIsTheProcessors) {
 
 TEST_P(ModelKernels, NormInPlace) {
   const auto weight = randoms(77, 1);
-  std::vector<float> residual = randoms(3 * 77, 2), expected = residual;
+  std::vector<float> residual = randoms(3 * 77, 2), expected = residual, own = residual;
   const Norm norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr};
-  cuda::start(AddNormParams{.rows = 3,
-                            .size = 77,
-                            .residual = residual.data(),
-                            .norm = {NormKind::kLayer, 1e-5f, weight.data(), nullptr},
-                            .dtype = DType::kF32,
-                            .out = residual.data()},
-              launcher());
+  const auto in_place = [&](float* values) -> AddNormParams {
+    return {.rows = 3,
+            .size = 77,
+            .residual = values,
+            .norm = norm,
+            .dtype = DType::kF32,
+            .out = values};
+  };
+  cuda::start(in_place(residual.data()), launcher());
+  cpu::run_on_rows(in_place(own.data()));
   for (int row = 0; row < 3; ++row) normalise(expected.data() + row * 77, norm, 77);
   expect_near(residual, expected);
+  EXPECT_EQ(own, expected);
 }
 
 TEST_P(ModelKernels, AnglesAreTheProcessors) {
   const std::vector<float> frequencies = {1, 0.31f, 0.0123f, 1e-4f, 3e-7f};
   const std::vector<int32_t> positions = {0, 1, 77, 131071, 2000000};
-  std::vector<float> cosines(25), sines(25), c(25), s(25);
-  cuda::start(AnglesParams{.tokens = 5,
-                           .half = 5,
-                           .positions = positions.data(),
-                           .frequencies = frequencies.data(),
-                           .factor = 1.25f,
-                           .cosines = cosines.data(),
-                           .sines = sines.data()},
-              launcher());
+  std::vector<float> cosines(25), sines(25), own_cosines(25), own_sines(25), c(25), s(25);
+  AnglesParams params = {.tokens = 5,
+                         .half = 5,
+                         .positions = positions.data(),
+                         .frequencies = frequencies.data(),
+                         .factor = 1.25f,
+                         .cosines = cosines.data(),
+                         .sines = sines.data()};
+  cuda::start(params, launcher());
+  params.cosines = own_cosines.data();
+  params.sines = own_sines.data();
+  EXPECT_EQ(cpu::run_on_rows(params).device_bytes, 2 * 25 * sizeof(float));
   for (size_t i = 0; i < 5; ++i) {
-    rope_angles(frequencies, 1.25, positions[i], c.data() + 5 * i, s.data() + 5 * i);
+    rope_angles(frequencies, 1.25f, positions[i], c.data() + 5 * i, s.data() + 5 * i);
   }
   EXPECT_EQ(cosines, c);
   EXPECT_EQ(sines, s);
+  EXPECT_EQ(own_cosines, c);
+  EXPECT_EQ(own_sines, s);
 }
 
 struct HeadsCase {
@@ -202,29 +219,31 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
   const auto bias = randoms(width, 2);
   const auto of_queries = randoms(kQueries * c.dim, 3), of_keys = randoms(kKeys * c.dim, 4);
   const auto cosines = randoms(kTokens * half, 5), sines = randoms(kTokens * half, 6);
-  Elements out(c.dtype, kTokens * width), expected(c.dtype, kTokens * width);
+  Elements out(c.dtype, kTokens * width), expected = out, own = out;
   const bool normed = c.norm != HeadNorm::kNone;
   Norm query_norm = {c.kind, 1e-6f, normed ? of_queries.data() : nullptr, nullptr};
   Norm key_norm = {c.kind, 1e-6f, normed ? of_keys.data() : nullptr, nullptr};
-  cuda::start(HeadsParams{.tokens = kTokens,
-                          .heads = kAll,
-                          .query_heads = kQueries,
-                          .key_heads = kKeys,
-                          .dim = c.dim,
-                          .rotary_dims = c.rotary_dims,
-                          .rotary_layout = c.layout,
-                          .x = x.data(),
-                          .x_stride = stride,
-                          .bias = bias.data(),
-                          .query_norm = {c.kind, 1e-6f, query_norm.weight, nullptr},
-                          .key_norm = {c.kind, 1e-6f, key_norm.weight, nullptr},
-                          .norm_stride = norm_stride,
-                          .norm_together = together,
-                          .cosines = cosines.data(),
-                          .sines = sines.data(),
-                          .dtype = c.dtype,
-                          .out = out.bytes.data()},
-              launch);
+  HeadsParams params = {.tokens = kTokens,
+                        .heads = kAll,
+                        .query_heads = kQueries,
+                        .key_heads = kKeys,
+                        .dim = c.dim,
+                        .rotary_dims = c.rotary_dims,
+                        .rotary_layout = c.layout,
+                        .x = x.data(),
+                        .x_stride = stride,
+                        .bias = bias.data(),
+                        .query_norm = query_norm,
+                        .key_norm = key_norm,
+                        .norm_stride = norm_stride,
+                        .norm_together = together,
+                        .cosines = cosines.data(),
+                        .sines = sines.data(),
+                        .dtype = c.dtype,
+                        .out = out.bytes.data()};
+  cuda::start(params, launch);
+  params.out = own.bytes.data();
+  cpu::run_on_rows(params);
   for (int token = 0; token < kTokens; ++token) {
     float* const row = x.data() + token * stride;
     for (int64_t i = 0; i < width; ++i) row[i] += bias[static_cast<size_t>(i)];
@@ -248,6 +267,7 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
     }
   }
   expect_near(out, expected);
+  EXPECT_EQ(own.bytes, expected.bytes);
 }
 
 TEST_P(ModelKernels, HeadsAreTheProcessors) {
@@ -272,23 +292,25 @@ TEST_P(ModelKernels, HeadsWithinWiderOnes) {
   constexpr int kInput = kHeads * kFrom + 1, kOutput = kHeads * kTo + 4;
   const auto x = randoms(kTokens * kInput, 1);
   const auto cosines = randoms(kTokens * kDim / 2, 2), sines = randoms(kTokens * kDim / 2, 3);
-  std::vector<float> out(kTokens * kOutput, -7.0f), expected = out;
-  cuda::start(HeadsParams{.tokens = kTokens,
-                          .heads = kHeads,
-                          .query_heads = kHeads,
-                          .dim = kDim,
-                          .rotary_dims = kDim,
-                          .rotary_layout = RotaryLayout::kInterleaved,
-                          .x = x.data() + 4,
-                          .x_stride = kInput,
-                          .x_head_stride = kFrom,
-                          .cosines = cosines.data(),
-                          .sines = sines.data(),
-                          .dtype = DType::kF32,
-                          .out = out.data() + 2,
-                          .out_stride = kOutput,
-                          .out_head_stride = kTo},
-              launcher());
+  std::vector<float> out(kTokens * kOutput, -7.0f), expected = out, own = out;
+  HeadsParams params = {.tokens = kTokens,
+                        .heads = kHeads,
+                        .query_heads = kHeads,
+                        .dim = kDim,
+                        .rotary_dims = kDim,
+                        .rotary_layout = RotaryLayout::kInterleaved,
+                        .x = x.data() + 4,
+                        .x_stride = kInput,
+                        .x_head_stride = kFrom,
+                        .cosines = cosines.data(),
+                        .sines = sines.data(),
+                        .dtype = DType::kF32,
+                        .out = out.data() + 2,
+                        .out_stride = kOutput,
+                        .out_head_stride = kTo};
+  cuda::start(params, launcher());
+  params.out = own.data() + 2;
+  cpu::run_on_rows(params);
   for (int token = 0; token < kTokens; ++token) {
     for (int head = 0; head < kHeads; ++head) {
       float* const to = expected.data() + 2 + token * kOutput + head * kTo;
@@ -298,6 +320,7 @@ TEST_P(ModelKernels, HeadsWithinWiderOnes) {
     }
   }
   expect_near(out, expected);
+  EXPECT_EQ(own, expected);
 }
 
 TEST_P(ModelKernels, ActivationsAreTheProcessors) {
@@ -307,31 +330,66 @@ TEST_P(ModelKernels, ActivationsAreTheProcessors) {
       for (const int64_t size : {1, 300}) {
         const int64_t width = gated ? 2 * size : size;
         const auto x = randoms(kTokens * width, 1), bias = randoms(width, 2);
-        Elements out(DType::kBF16, kTokens * size), expected(DType::kBF16, kTokens * size);
+        Elements out(DType::kBF16, kTokens * size), expected = out, own = out;
         const float* const added = size > 1 ? bias.data() : nullptr;
-        cuda::start(ActivateParams{.tokens = kTokens,
-                                   .size = size,
-                                   .function = f,
-                                   .gated = gated,
-                                   .x = x.data(),
-                                   .bias = added,
-                                   .dtype = DType::kBF16,
-                                   .out = out.bytes.data()},
-                    launcher());
+        ActivateParams params = {.tokens = kTokens,
+                                 .size = size,
+                                 .function = f,
+                                 .gated = gated,
+                                 .x = x.data(),
+                                 .bias = added,
+                                 .dtype = DType::kBF16,
+                                 .out = out.bytes.data()};
+        cuda::start(params, launcher());
+        params.out = own.bytes.data();
+        cpu::run_on_rows(params);
         for (int64_t token = 0; token < kTokens; ++token) {
           (gated ? activate_gate : activate)(f, x.data() + token * width, added, size, DType::kBF16,
                                              expected.at(token * size));
         }
         EXPECT_EQ(out.bytes, expected.bytes);
+        EXPECT_EQ(own.bytes, expected.bytes);
       }
     }
   }
-  std::vector<float> logits = randoms(3 * 300, 3), expected = logits;
+  std::vector<float> logits = randoms(3 * 300, 3), expected = logits, own = logits;
   const auto bias = randoms(300, 4);
-  cuda::start(AddBiasParams{.rows = 3, .size = 300, .bias = bias.data(), .x = logits.data()},
-              launcher());
+  AddBiasParams params = {.rows = 3, .size = 300, .bias = bias.data(), .x = logits.data()};
+  cuda::start(params, launcher());
+  params.x = own.data();
+  cpu::run_on_rows(params);
   for (int row = 0; row < 3; ++row) add_bias(bias.data(), 300, expected.data() + row * 300);
   EXPECT_EQ(logits, expected);
+  EXPECT_EQ(own, expected);
+}
+
+TEST_P(ModelKernels, SinksTakeTheirShare) {
+  constexpr int64_t kTokens = 3, kDim = 90;
+  constexpr int kHeads = 5;
+  const auto x = randoms(kTokens * kHeads * kDim, 1);
+  const std::vector<float> sinks = {0, -40, 40, 1.5f, -std::numeric_limits<float>::infinity()};
+  const auto lse = randoms(kTokens * kHeads, 2);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Elements out(dtype, x), own = out, expected = out;
+    TakeSinksParams params = {.tokens = kTokens,
+                              .heads = kHeads,
+                              .dim = kDim,
+                              .sinks = sinks.data(),
+                              .lse = lse.data(),
+                              .dtype = dtype,
+                              .x = out.bytes.data()};
+    cuda::start(params, launcher());
+    params.x = own.bytes.data();
+    cpu::run_on_rows(params);
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      const double of_sink = sinks[static_cast<size_t>(i / kDim % kHeads)];
+      const double of_tokens = lse[static_cast<size_t>(i / kDim)];
+      store_element(dtype, expected.bytes.data(), i,
+                    static_cast<float>(expected[i] / (1 + std::exp(of_sink - of_tokens))));
+    }
+    expect_near(out, expected);
+    expect_near(own, expected);
+  }
 }
 
 struct ProjectCase {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/host_sink.h"
 #include "runtime/llm/layer_work.h"
 #include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/weights/safetensors.h"
@@ -28,16 +29,24 @@ class LoneLayer {
         rotations_(make_rotations(config_)) {
     shape_.tokens = tokens;
     shape_.runs = {{tokens, StepMode::kDecode}};
-    for (int64_t i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
+    for (int i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
+    for (const Rotation& rotation : rotations_) frequencies_.push_back(rotation.frequencies.data());
+    inputs_ = {shape_.positions.data(), nullptr, frequencies_};
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < tokens * config_.hidden; ++i) {
       activations_.residual()[i] = normal(random);
     }
-    work().begin();
+    bytes_of([](const LayerWork& work) { work.begin(); });
   }
 
-  LayerWork work() const { return {config_, weights_, activations_, dtype_, rotations_, shape_}; }
+  // Returns the bytes of what `work` does with a LayerWork.
+  template <typename Work>
+  uint64_t bytes_of(const Work& work) const {
+    HostSink sink(parts_);
+    work(LayerWork(parts_, shape_, inputs_, sink));
+    return sink.work().device_bytes;
+  }
   const ModelConfig& config() const { return config_; }
   size_t query_bytes() const {
     return static_cast<size_t>(config_.query_heads * config_.head_dim * dtype_bytes(dtype_));
@@ -56,7 +65,11 @@ class LoneLayer {
   Weights weights_;
   Activations activations_;
   std::vector<Rotation> rotations_;
+  EngineParts parts_ = {*device_, config_,    weights_,      activations_,
+                        dtype_,   rotations_, stream_.view()};
   StepShape shape_;
+  std::vector<const float*> frequencies_;
+  StepInputs inputs_;
 };
 
 class QueryOfLayer : public ::testing::TestWithParam<std::tuple<std::string, DType>> {};
@@ -67,8 +80,10 @@ TEST_P(QueryOfLayer, HasTheBitsOfTheLayersOwn) {
   const LoneLayer lone(name == "needle-3m" ? bundled_dir() : golden_dir(name), dtype, kTokens);
   std::vector<std::byte> query(kTokens * lone.query_bytes());
   for (int layer = 0; layer < lone.config().layers; ++layer) {
-    const uint64_t bytes = lone.work().query_of(layer, query.data()).device_bytes;
-    const uint64_t all_bytes = lone.work().before_attention(layer).device_bytes;
+    const uint64_t bytes =
+        lone.bytes_of([&](const LayerWork& work) { work.query_of(layer, query.data()); });
+    const uint64_t all_bytes =
+        lone.bytes_of([&](const LayerWork& work) { work.before_attention(layer, {}); });
     EXPECT_GT(bytes, 0u);
     EXPECT_LE(bytes, all_bytes);
     for (size_t token = 0; token < kTokens; ++token) {

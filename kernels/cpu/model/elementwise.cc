@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "runtime/base/parallel.h"
 
@@ -109,11 +110,13 @@ void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
   }
 }
 
-void join_row(float* addend, const Joining& how, int64_t size, float* sum) {
+void join_row(const float* addend, const Joining& how, int64_t size, float* sum) {
   if (how.norm.weight == nullptr && how.scale == 1) return add_row(addend, how.bias, size, sum);
-  if (how.bias != nullptr) add_bias(how.bias, size, addend);
-  normalise(addend, how.norm, size);
-  for (int64_t i = 0; i < size; ++i) sum[i] += how.scale * addend[i];
+  thread_local std::vector<float> joined;  // grows only
+  joined.assign(addend, addend + size);
+  if (how.bias != nullptr) add_bias(how.bias, size, joined.data());
+  normalise(joined.data(), how.norm, size);
+  for (int64_t i = 0; i < size; ++i) sum[i] += how.scale * joined[static_cast<size_t>(i)];
 }
 
 void add_bias(const float* bias, int64_t size, float* sum) {

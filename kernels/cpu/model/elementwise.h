@@ -5,18 +5,12 @@
 #include <cstdint>
 #include <functional>
 
-#include "kernels/model_params.h"  // NormKind, Activation, ClampedGate
+#include "kernels/model_params.h"
 #include "runtime/base/dtype.h"
 
 namespace fasa {
 
-// A norm's parameters, [size] each. `bias` may be null. Of no weight: no norm, out = x.
-struct Norm {
-  NormKind kind = NormKind::kRms;
-  float eps = 0;
-  const float* weight = nullptr;
-  const float* bias = nullptr;
-};
+using Norm = NormParams;  // of no weight: no norm, out = x
 
 // kRms: out = x / sqrt(mean(x²) + eps) * weight; kLayer: the same of x - mean(x). Then + bias.
 void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out);
@@ -24,14 +18,13 @@ void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void
 void normalise(float* x, const Norm& norm, int64_t size);
 // sum += addend + bias; `bias` may be null.
 void add_row(const float* addend, const float* bias, int64_t size, float* sum);
-// What a projection gave joins the residual: sum += scale * norm(addend + bias). `addend` is
-// overwritten.
+// What a projection gave joins the residual: sum += scale * norm(addend + bias).
 struct Joining {
   const float* bias = nullptr;
   Norm norm = {};
   float scale = 1;
 };
-void join_row(float* addend, const Joining& how, int64_t size, float* sum);
+void join_row(const float* addend, const Joining& how, int64_t size, float* sum);
 // sum += bias.
 void add_bias(const float* bias, int64_t size, float* sum);
 // out = f(x + bias); `bias` may be null. kGelu is exact, kGeluTanh its approximation by tanh.

@@ -4,13 +4,12 @@
 
 namespace fasa {
 
-void rope_angles(const std::vector<float>& frequencies, double attention_factor, int64_t position,
+void rope_angles(std::span<const float> frequencies, float attention_factor, int64_t position,
                  float* cosines, float* sines) {
-  const auto factor = static_cast<float>(attention_factor);
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float angle = static_cast<float>(position) * frequencies[i];
-    cosines[i] = std::cos(angle) * factor;
-    sines[i] = std::sin(angle) * factor;
+    cosines[i] = std::cos(angle) * attention_factor;
+    sines[i] = std::sin(angle) * attention_factor;
   }
 }
 

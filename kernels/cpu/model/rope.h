@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace fasa {
 
 // cosines and sines [frequencies] of one position, times the scaling's attention factor.
 // `frequencies`: radians a position for each frequency chunk.
-void rope_angles(const std::vector<float>& frequencies, double attention_factor, int64_t position,
+void rope_angles(std::span<const float> frequencies, float attention_factor, int64_t position,
                  float* cosines, float* sines);
 
 // Rotates the first `dim` dimensions of one head in place, half layout: (i, i + dim / 2).

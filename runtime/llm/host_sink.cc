@@ -1,0 +1,44 @@
+#include "runtime/llm/host_sink.h"
+
+#include <cstring>
+
+#include "kernels/cpu/model/cpu_isa.h"
+#include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/row_calls.h"
+#include "runtime/llm/expert_work.h"
+
+namespace fasa {
+
+void HostSink::run(const RowCalls::Call& call) {
+  work_.device_bytes += cpu::run_on_rows(call).device_bytes;
+}
+
+void HostSink::project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,
+                       float* y) {
+  matrix.apply_first(x, runs, columns, y);
+  work_.device_bytes += matrix.work_bytes(rows_of(runs), columns);
+}
+
+void HostSink::project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
+                             RowRuns runs, float* y) {
+  const Matrix& matrix = heads.front();
+  const auto row = static_cast<size_t>(matrix.inputs() * dtype_bytes(parts_.dtype));
+  const int64_t step = x_stride * dtype_bytes(parts_.dtype);
+  if (x_stride != matrix.inputs()) {
+    std::byte* const dense = parts_.activations.head_input();
+    for_each_row(rows_of(runs), matrix.inputs(), [&](int64_t token) {
+      std::memcpy(dense + static_cast<size_t>(token) * row, x + token * step, row);
+    });
+    x = dense;
+  }
+  project(matrix, x, runs, matrix.outputs(), y);
+}
+
+void HostSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
+  work_.device_bytes +=
+      ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer);
+}
+
+std::string host_projections_note() { return onednn_isa_note(); }
+
+}  // namespace fasa

@@ -1,0 +1,63 @@
+#include "runtime/llm/kernel_memory.h"
+
+#include <algorithm>
+
+namespace fasa {
+namespace {
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+size_t frequency_bytes(const EngineParts& parts) {
+  size_t count = 0;
+  for (const Rotation& rotation : parts.rotations) count += rotation.frequencies.size();
+  return count * sizeof(float);
+}
+
+size_t product_scratch(const Device& device) {
+  const auto bytes = device.traits().project_scratch;
+  return bytes == nullptr ? 0 : bytes();
+}
+
+}  // namespace
+
+KernelMemory::KernelMemory(const EngineParts& parts)
+    : device_(parts.device), stream_(parts.stream) {
+  const size_t bytes = frequency_bytes(parts);
+  const size_t product = aligned(product_scratch(device_));
+  fixed_ = device_.allocate(MemorySpace::kDevice,
+                            aligned(bytes) + product + parts.weights.bytes().kernel_scratch,
+                            "scratch of projections");
+  scratch_.product = fixed_.data() + aligned(bytes);
+  scratch_.packed = scratch_.product + product;
+  const Buffer staging =
+      device_.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
+  auto* staged = staging.as<float>();
+  for (const Rotation& rotation : parts.rotations) {
+    frequencies_.push_back(fixed_.as<float>() + (staged - staging.as<float>()));
+    staged = std::copy(rotation.frequencies.begin(), rotation.frequencies.end(), staged);
+  }
+  device_.copy(fixed_.data(), staging.data(), bytes, CopyKind::kHostToDevice, stream_);
+  device_.synchronize(stream_);
+}
+
+void KernelMemory::reserve(const Activations& larger) {
+  const auto bytes = static_cast<size_t>(larger.tokens() + larger.rows()) * sizeof(int32_t);
+  Buffer inputs = device_.allocate(MemorySpace::kDevice, bytes, "positions of a step");
+  staging_ = device_.allocate(MemorySpace::kHost, bytes, "positions of a step");
+  inputs_ = std::move(inputs);
+}
+
+void KernelMemory::stage(const StepShape& step) {
+  auto* const staged = staging_.as<int32_t>();
+  std::copy(step.logit_rows.begin(), step.logit_rows.end(),
+            std::copy(step.positions.begin(), step.positions.end(), staged));
+}
+
+const int32_t* KernelMemory::copy_staged(const StepShape& step, OperationTag tag) const {
+  const auto count = step.positions.size() + step.logit_rows.size();
+  device_.copy(inputs_.data(), staging_.data(), count * sizeof(int32_t), CopyKind::kHostToDevice,
+               stream_, tag);
+  return inputs_.as<int32_t>();
+}
+
+}  // namespace fasa
