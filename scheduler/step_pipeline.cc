@@ -9,10 +9,7 @@
 namespace fasa {
 
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
-    : device_(device),
-      settings_(settings),
-      prefetcher_(device, settings),
-      groups_(static_cast<size_t>(settings.layer_count())) {
+    : device_(device), settings_(settings), prefetcher_(device, settings), groups_(settings) {
   if (settings.rows_on_device) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
     copy_streams_.push_back(
@@ -57,13 +54,13 @@ std::vector<StreamView> StepPipeline::streams() const {
 }
 
 bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
-                              std::vector<uint64_t>& key) const {
+                              std::vector<uint64_t>& key) {
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
     const Call call{step, scratch, layer, {}};
     if (!is_dense(call)) {
       key.push_back(0);
       if (!fits_hot_rows(call)) continue;
-      const HeadGroups& groups = groups_of(call);
+      const HeadGroups& groups = groups_.of(step, call.layer);
       for (int g = 0; g < groups.count(); ++g) {
         key.push_back(static_cast<uint64_t>(groups[g].end));
       }

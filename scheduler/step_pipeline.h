@@ -17,7 +17,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/tensor_view.h"
-#include "scheduler/head_groups.h"
+#include "scheduler/chosen_groups.h"
 #include "scheduler/prefetch/prefetcher.h"
 #include "scheduler/row_source.h"
 #include "scheduler/step_batch.h"
@@ -42,8 +42,7 @@ class StepPipeline {
   // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
   // what lies in device memory: how many waves, what is guessed. False where that is too much: with
   // rows on the host, dense layers are streamed page by page.
-  bool add_to_key(const StepBatch& step, const StepScratch& scratch,
-                  std::vector<uint64_t>& key) const;
+  bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
   void wait_written_back(int layer, StreamView stream, OperationTag tag);
@@ -62,8 +61,6 @@ class StepPipeline {
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   // Every miss finds a hot slot, so that a set is one wave.
   bool fits_hot_rows(const Call& call) const;
-  const HeadGroups& groups_of(const Call& call) const;
-  GroupLoad group_load(const Call& call, int64_t pages) const;
   void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_group(const Call& call, const HeadGroups& groups, int group);
   ResolveParams resolve_params(const Call& call, int32_t begin) const;
@@ -102,14 +99,7 @@ class StepPipeline {
   Event pages_free_[2];            // by half: compute has read the pages
   std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room
   std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
-  // Per layer, what the groups were chosen for: they stay while a page fills, for a step's graph
-  // says them too.
-  struct ChosenGroups {
-    int64_t pages = -1;  // that decode sees, all sequences
-    int sequences = 0;
-    HeadGroups groups;
-  };
-  mutable std::vector<ChosenGroups> groups_;
+  ChosenGroups groups_;
 };
 
 }  // namespace fasa

@@ -1,0 +1,45 @@
+#include "scheduler/chosen_groups.h"
+
+#include <algorithm>
+
+namespace fasa {
+
+// Sequences that a set is chosen for, as the mean of them.
+GroupLoad ChosenGroups::load_of(const StepBatch& step, int layer, int64_t pages) const {
+  GroupLoad load;
+  int64_t copied = 0;
+  int64_t hot_rows = 0;
+  for (size_t i = 0; i < step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = step.on_host[i];
+    if (sequence.mode != StepMode::kDecode) continue;
+    const int32_t visible =
+        sequence.end() - first_visible(sequence.start, settings_.layer(layer).window);
+    if (settings_.selected_tokens(layer, visible) >= visible) continue;
+    ++load.sequences;
+    load.scored += visible;
+    hot_rows += sequence.hot_slots(settings_.layout);
+    for (int page = 0; page < pages_of(sequence.end()); ++page) {
+      copied += step.has_device_copy(i, page) ? 1 : 0;
+    }
+  }
+  if (load.sequences == 0) return load;
+  const double away =
+      1 - static_cast<double>(copied) / static_cast<double>(std::max<int64_t>(1, pages));
+  const auto mean = static_cast<int32_t>(load.scored / load.sequences);
+  load.hot_rows = static_cast<int>(hot_rows / load.sequences);
+  load.miss_share = std::max(0.0, away) * likely_miss_share(settings_, layer, mean, load.hot_rows);
+  return load;
+}
+
+const HeadGroups& ChosenGroups::of(const StepBatch& step, int layer) {
+  int64_t pages = 0;
+  for (const SequenceDesc& sequence : step.on_host) {
+    if (sequence.mode == StepMode::kDecode) pages += pages_of(sequence.end());
+  }
+  Choice& chosen = layers_[static_cast<size_t>(layer)];
+  if (chosen.pages == pages && chosen.sequences == step.count()) return chosen.groups;
+  chosen = {pages, step.count(), plan_groups(settings_, layer, load_of(step, layer, pages))};
+  return chosen.groups;
+}
+
+}  // namespace fasa

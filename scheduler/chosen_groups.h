@@ -1,0 +1,32 @@
+// Which groups of KV heads each layer of a step is worked on in: they stay while a page fills, for a
+// step's graph says them too.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/head_groups.h"
+#include "scheduler/step_batch.h"
+
+namespace fasa {
+
+class ChosenGroups {
+ public:
+  explicit ChosenGroups(const StepSettings& settings)
+      : settings_(settings), layers_(static_cast<size_t>(settings.layer_count())) {}
+
+  const HeadGroups& of(const StepBatch& step, int layer);
+
+ private:
+  struct Choice {
+    int64_t pages = -1;  // that decode sees, all sequences
+    int sequences = 0;
+    HeadGroups groups;
+  };
+  GroupLoad load_of(const StepBatch& step, int layer, int64_t pages) const;
+
+  const StepSettings& settings_;
+  std::vector<Choice> layers_;
+};
+
+}  // namespace fasa
