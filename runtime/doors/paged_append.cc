@@ -1,5 +1,5 @@
-// Appending to a caller's pages. A page is to the kernels a sequence of its own that begins at
-// position 0; pages that are filled one after the other are one sequence.
+#include "runtime/doors/paged_append.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,15 +7,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_prediction.h"
-#include "runtime/doors/paged_guard.h"
-#include "runtime/doors/paged_runtime_impl.h"
 #include "runtime/doors/tensor_check.h"
 
 namespace fasa {
 
 // Runs [begins[i], begins[i + 1]) are one sequence; all but its last page are filled by it. Its
 // tail is that of its last page: a page that is filled at once needs none.
-struct PagedRuntime::Impl::Groups {
+struct PagedAppend::Groups {
   std::vector<size_t> begins;  // one more than groups
   int64_t entries = 0;         // row blocks
 
@@ -25,10 +23,9 @@ struct PagedRuntime::Impl::Groups {
   }
 };
 
-void PagedRuntime::Impl::find_runs(std::span<const int64_t> slot_mapping,
-                                   std::vector<Run>* runs) const {
+void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<Run>* runs) const {
   runs->clear();
-  const int64_t slots = shape_.num_pages * shape_.page_size;
+  const int64_t slots = parts_.shape.num_pages * parts_.shape.page_size;
   std::unordered_set<int64_t> pages;
   for (size_t i = 0; i < slot_mapping.size(); ++i) {
     const int64_t slot = slot_mapping[i];
@@ -36,10 +33,10 @@ void PagedRuntime::Impl::find_runs(std::span<const int64_t> slot_mapping,
     if (slot >= slots) {
       throw UsageError(
           fmt::format("slot_mapping[{}] = {}: allowed: 0 to {} ({} pages of {} tokens)", i, slot,
-                      slots - 1, shape_.num_pages, shape_.page_size));
+                      slots - 1, parts_.shape.num_pages, parts_.shape.page_size));
     }
-    const int64_t page = slot / shape_.page_size;
-    const int offset = static_cast<int>(slot % shape_.page_size);
+    const int64_t page = slot / parts_.shape.page_size;
+    const int offset = static_cast<int>(slot % parts_.shape.page_size);
     const auto token = static_cast<int64_t>(i);
     if (!runs->empty()) {
       Run& last = runs->back();
@@ -60,62 +57,62 @@ void PagedRuntime::Impl::find_runs(std::span<const int64_t> slot_mapping,
   }
 }
 
-void PagedRuntime::Impl::check_runs(int layer, const std::vector<Run>& runs) const {
+void PagedAppend::check_runs(int layer, const std::vector<Run>& runs) const {
   for (const Run& run : runs) {
-    const int held = store_.held(run.page, layer);
+    const int held = parts_.store.held(run.page, layer);
     if (run.offset == 0 || run.offset == held) continue;
     throw UsageError(fmt::format(
         "append to offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0, which "
         "starts the page anew",
         run.offset, run.page, layer, held,
-        held > 0 && held < shape_.page_size ? fmt::format("{}, the next, or ", held) : ""));
+        held > 0 && held < parts_.shape.page_size ? fmt::format("{}, the next, or ", held) : ""));
   }
 }
 
-PagedRuntime::Impl::Groups PagedRuntime::Impl::group(const std::vector<Run>& runs) const {
+PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
   Groups groups;
   for (size_t i = 0; i < runs.size(); ++i) {
     bool follows = false;
     if (i > 0) {
       const Run& before = runs[i - 1];
-      follows = !store_.small() && before.offset == 0 && before.tokens == shape_.page_size &&
-                runs[i].offset == 0 && before.first_token + before.tokens == runs[i].first_token;
+      follows = !parts_.store.small() && before.offset == 0 &&
+                before.tokens == parts_.shape.page_size && runs[i].offset == 0 &&
+                before.first_token + before.tokens == runs[i].first_token;
     }
     if (!follows) groups.begins.push_back(i);
   }
   groups.begins.push_back(runs.size());
-  groups.entries = static_cast<int64_t>(runs.size()) * store_.parts();
+  groups.entries = static_cast<int64_t>(runs.size()) * parts_.store.parts();
   return groups;
 }
 
 // All that may fail for memory.
-void PagedRuntime::Impl::reserve_append(const Groups& groups, Slot& slot, int64_t stored) {
+void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored) {
   slot.step.wait_until_free();
   if (slot.step.capacity() < groups.count()) {
-    drain();  // its last rows may be on their way to the host
+    parts_.drain();  // its last rows may be on their way to the host
     slot.step.ensure(groups.count());
   }
   slot.rows.truncate(0);
   slot.slices.truncate(0);
   slot.rows.reserve(groups.entries);
   slot.slices.reserve(groups.entries);
-  if (settings_.rows_on_device) return;
+  if (parts_.settings.rows_on_device) return;
   // No more pages than every group's, begun and ended inside of one.
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
   const PrefillShape shape{
       .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
-  if (scratch_.covers({}, shape)) return;
-  drain();
-  scratch_.ensure({}, shape);
+  if (parts_.scratch.covers({}, shape)) return;
+  parts_.drain();
+  parts_.scratch.ensure({}, shape);
 }
 
-void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Groups& groups,
-                                         Slot& slot) {
+void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, PagedSlot& slot) {
   for (PointerArray* array : {&slot.rows, &slot.slices}) array->prepare_overwrite(0);
   for (const Run& run : runs) {
-    for (int part = 0; part < store_.parts(); ++part) {
-      slot.rows.append(store_.row_block(run.page, part));
-      slot.slices.append(store_.slice_block(run.page, part));
+    for (int part = 0; part < parts_.store.parts(); ++part) {
+      slot.rows.append(parts_.store.row_block(run.page, part));
+      slot.slices.append(parts_.store.slice_block(run.page, part));
     }
   }
   auto& descs = slot.step.host(DescriptorBuffer::kStep);
@@ -124,7 +121,7 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
     const Run& last = groups.last(runs, i);
-    const auto entry = static_cast<int64_t>(groups.begins[i]) * store_.parts();
+    const auto entry = static_cast<int64_t>(groups.begins[i]) * parts_.store.parts();
     SequenceDesc desc;
     desc.mode = StepMode::kPrefill;
     desc.first_token = static_cast<int32_t>(first.first_token);
@@ -132,9 +129,10 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
     desc.start = first.offset;
     desc.row_blocks = slot.rows.device_data() + entry;
     desc.slice_blocks = slot.slices.device_data() + entry;
-    desc.tail = store_.tail(last.page);
-    if (!settings_.rows_on_device) {
-      desc.stage = scratch_.prefill().stage + stage_pages * settings_.layout.row_layer_bytes();
+    desc.tail = parts_.store.tail(last.page);
+    if (!parts_.settings.rows_on_device) {
+      desc.stage =
+          parts_.scratch.prefill().stage + stage_pages * parts_.settings.layout.row_layer_bytes();
       stage_pages += pages_of(desc.tokens) + 1;
     }
     descs.push_back(desc);
@@ -143,99 +141,94 @@ void PagedRuntime::Impl::describe_groups(const std::vector<Run>& runs, const Gro
 
 // Tails for the last pages of all groups: all that may still fail for memory, then nothing has
 // changed. Giving one may take that of a full page, which may be one of these.
-void PagedRuntime::Impl::give_tails(const std::vector<Run>& runs, const Groups& groups) {
-  if (!store_.uses_tails()) return;
+void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups) {
+  if (!parts_.store.uses_tails()) return;
   std::vector<int64_t> given;
   try {
     for (bool all = false; !all;) {
       all = true;
       for (size_t i = 0; i < groups.count(); ++i) {
         const int64_t page = groups.last(runs, i).page;
-        if (store_.tail(page) != nullptr) continue;
-        with_room([&] { store_.give_tail(page); });
+        if (parts_.store.tail(page) != nullptr) continue;
+        views_.with_room([&] { parts_.store.give_tail(page); });
         given.push_back(page);
         all = false;
       }
     }
   } catch (...) {
-    for (const int64_t page : given) store_.take_tail(page);
+    for (const int64_t page : given) parts_.store.take_tail(page);
     throw;
   }
 }
 
 // The groups that continue a page whose tail is lost: it was copied while it was open.
-std::vector<size_t> PagedRuntime::Impl::without_tail(const std::vector<Run>& runs,
-                                                     const Groups& groups) const {
+std::vector<size_t> PagedAppend::without_tail(const std::vector<Run>& runs,
+                                              const Groups& groups) const {
   std::vector<size_t> found;
-  if (!store_.uses_tails()) return found;
+  if (!parts_.store.uses_tails()) return found;
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
-    if (first.offset % kPageTokens != 0 && !store_.tail(first.page)) found.push_back(i);
+    if (first.offset % kPageTokens != 0 && !parts_.store.tail(first.page)) found.push_back(i);
   }
   return found;
 }
 
-void PagedRuntime::Impl::upload_append(Slot& slot, const std::vector<size_t>& restored) {
+void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
   auto& descs = slot.step.host(DescriptorBuffer::kRestore);
   descs.clear();
   for (const size_t i : restored) {
     descs.push_back(slot.step.host(DescriptorBuffer::kStep)[i]);
     descs.back().tokens = 0;
   }
-  if (!descs.empty()) drain();  // their last rows may be on their way to the host
-  const StreamView control = control_.view();
+  if (!descs.empty()) parts_.drain();  // their last rows may be on their way to the host
+  const StreamView control = parts_.control.view();
   slot.step.upload(control);  // waits for what still reads the slot
   slot.rows.upload(control);
   slot.slices.upload(control);
-  restore(slot.step);
-  device_.record(tables_ready_.view(), control);
+  parts_.restore(slot.step);
+  parts_.record_tables();
 
-  StepBatch& tables = append_plan_.tables;
-  tables.on_device = slot.step.device(DescriptorBuffer::kStep);
-  tables.second_stage = scratch_.prefill().second_stage;
-  tables.on_host = slot.step.host(DescriptorBuffer::kStep);
-  tables.slice_dims = slice_dims_.as<int16_t>();
-  tables.counters = counters_.layers();
-  tables.tables_ready = tables_ready_.view();
-  tables.by_page = true;
-  tables.rows_only = store_.small();
+  StepBatch& tables = plan_.tables;
+  parts_.describe(slot.step, &tables);
+  tables.second_stage = parts_.scratch.prefill().second_stage;
+  tables.rows_only = parts_.store.small();
 }
 
-void PagedRuntime::Impl::plan_append(int layer, std::vector<Run> runs,
-                                     std::span<const int64_t> slot_mapping) {
-  AppendPlan& plan = append_plan_;
+void PagedAppend::make_plan(int layer, std::vector<Run> runs,
+                            std::span<const int64_t> slot_mapping) {
+  Plan& plan = plan_;
   plan.epoch = 0;
-  plan.slot = (plan.slot + 1) % append_slots_.size();
-  Slot& slot = append_slots_[plan.slot];
+  plan.slot = (plan.slot + 1) % slots_.size();
+  PagedSlot& slot = slots_[plan.slot];
   const Groups groups = group(runs);
   plan.stored = 0;
   for (const Run& run : runs) plan.stored += run.tokens;
-  ++clock_;  // no view is at work
-  with_room([&] { reserve_append(groups, slot, plan.stored); });
+  views_.begin_call();  // no view is at work
+  views_.with_room([&] { reserve(groups, slot, plan.stored); });
   const std::vector<size_t> restored = without_tail(runs, groups);
   give_tails(runs, groups);
-  guard_.begin();
+  parts_.guard.begin();
   for (const Run& run : runs) {
-    if (restarts(layer, run)) store_.start(run.page);
+    if (restarts(layer, run)) parts_.store.start(run.page);
   }
   give_tails(runs, groups);  // what was started gave up as many: this cannot fail
-  describe_groups(runs, groups, slot);
-  upload_append(slot, restored);
+  describe(runs, groups, slot);
+  upload(slot, restored);
   plan.runs = std::move(runs);
   plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
-  plan.epoch = store_.epoch();
+  plan.epoch = parts_.store.epoch();
 }
 
-void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
-                                std::span<const int64_t> slot_mapping, StreamView stream) {
-  require_usable("append", layer);
-  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), geometry_.kv_heads,
-                geometry_.key_dim);
-  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), geometry_.kv_heads,
-                geometry_.value_dim);
-  AppendPlan& plan = append_plan_;
+void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
+                      std::span<const int64_t> slot_mapping, StreamView stream) {
+  parts_.require_usable("append", layer);
+  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
+                parts_.geometry.key_dim);
+  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
+                parts_.geometry.value_dim);
+  Plan& plan = plan_;
   std::vector<Run> runs;
-  const bool same = plan.epoch == store_.epoch() &&
+  const bool same = plan.epoch == parts_.store.epoch() &&
                     std::equal(slot_mapping.begin(), slot_mapping.end(), plan.slot_mapping.begin(),
                                plan.slot_mapping.end());
   if (!same) find_runs(slot_mapping, &runs);
@@ -244,20 +237,19 @@ void PagedRuntime::Impl::append(int layer, ConstTensorView k, ConstTensorView v,
   check_runs(layer, all);
   const bool restarted =
       std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
-  guard_.run([&] {
+  parts_.guard.run([&] {
     if (restarted && same) runs = plan.runs;
-    if (restarted || !same) plan_append(layer, std::move(runs), slot_mapping);
-    guard_.begin();
-    device_.wait(stream, last_.view(), tag_of(layer, Cause::kPrefill));
-    device_.wait(stream, tables_ready_.view(), tag_of(layer, Cause::kPrefill));
-    pipeline_->append(plan.tables, scratch_, layer, k, v, stream);
-    DescriptorBuffer& slot = append_slots_[plan.slot].step;
+    if (restarted || !same) make_plan(layer, std::move(runs), slot_mapping);
+    parts_.guard.begin();
+    parts_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
+    parts_.pipeline->append(plan.tables, parts_.scratch, layer, k, v, stream);
+    DescriptorBuffer& slot = slots_[plan.slot].step;
     slot.mark_done(stream);
-    pipeline_->record_written_back(slot.written_back());
-    device_.record(last_.view(), stream);
+    parts_.pipeline->record_written_back(slot.written_back());
+    parts_.record_last(stream);
   });
-  for (const Run& run : plan.runs) store_.hold(run.page, layer, run.offset + run.tokens);
-  if (!settings_.rows_on_device) counters_.add_written_back(layer, plan.stored);
+  for (const Run& run : plan.runs) parts_.store.hold(run.page, layer, run.offset + run.tokens);
+  if (!parts_.settings.rows_on_device) parts_.counters.add_written_back(layer, plan.stored);
 }
 
 }  // namespace fasa
