@@ -7,10 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <list>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,28 +15,16 @@
 
 #include "runtime/doors/runtime.h"
 #include "runtime/llm/model.h"
-#include "runtime/serve/active_choice.h"
 #include "runtime/serve/engine_inbox.h"
+#include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
+#include "runtime/serve/engine_steps.h"
 #include "runtime/serve/generation_request.h"
-#include "runtime/serve/pace.h"
-#include "runtime/serve/prefix_cache.h"
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/served_choices.h"
+#include "runtime/serve/session_memory.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::serve {
-
-struct EngineOptions {
-  int max_sequences = 16;  // that are computed at once
-  int max_waiting = 64;
-  int prefill_chunk = 512;
-  double max_step_seconds = 0;  // 0: see Pace
-  // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
-  // depend on it, and on nothing that happened to the conversation meanwhile.
-  int sparse_turn_tokens = 0;
-  size_t log_bytes = size_t{64} << 20;
-  std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten
-};
 
 class EngineLoop {
  public:
@@ -55,7 +40,7 @@ class EngineLoop {
 
   const EngineOptions& options() const { return options_; }
   // The conversations that were on disk at the start; once.
-  std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
+  std::vector<Conversation> take_found() { return memory_.take_found(); }
 
   // --- from any thread ---
   // The request's number, for cancel(); none where as many wait as may.
@@ -77,66 +62,23 @@ class EngineLoop {
   std::optional<std::string> failure() const { return inbox_.failure(); }
 
  private:
-  using ActivePtr = std::unique_ptr<ActiveChoice>;
-  struct Prefill {
-    std::vector<ActiveChoice*> batch;
-    std::vector<int> counts;  // tokens of each
-    int64_t tokens = 0;       // of all
-  };
-
   void run();
+  void step();
   void end_with(const DeviceError& error);
   void take_commands();
   void take_submitted();
-  std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
-  void admit_waiting();
-  bool admit(ActiveChoice& active);
-  void place(ActiveChoice& active);
-  void step();
-  void decode_step();
-  void wake_step();
-  void prefill_step();
-  void park_idle();
-  std::optional<std::chrono::steady_clock::time_point> next_due() const;
-  std::vector<ActiveChoice*> decoding() const;
-  std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;
-  Prefill next_prefill() const;
-  std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
-                                  StepMode mode);
-  void computed(ActiveChoice& active, int count, StepMode mode, std::span<const float> logits);
-  void start_choices(ActiveChoice& active, std::span<const float> logits);
-  void sample(ActiveChoice& active, std::span<const float> logits);
-  void finish(ActiveChoice& active);
-  void cancel(ActiveChoice& active);
-  void fail(ActiveChoice& active, ErrorKind kind, const std::string& message);
-  bool make_room(bool may_preempt);
-  bool evict_oldest();
-  void preempt(ActiveChoice& active);
-  void step_back(ActiveChoice& active);
-  void wake(ActiveChoice& active);
-  void give_up(const LostSession& error);
-  void release_lost();
-  void fail_all(ErrorKind kind, const std::string& message);
+  // Of those that have finished, what they leave is kept.
   void remove_finished();
   void publish();
-  void list_sessions();
-  void tell_ended();
 
-  Model& model_;
   Runtime& runtime_;
-  const text::Tokenizer* const tokenizer_;
+  Device& device_;
   const EngineOptions options_;
   EngineInbox inbox_;
-  PrefixCache cache_;
-  std::optional<SessionParking> parking_;
-  std::vector<Conversation> found_;
-  Pace pace_;
-  std::list<ActivePtr> active_;   // oldest first
-  std::list<ActivePtr> waiting_;  // oldest first
-  std::list<ActivePtr> ended_;    // whose observers have yet to hear of it
-  bool crowded_ = false;          // no room for one more until one of those served has ended
-  uint64_t listed_ = 0;           // the cache's changes that numbers_.sessions shows
-  EngineStatus numbers_;          // the thread's own; published after each step
+  EngineStatus numbers_;  // the thread's own; published after each step
+  ServedChoices choices_{numbers_};
+  SessionMemory memory_;
+  EngineSteps steps_;
   std::chrono::steady_clock::time_point fetches_read_{};
   std::thread thread_;
 };

@@ -1,4 +1,5 @@
-// Who has memory: admission by bytes, what gives way, and sessions on their way to the disk and back.
+#include "runtime/serve/session_memory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
-#include "runtime/serve/engine_loop.h"
+#include "runtime/serve/pace.h"
 
 namespace fasa::serve {
 
@@ -23,41 +24,54 @@ bool goes_on(const TokenLog& known) {
 
 }  // namespace
 
-void EngineLoop::admit_waiting() {
-  if (active_.empty()) crowded_ = false;
-  while (!waiting_.empty() && !crowded_ &&
-         static_cast<int>(active_.size()) < options_.max_sequences) {
-    ActiveChoice& first = *waiting_.front();
+SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
+                             EngineInbox& inbox, EngineStatus& numbers)
+    : runtime_(runtime),
+      options_(options),
+      choices_(choices),
+      inbox_(inbox),
+      numbers_(numbers),
+      cache_(runtime, options.log_bytes) {
+  if (!options.sessions) return;
+  parking_.emplace(*options.sessions, runtime, cache_);
+  for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
+}
+
+void SessionMemory::admit_waiting() {
+  if (choices_.active().empty()) choices_.set_crowded(false);
+  while (!choices_.waiting().empty() && !choices_.crowded() &&
+         static_cast<int>(choices_.active().size()) < options_.max_sequences) {
+    ActiveChoice& first = *choices_.waiting().front();
     if (!admit(first)) {
       if (!first.finished) return;  // it waits for the memory of those that are served
-      ended_.splice(ended_.end(), waiting_, waiting_.begin());
+      choices_.end_first_waiting();
     } else {
       numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
-      active_.splice(active_.end(), waiting_, waiting_.begin());
+      choices_.admit_first();
     }
   }
 }
 
 // False: there is no memory now, or it was finished with an error because there never will be.
-bool EngineLoop::admit(ActiveChoice& active) {
+bool SessionMemory::admit(ActiveChoice& active) {
   for (;;) {
     try {
       place(active);
       return true;
     } catch (const BudgetError& error) {
       if (make_room(false)) continue;
-      crowded_ = true;
-      if (active_.empty()) fail(active, error.kind(), error.what());
+      choices_.set_crowded(true);
+      if (choices_.active().empty()) choices_.fail(active, error.kind(), error.what());
       return false;
     } catch (const UsageError& error) {
-      fail(active, error.kind(), error.what());
+      choices_.fail(active, error.kind(), error.what());
       return false;
     }
   }
 }
 
 // A sequence with room for the prompt and the beginning of an answer.
-void EngineLoop::place(ActiveChoice& active) {
+void SessionMemory::place(ActiveChoice& active) {
   constexpr int64_t kAnswer = 64;
   PrefixMatch match = cache_.find(active.request.salt, active.wanted, active.known);
   TokenLog log;
@@ -100,36 +114,35 @@ void EngineLoop::place(ActiveChoice& active) {
 
 // Gives up what nobody waits for; while steps are under way then the youngest of those served, so
 // that the oldest always gets on. False: there is nothing left to give up.
-bool EngineLoop::make_room(bool may_preempt) {
+bool SessionMemory::make_room(bool may_preempt) {
   if (evict_oldest()) return true;
-  const auto placed = [](const ActivePtr& one) { return one->placed() && !one->finished; };
-  if (!may_preempt || std::count_if(active_.begin(), active_.end(), placed) < 2) return false;
-  preempt(**std::find_if(active_.rbegin(), active_.rend(), placed));
+  const auto placed = [](const auto& one) { return one->placed() && !one->finished; };
+  if (!may_preempt || std::count_if(choices_.active().begin(), choices_.active().end(), placed) < 2)
+    return false;
+  preempt(**std::find_if(choices_.active().rbegin(), choices_.active().rend(), placed));
   return true;
 }
 
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
-void EngineLoop::preempt(ActiveChoice& active) {
+void SessionMemory::preempt(ActiveChoice& active) {
   ++numbers_.preemptions;
-  crowded_ = true;
+  choices_.set_crowded(true);
   step_back(active);
 }
 
-void EngineLoop::step_back(ActiveChoice& active) {
+void SessionMemory::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.waking.reset();
   active.lacks_rows = false;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
   active.log = TokenLog();
-  const auto found = std::find_if(active_.begin(), active_.end(),
-                                  [&](const ActivePtr& one) { return one.get() == &active; });
-  waiting_.splice(waiting_.begin(), active_, found);
-  inbox_.count(active_.size(), waiting_.size());
+  choices_.step_back(active);
+  inbox_.count(choices_.active().size(), choices_.waiting().size());
 }
 
 // With a place on disk for it, it is there before its memory is another's.
-bool EngineLoop::evict_oldest() {
+bool SessionMemory::evict_oldest() {
   Kept* const oldest = cache_.oldest_resident();
   if (oldest == nullptr) return false;
   if (parking_) parking_->park(*oldest);
@@ -141,12 +154,12 @@ bool EngineLoop::evict_oldest() {
 // --- sessions on disk ---
 
 // A piece of the first that wakes; the others that are served go on before the next.
-void EngineLoop::wake_step() {
+void SessionMemory::wake_next() {
   constexpr size_t kBytes = size_t{16} << 20;
-  const auto waking = std::find_if(active_.begin(), active_.end(), [](const ActivePtr& one) {
-    return one->placed() && !one->finished && !one->computes();
-  });
-  if (waking == active_.end()) return;
+  const auto waking = std::find_if(
+      choices_.active().begin(), choices_.active().end(),
+      [](const auto& one) { return one->placed() && !one->finished && !one->computes(); });
+  if (waking == choices_.active().end()) return;
   ActiveChoice& active = **waking;
   if (active.waking) {
     wake(active);
@@ -155,11 +168,11 @@ void EngineLoop::wake_step() {
   }
 }
 
-void EngineLoop::wake(ActiveChoice& active) {
+void SessionMemory::wake(ActiveChoice& active) {
   try {
     parking_->wake_some(*active.waking, *active.sequence);
   } catch (const BudgetError& error) {
-    if (!make_room(true)) fail(active, error.kind(), error.what());
+    if (!make_room(true)) choices_.fail(active, error.kind(), error.what());
     if (!active.waking) return;  // it gave way itself
   }
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
@@ -171,11 +184,11 @@ void EngineLoop::wake(ActiveChoice& active) {
 }
 
 // Who had rows of it on the disk only is computed again; who has them in memory goes on.
-void EngineLoop::give_up(const LostSession& error) {
+void SessionMemory::give_up(const LostSession& error) {
   log_warning(fmt::format("{}; it is computed again", error.what()));
   parking_->give_up(error.session());
   std::vector<ActiveChoice*> losers;
-  for (const ActivePtr& one : active_) {
+  for (const auto& one : choices_.active()) {
     if (!one->placed() || one->finished) continue;
     const bool lost = runtime_.lost_rows(*one->sequence);
     const bool wakes = one->waking && one->waking->prefix.session == error.session();
@@ -191,7 +204,7 @@ void EngineLoop::give_up(const LostSession& error) {
 }
 
 // Kept ones that lack rows which can't be had: how they were computed is remembered.
-void EngineLoop::release_lost() {
+void SessionMemory::release_lost() {
   const auto is_lost = [&](const Kept& kept) {
     return kept.sequence && runtime_.lost_rows(*kept.sequence);
   };
@@ -203,11 +216,51 @@ void EngineLoop::release_lost() {
   }
 }
 
-void EngineLoop::park_idle() {
+void SessionMemory::keep_finished() {
+  for (const auto& one : choices_.active()) {
+    if (!one->finished || !one->placed()) continue;
+    const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
+    OwnedSequence owned(runtime_, sequence);
+    if (one->log.size() > 0) cache_.keep(one->conversation(), owned.release());
+  }
+  release_lost();
+}
+
+void SessionMemory::park_idle() {
   if (parking_) parking_->park_some(Clock::now());
 }
 
-std::optional<Clock::time_point> EngineLoop::next_due() const {
+void SessionMemory::obey(const EngineCommands& commands) {
+  for (const uint64_t id : commands.forgotten) cache_.forget(id);
+  if (commands.park && parking_) parking_->park_all();
+  while (commands.evict && evict_oldest()) continue;
+}
+
+void SessionMemory::show() {
+  if (listed_ != cache_.changes()) list_sessions();
+  if (parking_) numbers_.parking = parking_->status();
+}
+
+void SessionMemory::list_sessions() {
+  auto sessions = std::make_shared<std::vector<SessionStatus>>();
+  for (const Kept& kept : std::as_const(cache_).kept()) {
+    SessionStatus session{.id = kept.id,
+                          .salt = kept.conversation.salt,
+                          .tokens = kept.log().size(),
+                          .parked_tokens = kept.parked ? kept.parked->tokens : 0,
+                          .resident = kept.sequence.has_value()};
+    if (session.resident) {
+      session.device_bytes = kept.device_bytes;
+      session.host_bytes = kept.host_bytes;
+    }
+    if (parking_) session.disk_bytes = parking_->bytes(session.parked_tokens);
+    sessions->push_back(std::move(session));
+  }
+  numbers_.sessions = std::move(sessions);
+  listed_ = cache_.changes();
+}
+
+std::optional<Clock::time_point> SessionMemory::next_due() const {
   return parking_ ? parking_->next_due() : std::nullopt;
 }
 

@@ -1,0 +1,23 @@
+// How requests are served.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "runtime/serve/session_parking.h"
+
+namespace fasa::serve {
+
+struct EngineOptions {
+  int max_sequences = 16;  // that are computed at once
+  int max_waiting = 64;
+  int prefill_chunk = 512;
+  double max_step_seconds = 0;  // 0: see Pace
+  // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
+  // depend on it, and on nothing that happened to the conversation meanwhile.
+  int sparse_turn_tokens = 0;
+  size_t log_bytes = size_t{64} << 20;
+  std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,194 @@
+#include "runtime/serve/engine_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace fasa::serve {
+
+using Clock = std::chrono::steady_clock;
+
+EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
+                         const EngineOptions& options, ServedChoices& choices,
+                         SessionMemory& memory, EngineStatus& numbers)
+    : model_(model),
+      runtime_(runtime),
+      tokenizer_(tokenizer),
+      choices_(choices),
+      memory_(memory),
+      numbers_(numbers),
+      pace_(options.max_step_seconds, options.prefill_chunk) {
+  model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
+  if (const int ahead = runtime_.estimate_depth(); ahead > 0) {
+    model_.reserve_estimates(options.max_sequences, ahead);
+    runtime_.set_query_source(model_.query_source());
+  }
+}
+
+std::unique_ptr<Answer> EngineSteps::new_answer(const GenerationRequest& request,
+                                                int choice) const {
+  AnswerOptions options = request.answer;
+  options.sampling.seed += static_cast<uint64_t>(choice);
+  return std::make_unique<Answer>(options, model_.config().eos_ids, tokenizer_, request.prompt);
+}
+
+std::vector<ActiveChoice*> EngineSteps::decoding() const {
+  std::vector<ActiveChoice*> batch;
+  for (const auto& one : choices_.active()) {
+    if (one->computes() && one->mode() == StepMode::kDecode) {
+      batch.push_back(one.get());
+    }
+  }
+  return batch;
+}
+
+// One token each; of a prompt that is decoded more where the runtime takes them, a chunk in all.
+std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch) const {
+  std::vector<int> counts(batch.size(), 1);
+  const bool others =
+      std::any_of(batch.begin(), batch.end(), [](const auto* one) { return !one->at_prompt(); });
+  int64_t left = pace_.chunk(others) - static_cast<int64_t>(batch.size());
+  for (size_t i = 0; i < batch.size() && left > 0; ++i) {
+    if (!batch[i]->at_prompt()) continue;
+    const int64_t most =
+        std::min<int64_t>(batch[i]->decode_left(), runtime_.most_decoded(*batch[i]->sequence));
+    counts[i] += static_cast<int>(std::min(most - 1, left));
+    left -= counts[i] - 1;
+  }
+  return counts;
+}
+
+void EngineSteps::decode() {
+  std::vector<ActiveChoice*> batch = decoding();
+  while (!batch.empty()) {
+    const std::vector<int> counts = decode_counts(batch);
+    try {
+      const auto begin = Clock::now();
+      const auto logits = run_step(batch, counts, StepMode::kDecode);
+      const double took = seconds_between(begin, Clock::now());
+      const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
+      if (one_each) pace_.decoded(took);
+      numbers_.decode_step_seconds.add(took);
+      const size_t vocab = logits.size() / batch.size();
+      // Sampling may start further choices, which leaves this batch as it is.
+      for (size_t i = 0; i < batch.size(); ++i) {
+        computed(*batch[i], counts[i], StepMode::kDecode, logits.subspan(i * vocab, vocab));
+      }
+      return;
+    } catch (const BudgetError& error) {
+      if (!memory_.make_room(true)) choices_.fail(*batch.front(), error.kind(), error.what());
+    }
+    batch = decoding();
+  }
+}
+
+// The oldest prompts first, several in a step where they are short.
+EngineSteps::Prefill EngineSteps::next_prefill() const {
+  Prefill prefill;
+  int left = pace_.chunk(!decoding().empty());
+  for (const auto& one : choices_.active()) {
+    if (!one->computes() || one->mode() != StepMode::kPrefill || left == 0) continue;
+    prefill.batch.push_back(one.get());
+    prefill.counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
+    left -= prefill.counts.back();
+    prefill.tokens += prefill.counts.back();
+  }
+  return prefill;
+}
+
+void EngineSteps::prefill() {
+  for (Prefill next = next_prefill(); !next.batch.empty(); next = next_prefill()) {
+    const auto& batch = next.batch;
+    try {
+      const auto begin = Clock::now();
+      const auto logits = run_step(batch, next.counts, StepMode::kPrefill);
+      const double took = seconds_between(begin, Clock::now());
+      pace_.prefilled(next.tokens, took);
+      numbers_.prefill_step_seconds.add(took);
+      const size_t vocab = logits.size() / batch.size();
+      for (size_t i = 0; i < batch.size(); ++i) {
+        computed(*batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
+      }
+      return;
+    } catch (const BudgetError& error) {
+      if (!memory_.make_room(true)) choices_.fail(*batch.front(), error.kind(), error.what());
+    }
+  }
+}
+
+// Logits [sequences, vocab], valid until the next step.
+std::span<const float> EngineSteps::run_step(std::span<ActiveChoice* const> batch,
+                                             std::span<const int> counts, StepMode mode) {
+  std::vector<StepSequence> parts;
+  std::vector<int32_t> tokens;
+  bool any_ends = false;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const ActiveChoice& active = *batch[i];
+    parts.push_back({*active.sequence, counts[i], mode});
+    for (int t = 0; t < counts[i]; ++t) tokens.push_back(active.token(active.log.size() + t));
+    any_ends |= active.log.size() + counts[i] >= static_cast<int64_t>(active.wanted.size());
+  }
+  return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
+}
+
+// `count` more tokens of the choice are in the cache; `logits` follow the last of them.
+void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
+                           std::span<const float> logits) {
+  const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
+  const bool was_prompt = active.at_prompt();
+  for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
+  if (was_prompt) {
+    if (active.answer->tokens().empty()) {
+      active.request.observer->on_prefill(
+          active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
+    }
+    if (active.at_prompt() || active.next) return;  // more to compute, or computed again
+    if (active.choice == 0) start_choices(active, logits);
+  }
+  sample(active, logits);
+}
+
+// Choices beyond the first share the prompt.
+void EngineSteps::start_choices(ActiveChoice& active, std::span<const float> logits) {
+  for (int choice = 1; choice < active.request.choices; ++choice) {
+    auto other = std::make_unique<ActiveChoice>();
+    other->id = active.id;
+    other->choice = choice;
+    other->request = active.request;
+    other->answer = new_answer(other->request, choice);
+    other->wanted = active.wanted;
+    other->known = active.log;
+    other->decodes_turn = active.decodes_turn;
+    other->log = active.log;
+    other->submitted = active.submitted;
+    other->last_token = active.last_token;
+    other->sequence = runtime_.fork(*active.sequence, active.log.size());
+    choices_.active().push_back(std::move(other));
+    sample(*choices_.active().back(), logits);
+  }
+}
+
+void EngineSteps::sample(ActiveChoice& active, std::span<const float> logits) {
+  Answer& answer = *active.answer;
+  const size_t before = answer.tokens().size();
+  bool goes_on = false;
+  try {
+    goes_on = answer.take(logits);
+  } catch (const InputError& error) {  // its grammar's: the others have theirs
+    return choices_.fail(active, error.kind(), error.what());
+  }
+  if (answer.tokens().size() > before) {
+    const auto now = Clock::now();
+    (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
+        .add(seconds_between(active.last_token, now));
+    active.last_token = now;
+    ++numbers_.generated_tokens;
+  }
+  active.request.observer->on_token(active.choice, answer);
+  if (!goes_on) return choices_.finish(active);
+  active.next = answer.tokens().back();
+}
+
+}  // namespace fasa::serve

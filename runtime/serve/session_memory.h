@@ -1,0 +1,68 @@
+// Who has memory: admission by bytes, what gives way, and sessions on their way to the disk and back.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/doors/runtime.h"
+#include "runtime/serve/engine_inbox.h"
+#include "runtime/serve/engine_options.h"
+#include "runtime/serve/engine_status.h"
+#include "runtime/serve/prefix_cache.h"
+#include "runtime/serve/served_choices.h"
+#include "runtime/serve/session_parking.h"
+
+namespace fasa::serve {
+
+class SessionMemory {
+ public:
+  // References: all outlive it. Throws UsageError for a folder of sessions that cannot be used.
+  SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
+                EngineInbox& inbox, EngineStatus& numbers);
+
+  // The conversations that were on disk at the start; once.
+  std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
+
+  // Those for whom there is memory are served.
+  void admit_waiting();
+  // Gives up what nobody waits for; where it may preempt, then the youngest of those served, so that
+  // the oldest always gets on. False: there is nothing left to give up.
+  bool make_room(bool may_preempt);
+  // A piece of the first that wakes; the others that are served go on before the next.
+  void wake_next();
+  // What the finished ones leave in the cache is kept for whoever begins alike.
+  void keep_finished();
+  // Who had rows of it on the disk only is computed again; who has them in memory goes on.
+  void give_up(const LostSession& error);
+  void park_idle();
+  std::optional<std::chrono::steady_clock::time_point> next_due() const;
+  // Forgetting, parking and evicting, as asked for.
+  void obey(const EngineCommands& commands);
+  // Into the numbers.
+  void show();
+
+ private:
+  bool admit(ActiveChoice& active);
+  void place(ActiveChoice& active);
+  void preempt(ActiveChoice& active);
+  void step_back(ActiveChoice& active);
+  bool evict_oldest();
+  void wake(ActiveChoice& active);
+  void release_lost();
+  void list_sessions();
+
+  Runtime& runtime_;
+  const EngineOptions& options_;
+  ServedChoices& choices_;
+  EngineInbox& inbox_;
+  EngineStatus& numbers_;
+  PrefixCache cache_;
+  std::optional<SessionParking> parking_;
+  std::vector<Conversation> found_;
+  uint64_t listed_ = 0;  // the cache's changes that numbers_.sessions shows
+};
+
+}  // namespace fasa::serve
