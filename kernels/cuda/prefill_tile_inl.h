@@ -2,7 +2,8 @@
 // values of kDim: a block takes kRows rows (query tokens times the query heads of a group), a warp
 // sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys and
 // values of a page lie in shared memory as they are stored; codes as bf16, which holds them exactly,
-// and their scales come to the scores and to the weights.
+// and their scales come to the scores and to the weights. Wide heads read their queries anew in each
+// page and stage values over keys: neither registers nor 48 KiB would hold them.
 //
 // Weights are two numbers of the rows' type, the second what the first leaves, so that they are
 // exact to 2^-16 and more; so are queries of another type than the rows'. Pages are folded in order
@@ -41,6 +42,21 @@ FASA_DEVICE uint32_t packed_rest(float low, float high) {
   return packed<kElement>(a == a ? a : 0.0f, b == b ? b : 0.0f);
 }
 
+// What a width costs. Rows of `kDim` / 2 + 4 words: no two lanes of a product's loads meet in a bank.
+template <int kDim>
+struct PrefillTileDim {
+  static_assert(kDim % 16 == 0);                // a product's depth
+  static constexpr int kDepths = kDim / 16;     // products deep is a key
+  static constexpr int kStride = kDim / 2 + 4;  // words of a staged vector
+  static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
+  static constexpr bool kKeepsQueries = kDim <= 128;  // in registers, from page to page
+  static constexpr bool kKeepsKeys = kDim <= 128;     // beside the values, while those are read
+};
+
+constexpr bool has_prefill_tiles(int dim) {
+  return dim == 64 || dim == 80 || dim == 96 || dim == 128 || dim == 256;
+}
+
 // `kSplit`: queries are of another type than the rows.
 template <RowDType::Kind kRow, int kDim, bool kSplit>
 struct PrefillTileKernel {
@@ -50,21 +66,22 @@ struct PrefillTileKernel {
   static constexpr bool kCoded = RowDType(kRow).is_coded();
   static constexpr DType kElement = kCoded ? DType::kBF16 : RowDType(kRow).elements();
   static constexpr int kRows = 64;
-  static constexpr int kDepths = kDim / 16;        // products deep is a key
   static constexpr int kGroups = kPageTokens / 8;  // of keys, as many as a product is wide
-  static constexpr int kStride = kDim / 2 + 4;     // words of a staged vector: no two lanes of a
-                                                   // product's loads meet in a bank
-  static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
+  using Dim = PrefillTileDim<kDim>;
+  static constexpr int kDepths = Dim::kDepths;
+  static constexpr int kStride = Dim::kStride;
+  static constexpr int kKeptDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
+  static constexpr int64_t kStagedWords = (Dim::kKeepsKeys ? 2 : 1) * Dim::kVectorWords;
   static constexpr int64_t kScales = kCoded ? 2 * kPageTokens : 0;  // of keys, then of values
-  static constexpr int64_t kSharedBytes = 2 * kVectorWords * 4 + 16 + kScales * 4;  // and a flag
+  static constexpr int64_t kSharedBytes = kStagedWords * 4 + 16 + kScales * 4;  // and a flag
 
   PrefillParams params;
   int tokens = 0;  // query tokens of a block
 
   // What a thread has of its two rows: lane / 4 of its warp's sixteen, and eight below.
   struct State {
-    uint32_t q[kDepths][4];
-    uint32_t q_rest[kSplit ? kDepths : 1][4];
+    uint32_t q[kKeptDepths][4];
+    uint32_t q_rest[kSplit ? kKeptDepths : 1][4];
     float out[2 * kDepths][4];  // see dim_of
     float top[2];
     float sum[2];
@@ -92,11 +109,13 @@ struct PrefillTileKernel {
 
  private:
   FASA_DEVICE static uint32_t* keys() { return reinterpret_cast<uint32_t*>(simt::shared_memory()); }
-  FASA_DEVICE static uint32_t* values() { return keys() + kVectorWords; }
+  FASA_DEVICE static uint32_t* values() {
+    return Dim::kKeepsKeys ? keys() + Dim::kVectorWords : keys();
+  }
   // Set where a page has values that are not finite.
-  FASA_DEVICE static uint32_t& spoilt_flag() { return values()[kVectorWords]; }
+  FASA_DEVICE static uint32_t& spoilt_flag() { return keys()[kStagedWords]; }
   FASA_DEVICE static float* key_scales() {
-    return reinterpret_cast<float*>(values() + kVectorWords + 4);
+    return reinterpret_cast<float*>(keys() + kStagedWords + 4);
   }
   FASA_DEVICE static float* value_scales() { return key_scales() + kPageTokens; }
 
@@ -133,18 +152,9 @@ struct PrefillTileKernel {
       const float* from = kept ? state_of(desc, first, row) : nullptr;
       state.top[half] = kept ? from[0] : no_maximum();
       state.sum[half] = kept ? from[1] : 0.0f;
-      const int64_t token = desc.first_token + first + row / params.step.layout.group;
-      const int64_t at = there ? params.q.offset(token, head_of(row)) : 0;
       FASA_UNROLL
       for (int depth = 0; depth < kDepths; ++depth) {
-        FASA_UNROLL
-        for (int part = 0; part < 2; ++part) {  // columns c and c + 8
-          const int d = depth * 16 + simt::lane() % 4 * 2 + part * 8;
-          const float a = there ? cuda::load(params.q.dtype, params.q.data, at + d) : 0.0f;
-          const float b = there ? cuda::load(params.q.dtype, params.q.data, at + d + 1) : 0.0f;
-          state.q[depth][part * 2 + half] = packed<kElement>(a, b);
-          if constexpr (kSplit) state.q_rest[depth][part * 2 + half] = packed_rest<kElement>(a, b);
-        }
+        if constexpr (Dim::kKeepsQueries) load_queries(desc, first, count, half, depth, state);
         FASA_UNROLL
         for (int i = 0; i < 4; ++i) {
           const int d = dim_of(depth, i / 2, i % 2);
@@ -154,27 +164,52 @@ struct PrefillTileKernel {
     }
   }
 
+  // Sixteen columns of a row's query, to where a kept depth lies or to the only place.
+  FASA_DEVICE void load_queries(const SequenceDesc& desc, int first, int count, int half, int depth,
+                                State& state) const {
+    const int row = row_of(half);
+    const bool there = has_row(count, row);
+    const int64_t token = desc.first_token + first + row / params.step.layout.group;
+    const int64_t at = there ? params.q.offset(token, head_of(row)) : 0;
+    const int to = Dim::kKeepsQueries ? depth : 0;
+    const DType dtype = kSplit ? params.q.dtype : kElement;
+    FASA_UNROLL
+    for (int part = 0; part < 2; ++part) {  // columns c and c + 8
+      const int d = depth * 16 + simt::lane() % 4 * 2 + part * 8;
+      const float a = there ? cuda::load(dtype, params.q.data, at + d) : 0.0f;
+      const float b = there ? cuda::load(dtype, params.q.data, at + d + 1) : 0.0f;
+      state.q[to][part * 2 + half] = packed<kElement>(a, b);
+      if constexpr (kSplit) state.q_rest[to][part * 2 + half] = packed_rest<kElement>(a, b);
+    }
+  }
+
+  enum class Part : uint8_t { kBoth, kKeys, kValues };
+
   // A row is its key, then its value: a warp a row, 16 bytes a lane. What is beyond is zero, and so
   // are values that are not finite, which must not meet the weights of queries that don't see them.
+  template <Part kPart>
   FASA_DEVICE void stage(int page, int slots) const {
-    if (simt::thread_index() == 0) spoilt_flag() = 0;
-    simt::sync_block();
+    if (kPart != Part::kValues && simt::thread_index() == 0) spoilt_flag() = 0;
+    simt::sync_block();  // also: what lay there has been read
     for (int slot = simt::warp(); slot < kPageTokens; slot += simt::block_warps()) {
       const std::byte* from =
           slot < slots ? row_at(params.step, simt::block_z(), simt::block_y(),
                                 page * kPageTokens + slot, params.pages, NewRows::kInStage)
                        : nullptr;
       if constexpr (kCoded) {
-        stage_codes(slot, from);
+        stage_codes<kPart>(slot, from);
       } else {
-        stage_elements(slot, from);
+        stage_elements<kPart>(slot, from);
       }
     }
     simt::sync_block();
   }
+  template <Part kPart>
   FASA_DEVICE static void stage_elements(int slot, const std::byte* from) {
     constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
-    for (int i = simt::lane(); i < 2 * kWords; i += simt::kWarpThreads) {
+    constexpr int kFirst = kPart == Part::kValues ? kWords : 0;
+    constexpr int kEnd = kPart == Part::kKeys ? kWords : 2 * kWords;
+    for (int i = kFirst + simt::lane(); i < kEnd; i += simt::kWarpThreads) {
       simt::Word16 word = {};
       if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
       uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
@@ -183,8 +218,11 @@ struct PrefillTileKernel {
     }
   }
   // Two codes a word, in bf16. Values that are not numbers weigh nothing here.
+  template <Part kPart>
   FASA_DEVICE static void stage_codes(int slot, const std::byte* from) {
-    for (int i = simt::lane(); i < kDim; i += simt::kWarpThreads) {  // of key and value
+    constexpr int kFirst = kPart == Part::kValues ? kDim / 2 : 0;
+    constexpr int kEnd = kPart == Part::kKeys ? kDim / 2 : kDim;
+    for (int i = kFirst + simt::lane(); i < kEnd; i += simt::kWarpThreads) {
       const uint16_t pair = from == nullptr ? 0 : reinterpret_cast<const uint16_t*>(from)[i];
       const auto code = [pair](int shift) {
         return static_cast<float>(static_cast<int8_t>(pair >> shift & 0xff));
@@ -193,7 +231,8 @@ struct PrefillTileKernel {
       to[i % (kDim / 2)] = packed<kElement>(code(0), code(8));
     }
     if (simt::lane() != 0) return;
-    key_scales()[slot] = from == nullptr ? 0 : scale_of(from, kDim);
+    if (kPart != Part::kValues) key_scales()[slot] = from == nullptr ? 0 : scale_of(from, kDim);
+    if (kPart == Part::kKeys) return;
     const float scale = from == nullptr ? 0 : scale_of(from + kDim, kDim);
     value_scales()[slot] = scale == scale ? scale : 0;
     if (scale != scale) simt::atomic_or(&spoilt_flag(), 1u);
@@ -216,9 +255,10 @@ struct PrefillTileKernel {
     const int last = desc.start + first + count - page * kPageTokens;
     const int slots = last < kPageTokens ? last : kPageTokens;
     simt::sync_block();  // the page before has been read
-    stage(page, slots);
+    stage<Dim::kKeepsKeys ? Part::kBoth : Part::kKeys>(page, slots);
     float weights[kGroups][4] = {};
-    score(state, weights);
+    score(desc, first, count, state, weights);
+    if constexpr (!Dim::kKeepsKeys) stage<Part::kValues>(page, slots);
     if constexpr (kCoded) scale_scores(weights);
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -236,16 +276,22 @@ struct PrefillTileKernel {
     if (spoilt_flag() != 0) add_spoilt(desc, first, count, page, weights, state);
   }
 
-  FASA_DEVICE static void score(const State& state, float (&scores)[kGroups][4]) {
+  FASA_DEVICE void score(const SequenceDesc& desc, int first, int count, State& state,
+                         float (&scores)[kGroups][4]) const {
     FASA_UNROLL
     for (int depth = 0; depth < kDepths; ++depth) {
+      const int of = Dim::kKeepsQueries ? depth : 0;
+      if constexpr (!Dim::kKeepsQueries) {
+        load_queries(desc, first, count, 0, depth, state);
+        load_queries(desc, first, count, 1, depth, state);
+      }
       FASA_UNROLL
       for (int n = 0; n < kGroups; ++n) {
         const uint32_t* at =
             keys() + (n * 8 + simt::lane() / 4) * kStride + depth * 8 + simt::lane() % 4;
         const uint32_t b[2] = {at[0], at[4]};
-        mma_rows<kElement>(scores[n], state.q[depth], b);
-        if constexpr (kSplit) mma_rows<kElement>(scores[n], state.q_rest[depth], b);
+        mma_rows<kElement>(scores[n], state.q[of], b);
+        if constexpr (kSplit) mma_rows<kElement>(scores[n], state.q_rest[of], b);
       }
     }
   }
@@ -457,30 +503,44 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
 
 template <RowDType::Kind kRow, typename Launcher>
 void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch) {
-  params.step.layout.row.key_dim == 128 ? launch_prefill_tiles_of<kRow, 128>(params, launch)
-                                        : launch_prefill_tiles_of<kRow, 64>(params, launch);
+  switch (params.step.layout.row.key_dim) {
+    case 64:
+      return launch_prefill_tiles_of<kRow, 64>(params, launch);
+    case 80:
+      return launch_prefill_tiles_of<kRow, 80>(params, launch);
+    case 96:
+      return launch_prefill_tiles_of<kRow, 96>(params, launch);
+    case 128:
+      return launch_prefill_tiles_of<kRow, 128>(params, launch);
+    default:
+      return launch_prefill_tiles_of<kRow, 256>(params, launch);
+  }
 }
 
-// True where it was for these kernels: by dtypes, widths and GPU alone, never by the step's tokens,
-// for the other kernel's bits are others.
-template <typename Launcher>
-bool launch_prefill_tiles(const PrefillParams& params, const Launcher& launch) {
+// By dtypes, widths and GPU alone, never by the step's tokens, for the other kernel's bits are
+// others.
+inline bool takes_prefill_tiles(const CacheLayout& layout, int compute_capability) {
   constexpr int kMaxGroup = 64;
-  const CacheLayout& layout = params.step.layout;
   const RowFormat& row = layout.row;
   if (row.key_dim != row.value_dim || layout.group > kMaxGroup) return false;
-  if (row.key_dim != 64 && row.key_dim != 128) return false;
-  switch (row.dtype) {
-    case RowDType::kF32:
-      return false;
+  if (!has_prefill_tiles(row.key_dim) || row.dtype == RowDType::kF32) return false;
+  return row.dtype == RowDType::kF16 || compute_capability >= 80;
+}
+
+// True where it was for these kernels.
+template <typename Launcher>
+bool launch_prefill_tiles(const PrefillParams& params, const Launcher& launch) {
+  const CacheLayout& layout = params.step.layout;
+  if (!takes_prefill_tiles(layout, launch.compute_capability())) return false;
+  switch (layout.row.dtype) {
     case RowDType::kF16:
       return launch_prefill_tiles_of<RowDType::kF16>(params, launch), true;
     case RowDType::kBF16:
-      if (launch.compute_capability() < 80) return false;
       return launch_prefill_tiles_of<RowDType::kBF16>(params, launch), true;
     case RowDType::kInt8:
-      if (launch.compute_capability() < 80) return false;
       return launch_prefill_tiles_of<RowDType::kInt8>(params, launch), true;
+    case RowDType::kF32:
+      break;
   }
   return false;
 }

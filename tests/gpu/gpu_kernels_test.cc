@@ -170,7 +170,9 @@ TEST_F(GpuKernels, SmallTilePrefill) {
   for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
       expect_prefill(tile_shape(4, 128, row, input), 70, 0);
-      expect_prefill(tile_shape(3, 64, row, input), 70, 50);
+      for (const int dim : {64, 80, 96, 256}) {
+        expect_prefill(tile_shape(3, dim, row, input), 70, 50);
+      }
     }
     RowShape capped = tile_shape(3, 64, row, DType::kBF16);
     capped.score_cap = 2;
@@ -180,7 +182,7 @@ TEST_F(GpuKernels, SmallTilePrefill) {
 
 // A value that is no number reaches the queries behind it, and changes no bit of those before.
 TEST_F(GpuKernels, SmallTilePrefillOfNaN) {
-  for (const int dim : {64, 128}) {
+  for (const int dim : {64, 80, 128, 256}) {
     const RowShape shape = tile_shape(2, dim, DType::kBF16, DType::kBF16);
     const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int d) {
       if (kind == InputKind::kValue && position == 20 && d == 3) return NAN;

@@ -44,7 +44,14 @@ struct Shape {
 
 // Groups of several blocks, odd dimensions, dimensions beyond a block's threads. In one order.
 TEST_F(AttendBody, Shapes) {
-  for (const Shape& of : {Shape{1, 2, 2}, {3, 33, 7}, {4, 192, 128}, {17, 34, 70}, {33, 8, 6}}) {
+  for (const Shape& of : {Shape{1, 2, 2},
+                          {3, 33, 7},
+                          {5, 80, 80},
+                          {3, 96, 96},
+                          {2, 256, 256},
+                          {4, 192, 128},
+                          {17, 34, 70},
+                          {33, 8, 6}}) {
     SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.kv_heads = 1;
@@ -55,7 +62,8 @@ TEST_F(AttendBody, Shapes) {
 }
 
 TEST_F(AttendBody, CodedShapes) {
-  for (const Shape& of : {Shape{1, 32, 32}, {3, 35, 33}, {4, 192, 128}, {17, 34, 70}}) {
+  for (const Shape& of :
+       {Shape{1, 32, 32}, {3, 35, 33}, {5, 80, 80}, {2, 256, 256}, {4, 192, 128}, {17, 34, 70}}) {
     SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.row = RowDType::kInt8, shape.kv_heads = 1;

@@ -218,6 +218,45 @@ TEST_F(PrefillBody, Tiles) {
   expect_near_reference(tile_shape(64, 64, DType::kBF16, DType::kF16), 3);
 }
 
+// Widths that are no power of two, and one whose keys and values share their place.
+TEST_F(PrefillBody, TilesOfOtherWidths) {
+  for (const int dim : {80, 96, 256}) {
+    SCOPED_TRACE(dim);
+    for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
+      const DType own = row.is_coded() ? DType::kBF16 : row.elements();
+      expect_near_reference(tile_shape(3, dim, row, DType::kF32), 67);
+      expect_near_reference(tile_shape(2, dim, row, own), 97, 70);
+    }
+    RowShape shape = tile_shape(5, dim, DType::kBF16, DType::kF32);
+    shape.kv_heads = 2;
+    shape.slopes = falling_slopes(10);
+    expect_near_reference(shape, 71, 50);
+    shape.score_cap = 2;
+    expect_near_reference(shape, 71);
+  }
+}
+
+TEST(PrefillTiles, LayoutsThatTakeThem) {
+  CacheLayout layout;
+  layout.kv_heads = 1, layout.group = 4;
+  const auto takes = [&](RowDType row, int dim, int capability) {
+    layout.row = {row, dim, dim};
+    return cuda::takes_prefill_tiles(layout, capability);
+  };
+  for (const int dim : {64, 80, 96, 128, 256}) {
+    for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
+      EXPECT_TRUE(takes(row, dim, 80)) << dim;
+      EXPECT_EQ(takes(row, dim, 75), row == RowDType::kF16) << dim;
+    }
+    EXPECT_FALSE(takes(DType::kF32, dim, 80)) << dim;
+  }
+  for (const int dim : {16, 72, 112, 192, 512}) EXPECT_FALSE(takes(DType::kF16, dim, 80)) << dim;
+  layout.row = {DType::kBF16, 256, 128};
+  EXPECT_FALSE(cuda::takes_prefill_tiles(layout, 80));
+  layout.row = {DType::kBF16, 256, 256}, layout.group = 65;
+  EXPECT_FALSE(cuda::takes_prefill_tiles(layout, 80));
+}
+
 TEST_F(PrefillBody, TilesWithAlibi) {
   for (const int window : {0, 70}) {
     for (const int group : {1, 3}) {
@@ -249,28 +288,42 @@ TEST_P(PrefillBodyInOrders, TilesInWindows) {
   }
 }
 
-TEST_P(PrefillBodyInOrders, CutsOfTilesDoNotMatter) {
-  for (const int window : {0, 90}) {
-    RowShape shape = tile_shape(3, 64, window > 0 ? RowDType::kInt8 : RowDType::kF16, DType::kF32);
-    if (window > 0) shape.slopes = falling_slopes(3);
-    Ways whole = ways();
-    whole.window = window;
-    const std::vector<float> truth = prefill(shape, 135, whole);
-    for (const CutWay& way : {CutWay{50, 1, false}, {64, 0, true}, {100, 0, false}}) {
-      Ways other = whole;
-      other.chunk = way.chunk;
-      other.wave_pages = way.wave_pages;
-      shape.on_device = way.on_device;
-      other.staged = !way.on_device;
-      EXPECT_TRUE(same_bits(prefill(shape, 135, other), truth))
-          << "window " << window << ", chunk " << way.chunk;
-    }
+class PrefillTileCuts : public PrefillBodyInOrders {
+ protected:
+  void expect_same(int dim, int window);
+};
+
+void PrefillTileCuts::expect_same(int dim, int window) {
+  const RowDType row = window > 0 ? RowDType::kInt8 : RowDType::kF16;
+  RowShape shape = tile_shape(3, dim, row, DType::kF32);
+  if (window > 0) shape.slopes = falling_slopes(3);
+  Ways whole = ways();
+  whole.window = window;
+  const std::vector<float> truth = prefill(shape, 135, whole);
+  for (const CutWay& way : {CutWay{50, 1, false}, {64, 0, true}, {100, 0, false}}) {
+    Ways other = whole;
+    other.chunk = way.chunk;
+    other.wave_pages = way.wave_pages;
+    shape.on_device = way.on_device;
+    other.staged = !way.on_device;
+    EXPECT_TRUE(same_bits(prefill(shape, 135, other), truth))
+        << dim << ", window " << window << ", chunk " << way.chunk;
   }
 }
 
+TEST_P(PrefillTileCuts, DoNotMatter) {
+  for (const int dim : {64, 80}) {
+    for (const int window : {0, 90}) expect_same(dim, window);
+  }
+  expect_same(256, 90);
+}
+
+class PrefillTileWidths : public PrefillBody, public testing::WithParamInterface<int> {};
+
 // Of values that are not finite, a query has those that it sees.
-TEST_F(PrefillBody, TilesAndInfinity) {
-  const RowShape shape = tile_shape(2, 64, DType::kBF16, DType::kBF16);
+TEST_P(PrefillTileWidths, Infinity) {
+  const int width = GetParam();
+  const RowShape shape = tile_shape(2, width, DType::kBF16, DType::kBF16);
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20 && dim % 5 == 3) return -INFINITY;
     if (kind == InputKind::kKey && position == 30) return NAN;
@@ -283,7 +336,7 @@ TEST_F(PrefillBody, TilesAndInfinity) {
     const size_t token = i / of_token, dim = i % (of_token / 2);
     if (token >= 30) {
       ASSERT_TRUE(std::isnan(result[i])) << token;
-    } else if (token >= 20 && dim < 64 && dim % 5 == 3) {
+    } else if (token >= 20 && dim < static_cast<size_t>(width) && dim % 5 == 3) {
       ASSERT_EQ(result[i], -INFINITY) << token << " " << dim;
     } else {
       ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
@@ -292,8 +345,9 @@ TEST_F(PrefillBody, TilesAndInfinity) {
 }
 
 // A coded value that is not finite is no number at all, for the queries that see it.
-TEST_F(PrefillBody, CodedTilesAndInfinity) {
-  const RowShape shape = tile_shape(2, 64, RowDType::kInt8, DType::kBF16);
+TEST_P(PrefillTileWidths, CodedInfinity) {
+  const int width = GetParam();
+  const RowShape shape = tile_shape(2, width, RowDType::kInt8, DType::kBF16);
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20 && dim == 3) return -INFINITY;
     return noise(kind, sequence, layer, position, head, dim);
@@ -303,7 +357,7 @@ TEST_F(PrefillBody, CodedTilesAndInfinity) {
   const size_t of_token = clean.size() / 40;
   for (size_t i = 0; i < result.size(); ++i) {
     const size_t token = i / of_token, dim = i % (of_token / 2);
-    if (token >= 20 && dim < 64) {
+    if (token >= 20 && dim < static_cast<size_t>(width)) {
       ASSERT_TRUE(std::isnan(result[i])) << token << " " << dim;
     } else {
       ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
@@ -311,6 +365,9 @@ TEST_F(PrefillBody, CodedTilesAndInfinity) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Widths, PrefillTileWidths, testing::Values(64, 96, 256));
+INSTANTIATE_TEST_SUITE_P(Orders, PrefillTileCuts, testing::ValuesIn(simt_runs()),
+                         [](const auto& test) { return name_of(test.param); });
 INSTANTIATE_TEST_SUITE_P(Orders, PrefillBodyInOrders, testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
