@@ -35,17 +35,20 @@ bool PagedViews::evict() {
   return true;
 }
 
-// The slices of a view that began alike; without the memory for the table they are made again.
+// The slices of a view that began alike. It is looked for anew at each attempt: the one that was
+// found may itself be what makes room.
 void PagedViews::share_longest(PageView& view, std::span<const int32_t> pages) {
-  const PageView* longest = nullptr;
-  int64_t common = 0;
-  for (const auto& other : views_) {
-    const int64_t shared = other->common_pages(pages);
-    if (shared <= common) continue;
-    common = shared;
-    longest = other.get();
-  }
-  if (longest != nullptr) with_room([&] { view.share_index(*longest, parts_.store, common); });
+  with_room([&] {
+    const PageView* longest = nullptr;
+    int64_t common = 0;
+    for (const auto& other : views_) {
+      const int64_t shared = other->common_pages(pages);
+      if (shared <= common) continue;
+      common = shared;
+      longest = other.get();
+    }
+    if (longest != nullptr) view.share_index(*longest, parts_.store, common);
+  });
 }
 
 PageView& PagedViews::of(std::span<const int32_t> pages) {

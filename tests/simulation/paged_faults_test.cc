@@ -127,6 +127,40 @@ class PagedLife {
     }
     device_.synchronize(compute_.view());
   }
+  // Another sequence that is the first one but for its last page, a copy.
+  void copy_last_page() {
+    const PageCopy copy = {page_of(0, tokens_of(0) - 1), 0};
+    paged_.copy_pages({&copy, 1});
+  }
+  void attend_copied() {
+    std::vector<int32_t> table;
+    std::vector<float> q;
+    const int32_t length = static_cast<int32_t>(tokens_of(0));
+    {
+      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      for (int64_t at = 0; at < length; at += setup_.page_size) {
+        table.push_back(static_cast<int32_t>(page_of(0, at)));
+      }
+      table.back() = 0;
+      take(0, length - 1, TokenPart::kQuery, geometry_.query_heads * geometry_.key_dim, &q);
+      out_.assign(static_cast<size_t>(geometry_.query_heads * geometry_.value_dim), 0);
+    }
+    const auto columns = static_cast<int64_t>(table.size());
+    try {
+      paged_.attend(0,
+                    ConstTensorView::dense(q.data(), DType::kF32, 1, geometry_.query_heads,
+                                           geometry_.key_dim),
+                    {table.data(), 1, columns, columns}, {&length, 1},
+                    TensorView::dense(out_.data(), DType::kF32, 1, geometry_.query_heads,
+                                      geometry_.value_dim),
+                    nullptr, compute_.view());
+    } catch (...) {
+      device_.synchronize(compute_.view());
+      throw;
+    }
+    device_.synchronize(compute_.view());
+    expect_attended(0, 0);
+  }
   void attend() {
     std::vector<int32_t> table, lengths;
     std::vector<float> q;
@@ -160,19 +194,21 @@ class PagedLife {
   }
   void expect_right() {
     attend();
-    const auto width = static_cast<size_t>(geometry_.query_heads * geometry_.value_dim);
-    for (size_t which = 0; which < 2; ++which) {
-      const History history(static_cast<size_t>(tokens_of(static_cast<int>(which))),
-                            static_cast<uint8_t>(which));
-      const auto length = static_cast<int64_t>(history.size());
-      const auto expected = plain_.attend(history, length - 1, StepMode::kDecode);
-      const std::vector<float> given(out_.begin() + static_cast<int64_t>(which * width),
-                                     out_.begin() + static_cast<int64_t>((which + 1) * width));
-      EXPECT_EQ(given, expected[0].out) << "sequence " << which;
-    }
+    for (int which = 0; which < 2; ++which) expect_attended(which, which);
   }
 
  private:
+  // What was attended to last, of the call's sequence `index`, is what the tokens of `which` give.
+  void expect_attended(int which, int64_t index) {
+    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const int64_t width = int64_t{geometry_.query_heads} * geometry_.value_dim;
+    const History history(static_cast<size_t>(tokens_of(which)), static_cast<uint8_t>(which));
+    const auto length = static_cast<int64_t>(history.size());
+    const auto expected = plain_.attend(history, length - 1, StepMode::kDecode);
+    const std::vector<float> given(out_.begin() + index * width,
+                                   out_.begin() + (index + 1) * width);
+    EXPECT_EQ(given, expected[0].out) << "sequence " << which;
+  }
   static void take(int which, int64_t position, TokenPart part, int width,
                    std::vector<float>* tensor) {
     const float* values = token_values(which, 0, position, part);
@@ -197,9 +233,13 @@ class PagedLife {
 class PagedDrill final : public Drill {
  public:
   using Call = std::function<void(PagedLife&)>;
-  PagedDrill(const PageSetup& setup, FaultSeam& seam, Call call)
-      : setup_(setup), seam_(seam), call_(std::move(call)) {
-    life_.emplace(setup_, seam_);
+  // `prepare`: none, or what is done before each call, which then has a life of its own.
+  PagedDrill(const PageSetup& setup, FaultSeam& seam, Call call, Call prepare = {})
+      : setup_(setup), seam_(seam), call_(std::move(call)), prepare_(std::move(prepare)) {
+    begin_anew();
+  }
+  void prepare() override {
+    if (prepare_) begin_anew();
   }
   void call() override { call_(*life_); }
   void check_error(FaultPoint point, const std::exception& error) override {
@@ -217,7 +257,7 @@ class PagedDrill final : public Drill {
       if (of_device_) {
         EXPECT_EQ(error.what(), failure_);
       }
-      life_.emplace(setup_, seam_);
+      begin_anew();
       return;
     }
     EXPECT_FALSE(of_device_) << "a later call went through";
@@ -232,9 +272,15 @@ class PagedDrill final : public Drill {
   void undo() override {}
 
  private:
+  void begin_anew() {
+    life_.emplace(setup_, seam_);
+    if (prepare_) prepare_(*life_);
+  }
+
   const PageSetup setup_;
   FaultSeam& seam_;
   const Call call_;
+  const Call prepare_;
   std::optional<PagedLife> life_;
   bool of_device_ = false;
   bool of_heap_ = false;
@@ -243,10 +289,11 @@ class PagedDrill final : public Drill {
 
 class PagedFaults : public ::testing::TestWithParam<PageSetup> {
  protected:
-  void run(const std::string& what, const PagedDrill::Call& call) {
+  void run(const std::string& what, const PagedDrill::Call& call,
+           const PagedDrill::Call& prepare = {}) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
       FaultSeam seam;
-      PagedDrill drill(GetParam(), seam, call);
+      PagedDrill drill(GetParam(), seam, call, prepare);
       const std::string name = std::string(GetParam().name) + ": " + what;
       total_ += run_drill(name, seam, drill, planned(name, kCalls, mode, 2));
       if (HasFailure()) return;
@@ -268,6 +315,13 @@ TEST_P(PagedFaults, AppendAttendCopy) {
     life.append_page(0, (PagedLife::tokens_of(0) - 1) / size * size);
   });
   run("copy", [](PagedLife& life) { life.move_pages(); });
+}
+
+// The view that another one began alike with may be the one that makes room for it.
+TEST_P(PagedFaults, AttendToOneThatBeginsAlike) {
+  run(
+      "attend to a copy", [](PagedLife& life) { life.attend_copied(); },
+      [](PagedLife& life) { life.copy_last_page(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Setups, PagedFaults,
