@@ -14,9 +14,11 @@
 #if defined(__CUDACC__)
 #define FASA_DEVICE __device__ __forceinline__
 #define FASA_UNROLL _Pragma("unroll")
+#define FASA_UNROLL_8 _Pragma("unroll 8")
 #else
 #define FASA_DEVICE inline
 #define FASA_UNROLL
+#define FASA_UNROLL_8
 #include "kernels/cuda/simt_machine.h"
 #endif
 
@@ -28,6 +30,9 @@ inline constexpr uint32_t kFullWarp = 0xffffffffu;
 // What one thread moves at a time.
 struct alignas(16) Word16 {
   uint32_t words[4];
+};
+struct alignas(8) Word8 {
+  uint32_t words[2];
 };
 
 // Blocks of a launch, and what each of them gets.
@@ -98,6 +103,37 @@ FASA_DEVICE Word16 load_fresh(const Word16* address) {
 FASA_DEVICE Word16 load_once(const Word16* address) {
   const uint4 words = __ldcs(reinterpret_cast<const uint4*>(address));
   return {{words.x, words.y, words.z, words.w}};
+}
+
+// From global into shared memory, beside what the thread does until it waits; before sm_80, at once.
+template <typename Word>
+FASA_DEVICE void copy_async(Word* to, const Word* from) {
+#if __CUDA_ARCH__ >= 800
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  if constexpr (sizeof(Word) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    static_assert(sizeof(Word) == 8 || sizeof(Word) == 4);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Word))
+                 : "memory");
+  }
+#else
+  *to = *from;
+#endif
+}
+// Ends a group of this thread's copies.
+FASA_DEVICE void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Until all but the newest kLeft groups of this thread's copies are there. Other threads see them
+// after a barrier.
+template <int kLeft>
+FASA_DEVICE void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+#endif
 }
 
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
@@ -186,6 +222,17 @@ FASA_DEVICE T load_fresh(const T* address) {
 }
 
 FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
+
+// Done when they are waited for, so that what does not wait reads what was there before.
+template <typename Word>
+FASA_DEVICE void copy_async(Word* to, const Word* from) {
+  machine().copy_later(to, from, sizeof(Word));
+}
+FASA_DEVICE void commit_copies() { machine().commit_copies(); }
+template <int kLeft>
+FASA_DEVICE void wait_copies() {
+  machine().finish_copies(kLeft);
+}
 
 FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return word == 0 ? -1 : __builtin_ctz(word); }

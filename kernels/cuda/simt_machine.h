@@ -27,6 +27,11 @@ class Machine {
   virtual void sync_block() = 0;
   virtual void collective(uint32_t mask, void* operands, Combine combine) = 0;
   virtual void yield() = 0;  // others may run now
+  // The running thread's copies: into its open group; the group ends; all but the newest `left`
+  // groups are done.
+  virtual void copy_later(void* to, const void* from, size_t bytes) = 0;
+  virtual void commit_copies() = 0;
+  virtual void finish_copies(int left) = 0;
   virtual void fault(const char* what, int lane, int other) = 0;
 };
 

@@ -103,6 +103,28 @@ TEST_P(InOrder, AtomicsAddUp) {
   EXPECT_EQ(wide, uint64_t{512} << 40);
 }
 
+TEST_P(InOrder, CopiesAreThereOnceWaitedFor) {
+  const std::vector<simt::Word16> from(128, {{1, 2, 3, 4}});
+  int early = 0, late = 0;
+  interpreter_.run({1, 1, 1, 128 * sizeof(simt::Word16)}, 64, [&] {
+    auto* words = &simt::shared<simt::Word16>();
+    const int thread = simt::thread_index();
+    simt::copy_async(words + thread, from.data() + thread);
+    simt::commit_copies();
+    simt::copy_async(words + 64 + thread, from.data() + 64 + thread);
+    simt::commit_copies();
+    simt::wait_copies<1>();
+    simt::sync_block();
+    if (words[63 - thread].words[3] != 4) ++late;
+    if (words[64 + thread].words[3] == 4) ++early;
+    simt::wait_copies<0>();
+    simt::sync_block();
+    if (words[127 - thread].words[3] != 4) ++late;
+  });
+  EXPECT_EQ(late, 0);
+  EXPECT_EQ(early, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, InOrder, testing::ValuesIn(kOrders), [](const auto& test) {
   return test.param == Order::kRising    ? "Rising"
          : test.param == Order::kFalling ? "Falling"
@@ -167,6 +189,19 @@ TEST(SimtInterpreter, RefusesForeignMasksAndSources) {
               if (simt::lane() < 2) simt::shuffle(1, 2, 3u);
             }).find("outside of the mask"),
             std::string::npos);
+}
+
+TEST(SimtInterpreter, RefusesCopiesBesideWholeWords) {
+  SimtInterpreter interpreter;
+  const std::vector<simt::Word16> from(2);
+  EXPECT_THROW(interpreter.run({1, 1, 1, 64}, 32,
+                               [&] {
+                                 auto* to = &simt::shared<simt::Word16>();
+                                 const auto* beside = reinterpret_cast<const std::byte*>(&from[0]);
+                                 simt::copy_async(
+                                     to, reinterpret_cast<const simt::Word16*>(beside + 8));
+                               }),
+               SimtError);
 }
 
 TEST(SimtInterpreter, RefusesPartialWarps) {

@@ -1,6 +1,7 @@
 #include "tests/support/simt_interpreter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace fasa {
@@ -50,6 +51,9 @@ void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int
   for (int i = 0; i < threads; ++i) {
     Thread& thread = *threads_[static_cast<size_t>(i)];
     thread.place = {i, threads, {x, y, z}, {grid.x, grid.y, grid.z}};
+    thread.copies.clear();
+    thread.groups.clear();
+    thread.open_group = 0;
     thread.fiber.prepare(&SimtInterpreter::enter, &thread);
   }
   while (true) {
@@ -174,6 +178,32 @@ void SimtInterpreter::collective(uint32_t mask, void* operands, Combine combine)
 void SimtInterpreter::yield() {
   if (order_ != Order::kRandom || random_() % 4 != 0) return;
   running_->fiber.leave();
+}
+
+void SimtInterpreter::copy_later(void* to, const void* from, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+    fault("an asynchronous copy that is not at whole words of bytes",
+          running_->place.thread % kWarp, static_cast<int>(bytes));
+  }
+  running_->copies.push_back({to, from, bytes});
+  ++running_->open_group;
+}
+
+void SimtInterpreter::commit_copies() {
+  running_->groups.push_back(std::exchange(running_->open_group, 0));
+}
+
+void SimtInterpreter::finish_copies(int left) {
+  Thread& self = *running_;
+  while (self.groups.size() > static_cast<size_t>(left)) {
+    const auto done = self.copies.begin() + static_cast<std::ptrdiff_t>(self.groups.front());
+    for (auto copy = self.copies.begin(); copy != done; ++copy) {
+      std::memcpy(copy->to, copy->from, copy->bytes);
+    }
+    self.copies.erase(self.copies.begin(), done);
+    self.groups.erase(self.groups.begin());
+  }
 }
 
 void SimtInterpreter::fault(const char* what, int lane, int other) {

@@ -1,12 +1,13 @@
 // Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other, each thread of a
 // block on a stack of its own. Threads run until they meet a barrier, a warp's collective or (in
-// random order) an atomic, so that what lacks a barrier shows in some order. Shared memory lies in
-// a heap block of exactly the bytes asked for, filled with a pattern before every block.
+// random order) an atomic, so that what lacks a barrier shows in some order. Asynchronous copies are
+// done when their thread waits for them. Shared memory lies in a heap block of exactly the bytes
+// asked for, filled with a pattern before every block.
 //
 // What hardware leaves undefined is an error here, a SimtError that names kernel block and thread:
 // threads of a block that wait for different things forever, lanes of a warp that meet in a
 // collective with different masks or calls, masks with lanes that have ended or without the caller,
-// shuffles from lanes outside of the mask.
+// shuffles from lanes outside of the mask, asynchronous copies that do not lie at whole words.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +47,18 @@ class SimtInterpreter : public simt::Machine {
   void sync_block() override;
   void collective(uint32_t mask, void* operands, Combine combine) override;
   void yield() override;
+  void copy_later(void* to, const void* from, size_t bytes) override;
+  void commit_copies() override;
+  void finish_copies(int left) override;
   void fault(const char* what, int lane, int other) override;
 
  private:
   enum class State : uint8_t { kReady, kAtBarrier, kInCollective, kEnded };
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
   struct Thread {
     SimtInterpreter* owner = nullptr;
     Fiber fiber;
@@ -57,6 +66,9 @@ class SimtInterpreter : public simt::Machine {
     uint32_t mask = 0;
     void* operands = nullptr;
     Combine combine = nullptr;
+    std::vector<Copy> copies;    // that were not waited for, oldest first
+    std::vector<size_t> groups;  // of them, how many each
+    size_t open_group = 0;
   };
 
   static void enter(void* thread);
