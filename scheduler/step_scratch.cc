@@ -10,8 +10,7 @@ namespace {
 
 // Where not every miss finds a hot slot, a set is worked through in waves of this many entries.
 constexpr int kStagedWave = 4 * kTileTokens;
-// Tokens at a time where all are attended to: few enough for the partials to stay in the cache.
-constexpr int kDenseWaveOnDevice = 64 * kPageTokens;
+// Tokens at a time where all are attended to and come from the host.
 constexpr int kDenseWaveStaged = 16 * kPageTokens;
 constexpr int kPrefillWavePages = 16;
 
@@ -75,7 +74,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
   scratch.dense_wave = std::min(round_up(shape.dense_tokens, kPageTokens),
-                                settings.rows_on_device ? kDenseWaveOnDevice : kDenseWaveStaged);
+                                settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
 
   if (shape.selected_capacity > 0) {
     scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
@@ -159,7 +158,7 @@ StepScratch::StepScratch(Device& device, const StepSettings& settings)
     : device_(device), settings_(settings) {}
 
 int StepScratch::dense_tokens(const StepSettings& settings, int64_t context) {
-  const int wave = settings.rows_on_device ? kDenseWaveOnDevice : kDenseWaveStaged;
+  const int wave = settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged;
   if (context >= wave) return wave;
   return std::max(kPageTokens, static_cast<int>(std::bit_ceil(static_cast<uint32_t>(context))));
 }

@@ -41,6 +41,8 @@ struct StepSettings {
   float score_cap = 0;  // before the scale, see StepParams
   bool rows_on_device = true;
   bool device_copies = false;  // of rows on the host, as far as device memory goes
+  // Tokens at a time where all are attended to and lie on the device: a multiple of a page's.
+  int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
   int head_groups = 0;  // see head_groups.h; 0: by the device's rates
   PrefetchSettings prefetch;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_bodies.h"
@@ -130,6 +131,7 @@ class PrefillCall {
     if (params_.step.slopes != nullptr) {
       task.slopes = params_.step.slopes + block.kv_head * layout_.group;
     }
+    task.bf16_queries = bf16_queries();
     load_queries(block, q, task.q_stride);
     if (params_.first_wave) {
       std::fill_n(task.max, task.query_rows, minus_infinity());
@@ -146,10 +148,20 @@ class PrefillCall {
     for (int row = 0; row < block.tokens * layout_.group; ++row) {
       const int64_t at = view.offset(block.first_token + row / layout_.group,
                                      block.kv_head * layout_.group + row % layout_.group);
-      bodies_.expand[static_cast<int>(view.dtype)](
-          static_cast<const std::byte*>(view.data) + at * dtype_bytes(view.dtype),
-          layout_.row.key_dim, q + row * stride);
+      const std::byte* from =
+          static_cast<const std::byte*>(view.data) + at * dtype_bytes(view.dtype);
+      const int dim = layout_.row.key_dim;
+      if (bf16_queries()) {
+        std::memcpy(q + row * stride, from, static_cast<size_t>(dim) * sizeof(uint16_t));
+      } else {
+        bodies_.expand[static_cast<int>(view.dtype)](from, dim, q + row * stride);
+      }
     }
+  }
+
+  bool bf16_queries() const {
+    return bodies_.wants_bf16_queries && params_.q.dtype == DType::kBF16 &&
+           layout_.row.dtype == RowDType::kBF16 && layout_.row.key_dim % 2 == 0;
   }
 
   // New rows from the stage where there is one; older ones from their page's device copy, the pages

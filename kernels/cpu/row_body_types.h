@@ -81,8 +81,11 @@ struct PageTask {
   float score_cap = 0;            // of scaled scores, 0 = none
   const float* q = nullptr;       // [query_rows][q_stride]
   int64_t q_stride = 0;
-  // Scratch: transposed keys [key_dim][64], values [64][value_stride], scores [query_rows][64],
-  // factors [query_rows].
+  // Queries are pairs of bf16, [query_rows][q_stride] words: rows are bf16 too, key_dim is even, and
+  // the bodies want it so.
+  bool bf16_queries = false;
+  // Scratch: transposed keys [key_dim][64] or pairs of them [key_dim / 2][64], values
+  // [64][value_stride], scores [query_rows][64], factors [query_rows].
   float* keys = nullptr;
   float* values = nullptr;
   float* scores = nullptr;

@@ -26,6 +26,16 @@ inline SlotRange visible_slots(const PageTask& task, int row) {
   return {static_cast<int>(begin < kKeys ? begin : kKeys), static_cast<int>(end < 0 ? 0 : end)};
 }
 
+// A term of a product: of two numbers, or of two pairs of bf16 that lie in a float's place.
+struct FloatTerms {
+  static Vec add(Vec a, Vec b, Vec sum) { return fma(a, b, sum); }
+};
+#ifdef FASA_BF16_DOT
+struct PairTerms {
+  static Vec add(Vec a, Vec b, Vec sum) { return dot_bf16(sum, (Bf16Vec)a, (Bf16Vec)b); }
+};
+#endif
+
 // C[m] = factor * (A[m] B), or with kAccumulate C[m] = factors[m] * C[m] + A[m] B, over kRows rows
 // and kVectors registers of columns; one accumulator and ascending k per element.
 struct Product {
@@ -40,7 +50,7 @@ struct Product {
   float factor;
 };
 
-template <bool kAccumulate, int kRows, int kVectors>
+template <typename Terms, bool kAccumulate, int kRows, int kVectors>
 inline void multiply_block(const Product& p, int row, int column) {
   Vec sums[kRows][kVectors] = {};
   float* c = p.c + row * p.c_stride + column;
@@ -63,7 +73,7 @@ inline void multiply_block(const Product& p, int row, int column) {
     for (int m = 0; m < kRows; ++m) {
       const Vec left = splat(a[m * p.a_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[m][v] = fma(left, right[v], sums[m][v]);
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = Terms::add(left, right[v], sums[m][v]);
     }
   }
 #pragma GCC unroll 8
@@ -77,24 +87,24 @@ inline void multiply_block(const Product& p, int row, int column) {
   }
 }
 
-template <bool kAccumulate, int kRows>
+template <typename Terms, bool kAccumulate, int kRows>
 inline void multiply_rows(const Product& p, int row, int columns) {
   int at = 0;
   for (; at + kGemmVectors * kLanes <= columns; at += kGemmVectors * kLanes) {
-    multiply_block<kAccumulate, kRows, kGemmVectors>(p, row, at);
+    multiply_block<Terms, kAccumulate, kRows, kGemmVectors>(p, row, at);
   }
-  for (; at < columns; at += kLanes) multiply_block<kAccumulate, kRows, 1>(p, row, at);
+  for (; at < columns; at += kLanes) multiply_block<Terms, kAccumulate, kRows, 1>(p, row, at);
 }
 
 // `columns` is a multiple of kLanes.
-template <bool kAccumulate>
+template <typename Terms, bool kAccumulate>
 inline void multiply(const Product& p, int begin, int end, int columns) {
   int row = begin;
   for (; row + kGemmRows <= end; row += kGemmRows) {
-    multiply_rows<kAccumulate, kGemmRows>(p, row, columns);
+    multiply_rows<Terms, kAccumulate, kGemmRows>(p, row, columns);
   }
-  for (; row + 2 <= end; row += 2) multiply_rows<kAccumulate, 2>(p, row, columns);
-  if (row < end) multiply_rows<kAccumulate, 1>(p, row, columns);
+  for (; row + 2 <= end; row += 2) multiply_rows<Terms, kAccumulate, 2>(p, row, columns);
+  if (row < end) multiply_rows<Terms, kAccumulate, 1>(p, row, columns);
 }
 
 // out[dim * 64 + key] = in[key * in_stride + dim]: four keys x four dimensions.
@@ -110,6 +120,21 @@ inline void transpose_quad(const float* in, int64_t in_stride, float* out) {
   *reinterpret_cast<QuadMem*>(out + kKeys) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
   *reinterpret_cast<QuadMem*>(out + 2 * kKeys) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
   *reinterpret_cast<QuadMem*>(out + 3 * kKeys) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+// strip[slot][kPadFloats] to [count][64].
+inline void transpose_strip(const float* strip, int count, float* out) {
+  int dim = 0;
+  for (; dim + 4 <= count; dim += 4) {
+    for (int slot = 0; slot < kKeys; slot += 4) {
+      transpose_quad(strip + slot * kPadFloats + dim, kPadFloats, out + dim * kKeys + slot);
+    }
+  }
+  for (; dim < count; ++dim) {
+    for (int slot = 0; slot < kKeys; ++slot) {
+      out[dim * kKeys + slot] = strip[slot * kPadFloats + dim];
+    }
+  }
 }
 
 // Keys of the page as [key_dim][64] in f32; slots beyond the last are zero.
@@ -131,20 +156,27 @@ inline void expand_keys(const PageTask& task) {
         store(strip + slot * kPadFloats + i, v);
       }
     }
-    int dim = 0;
-    for (; dim + 4 <= count; dim += 4) {
-      for (int slot = 0; slot < kKeys; slot += 4) {
-        transpose_quad(strip + slot * kPadFloats + dim, kPadFloats,
-                       task.keys + (at + dim) * kKeys + slot);
-      }
-    }
-    for (; dim < count; ++dim) {
-      for (int slot = 0; slot < kKeys; ++slot) {
-        task.keys[(at + dim) * kKeys + slot] = strip[slot * kPadFloats + dim];
-      }
-    }
+    transpose_strip(strip, count, task.keys + at * kKeys);
   }
 }
+
+#ifdef FASA_BF16_DOT
+// Keys in bf16 as pairs of dimensions, [key_dim / 2][64]; slots beyond the last are zero.
+inline void transpose_pairs(const PageTask& task) {
+  alignas(64) float strip[kKeys * kPadFloats] = {};
+  const int pairs = task.key_dim / 2;
+  for (int at = 0; at < pairs; at += kPadFloats) {
+    const int count = pairs - at < kPadFloats ? pairs - at : kPadFloats;
+    for (int slot = 0; slot < task.slots; ++slot) {
+      const unsigned char* key = task.rows[slot] + at * static_cast<int64_t>(sizeof(float));
+      const Bf16Vec words =
+          count == kPadFloats ? load_bf16_pairs(key) : load_bf16_pairs_part(key, 2 * count);
+      store(strip + slot * kPadFloats, (Vec)words);
+    }
+    transpose_strip(strip, count, task.keys + at * kKeys);
+  }
+}
+#endif
 
 // Values as [64][value_stride] in f32, zero-padded. False if one is infinite or NaN: then a weight
 // of zero does not make its product zero.
@@ -213,6 +245,23 @@ inline void weigh_row(const PageTask& task, int row) {
 }
 
 template <RowType kType>
+inline void score_keys(const PageTask& task, int begin, int end) {
+  Product scores = {task.q,      task.q_stride, task.keys, kKeys,     task.key_dim,
+                    task.scores, kKeys,         nullptr,   task.scale};
+#ifdef FASA_BF16_DOT
+  if constexpr (kType == kRowBF16) {
+    if (task.bf16_queries) {
+      transpose_pairs(task);
+      scores.terms = task.key_dim / 2;
+      return multiply<PairTerms, false>(scores, begin, end, kKeys);
+    }
+  }
+#endif
+  expand_keys<kType>(task);
+  multiply<FloatTerms, false>(scores, begin, end, kKeys);
+}
+
+template <RowType kType>
 void prefill_page(const PageTask& task) {
   // Rows that see nothing of the page lie at the block's ends.
   int begin = 0;
@@ -225,23 +274,20 @@ void prefill_page(const PageTask& task) {
   while (begin < end && blind(end - 1)) --end;
   if (begin == end) return;
 
-  expand_keys<kType>(task);
-  multiply<false>({task.q, task.q_stride, task.keys, kKeys, task.key_dim, task.scores, kKeys,
-                   nullptr, task.scale},
-                  begin, end, kKeys);
+  score_keys<kType>(task, begin, end);
   for (int row = begin; row < end; ++row) weigh_row(task, row);
   Product sums = {task.scores,       kKeys,        task.values,
                   task.value_stride, task.slots,   task.out,
                   task.value_stride, task.factors, 1};
   const int columns = static_cast<int>(task.value_stride);
-  if (expand_values<kType>(task)) return multiply<true>(sums, begin, end, columns);
+  if (expand_values<kType>(task)) return multiply<FloatTerms, true>(sums, begin, end, columns);
   // Only what a row sees may reach it: row by row, over its own slots.
   for (int row = begin; row < end; ++row) {
     const SlotRange seen = visible_slots(task, row);
     sums.a = task.scores + seen.begin;
     sums.b = task.values + seen.begin * task.value_stride;
     sums.terms = seen.end - seen.begin;
-    multiply<true>(sums, row, row + 1, columns);
+    multiply<FloatTerms, true>(sums, row, row + 1, columns);
   }
 }
 

@@ -1,33 +1,37 @@
 // FAC: a block for each tile of 32 rows and KV head, all query heads of the group on the same rows.
-// A warp scores eight rows at a time, products summed over the lanes by halving, so that lane l
-// ends with one row's score for one head, to which ALiBi's part and the cap come; the softmax of a
-// head's tile is one warp's; then every thread sums two dimensions of the values for two heads. A
-// tile's partial depends on its rows and queries alone. Tiles of the near set are blocks of the same
-// launch.
-// A second kernel folds the partials in tile order, a block for each query head.
+// Rows come into shared memory as they lie, all loads of a tile under way together, and values arrive
+// while keys are scored. A warp scores eight rows at a time, products summed over the lanes by
+// halving, so that lane l ends with one row's score for one head, to which ALiBi's part and the cap
+// come; the softmax of a head's tile is one warp's; then every thread sums two dimensions of the
+// values for two heads. A tile's partial depends on its rows and queries alone. Tiles of the near
+// set are blocks of the same launch.
+// A second kernel folds the partials in tile order (attend_fold_inl.h).
 #pragma once
 
+#include "kernels/cuda/attend_fold_inl.h"
 #include "kernels/cuda/near_tile_inl.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/weigh_inl.h"
 
 namespace fasa::cuda {
 
+// Where a tile's rows are read: copied into shared memory, or where they lie.
+enum class RowsAt : uint8_t { kShared, kHome };
+
 // One tile of one KV head, for up to kMaxHeads of its query heads.
-template <RowDType::Kind kRow>
+template <RowDType::Kind kRow, RowsAt kAt>
 class AttendTile {
  public:
   static constexpr int kThreads = 128;
   static constexpr int kMaxHeads = 16;
 
-  // Floats of shared memory.
+  // Floats of shared memory: queries, scores, scales of coded rows, the rows' places, the rows.
   static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
-    const int pairs = (layout.row.key_dim + 1) / 2;
-    return int64_t{heads} * (2 * pairs + kTileTokens) + (kCoded ? 2 * kTileTokens : 0);
+    const int64_t rows = kAt == RowsAt::kShared ? kTileTokens * row_stride(layout) : 0;
+    return rows_at(layout, heads) + rows / int64_t{sizeof(float)};
   }
 
-  // `head`: sequence x kv_heads + kv_head; `first_query`: in the group. The queries are in shared
-  // memory once the constructor and a barrier are past.
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the group.
   FASA_DEVICE AttendTile(const AttendParams& params, int head, int first_query, int heads,
                          float* shared)
       : params_(params),
@@ -35,6 +39,7 @@ class AttendTile {
         sequence_(head / layout_.kv_heads),
         kv_head_(head % layout_.kv_heads),
         head_(head),
+        first_query_(first_query),
         heads_(heads),
         desc_(params.step.sequences[sequence_]),
         aligned_(layout_.row.key_dim % 2 == 0 && layout_.row.value_dim % 2 == 0),
@@ -45,7 +50,9 @@ class AttendTile {
                     : params.step.slopes + int64_t{kv_head_} * layout_.group + first_query),
         q_(shared),
         scores_(shared + int64_t{heads} * 2 * keys_.pairs()),
-        scales_(scores_ + int64_t{heads} * kTileTokens) {
+        scales_(scores_ + int64_t{heads} * kTileTokens),
+        homes_(reinterpret_cast<const std::byte**>(shared + homes_at(layout_, heads))),
+        rows_(reinterpret_cast<std::byte*>(shared + rows_at(layout_, heads))) {
     first_visible_ = 0;
     int total = 0;
     if (params.selected_sizes != nullptr) {
@@ -57,23 +64,54 @@ class AttendTile {
     }
     const int end = params.end < total ? params.end : total;
     entries_ = end > params.begin ? end - params.begin : 0;
-    load_queries(first_query);
   }
 
   FASA_DEVICE int entries() const { return entries_; }  // of the wave
   FASA_DEVICE int tiles() const { return (entries_ + kTileTokens - 1) / kTileTokens; }
 
+  // Looks the tile's rows up and has them brought. By all threads of the block, a barrier inside.
+  FASA_DEVICE void begin(int tile) const {
+    if (simt::thread_index() < kTileTokens) {
+      const int last = tile_tokens(tile) - 1;
+      const int i = simt::thread_index() < last ? simt::thread_index() : last;
+      homes_[simt::thread_index()] = row(tile, i);
+    }
+    simt::sync_block();
+    if constexpr (kAt == RowsAt::kShared) {
+      const int key_words = words(layout_.row.key_bytes());
+      bring(tile, 0, key_words);
+      simt::commit_copies();
+      bring(tile, key_words, words(layout_.row.bytes()));
+      simt::commit_copies();
+    }
+  }
+  // Into shared memory, for all tiles.
+  FASA_DEVICE void load_queries() const {
+    const int width = 2 * keys_.pairs();
+    for (int i = simt::thread_index(); i < heads_ * width; i += kThreads) {
+      const int query = kv_head_ * layout_.group + first_query_ + i / width;
+      const int d = i % width;
+      const int64_t at = params_.q.offset(desc_.first_token, query) + d;
+      q_[i] = d < keys_.dim ? load(params_.q.dtype, params_.q.data, at) : 0.0f;
+    }
+  }
   // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
-  // block, with barriers inside.
+  // block, with barriers inside, after begin and load_queries.
   FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
-    const int left = entries_ - tile * kTileTokens;
-    const int tokens = left < kTileTokens ? left : kTileTokens;
-    if constexpr (kCoded) find_scales(tile, tokens);
+    const int tokens = tile_tokens(tile);
+    if constexpr (kAt == RowsAt::kShared) simt::wait_copies<1>();
+    simt::sync_block();
+    if constexpr (kCoded) find_scales(0, keys_.dim, tokens);
     for (int first = 0; first < heads_; first += kScored) score(tile, tokens, first);
     simt::sync_block();
     weigh_scores<kThreads>(scores_, heads_, tokens, partial, stride);
+    if constexpr (kAt == RowsAt::kShared) simt::wait_copies<0>();
     simt::sync_block();
-    sum_values(tile, tokens, partial, stride);
+    if constexpr (kCoded) {
+      find_scales(layout_.row.key_bytes(), values_.dim, tokens);
+      scale_weights(tokens);
+    }
+    sum_values(tokens, partial, stride);
   }
 
  private:
@@ -82,27 +120,28 @@ class AttendTile {
   static constexpr int kSummed = 2;  // query heads of a thread
   static constexpr bool kCoded = RowDType(kRow).is_coded();
 
-  // Of the tile's keys, then of its values: a thread each.
-  FASA_DEVICE void find_scales(int tile, int tokens) const {
-    for (int i = simt::thread_index(); i < 2 * kTileTokens; i += kThreads) {
-      const int token = i % kTileTokens < tokens ? i % kTileTokens : tokens - 1;
-      const std::byte* of = row(tile, token);
-      scales_[i] = i < kTileTokens ? scale_of(of, keys_.dim)
-                                   : scale_of(of + layout_.row.key_bytes(), values_.dim);
-    }
-    simt::sync_block();
+  // Floats before the rows' places, and before the rows.
+  static constexpr int64_t homes_at(const CacheLayout& layout, int heads) {
+    const int pairs = (layout.row.key_dim + 1) / 2;
+    return int64_t{heads} * (2 * pairs + kTileTokens) + (kCoded ? kTileTokens : 0);
   }
-  FASA_DEVICE float key_scale(int i) const { return kCoded ? scales_[i] : 1.0f; }
-  FASA_DEVICE float value_scale(int i) const { return kCoded ? scales_[kTileTokens + i] : 1.0f; }
+  static constexpr int64_t rows_at(const CacheLayout& layout, int heads) {
+    constexpr int64_t kWord = sizeof(simt::Word16) / sizeof(float);
+    const int64_t floats = homes_at(layout, heads) + kTileTokens * int64_t{sizeof(void*)} / 4;
+    return (floats + kWord - 1) / kWord * kWord;
+  }
+  // A word more than a row: that threads with a row each find them in different banks.
+  static constexpr int64_t row_stride(const CacheLayout& layout) {
+    return layout.row.bytes() + int64_t{sizeof(simt::Word16)};
+  }
+  FASA_DEVICE static int words(int64_t bytes) {
+    constexpr int64_t kWord = sizeof(simt::Word16);
+    return static_cast<int>((bytes + kWord - 1) / kWord);
+  }
 
-  FASA_DEVICE void load_queries(int first_query) const {
-    const int width = 2 * keys_.pairs();
-    for (int i = simt::thread_index(); i < heads_ * width; i += kThreads) {
-      const int query = kv_head_ * layout_.group + first_query + i / width;
-      const int d = i % width;
-      const int64_t at = params_.q.offset(desc_.first_token, query) + d;
-      q_[i] = d < keys_.dim ? load(params_.q.dtype, params_.q.data, at) : 0.0f;
-    }
+  FASA_DEVICE int tile_tokens(int tile) const {
+    const int left = entries_ - tile * kTileTokens;
+    return left < kTileTokens ? left : kTileTokens;
   }
 
   FASA_DEVICE const std::byte* row(int tile, int i) const {
@@ -113,6 +152,39 @@ class AttendTile {
     return row_at(params_.step, sequence_, kv_head_, first_visible_ + params_.begin + entry,
                   params_.pages, NewRows::kInPages);
   }
+  // Words [first, end) of the tile's rows, eight threads a row.
+  FASA_DEVICE void bring(int tile, int first, int end) const {
+    constexpr int kOfRow = 8;
+    const int tokens = tile_tokens(tile);
+    for (int i = simt::thread_index() / kOfRow; i < tokens; i += kThreads / kOfRow) {
+      auto* to = reinterpret_cast<simt::Word16*>(rows_ + i * row_stride(layout_));
+      const auto* from = reinterpret_cast<const simt::Word16*>(homes_[i]);
+      for (int word = first + simt::thread_index() % kOfRow; word < end; word += kOfRow) {
+        simt::copy_async(to + word, from + word);
+      }
+    }
+  }
+  // Where row i of the tile is read.
+  FASA_DEVICE const std::byte* place(int i) const {
+    if constexpr (kAt == RowsAt::kShared) {
+      return rows_ + i * row_stride(layout_);
+    } else {
+      return homes_[i];
+    }
+  }
+
+  // Of the vector at byte `at` of each row: a thread each.
+  FASA_DEVICE void find_scales(int64_t at, int dim, int tokens) const {
+    const int i = simt::thread_index();
+    if (i < tokens) scales_[i] = scale_of(place(i) + at, dim);
+    simt::sync_block();
+  }
+  FASA_DEVICE void scale_weights(int tokens) const {
+    for (int i = simt::thread_index(); i < heads_ * kTileTokens; i += kThreads) {
+      if (i % kTileTokens < tokens) scores_[i] *= scales_[i % kTileTokens];
+    }
+    simt::sync_block();
+  }
 
   // Scores of this warp's rows for heads [first, first + kScored).
   FASA_DEVICE void score(int tile, int tokens, int first) const {
@@ -122,7 +194,7 @@ class AttendTile {
     FASA_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const int at = first_row + i;
-      rows[i] = row(tile, at < tokens ? at : tokens - 1);
+      rows[i] = place(at < tokens ? at : tokens - 1);
     }
     for (int pair = simt::lane(); pair < keys_.pairs(); pair += simt::kWarpThreads) {
       Pair keys[kRows];
@@ -142,18 +214,18 @@ class AttendTile {
     }
     const float sum = sum_over_lanes(sums);
     const int query = first + simt::lane() % kScored;
-    if (query < heads_) {
-      const int at = first_row + simt::lane() / kScored;
-      const float score = with_slope(sum * key_scale(at), query, tile, at);
+    const int at = first_row + simt::lane() / kScored;
+    if (query < heads_ && at < tokens) {
+      const float scale = kCoded ? scales_[at] : 1.0f;
+      const float score = with_slope(sum * scale, query, tile, at);
       scores_[query * kTileTokens + at] =
           soft_capped(score, params_.step.score_cap) * params_.scale;
     }
   }
 
-  // Rows beyond the wave's have no position, and no weight.
   FASA_DEVICE float with_slope(float score, int query, int tile, int i) const {
     const int entry = tile * kTileTokens + i;
-    if (slopes_ == nullptr || entry >= entries_) return score;
+    if (slopes_ == nullptr) return score;
     const int64_t set = int64_t{head_} * params_.selected_capacity + params_.begin;
     const int position = params_.selected_sizes != nullptr ? params_.sets[set + entry]
                                                            : first_visible_ + params_.begin + entry;
@@ -178,7 +250,7 @@ class AttendTile {
     if constexpr (kHalf > 1) halve<kHalf / 2>(sums);
   }
 
-  FASA_DEVICE void sum_values(int tile, int tokens, float* partial, int64_t stride) const {
+  FASA_DEVICE void sum_values(int tokens, float* partial, int64_t stride) const {
     const int pairs = values_.pairs();
     const int blocks = (heads_ + kSummed - 1) / kSummed;
     for (int item = simt::thread_index(); item < blocks * pairs; item += kThreads) {
@@ -188,13 +260,13 @@ class AttendTile {
       const float* weights[kSummed] = {scores_ + first * kTileTokens,
                                        scores_ + second * kTileTokens};
       Pair sums[kSummed];
+      FASA_UNROLL_8
       for (int i = 0; i < tokens; ++i) {
-        const Pair value = load_pair<kRow>(row(tile, i) + layout_.row.key_bytes(), pair, values_);
+        const Pair value = load_pair<kRow>(place(i) + layout_.row.key_bytes(), pair, values_);
         FASA_UNROLL
         for (int h = 0; h < kSummed; ++h) {
-          const float weight = weights[h][i] * value_scale(i);
-          sums[h].low = simt::fused(weight, value.low, sums[h].low);
-          sums[h].high = simt::fused(weight, value.high, sums[h].high);
+          sums[h].low = simt::fused(weights[h][i], value.low, sums[h].low);
+          sums[h].high = simt::fused(weights[h][i], value.high, sums[h].high);
         }
       }
       for (int h = 0; h < kSummed && first + h < heads_; ++h) {
@@ -210,43 +282,27 @@ class AttendTile {
   const int sequence_;
   const int kv_head_;
   const int head_;
+  const int first_query_;
   const int heads_;
   const SequenceDesc& desc_;
   const bool aligned_;
   const PairFormat keys_;
   const PairFormat values_;
-  const float* const slopes_;  // of the tile's heads; null = no ALiBi
-  float* const q_;             // [heads][2 x pairs]
-  float* const scores_;        // [heads][kTileTokens]
-  float* const scales_;        // [2][kTileTokens] where rows are coded
+  const float* const slopes_;      // of the tile's heads; null = no ALiBi
+  float* const q_;                 // [heads][2 x pairs]
+  float* const scores_;            // [heads][kTileTokens]
+  float* const scales_;            // [kTileTokens] where rows are coded, of keys, then of values
+  const std::byte** const homes_;  // [kTileTokens]
+  std::byte* const rows_;          // [kTileTokens], row_stride apart
   int first_visible_;
   int entries_;
 };
 
-// The last step of a query head: state to output.
-FASA_DEVICE void write_output(const AttendParams& params, int token, int query, float top,
-                              float sum, int d, float value) {
-  const int64_t at = params.out.offset(token, query) + d;
-  store(params.out.dtype, params.out.data, at, value / divisor_of(top, sum));
-  if (params.lse != nullptr && d == 0) {
-    params.lse[int64_t{token} * params.step.layout.query_heads() + query] = log_sum_exp(top, sum);
-  }
-}
-
-FASA_DEVICE int wave_tiles(const AttendParams& params) {
-  return (params.end - params.begin + kTileTokens - 1) / kTileTokens;
-}
-
-// As many as the near set may have, where this call computes them.
-FASA_DEVICE int near_tiles(const AttendParams& params) {
-  return (params.near.capacity + kTileTokens - 1) / kTileTokens;
-}
-
 // Partials of the wanted tiles. Blocks: (tiles, then the near set's) x parts of the group, KV
 // heads, sequences.
-template <RowDType::Kind kRow>
+template <RowDType::Kind kRow, RowsAt kAt>
 struct AttendPartialsKernel {
-  using Tile = AttendTile<kRow>;
+  using Tile = AttendTile<kRow, kAt>;
   static constexpr const char* kName = "attend";
   static constexpr int kThreads = Tile::kThreads;
 
@@ -281,69 +337,9 @@ struct AttendPartialsKernel {
     }
     const Tile body(params, head, first, heads, shared);
     if (tile >= body.tiles()) return;
-    simt::sync_block();
+    body.begin(tile);
+    body.load_queries();
     body.compute(tile, params.partials + (query * tiles + tile) * width, tiles * width);
-  }
-};
-
-// Partials into the state, in tile order. Blocks: query heads, sequences; a thread for each
-// element, all of which follow the same maxima.
-struct AttendFoldKernel {
-  static constexpr const char* kName = "attend";
-  static constexpr int kThreads = 128;
-
-  AttendParams params;
-
-  FASA_DEVICE void operator()() const {
-    const CacheLayout& layout = params.step.layout;
-    const int query = params.step.first_head() * layout.group + simt::block_x();
-    const int sequence = simt::block_y();
-    const SequenceDesc& desc = params.step.sequences[sequence];
-    if (desc.mode != StepMode::kDecode) return;
-    const int tiles = wave_tiles(params);
-    const int64_t width = kStateHeader + layout.row.value_dim;
-    const int64_t at = int64_t{sequence} * layout.query_heads() + query;
-    const float* partials = params.partials + at * tiles * width;
-    float* state = params.state == nullptr ? nullptr : params.state + at * width;
-    const int head = sequence * layout.kv_heads + query / layout.group;
-    const int filled = filled_tiles(desc, head);
-    const int near_filled = NearTile::tiles(params, head);
-    const float* near = params.near_partials + at * near_tiles(params) * width;
-    // All have read the state before any writes it.
-    const float first_top = params.first_wave ? no_maximum() : state[0];
-    const float first_sum = params.first_wave ? 0.0f : state[1];
-    simt::sync_block();
-    for (int d = simt::thread_index(); d < layout.row.value_dim; d += kThreads) {
-      float top = first_top;
-      float sum = first_sum;
-      float value = params.first_wave ? 0.0f : state[kStateHeader + d];
-      for (int tile = 0; tile < filled + near_filled; ++tile) {
-        const float* partial =
-            tile < filled ? partials + tile * width : near + (tile - filled) * width;
-        const SoftmaxMerge merge = SoftmaxMerge::of(top, partial[0]);
-        top = merge.top;
-        sum = merge(sum, partial[1]);
-        value = merge(value, partial[kStateHeader + d]);
-      }
-      if (params.last_wave) {
-        write_output(params, desc.first_token, query, top, sum, d, value);
-        continue;
-      }
-      state[kStateHeader + d] = value;
-      if (d == 0) state[0] = top, state[1] = sum;
-    }
-  }
-
- private:
-  FASA_DEVICE int filled_tiles(const SequenceDesc& desc, int head) const {
-    int total = desc.end();
-    if (params.selected_sizes != nullptr) {
-      total = params.selected_sizes[head];
-    } else if (params.window > 0 && total > params.window) {
-      total = params.window;
-    }
-    const int end = params.end < total ? params.end : total;
-    return end > params.begin ? (end - params.begin + kTileTokens - 1) / kTileTokens : 0;
   }
 };
 
@@ -359,7 +355,7 @@ constexpr int64_t tile_floats(const AttendParams& params, int heads) {
 // partial in shared memory. The same bits.
 template <RowDType::Kind kRow>
 struct AttendAtOnceKernel {
-  using Tile = AttendTile<kRow>;
+  using Tile = AttendTile<kRow, RowsAt::kHome>;
   static constexpr const char* kName = "attend";
   static constexpr int kThreads = Tile::kThreads;
 
@@ -382,6 +378,7 @@ struct AttendAtOnceKernel {
         int64_t{simt::block_z()} * layout.query_heads() + kv_head * layout.group + first;
 
     const Tile body(params, head, first, heads, shared);
+    body.load_queries();
     for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
       states[i] = !params.first_wave ? params.state[query * width + i]
                   : i % width == 0   ? no_maximum()
@@ -389,6 +386,7 @@ struct AttendAtOnceKernel {
     }
     simt::sync_block();
     for (int tile = 0; tile < body.tiles(); ++tile) {
+      body.begin(tile);
       body.compute(tile, partials, width);
       simt::sync_block();
       fold(states, partials, heads, width);
@@ -428,33 +426,67 @@ struct AttendAtOnceKernel {
   }
 };
 
+// A group's query heads, dealt over blocks.
+struct GroupParts {
+  int count;
+  int heads;  // of the largest
+
+  template <typename Tile>
+  static GroupParts of(const CacheLayout& layout) {
+    return {(layout.group + Tile::kMaxHeads - 1) / Tile::kMaxHeads,
+            layout.group < Tile::kMaxHeads ? layout.group : Tile::kMaxHeads};
+  }
+};
+
+template <RowDType::Kind kRow, typename Launcher>
+void attend_at_once(const AttendParams& params, const Launcher& launch) {
+  using Kernel = AttendAtOnceKernel<kRow>;
+  const CacheLayout& layout = params.step.layout;
+  const auto parts = GroupParts::of<typename Kernel::Tile>(layout);
+  const int64_t kept = 2 * int64_t{parts.heads} * (kStateHeader + layout.row.value_dim);
+  const int64_t floats = tile_floats<typename Kernel::Tile>(params, parts.heads) + kept;
+  launch(Kernel{params}, {.x = parts.count,
+                          .y = params.step.head_count(),
+                          .z = params.step.count,
+                          .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
+}
+
+template <RowDType::Kind kRow, RowsAt kAt, typename Launcher>
+void attend_tiles(const AttendParams& params, const Launcher& launch) {
+  using Kernel = AttendPartialsKernel<kRow, kAt>;
+  const CacheLayout& layout = params.step.layout;
+  const auto parts = GroupParts::of<typename Kernel::Tile>(layout);
+  const bool near = params.phase != AttendPhase::kRemainingTiles;
+  const int tiles =
+      tiles_of(params.end - params.begin) + (near ? tiles_of(params.near.capacity) : 0);
+  const int64_t floats = tile_floats<typename Kernel::Tile>(params, parts.heads);
+  launch(Kernel{params}, {.x = tiles * parts.count,
+                          .y = params.step.head_count(),
+                          .z = params.step.count,
+                          .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
+}
+
+// A tile's rows in shared memory, where every device has the room for them.
+template <RowDType::Kind kRow>
+bool rows_fit(const AttendParams& params) {
+  constexpr int64_t kGiven = 48 << 10;
+  using Tile = AttendTile<kRow, RowsAt::kShared>;
+  const int heads = GroupParts::of<Tile>(params.step.layout).heads;
+  return Tile::shared_floats(params.step.layout, heads) * int64_t{sizeof(float)} <= kGiven;
+}
+
 template <RowDType::Kind kRow, typename Launcher>
 void launch_attend_of(const AttendParams& params, const Launcher& launch) {
-  using Tile = AttendTile<kRow>;
-  const CacheLayout& layout = params.step.layout;
-  const int tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
-  const int parts = (layout.group + Tile::kMaxHeads - 1) / Tile::kMaxHeads;
-  const int heads = layout.group < Tile::kMaxHeads ? layout.group : Tile::kMaxHeads;
-  const int64_t floats = tile_floats<Tile>(params, heads);
-  if (params.partials == nullptr) {
-    const int64_t kept = 2 * int64_t{heads} * (kStateHeader + layout.row.value_dim);
-    launch(AttendAtOnceKernel<kRow>{params},
-           {.x = parts,
-            .y = params.step.head_count(),
-            .z = params.step.count,
-            .shared_bytes = (floats + kept) * static_cast<int64_t>(sizeof(float))});
-    return;
+  if (params.partials == nullptr) return attend_at_once<kRow>(params, launch);
+  if (rows_fit<kRow>(params)) {
+    attend_tiles<kRow, RowsAt::kShared>(params, launch);
+  } else {
+    attend_tiles<kRow, RowsAt::kHome>(params, launch);
   }
-  const bool near = params.phase != AttendPhase::kRemainingTiles;
-  const int near_tiles = (params.near.capacity + kTileTokens - 1) / kTileTokens;
-  launch(AttendPartialsKernel<kRow>{params},
-         {.x = (tiles + (near ? near_tiles : 0)) * parts,
-          .y = params.step.head_count(),
-          .z = params.step.count,
-          .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
   if (params.phase == AttendPhase::kReadyTiles) return;
-  launch(AttendFoldKernel{params},
-         {.x = params.step.head_count() * layout.group, .y = params.step.count});
+  launch(AttendFoldKernel{params}, {.x = params.step.head_count() * params.step.layout.group,
+                                    .y = params.step.count,
+                                    .shared_bytes = AttendFoldKernel::kSharedBytes});
 }
 
 template <typename Launcher>

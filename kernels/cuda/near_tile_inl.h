@@ -132,6 +132,7 @@ class NearTile {
       const float* weights[kSummed] = {scores_ + first * kTileTokens,
                                        scores_ + second * kTileTokens};
       Pair sums[kSummed];
+      FASA_UNROLL_8
       for (int i = 0; i < count; ++i) {
         const Pair of = value<kBits>(tokens_[i], pair);
         FASA_UNROLL

@@ -45,6 +45,8 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   settings.score_cap = raw_score_cap(geometry);
   settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
+  // On the processor partials are to stay in its caches; elsewhere a wave is two launches.
+  settings.dense_wave = (traits.unified ? 64 : 256) * kPageTokens;
   settings.copy_streams = config.prefetch.streams;
   settings.head_groups = config.prefetch.head_groups.value_or(0);
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};

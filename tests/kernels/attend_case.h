@@ -209,7 +209,7 @@ inline Result attention(const RowCase& cache, const RowStep& step, const Cut& cu
 struct Decode {
   Decode(const RowShape& shape, const std::vector<int>& lengths,
          const RowCase::InputOf& input = noise)
-      : cache(shape, ids(lengths.size()), 1200) {
+      : cache(shape, ids(lengths.size()), std::ranges::max(lengths)) {
     cache.set_input(input);
     std::vector<Advance> all, last;
     for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {

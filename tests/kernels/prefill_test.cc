@@ -27,6 +27,12 @@ class PrefillTest : public testing::TestWithParam<cpu::Target> {
   }
 };
 
+std::vector<float> falling_slopes(int heads) {
+  std::vector<float> slopes;
+  for (int head = 0; head < heads; ++head) slopes.push_back(std::exp2(-static_cast<float>(head)));
+  return slopes;
+}
+
 TEST_P(PrefillTest, Lengths) {
   for (const int tokens : {1, 2, 31, 33, 63, 64, 65, 130, 200}) {
     SCOPED_TRACE(tokens);
@@ -43,6 +49,22 @@ TEST_P(PrefillTest, Shapes) {
       shape.kv_heads = 1;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
       expect_near_reference(shape, 70);
+    }
+  }
+}
+
+// Queries and keys in bf16, whose products need no widening: pairs that fill no register, whole ones,
+// an odd number of dimensions, of which there are no pairs.
+TEST_P(PrefillTest, QueriesInBf16) {
+  for (const int group : {1, 3, 16}) {
+    for (const auto& [key_dim, value_dim] :
+         {std::pair{2, 2}, {33, 16}, {34, 70}, {80, 80}, {128, 128}, {192, 128}}) {
+      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      RowShape shape;
+      shape.input = DType::kBF16, shape.kv_heads = 1, shape.slices = key_dim % 2 == 0;
+      shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
+      if (key_dim == 80) shape.slopes = falling_slopes(group), shape.score_cap = 2;
+      expect_near_reference(shape, 90, key_dim == 34 ? 65 : 0);
     }
   }
 }
@@ -78,12 +100,6 @@ TEST_P(PrefillTest, Windows) {
   }
 }
 
-std::vector<float> falling_slopes(int heads) {
-  std::vector<float> slopes;
-  for (int head = 0; head < heads; ++head) slopes.push_back(std::exp2(-static_cast<float>(head)));
-  return slopes;
-}
-
 TEST_P(PrefillTest, Alibi) {
   for (const int group : {1, 3, 7}) {
     for (const int window : {0, 65}) {
@@ -116,6 +132,7 @@ TEST_P(PrefillTest, CutsDoNotMatter) {
   for (const int window : {0, 90}) {
     RowShape shape;
     shape.key_dim = 48, shape.value_dim = 32;
+    if (window == 0) shape.input = DType::kBF16;
     if (window > 0) shape.row = RowDType::kInt8;
     if (window > 0) shape.slopes = falling_slopes(4), shape.score_cap = 2;
     Ways whole = ways();
@@ -146,6 +163,7 @@ TEST_P(PrefillTest, BatchAndThreadsDoNotMatter) {
   for (const int group : {1, 6}) {
     RowShape shape;
     shape.group = group;
+    if (group > 1) shape.input = DType::kBF16;
     Ways chunked = ways();
     chunked.chunk = 150;
     std::vector<float> one, two;

@@ -52,9 +52,9 @@ TEST(CostModel, TheWholeSetIsNotScored) {
 }
 
 TEST(CostModel, FullAttentionReadsEveryRow) {
-  const CostTerms terms = model_of(config_of("full"), 10000).layer(0, {.tokens = 10000});
-  EXPECT_NEAR(terms.attention, (10000.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
-  EXPECT_DOUBLE_EQ(terms.launches, (1 + 3) * kRates.launch_seconds);  // three waves of 4096
+  const CostTerms terms = model_of(config_of("full"), 40000).layer(0, {.tokens = 40000});
+  EXPECT_NEAR(terms.attention, (40000.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
+  EXPECT_DOUBLE_EQ(terms.launches, (1 + 3) * kRates.launch_seconds);  // three waves of 16384
 }
 
 TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {

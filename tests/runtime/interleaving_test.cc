@@ -115,7 +115,7 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
   for (const RunSetup& setup :
        {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 64, .head_groups = 2},
         RunSetup{.hot_rows = 64, .streams = 1, .head_groups = 2, .dense_layers = {2}},
-        RunSetup{.hot_rows = 20, .dense_layers = {1}},
+        RunSetup{.hot_rows = 20, .dense_layers = {1}}, RunSetup{.hot_rows = 20, .near_tokens = 40},
         RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
@@ -130,10 +130,10 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
 
 // The points at which today's pipeline overlaps, forced one after the other: where a set goes
 // through in waves,
-TEST(Interleaving, ReadyTilesAreAttendedBeforeTheMissesArrive) {
+TEST(Interleaving, TheNearSetIsAttendedToBeforeTheMissesArrive) {
   auto owned = std::make_unique<PumpedDevice>();
   PumpedDevice& device = *owned;
-  const RunSetup setup{.hot_rows = 20};
+  const RunSetup setup{.hot_rows = 20, .near_tokens = 40};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
   QueuedSteps queued(run.device(), run.runtime(), run.tape());
@@ -143,7 +143,7 @@ TEST(Interleaving, ReadyTilesAreAttendedBeforeTheMissesArrive) {
   device.set_policy(starve("copy", starve("write-back")));
   const StreamView compute = device.find_stream("test compute");
   ASSERT_TRUE(device.run_until("test compute", "attend", 1));
-  ASSERT_TRUE(device.step(compute));               // the tiles that are ready
+  ASSERT_TRUE(device.step(compute));               // and the tiles that are ready
   for (const char* lane : {"copy 1", "copy 0"}) {  // layer 1 begins with lane 1
     EXPECT_EQ(device.next_operation("test compute"), "wait");
     EXPECT_FALSE(device.step(compute)) << "the other tiles need " << lane;

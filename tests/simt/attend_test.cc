@@ -251,6 +251,36 @@ TEST_P(AttendBodyInOrders, NaNIsNotLost) {
   }
 }
 
+// More tiles than a fold takes at a time, the first ones of nothing.
+TEST_F(AttendBody, FoldsOfManyTiles) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.group = 2, shape.key_dim = 8, shape.value_dim = 6;
+  shape.slices = false;
+  for (const int empty : {0, 20, 1030}) {
+    SCOPED_TRACE(empty);
+    const auto keys = [empty](InputKind kind, int sequence, int layer, int position, int head,
+                              int dim) {
+      if (kind == InputKind::kKey && dim == 0 && position < empty) return -INFINITY;
+      const float value = noise(kind, sequence, layer, position, head, dim);
+      return kind == InputKind::kQuery && dim == 0 ? 1.0f : value;
+    };
+    expect_all_cuts_equal(Decode(shape, {2100}, keys), cut(), {0, 1056});
+  }
+  for (const int where : {0, 1500}) {
+    const auto keys = [where](InputKind kind, int sequence, int layer, int position, int head,
+                              int dim) {
+      if (kind == InputKind::kKey && position == where) return NAN;
+      return noise(kind, sequence, layer, position, head, dim);
+    };
+    Cut made = cut();
+    made.partials = true;
+    const Decode decode(shape, {2100}, keys);
+    for (const float value : attention(decode.cache, decode.step, made).out) {
+      EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
 TEST_P(AttendBodyInOrders, PrefillSequencesAreLeftAlone) {
   Decode decode(RowShape(), {40, 50});
   decode.step.descs[0].mode = StepMode::kPrefill;

@@ -226,13 +226,16 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   terms.launches += launch * waves;
   if (settings_.rows_on_device) return;
 
-  terms.launches += launch * waves;  // ready tiles, then the others
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const auto row_bytes = static_cast<double>(layout.row.bytes());
   const double demand = waves * launch + link(fetch.demanded * row_bytes) +
                         fetch.any_demand * waves * machine_.link_latency;
   // What compute does between asking for the rows and needing them.
-  double meanwhile = waves * launch + fetch.ready * rows + near;
+  double meanwhile = 0;
+  if (near_tokens > 0) {  // with the last wave's ready tiles
+    terms.launches += launch;
+    meanwhile = launch + fetch.ready * rows / waves + near;
+  }
   if (prefetch) {
     terms.prediction += device(prefetch->predict_bytes);
     terms.launches += launch * prefetch->predict_launches;

@@ -1,0 +1,200 @@
+// Partials of tiles into a query head's state, in tile order: a block for each query head, a thread
+// for each element of the value. The weights of 32 merges are found by a warp's lanes together,
+// since a running maximum is the same in whatever order it is taken; values of the next 32 tiles
+// arrive meanwhile. Every warp works by itself.
+#pragma once
+
+#include "kernels/cuda/element_inl.h"
+#include "kernels/cuda/softmax_inl.h"
+#include "kernels/params.h"
+
+namespace fasa::cuda {
+
+// The last step of a query head: state to output.
+FASA_DEVICE void write_output(const AttendParams& params, int token, int query, float top,
+                              float sum, int d, float value) {
+  const int64_t at = params.out.offset(token, query) + d;
+  store(params.out.dtype, params.out.data, at, value / divisor_of(top, sum));
+  if (params.lse != nullptr && d == 0) {
+    params.lse[int64_t{token} * params.step.layout.query_heads() + query] = log_sum_exp(top, sum);
+  }
+}
+
+constexpr int tiles_of(int tokens) { return (tokens + kTileTokens - 1) / kTileTokens; }
+FASA_DEVICE int wave_tiles(const AttendParams& params) {
+  return tiles_of(params.end - params.begin);
+}
+// As many as the near set may have, where this call computes them.
+FASA_DEVICE int near_tiles(const AttendParams& params) { return tiles_of(params.near.capacity); }
+
+// The partials of one query head, those of the near set after the others.
+struct HeadPartials {
+  const float* tiles;
+  const float* near;
+  int64_t width;  // floats of each
+  int count;
+  int total;  // with the near set's
+
+  FASA_DEVICE const float* at(int tile) const {
+    return tile < count ? tiles + tile * width : near + (tile - count) * width;
+  }
+};
+
+// A warp's part of a head's fold: its lanes' elements of the value.
+class WarpFold {
+ public:
+  static constexpr int kChunk =
+      simt::kWarpThreads;  // tiles at a time, whose merges are a lane each
+  // Of shared memory, a warp: values of two chunks, merges of one.
+  static constexpr int64_t kWarpFloats = (2 * simt::kWarpThreads + 4) * int64_t{kChunk};
+
+  float top;
+  float sum;
+  float value;
+
+  // Element d, if `owns`; `shared`: kWarpFloats, 16-byte aligned.
+  FASA_DEVICE void run(const HeadPartials& partials, int d, bool owns, float* shared) {
+    auto* const merges = reinterpret_cast<Merge*>(shared);
+    float* const values = shared + sizeof(Merge) / sizeof(float) * kChunk;
+    bring(partials, 0, d, owns, values);
+    for (int first = 0; first < partials.total; first += kChunk) {
+      const int half = first / kChunk % 2;
+      bring(partials, first + kChunk, d, owns, values + (1 - half) * kHalf);
+      find_merges(partials, first, merges);
+      simt::wait_copies<1>();
+      const int left = partials.total - first;
+      merge(values + half * kHalf, merges, left < kChunk ? left : kChunk);
+      simt::sync_warp();
+    }
+  }
+
+ private:
+  static constexpr int kHalf = kChunk * simt::kWarpThreads;
+  static constexpr float kNot = -1;  // no weight of a SoftmaxMerge
+
+  struct alignas(16) Merge {
+    float mine;    // kNot: the state is empty, and what comes is taken
+    float theirs;  // kNot: nothing comes
+    float sum;
+    float padding;
+  };
+
+  // Element d of the tiles from `first` on, each lane's own: no other reads what it brings.
+  FASA_DEVICE static void bring(const HeadPartials& partials, int first, int d, bool owns,
+                                float* values) {
+    const int left = partials.total - first;
+    const int count = !owns ? 0 : left < kChunk ? left : kChunk;
+    FASA_UNROLL_8
+    for (int i = 0; i < count; ++i) {
+      simt::copy_async(values + i * simt::kWarpThreads + simt::lane(),
+                       partials.at(first + i) + kStateHeader + d);
+    }
+    simt::commit_copies();
+  }
+
+  // A NaN is the maximum of whatever it is among.
+  FASA_DEVICE static float later_top(float before, float tile) {
+    if (before != before) return before;
+    return before < tile || tile != tile ? tile : before;
+  }
+
+  // Those of tiles [first, first + kChunk), a lane each, and the maximum after all of them.
+  FASA_DEVICE void find_merges(const HeadPartials& partials, int first, Merge* merges) {
+    const int tile = first + simt::lane();
+    const bool some = tile < partials.total;
+    const float* header = partials.at(some ? tile : 0);
+    const float theirs = some ? header[0] : no_maximum();
+    const float their_sum = some ? header[1] : 0.0f;
+    float after = theirs;  // of this chunk alone
+    for (int lanes = 1; lanes < simt::kWarpThreads; lanes *= 2) {
+      const bool has = simt::lane() >= lanes;
+      const float before = simt::shuffle(after, has ? simt::lane() - lanes : simt::lane());
+      if (has) after = later_top(before, after);
+    }
+    const float previous = simt::shuffle(after, simt::lane() == 0 ? 0 : simt::lane() - 1);
+    const float before = simt::lane() == 0 ? top : later_top(top, previous);
+    const SoftmaxMerge merge = SoftmaxMerge::of(before, theirs);
+    merges[simt::lane()] = {merge.kind == SoftmaxMerge::Kind::kTake ? kNot : merge.mine,
+                            merge.kind == SoftmaxMerge::Kind::kKeep ? kNot : merge.theirs,
+                            their_sum, 0};
+    top = later_top(top, simt::shuffle(after, simt::kWarpThreads - 1));
+    simt::sync_warp();
+  }
+
+  FASA_DEVICE void merge(const float* values, const Merge* merges, int count) {
+    FASA_UNROLL_8
+    for (int i = 0; i < count; ++i) {
+      const Merge merge = merges[i];
+      const float theirs = values[i * simt::kWarpThreads + simt::lane()];
+      if (merge.theirs == kNot) continue;
+      if (merge.mine == kNot) {
+        sum = merge.sum;
+        value = theirs;
+        continue;
+      }
+      sum = sum * merge.mine + merge.sum * merge.theirs;
+      value = value * merge.mine + theirs * merge.theirs;
+    }
+  }
+};
+
+// Partials into the state. Blocks: query heads, sequences.
+struct AttendFoldKernel {
+  static constexpr const char* kName = "attend";
+  static constexpr int kThreads = 128;
+  static constexpr int64_t kSharedBytes =
+      kThreads / simt::kWarpThreads * WarpFold::kWarpFloats * int64_t{sizeof(float)};
+
+  AttendParams params;
+
+  FASA_DEVICE void operator()() const {
+    const CacheLayout& layout = params.step.layout;
+    const int query = params.step.first_head() * layout.group + simt::block_x();
+    const SequenceDesc& desc = params.step.sequences[simt::block_y()];
+    if (desc.mode != StepMode::kDecode) return;
+    const int dims = layout.row.value_dim;
+    const int64_t width = kStateHeader + dims;
+    const int64_t at = int64_t{simt::block_y()} * layout.query_heads() + query;
+    const int head = simt::block_y() * layout.kv_heads + query / layout.group;
+    const HeadPartials partials = partials_of(desc, head, at, width);
+    float* state = params.state == nullptr ? nullptr : params.state + at * width;
+    float* const shared =
+        reinterpret_cast<float*>(simt::shared_memory()) + simt::warp() * WarpFold::kWarpFloats;
+    // All have read the state before any writes it.
+    const float first_top = params.first_wave ? no_maximum() : state[0];
+    const float first_sum = params.first_wave ? 0.0f : state[1];
+    simt::sync_block();
+    for (int first = 0; first < dims; first += kThreads) {
+      const int d = first + simt::thread_index();
+      const bool owns = d < dims;
+      WarpFold fold{first_top, first_sum,
+                    params.first_wave || !owns ? 0.0f : state[kStateHeader + d]};
+      fold.run(partials, d, owns, shared);
+      if (!owns) continue;
+      if (params.last_wave) {
+        write_output(params, desc.first_token, query, fold.top, fold.sum, d, fold.value);
+        continue;
+      }
+      state[kStateHeader + d] = fold.value;
+      if (d == 0) state[0] = fold.top, state[1] = fold.sum;
+    }
+  }
+
+ private:
+  FASA_DEVICE HeadPartials partials_of(const SequenceDesc& desc, int head, int64_t at,
+                                       int64_t width) const {
+    int seen = desc.end();
+    if (params.selected_sizes != nullptr) {
+      seen = params.selected_sizes[head];
+    } else if (params.window > 0 && seen > params.window) {
+      seen = params.window;
+    }
+    const int end = params.end < seen ? params.end : seen;
+    const int count = end > params.begin ? tiles_of(end - params.begin) : 0;
+    const int near = params.near.capacity == 0 ? 0 : tiles_of(params.near.sizes[head]);
+    return {params.partials + at * wave_tiles(params) * width,
+            params.near_partials + at * near_tiles(params) * width, width, count, count + near};
+  }
+};
+
+}  // namespace fasa::cuda
