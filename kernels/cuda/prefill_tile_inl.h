@@ -1,9 +1,9 @@
 // Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys and
 // values of kDim: a block takes kRows rows (query tokens times the query heads of a group), a warp
 // sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys and
-// values of a page lie in shared memory as they are stored; codes as bf16, which holds them exactly,
-// and their scales come to the scores and to the weights. Wide heads read their queries anew in each
-// page and stage values over keys: neither registers nor 48 KiB would hold them.
+// values of a page lie in shared memory (prefill_stage_inl.h): the next page's keys come while this
+// one's values are added, its values while the next one's keys are scored. Wide heads read their
+// queries anew in each page: neither registers nor 48 KiB would hold them.
 //
 // Weights are two numbers of the rows' type, the second what the first leaves, so that they are
 // exact to 2^-16 and more; so are queries of another type than the rows'. Pages are folded in order
@@ -11,7 +11,7 @@
 #pragma once
 
 #include "kernels/cuda/mma_inl.h"
-#include "kernels/cuda/rows_inl.h"
+#include "kernels/cuda/prefill_stage_inl.h"
 #include "kernels/cuda/softmax_inl.h"
 
 namespace fasa::cuda {
@@ -30,10 +30,6 @@ FASA_DEVICE float rounded(float value) {
   const auto bits = static_cast<uint16_t>(element_bits(kElement, value));
   return kElement == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
 }
-template <DType kElement>
-FASA_DEVICE uint32_t packed(float low, float high) {
-  return element_bits(kElement, low) | element_bits(kElement, high) << 16;
-}
 // What rounding leaves of two numbers; of those that have no finite rest: nothing.
 template <DType kElement>
 FASA_DEVICE uint32_t packed_rest(float low, float high) {
@@ -41,17 +37,6 @@ FASA_DEVICE uint32_t packed_rest(float low, float high) {
   const float b = high - rounded<kElement>(high);
   return packed<kElement>(a == a ? a : 0.0f, b == b ? b : 0.0f);
 }
-
-// What a width costs. Rows of `kDim` / 2 + 4 words: no two lanes of a product's loads meet in a bank.
-template <int kDim>
-struct PrefillTileDim {
-  static_assert(kDim % 16 == 0);                // a product's depth
-  static constexpr int kDepths = kDim / 16;     // products deep is a key
-  static constexpr int kStride = kDim / 2 + 4;  // words of a staged vector
-  static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
-  static constexpr bool kKeepsQueries = kDim <= 128;  // in registers, from page to page
-  static constexpr bool kKeepsKeys = kDim <= 128;     // beside the values, while those are read
-};
 
 constexpr bool has_prefill_tiles(int dim) {
   return dim == 64 || dim == 80 || dim == 96 || dim == 128 || dim == 256;
@@ -63,17 +48,16 @@ struct PrefillTileKernel {
   static constexpr const char* kName = "prefill";
   static constexpr int kThreads = 128;
   static constexpr int kResidentBlocks = 2;
-  static constexpr bool kCoded = RowDType(kRow).is_coded();
-  static constexpr DType kElement = kCoded ? DType::kBF16 : RowDType(kRow).elements();
   static constexpr int kRows = 64;
   static constexpr int kGroups = kPageTokens / 8;  // of keys, as many as a product is wide
   using Dim = PrefillTileDim<kDim>;
+  using Stage = PrefillStage<kRow, kDim, kThreads>;
+  static constexpr bool kCoded = Stage::kCoded;
+  static constexpr DType kElement = Stage::kElement;
   static constexpr int kDepths = Dim::kDepths;
   static constexpr int kStride = Dim::kStride;
   static constexpr int kKeptDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
-  static constexpr int64_t kStagedWords = (Dim::kKeepsKeys ? 2 : 1) * Dim::kVectorWords;
-  static constexpr int64_t kScales = kCoded ? 2 * kPageTokens : 0;  // of keys, then of values
-  static constexpr int64_t kSharedBytes = kStagedWords * 4 + 16 + kScales * 4;  // and a flag
+  static constexpr int64_t kSharedBytes = Stage::kSharedBytes;
 
   PrefillParams params;
   int tokens = 0;  // query tokens of a block
@@ -103,21 +87,26 @@ struct PrefillTileKernel {
     }
     const int end =
         last / kPageTokens + 1 < params.end_page ? last / kPageTokens + 1 : params.end_page;
-    for (; page < end; ++page) add_page(desc, first, count, page, state);
+    if (page < end) {
+      const PageRows rows = rows_of(last, page);
+      Stage::bring_keys(rows);
+      if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows);
+    }
+    for (; page < end; ++page) {
+      const PageRows next = rows_of(last, page + 1 < end ? page + 1 : page);
+      add_page(desc, first, count, page, rows_of(last, page), page + 1 < end ? &next : nullptr,
+               state);
+    }
     write(desc, first, count, state);
   }
 
  private:
-  FASA_DEVICE static uint32_t* keys() { return reinterpret_cast<uint32_t*>(simt::shared_memory()); }
-  FASA_DEVICE static uint32_t* values() {
-    return Dim::kKeepsKeys ? keys() + Dim::kVectorWords : keys();
+  // Of the page, as far as the block's newest query, at position `last`, sees.
+  FASA_DEVICE PageRows rows_of(int last, int page) const {
+    const int seen = last + 1 - page * kPageTokens;
+    return PageRows::of(params, simt::block_z(), simt::block_y(), page,
+                        seen < kPageTokens ? seen : kPageTokens);
   }
-  // Set where a page has values that are not finite.
-  FASA_DEVICE static uint32_t& spoilt_flag() { return keys()[kStagedWords]; }
-  FASA_DEVICE static float* key_scales() {
-    return reinterpret_cast<float*>(keys() + kStagedWords + 4);
-  }
-  FASA_DEVICE static float* value_scales() { return key_scales() + kPageTokens; }
 
   // Of the block's rows; `half`: the lower eight or the upper ones.
   FASA_DEVICE static int row_of(int half) {
@@ -183,83 +172,43 @@ struct PrefillTileKernel {
     }
   }
 
-  enum class Part : uint8_t { kBoth, kKeys, kValues };
-
-  // A row is its key, then its value: a warp a row, 16 bytes a lane. What is beyond is zero, and so
-  // are values that are not finite, which must not meet the weights of queries that don't see them.
-  template <Part kPart>
-  FASA_DEVICE void stage(int page, int slots) const {
-    if (kPart != Part::kValues && simt::thread_index() == 0) spoilt_flag() = 0;
-    simt::sync_block();  // also: what lay there has been read
-    for (int slot = simt::warp(); slot < kPageTokens; slot += simt::block_warps()) {
-      const std::byte* from =
-          slot < slots ? row_at(params.step, simt::block_z(), simt::block_y(),
-                                page * kPageTokens + slot, params.pages, NewRows::kInStage)
-                       : nullptr;
-      if constexpr (kCoded) {
-        stage_codes<kPart>(slot, from);
-      } else {
-        stage_elements<kPart>(slot, from);
-      }
-    }
-    simt::sync_block();
-  }
-  template <Part kPart>
-  FASA_DEVICE static void stage_elements(int slot, const std::byte* from) {
-    constexpr int kWords = kDim / 8;  // of 16 bytes, of a vector
-    constexpr int kFirst = kPart == Part::kValues ? kWords : 0;
-    constexpr int kEnd = kPart == Part::kKeys ? kWords : 2 * kWords;
-    for (int i = kFirst + simt::lane(); i < kEnd; i += simt::kWarpThreads) {
-      simt::Word16 word = {};
-      if (from != nullptr) word = reinterpret_cast<const simt::Word16*>(from)[i];
-      uint32_t* const to = (i < kWords ? keys() : values()) + slot * kStride + i % kWords * 4;
-      if (i >= kWords) make_finite(word);
-      *reinterpret_cast<simt::Word16*>(to) = word;
-    }
-  }
-  // Two codes a word, in bf16. Values that are not numbers weigh nothing here.
-  template <Part kPart>
-  FASA_DEVICE static void stage_codes(int slot, const std::byte* from) {
-    constexpr int kFirst = kPart == Part::kValues ? kDim / 2 : 0;
-    constexpr int kEnd = kPart == Part::kKeys ? kDim / 2 : kDim;
-    for (int i = kFirst + simt::lane(); i < kEnd; i += simt::kWarpThreads) {
-      const uint16_t pair = from == nullptr ? 0 : reinterpret_cast<const uint16_t*>(from)[i];
-      const auto code = [pair](int shift) {
-        return static_cast<float>(static_cast<int8_t>(pair >> shift & 0xff));
-      };
-      uint32_t* const to = (i < kDim / 2 ? keys() : values()) + slot * kStride;
-      to[i % (kDim / 2)] = packed<kElement>(code(0), code(8));
-    }
-    if (simt::lane() != 0) return;
-    if (kPart != Part::kValues) key_scales()[slot] = from == nullptr ? 0 : scale_of(from, kDim);
-    if (kPart == Part::kKeys) return;
-    const float scale = from == nullptr ? 0 : scale_of(from + kDim, kDim);
-    value_scales()[slot] = scale == scale ? scale : 0;
-    if (scale != scale) simt::atomic_or(&spoilt_flag(), 1u);
-  }
-  FASA_DEVICE static void make_finite(simt::Word16& word) {
-    constexpr uint32_t kExponent = kElement == DType::kBF16 ? 0x7f80u : 0x7c00u;
-    FASA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t low = word.words[i] & kExponent;
-      const uint32_t high = word.words[i] >> 16 & kExponent;
-      if (low != kExponent && high != kExponent) continue;
-      if (low == kExponent) word.words[i] &= 0xffff0000u;
-      if (high == kExponent) word.words[i] &= 0x0000ffffu;
-      simt::atomic_or(&spoilt_flag(), 1u);
-    }
-  }
-
+  // `next`: of the page after this one, null for none. This page's keys are on their way, its
+  // values too where they have a place of their own.
   FASA_DEVICE void add_page(const SequenceDesc& desc, int first, int count, int page,
-                            State& state) const {
-    const int last = desc.start + first + count - page * kPageTokens;
-    const int slots = last < kPageTokens ? last : kPageTokens;
-    simt::sync_block();  // the page before has been read
-    stage<Dim::kKeepsKeys ? Part::kBoth : Part::kKeys>(page, slots);
+                            const PageRows& rows, const PageRows* next, State& state) const {
+    simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
+    simt::sync_block();
+    if (simt::thread_index() == 0) Stage::spoilt() = 0;
     float weights[kGroups][4] = {};
     score(desc, first, count, state, weights);
-    if constexpr (!Dim::kKeepsKeys) stage<Part::kValues>(page, slots);
     if constexpr (kCoded) scale_scores(weights);
+    simt::sync_block();  // the keys have been read
+    if constexpr (!Dim::kKeepsKeys) {
+      Stage::bring_values(rows);
+    } else if (next != nullptr) {
+      Stage::bring_keys(*next);
+    } else {
+      simt::commit_copies();
+    }
+    weigh_page(desc, first, count, page, weights, state);
+    simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
+    Stage::clean_values(rows);
+    simt::sync_block();
+    add_values(weights, state);
+    const bool spoilt = Stage::spoilt() != 0;
+    simt::sync_block();  // the values have been read, and whether they were spoilt
+    if (spoilt) {
+      simt::wait_copies<0>();
+      add_spoilt(desc, first, count, page, weights, state);
+    }
+    if (next == nullptr) return;
+    if (spoilt || !Dim::kKeepsKeys) Stage::bring_keys(*next);
+    if constexpr (Dim::kKeepsKeys) Stage::bring_values(*next);
+  }
+
+  // Scores of the page to weights.
+  FASA_DEVICE void weigh_page(const SequenceDesc& desc, int first, int count, int page,
+                              float (&weights)[kGroups][4], State& state) const {
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int token = row_of(half) / params.step.layout.group;
@@ -272,8 +221,6 @@ struct PrefillTileKernel {
       if (params.step.score_cap > 0) cap_scores(half, params.step.score_cap, weights);
       weigh(half, begin, newest, state, weights);
     }
-    add_values(weights, state);
-    if (spoilt_flag() != 0) add_spoilt(desc, first, count, page, weights, state);
   }
 
   FASA_DEVICE void score(const SequenceDesc& desc, int first, int count, State& state,
@@ -288,7 +235,7 @@ struct PrefillTileKernel {
       FASA_UNROLL
       for (int n = 0; n < kGroups; ++n) {
         const uint32_t* at =
-            keys() + (n * 8 + simt::lane() / 4) * kStride + depth * 8 + simt::lane() % 4;
+            Stage::keys() + (n * 8 + simt::lane() / 4) * kStride + depth * 8 + simt::lane() % 4;
         const uint32_t b[2] = {at[0], at[4]};
         mma_rows<kElement>(scores[n], state.q[of], b);
         if constexpr (kSplit) mma_rows<kElement>(scores[n], state.q_rest[of], b);
@@ -299,7 +246,7 @@ struct PrefillTileKernel {
   FASA_DEVICE static void scale_scores(float (&scores)[kGroups][4]) {
     FASA_UNROLL
     for (int n = 0; n < kGroups; ++n) {
-      const float* scales = key_scales() + n * 8 + simt::lane() % 4 * 2;
+      const float* scales = Stage::key_scales() + n * 8 + simt::lane() % 4 * 2;
       FASA_UNROLL
       for (int i = 0; i < 4; ++i) scores[n][i] *= scales[i % 2];
     }
@@ -385,14 +332,15 @@ struct PrefillTileKernel {
         const float* pair = &weights[2 * k + i / 2][2 * (i % 2)];
         float scaled[2] = {pair[0], pair[1]};
         if constexpr (kCoded) {
-          const float* scales = value_scales() + (2 * k + i / 2) * 8 + simt::lane() % 4 * 2;
+          const float* scales = Stage::value_scales() + (2 * k + i / 2) * 8 + simt::lane() % 4 * 2;
           scaled[0] *= scales[0];
           scaled[1] *= scales[1];
         }
         a[i] = packed<kElement>(scaled[0], scaled[1]);
         rest[i] = packed_rest<kElement>(scaled[0], scaled[1]);
       }
-      const uint32_t* at = values() + (k * 16 + simt::lane() % 4 * 2) * kStride + simt::lane() / 4;
+      const uint32_t* at =
+          Stage::values() + (k * 16 + simt::lane() % 4 * 2) * kStride + simt::lane() / 4;
       FASA_UNROLL
       for (int depth = 0; depth < kDepths; ++depth) {
         const uint32_t words[4] = {at[depth * 8], at[depth * 8 + kStride],
@@ -417,7 +365,7 @@ struct PrefillTileKernel {
   FASA_DEVICE void add_spoilt(const SequenceDesc& desc, int first, int count, int page,
                               const float (&weights)[kGroups][4], State& state) const {
     auto* const shared = reinterpret_cast<float*>(simt::shared_memory());  // [rows][slots]
-    simt::sync_block();  // all have added the page's values
+    simt::sync_block();  // nothing is on its way any more
     FASA_UNROLL
     for (int n = 0; n < kGroups; ++n) {
       FASA_UNROLL
@@ -450,6 +398,7 @@ struct PrefillTileKernel {
         }
       }
     }
+    simt::sync_block();  // the weights have been read
   }
 
   FASA_DEVICE void write(const SequenceDesc& desc, int first, int count, const State& state) const {
