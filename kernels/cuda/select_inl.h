@@ -1,28 +1,34 @@
 // TIP score + select over many blocks, exact, in one read of the slices; as kernels/cpu's:
 //
-//   sample  a share of the pages is scored: the heads' maxima among them (never above the true
-//           ones) and a rank among their relative scores give a bound for each query head
+//   sample  a share of the pages is scored
+//   bounds  the heads' maxima among them (never above the true ones) and a rank among their
+//           relative scores give a bound for each query head
 //   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
-//           scores of all heads. A new maximum always survives, so the true maxima are known then.
-//           The head's last block compares survivors by max over heads of (raw - true maximum).
-//           Certain if the last one taken lies above what any other token can reach, max over
-//           heads of (bound - true maximum): f32 subtraction is monotone
+//           scores of all heads. A new maximum always survives, so the true maxima are known then
+//   finish  survivors are compared by max over heads of (raw - true maximum). Certain if the last
+//           one taken lies above what any other token can reach, max over heads of (bound - true
+//           maximum): f32 subtraction is monotone
 //   rescan  where it is not (the sample missed some head's maximum by much): pages are scored again
 //           with the true maxima; what reaches the last survivor that would have been taken is
 //           ranked. Where even that is more than there is room for (rows of equal values), the
 //           head's last block ranks by reading the slices three more times. Ends at once otherwise
 //
-// Blocks of a head share its pages; how many there are does not depend on the context, so the same
-// launch serves any length. Nothing is dropped: what finds no room is counted, and read again.
+// Bounds and finish are one large block a head. Blocks of the others share a head's pages; how many
+// there are does not depend on the context, so the same launch serves any length. Nothing is dropped:
+// what finds no room is counted, and read again.
+//
+// Kernels hand on by the scratch alone, each word of it written before it is read: by an earlier
+// kernel of the same call, where blocks add to it by the bounds. So no memory is cleared before.
 #pragma once
 
+#include "kernels/cuda/select_bounds_inl.h"
+#include "kernels/cuda/select_finish_inl.h"
 #include "kernels/cuda/select_rescan_inl.h"
 #include "kernels/cuda/select_sample_inl.h"
 #include "kernels/cuda/select_scan_inl.h"
 
 namespace fasa::cuda {
 
-constexpr int kSampleBlocks = 8;  // of a head: two pages a warp
 constexpr int kMaxHeadBlocks = 1024;
 
 // All blocks of all heads run at once, where the heads alone are not too many for that.
@@ -44,14 +50,16 @@ void start(const SelectParams& params, const Launcher& launch) {
   simt::Grid grid = {.x = head_blocks(launch.multiprocessors(), heads),
                      .y = kv_heads,
                      .z = params.step.count,
-                     .shared_bytes = scorers > kRank ? scorers : kRank};
+                     .shared_bytes = scorers};
   simt::Grid sample = grid;
-  sample.x = kSampleBlocks;
+  if (sample.x > SampleKernel::kMaxBlocks) sample.x = SampleKernel::kMaxBlocks;
+  const simt::Grid ranking = {.y = grid.y, .z = grid.z, .shared_bytes = kRank};
   simt::Grid rescan = grid;
   rescan.shared_bytes = scorers + kRank;
-  launch.zero(params.scratch, scratch.states_bytes());
   launch(SampleKernel{{params, scratch, layout, 0}}, sample);
+  launch(BoundsKernel{{params, scratch, layout, 0}}, ranking);
   launch(ScanKernel{{params, scratch, layout, 0}}, grid);
+  launch(FinishKernel{{params, scratch, layout, 0}}, ranking);
   launch(RescanKernel{{params, scratch, layout, scorers}}, rescan);
 }
 

@@ -6,16 +6,16 @@
 namespace fasa::cuda {
 
 struct SelectKernel {
-  static constexpr int kThreads = kSelectThreads;
+  static constexpr int kThreads = 256;
 
   // Of a multiprocessor: the memory's latency takes about 24 warps. Bounds registers to 80, for
-  // which the scan spills 120 bytes on sm_90.
+  // which the scan spills 84 bytes on sm_90.
   static constexpr int kResidentBlocks = 3;
 
   SelectParams params;
   SelectScratch scratch;
   ScorerLayout scorers;
-  // In shared memory: in place of the scorers', or behind it where pages are read while ranking.
+  // In shared memory: behind the scorers' where pages are read while ranking, else 0.
   int64_t rank_at;
 
   // What a launch asks for at most: every GPU of 8.0 and newer, before that of 7.5.
@@ -29,6 +29,15 @@ struct SelectKernel {
   }
   FASA_DEVICE BlockRank& rank() const {
     return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);
+  }
+  // Over the block; rank().found_rank is 0. Ends with a barrier.
+  FASA_DEVICE uint32_t block_count(uint32_t mine) const {
+    mine = simt::warp_sum(mine);
+    if (simt::lane() == 0 && mine > 0) simt::atomic_add(&rank().found_rank, mine);
+    simt::sync_block();
+    const uint32_t all = rank().found_rank;
+    simt::sync_block();
+    return all;
   }
 };
 

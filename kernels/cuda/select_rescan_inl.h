@@ -1,4 +1,4 @@
-// A select's last pass (select_inl.h), where the survivors do not tell the set.
+// A select's last kernel (select_inl.h), where the survivors do not tell the set.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -21,7 +21,7 @@ struct RescanKernel : SelectKernel {
     const int32_t asked = simt::load_fresh(&lists.state->candidates);
     const auto wanted = static_cast<uint32_t>(head.plan().ranked());
     if (asked >= 0 && asked <= lists.capacity) {
-      const EachFresh each = {lists, asked};
+      const EachOfList each = {lists, asked};
       SetWriter{head, rank()}.write(key_of_rank(rank(), wanted, each), each);
     } else {
       const EachOfPages each = {head, scorer, rank().maxima};
@@ -31,20 +31,6 @@ struct RescanKernel : SelectKernel {
   }
 
  private:
-  // By other blocks' threads.
-  struct EachFresh {
-    const SelectLists& lists;
-    int32_t count;
-
-    template <typename Visit>
-    FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
-      for (int32_t i = simt::thread_index(); i < count; i += kThreads) {
-        visit(simt::load_fresh(lists.keys + i),
-              [&] { return simt::load_fresh(lists.positions + i); });
-      }
-    }
-  };
-
   // All tokens that compete, by this block; the whole context where no window is asked for.
   struct EachOfPages {
     const SelectHead& head;

@@ -6,16 +6,29 @@
 
 namespace fasa::cuda {
 
-// The keys of a list, each thread visiting those that it wrote itself.
+// The keys of a list, whoever wrote them; many of them are under way together.
 struct EachOfList {
+  static constexpr int kAhead = 8;
+
   const SelectLists& lists;
   int32_t count;
 
   template <typename Visit>
   FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
-    for (int32_t i = simt::thread_index(); i < count; i += kSelectThreads) {
-      const uint32_t key = lists.keys[i];
-      if (key != 0) visit(key, [&] { return simt::load_fresh(lists.positions + i); });
+    for (int32_t first = simt::thread_index(); first < count;
+         first += kAhead * simt::block_threads()) {
+      uint32_t keys[kAhead];
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int32_t i = first + a * simt::block_threads();
+        keys[a] = simt::load_fresh(lists.keys + (i < count ? i : first));
+        keys[a] = i < count ? keys[a] : 0;
+      }
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int32_t i = first + a * simt::block_threads();
+        if (keys[a] != 0) visit(keys[a], [&] { return simt::load_fresh(lists.positions + i); });
+      }
     }
   }
 };
@@ -55,8 +68,9 @@ struct SetWriter {
     int32_t* out = head.set();
     const int sinks = plan.sinks_end - plan.first;
     const int recent = plan.end - plan.recent_begin;
-    for (int i = simt::thread_index(); i < sinks; i += kSelectThreads) out[i] = plan.first + i;
-    for (int i = simt::thread_index(); i < recent; i += kSelectThreads) {
+    for (int i = simt::thread_index(); i < sinks; i += simt::block_threads())
+      out[i] = plan.first + i;
+    for (int i = simt::thread_index(); i < recent; i += simt::block_threads()) {
       out[sinks + plan.need + i] = plan.recent_begin + i;
     }
     emit(last, plan.need, each, out + sinks);
