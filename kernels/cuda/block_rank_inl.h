@@ -1,4 +1,4 @@
-// Exact ranks within one block, of keys that are read as often as needed and kept nowhere: the key
+// Exact ranks within one block of 32 to 1024 threads, a power of two, of keys that are read as often as needed and kept nowhere: the key
 // of a rank by radix, three digits of a histogram, and the positions that reach it, in order.
 //
 // What is ranked is a functor `each(visit)`: every thread of the block calls it, and together they
@@ -12,7 +12,6 @@
 namespace fasa::cuda {
 
 struct BlockRank {
-  static constexpr int kThreads = 256;  // of the blocks that use it
   static constexpr int kBins = 2048;
   static constexpr int kWindow = 1 << 16;  // positions that are put in order at a time
   static constexpr int kWindowWords = kWindow / 32;
@@ -43,10 +42,10 @@ struct RankedKey {
 
 // The bin that holds the `rank`-th key from above, and its rank in there.
 FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
-  constexpr int kEach = BlockRank::kBins / BlockRank::kThreads;
-  const int top = BlockRank::kBins - 1 - simt::thread_index() * kEach;
+  const int each = BlockRank::kBins / simt::block_threads();
+  const int top = BlockRank::kBins - 1 - simt::thread_index() * each;
   uint32_t sum = 0;
-  for (int i = 0; i < kEach; ++i) sum += shared.bins[top - i];
+  for (int i = 0; i < each; ++i) sum += shared.bins[top - i];
   uint32_t before = static_cast<uint32_t>(block_prefix_sum(sum, shared.warp_sums).through) - sum;
   if (before < rank && rank <= before + sum) {  // one thread's
     int bin = top;
@@ -67,7 +66,7 @@ FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& 
   for (const int shift : {21, 10, 0}) {
     if (shift < least_bit) break;
     const uint32_t digit = shift == 0 ? 0x3ffu : 0x7ffu;
-    for (int i = simt::thread_index(); i < BlockRank::kBins; i += BlockRank::kThreads) {
+    for (int i = simt::thread_index(); i < BlockRank::kBins; i += simt::block_threads()) {
       shared.bins[i] = 0;
     }
     simt::sync_block();
@@ -87,10 +86,10 @@ FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& 
 // One window's positions to `out`; returns how many there are behind it now.
 FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, int32_t* ties_before,
                                 int32_t* out) {
-  constexpr int kEach = BlockRank::kWindowWords / BlockRank::kThreads;
-  const int first = simt::thread_index() * kEach;
+  const int each = BlockRank::kWindowWords / simt::block_threads();
+  const int first = simt::thread_index() * each;
   uint64_t counts = 0;  // above, and ties in the low half
-  for (int i = first; i < first + kEach; ++i) {
+  for (int i = first; i < first + each; ++i) {
     counts += static_cast<uint64_t>(simt::count_bits(shared.window.above[i])) << 32 |
               static_cast<uint64_t>(simt::count_bits(shared.window.ties[i]));
   }
@@ -99,7 +98,7 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
   auto above = static_cast<int32_t>(before >> 32);
   int32_t ties = *ties_before + static_cast<int32_t>(before & 0xffffffffu);
   const int32_t taken_before = *ties_before < quota ? *ties_before : quota;
-  for (int i = first; i < first + kEach; ++i) {
+  for (int i = first; i < first + each; ++i) {
     uint32_t left = shared.window.above[i] | shared.window.ties[i];
     for (; left != 0; left &= left - 1) {
       const int bit = simt::lowest_bit(left);
@@ -135,7 +134,7 @@ FASA_DEVICE bool emit_sorted(BlockRank& shared, RankedKey last, int32_t need, co
   const bool complete = shared.found_rank == static_cast<uint32_t>(need);
   if (complete) {
     block_sort(shared.sorted, 1, need);
-    for (int i = simt::thread_index(); i < need; i += BlockRank::kThreads) {
+    for (int i = simt::thread_index(); i < need; i += simt::block_threads()) {
       out[i] = static_cast<int32_t>(shared.sorted[i]);
     }
   }
@@ -150,7 +149,7 @@ FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int e
                              const EachWithin& each, int32_t* out) {
   int32_t ties = 0;
   for (int window = begin; window < end; window += BlockRank::kWindow) {
-    for (int i = simt::thread_index(); i < BlockRank::kWindowWords; i += BlockRank::kThreads) {
+    for (int i = simt::thread_index(); i < BlockRank::kWindowWords; i += simt::block_threads()) {
       shared.window.above[i] = 0;
       shared.window.ties[i] = 0;
     }

@@ -43,9 +43,6 @@ class CudaLauncher {
         <<<blocks, Kernel::kThreads, static_cast<size_t>(grid.shared_bytes), stream_>>>(kernel);
     check(cudaGetLastError(), Kernel::kName);
   }
-  void zero(void* memory, int64_t bytes) const {
-    check(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream_), "cudaMemsetAsync");
-  }
   int multiprocessors() const { return attribute(cudaDevAttrMultiProcessorCount); }
   int compute_capability() const {  // x 10
     return attribute(cudaDevAttrComputeCapabilityMajor) * 10 +

@@ -25,7 +25,7 @@ FASA_DEVICE int32_t lower_bound(const int32_t* positions, int32_t count, int32_t
 FASA_DEVICE void write_near_positions(const SelectHead& head, const int32_t* both) {
   const SelectPlan& plan = head.plan();
   const int32_t* set = head.set() + (plan.sinks_end - plan.first);
-  for (int32_t i = simt::thread_index(); i < plan.ranked(); i += kSelectThreads) {
+  for (int32_t i = simt::thread_index(); i < plan.ranked(); i += simt::block_threads()) {
     const int32_t at = lower_bound(set, plan.need, both[i]);
     if (at < plan.need && set[at] == both[i]) continue;
     head.near_positions()[i - at] = both[i];
@@ -39,7 +39,7 @@ FASA_DEVICE void write_near_positions(const SelectHead& head, const int32_t* bot
 FASA_DEVICE void copy_near_scores(const SelectHead& head, int32_t count, uint32_t least) {
   const SelectLists& lists = head.lists();
   const int32_t near = head.plan().near;
-  for (int32_t i = simt::thread_index(); i < count; i += kSelectThreads) {
+  for (int32_t i = simt::thread_index(); i < count; i += simt::block_threads()) {
     if (lists.keys[i] < least || lists.keys[i] == 0) continue;
     const int32_t position = simt::load_fresh(lists.positions + i);
     const int32_t at = lower_bound(head.near_positions(), near, position);

@@ -1,4 +1,4 @@
-// What the three passes of a select (select_inl.h) share: one block's view of its (sequence, KV
+// What the passes of a select (select_inl.h) share: one block's view of its (sequence, KV
 // head), scores made finite, sort keys.
 #pragma once
 
@@ -10,7 +10,6 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kSelectThreads = BlockRank::kThreads;
 inline constexpr int kKeepAllTokens = 2048;  // up to here every token survives
 inline constexpr float kLowestFloat = -3.402823466e38f;
 
@@ -28,9 +27,10 @@ FASA_DEVICE float value_of(uint32_t key) {
 // A head's part of the scratch.
 struct SelectLists {
   SelectState* state;
+  SelectBound* bounds;
   uint32_t* maxima;
-  float* bounds;
   float* sample;
+  float* page_maxima;
   int32_t* positions;
   uint32_t* keys;
   float* raw;
@@ -42,9 +42,10 @@ struct SelectLists {
     std::byte* lists = memory + scratch.states_bytes() + head * scratch.list_bytes();
     SelectLists found = {};
     found.state = reinterpret_cast<SelectState*>(state);
-    found.maxima = reinterpret_cast<uint32_t*>(state + sizeof(SelectState));
-    found.bounds = reinterpret_cast<float*>(found.maxima + scratch.group);
+    found.bounds = reinterpret_cast<SelectBound*>(state + sizeof(SelectState));
+    found.maxima = reinterpret_cast<uint32_t*>(found.bounds + scratch.group);
     found.sample = reinterpret_cast<float*>(lists + scratch.sample_at());
+    found.page_maxima = reinterpret_cast<float*>(lists + scratch.page_maxima_at());
     found.positions = reinterpret_cast<int32_t*>(lists + scratch.positions_at());
     found.keys = reinterpret_cast<uint32_t*>(lists + scratch.keys_at());
     found.raw = reinterpret_cast<float*>(lists + scratch.raw_at());
@@ -172,16 +173,17 @@ class SelectHead {
       for (int h = 0; h < group(); ++h) at[h] = score(h);
     }
   }
-  // As relative_key(), of tokens first, first + kSelectThreads, ... of a list, below `count`.
+  // As relative_key(), of tokens first, first + block_threads(), ... of a list, below `count`.
   FASA_DEVICE void relative_keys(const float* scores, int first, int count, const float* maxima,
                                  uint32_t (&keys)[kAhead]) const {
     float best[kAhead];
+    FASA_UNROLL
     for (int a = 0; a < kAhead; ++a) best[a] = -infinity();
     for (int h = 0; h < group(); h += 4) {
       Four four[kAhead];
       FASA_UNROLL
       for (int a = 0; a < kAhead; ++a) {
-        const int token = first + a * kSelectThreads;
+        const int token = first + a * simt::block_threads();
         four[a] = four_scores(scores, token < count ? token : first, h);
       }
       FASA_UNROLL
@@ -198,21 +200,18 @@ class SelectHead {
   }
 
   // The maxima of all heads, which other blocks have raised, into shared memory; 0 up to a multiple
-  // of four heads. The whole block; ends with a barrier.
+  // of four heads. They are finite: a head of nothing but -inf counts from the lowest float. The
+  // whole block; ends with a barrier.
   FASA_DEVICE void load_maxima(float* shared) const {
-    const int heads = (group() + 3) / 4 * 4;
-    for (int h = simt::thread_index(); h < heads; h += kSelectThreads) {
-      shared[h] = h < group() ? maximum(h) : 0.0f;
+    const uint32_t lowest = key_of(kLowestFloat);
+    for (int h = simt::thread_index(); h < whole_fours(); h += simt::block_threads()) {
+      const uint32_t key = h < group() ? simt::load_fresh(lists_.maxima + h) : key_of(0.0f);
+      shared[h] = value_of(key < lowest ? lowest : key);
     }
     simt::sync_block();
   }
-
-  // Maxima are finite: a head of nothing but -inf counts from the lowest float.
-  FASA_DEVICE float maximum(int head) const {
-    const uint32_t key = simt::load_fresh(lists_.maxima + head);
-    const uint32_t lowest = key_of(kLowestFloat);
-    return value_of(key < lowest ? lowest : key);
-  }
+  // Heads up to a multiple of four.
+  FASA_DEVICE int whole_fours() const { return (group() + 3) / 4 * 4; }
 
  private:
   const SelectParams& params_;

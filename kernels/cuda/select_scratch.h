@@ -1,6 +1,7 @@
-// What a select works in, in device memory: a state for each (sequence, KV head), zeroed before
-// every call, then for each of them the scores of the sample and the tokens that may be selected.
-// Its size depends on the batch and the set's capacity alone, never on the context.
+// What a select works in, in device memory: a state for each (sequence, KV head), then for each of
+// them the scores of the sample and the tokens that may be selected.
+// Its size depends on the batch and the set's capacity alone, never on the context. What lies in it
+// before a call means nothing: every word is written before it is read or added to.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -9,18 +10,23 @@
 namespace fasa::cuda {
 
 inline constexpr int kSamplePages = 128;
+inline constexpr int kMaximaPages = 3;  // that are scored beside the sample, for their maxima alone
 
-// What the blocks of one head tell each other.
+// What the blocks of one head tell each other; zero before the scan.
 struct SelectState {
-  uint32_t sampled;  // blocks that are done with each pass
-  uint32_t scanned;
-  uint32_t rescanned;
+  uint32_t rescanned;  // blocks that are done with the rescan
   int32_t survivors;   // asked to be kept, more than there is room for where this exceeds it
   int32_t candidates;  // of the rescan
   uint32_t uncertain;  // the survivors do not tell the set: a rescan does
   uint32_t floor;      // of its keys
-  uint32_t padding;
-  // then maxima [group], as sort keys, 0 = none yet; bounds [group] f32
+  uint32_t padding[3];
+  // then bounds [group], maxima [group], as sort keys
+};
+
+// Of a query head's scores.
+struct SelectBound {
+  float least;    // of those that survive
+  float sampled;  // the largest that was known before the scan
 };
 
 struct SelectScratch {
@@ -39,11 +45,14 @@ struct SelectScratch {
             layout.has_values() ? selected_capacity : 0};
   }
   constexpr int64_t state_bytes() const {
-    return align_up(int64_t{sizeof(SelectState)} + int64_t{8} * group);
+    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * group);
   }
   constexpr int64_t sample_at() const { return 0; }  // f32 [kSamplePages * kPageTokens][group]
-  constexpr int64_t positions_at() const {           // int32 [capacity]
+  constexpr int64_t page_maxima_at() const {         // f32 [kSamplePages + kMaximaPages][group]
     return int64_t{group} * kSamplePages * kPageTokens * 4;
+  }
+  constexpr int64_t positions_at() const {  // int32 [capacity]
+    return page_maxima_at() + align_up(int64_t{4} * group * (kSamplePages + kMaximaPages));
   }
   constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
   constexpr int64_t raw_at() const {  // f32 [capacity][group]

@@ -108,9 +108,6 @@ class SimtLauncher {
   void operator()(const Kernel& kernel, const simt::Grid& grid) const {
     interpreter_.run(grid, Kernel::kThreads, [&kernel] { kernel(); });
   }
-  void zero(void* memory, int64_t bytes) const {
-    __builtin_memset(memory, 0, static_cast<size_t>(bytes));
-  }
   int multiprocessors() const { return multiprocessors_; }
   int compute_capability() const { return compute_capability_; }  // x 10
 

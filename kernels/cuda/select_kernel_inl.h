@@ -1,0 +1,44 @@
+// What the kernels of a select (select_inl.h) are launched with.
+#pragma once
+
+#include "kernels/cuda/select_head_inl.h"
+
+namespace fasa::cuda {
+
+struct SelectKernel {
+  static constexpr int kThreads = 256;
+
+  // Of a multiprocessor: the memory's latency takes about 24 warps. Bounds registers to 80, for
+  // which the scan spills 84 bytes on sm_90.
+  static constexpr int kResidentBlocks = 3;
+
+  SelectParams params;
+  SelectScratch scratch;
+  ScorerLayout scorers;
+  // In shared memory: behind the scorers' where pages are read while ranking, else 0.
+  int64_t rank_at;
+
+  // What a launch asks for at most: every GPU of 8.0 and newer, before that of 7.5.
+  static constexpr int64_t most_shared(int compute_capability) {
+    return int64_t{compute_capability < 80 ? 64 : 99} << 10;
+  }
+  static constexpr ScorerLayout scorer_layout(const SelectParams& params, int compute_capability) {
+    const ScorerLayout whole = {params.step.layout.group, params.step.layout.slice.padded_dims(),
+                                kThreads / simt::kWarpThreads};
+    return whole.within(most_shared(compute_capability) - int64_t{sizeof(BlockRank)});
+  }
+  FASA_DEVICE BlockRank& rank() const {
+    return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);
+  }
+  // Over the block; rank().found_rank is 0. Ends with a barrier.
+  FASA_DEVICE uint32_t block_count(uint32_t mine) const {
+    mine = simt::warp_sum(mine);
+    if (simt::lane() == 0 && mine > 0) simt::atomic_add(&rank().found_rank, mine);
+    simt::sync_block();
+    const uint32_t all = rank().found_rank;
+    simt::sync_block();
+    return all;
+  }
+};
+
+}  // namespace fasa::cuda
