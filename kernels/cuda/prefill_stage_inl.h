@@ -86,7 +86,7 @@ struct PrefillStage {
     bring(rows, kDim, values(), value_scales());
   }
   // What this thread brought of values and has waited for: before the others read it.
-  FASA_DEVICE static void clean_values(const PageRows& rows) {
+  FASA_DEVICE static void clean_values(int slots) {
     if constexpr (kCoded) {
       const int slot = simt::thread_index();
       if (slot >= kPageTokens || value_scales()[slot] == value_scales()[slot]) return;
@@ -94,7 +94,7 @@ struct PrefillStage {
       simt::atomic_or(&spoilt(), 1u);
     } else {
       for_each_word([&](int slot, int word) {
-        if (slot < rows.slots) make_finite(*word_at(values(), slot, word));
+        if (slot < slots) make_finite(*word_at(values(), slot, word));
       });
     }
   }

@@ -88,24 +88,22 @@ struct PrefillTileKernel {
     const int end =
         last / kPageTokens + 1 < params.end_page ? last / kPageTokens + 1 : params.end_page;
     if (page < end) {
-      const PageRows rows = rows_of(last, page);
-      Stage::bring_keys(rows);
-      if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows);
+      Stage::bring_keys(rows_of(last, page));
+      if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows_of(last, page));
     }
-    for (; page < end; ++page) {
-      const PageRows next = rows_of(last, page + 1 < end ? page + 1 : page);
-      add_page(desc, first, count, page, rows_of(last, page), page + 1 < end ? &next : nullptr,
-               state);
-    }
+    for (; page < end; ++page) add_page(desc, first, count, page, page + 1 < end, state);
     write(desc, first, count, state);
   }
 
  private:
-  // Of the page, as far as the block's newest query, at position `last`, sees.
-  FASA_DEVICE PageRows rows_of(int last, int page) const {
+  // Of the page, as far as the block's newest query, at position `last`, sees. Looked up when they are
+  // brought: what lies in registers from page to page has no room for them.
+  FASA_DEVICE static int slots_of(int last, int page) {
     const int seen = last + 1 - page * kPageTokens;
-    return PageRows::of(params, simt::block_z(), simt::block_y(), page,
-                        seen < kPageTokens ? seen : kPageTokens);
+    return seen < kPageTokens ? seen : kPageTokens;
+  }
+  FASA_DEVICE PageRows rows_of(int last, int page) const {
+    return PageRows::of(params, simt::block_z(), simt::block_y(), page, slots_of(last, page));
   }
 
   // Of the block's rows; `half`: the lower eight or the upper ones.
@@ -172,10 +170,11 @@ struct PrefillTileKernel {
     }
   }
 
-  // `next`: of the page after this one, null for none. This page's keys are on their way, its
-  // values too where they have a place of their own.
-  FASA_DEVICE void add_page(const SequenceDesc& desc, int first, int count, int page,
-                            const PageRows& rows, const PageRows* next, State& state) const {
+  // `goes_on`: there is a page after this one. This page's keys are on their way, its values too
+  // where they have a place of their own.
+  FASA_DEVICE void add_page(const SequenceDesc& desc, int first, int count, int page, bool goes_on,
+                            State& state) const {
+    const int last = desc.start + first + count - 1;
     simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
     simt::sync_block();
     if (simt::thread_index() == 0) Stage::spoilt() = 0;
@@ -184,15 +183,15 @@ struct PrefillTileKernel {
     if constexpr (kCoded) scale_scores(weights);
     simt::sync_block();  // the keys have been read
     if constexpr (!Dim::kKeepsKeys) {
-      Stage::bring_values(rows);
-    } else if (next != nullptr) {
-      Stage::bring_keys(*next);
+      Stage::bring_values(rows_of(last, page));
+    } else if (goes_on) {
+      Stage::bring_keys(rows_of(last, page + 1));
     } else {
       simt::commit_copies();
     }
     weigh_page(desc, first, count, page, weights, state);
     simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
-    Stage::clean_values(rows);
+    Stage::clean_values(slots_of(last, page));
     simt::sync_block();
     add_values(weights, state);
     const bool spoilt = Stage::spoilt() != 0;
@@ -201,9 +200,9 @@ struct PrefillTileKernel {
       simt::wait_copies<0>();
       add_spoilt(desc, first, count, page, weights, state);
     }
-    if (next == nullptr) return;
-    if (spoilt || !Dim::kKeepsKeys) Stage::bring_keys(*next);
-    if constexpr (Dim::kKeepsKeys) Stage::bring_values(*next);
+    if (!goes_on) return;
+    if (spoilt || !Dim::kKeepsKeys) Stage::bring_keys(rows_of(last, page + 1));
+    if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows_of(last, page + 1));
   }
 
   // Scores of the page to weights.
