@@ -223,7 +223,7 @@ FASA_DEVICE T load_fresh(const T* address) {
 
 FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
 
-// Done when they are waited for, so that what does not wait reads what was there before.
+// Done at once or when they are waited for, by the order in which threads run.
 template <typename Word>
 FASA_DEVICE void copy_async(Word* to, const Word* from) {
   machine().copy_later(to, from, sizeof(Word));

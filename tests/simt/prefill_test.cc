@@ -320,21 +320,22 @@ TEST_P(PrefillTileCuts, DoNotMatter) {
 
 class PrefillTileWidths : public PrefillBody, public testing::WithParamInterface<int> {};
 
-// Of values that are not finite, a query has those that it sees.
+// Of values that are not finite, a query has those that it sees; pages after them are as they were.
 TEST_P(PrefillTileWidths, Infinity) {
+  constexpr int kTokens = 150;
   const int width = GetParam();
   const RowShape shape = tile_shape(2, width, DType::kBF16, DType::kBF16);
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20 && dim % 5 == 3) return -INFINITY;
-    if (kind == InputKind::kKey && position == 30) return NAN;
+    if (kind == InputKind::kKey && position == 140) return NAN;
     return noise(kind, sequence, layer, position, head, dim);
   };
-  const std::vector<float> result = prefill(shape, 40, ways(), input);
-  const std::vector<float> clean = prefill(shape, 40, ways());
-  const size_t of_token = clean.size() / 40;
+  const std::vector<float> result = prefill(shape, kTokens, ways(), input);
+  const std::vector<float> clean = prefill(shape, kTokens, ways());
+  const size_t of_token = clean.size() / kTokens;
   for (size_t i = 0; i < result.size(); ++i) {
     const size_t token = i / of_token, dim = i % (of_token / 2);
-    if (token >= 30) {
+    if (token >= 140) {
       ASSERT_TRUE(std::isnan(result[i])) << token;
     } else if (token >= 20 && dim < static_cast<size_t>(width) && dim % 5 == 3) {
       ASSERT_EQ(result[i], -INFINITY) << token << " " << dim;
@@ -346,15 +347,16 @@ TEST_P(PrefillTileWidths, Infinity) {
 
 // A coded value that is not finite is no number at all, for the queries that see it.
 TEST_P(PrefillTileWidths, CodedInfinity) {
+  constexpr int kTokens = 150;
   const int width = GetParam();
   const RowShape shape = tile_shape(2, width, RowDType::kInt8, DType::kBF16);
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20 && dim == 3) return -INFINITY;
     return noise(kind, sequence, layer, position, head, dim);
   };
-  const std::vector<float> result = prefill(shape, 40, ways(), input);
-  const std::vector<float> clean = prefill(shape, 40, ways());
-  const size_t of_token = clean.size() / 40;
+  const std::vector<float> result = prefill(shape, kTokens, ways(), input);
+  const std::vector<float> clean = prefill(shape, kTokens, ways());
+  const size_t of_token = clean.size() / kTokens;
   for (size_t i = 0; i < result.size(); ++i) {
     const size_t token = i / of_token, dim = i % (of_token / 2);
     if (token >= 20 && dim < static_cast<size_t>(width)) {
@@ -362,6 +364,18 @@ TEST_P(PrefillTileWidths, CodedInfinity) {
     } else {
       ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
     }
+  }
+}
+
+// Sequences of a step, each with pages of its own.
+TEST_P(PrefillTileWidths, ABatchIsItsSequencesAlone) {
+  for (const RowDType row : {RowDType(DType::kBF16), RowDType(RowDType::kInt8)}) {
+    const RowShape shape = tile_shape(2, GetParam(), row, DType::kBF16);
+    Ways chunked = ways();
+    chunked.chunk = 50;
+    const Prefill batch(shape, {9, 4, 5}, 130, chunked, noise);
+    EXPECT_TRUE(same_bits(batch.of(1), prefill(shape, 130, chunked)));
+    EXPECT_FALSE(same_bits(batch.of(0), batch.of(1)));
   }
 }
 

@@ -186,6 +186,10 @@ void SimtInterpreter::copy_later(void* to, const void* from, size_t bytes) {
     fault("an asynchronous copy that is not at whole words of bytes",
           running_->place.thread % kWarp, static_cast<int>(bytes));
   }
+  if (order_ == Order::kFalling || (order_ == Order::kRandom && random_() % 2 == 0)) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   running_->copies.push_back({to, from, bytes});
   ++running_->open_group;
 }
