@@ -1,13 +1,14 @@
 // The whole vocabulary of a device: every kernel that it can be asked for, as a value. A device
 // enqueues a call in stream order; it allocates nothing for it and waits for nothing.
 //
-// A new kernel is its parameters (params.h, model_params.h, packed_params.h), an entry here and a body for each
+// A new kernel is its parameters (params.h, model_params.h, packed_params.h, expert_params.h), an entry here and a body for each
 // backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch (kernels/cuda/kernels.h).
 #pragma once
 
 #include <type_traits>
 #include <variant>
 
+#include "kernels/expert_params.h"
 #include "kernels/model_params.h"
 #include "kernels/packed_params.h"
 #include "kernels/params.h"
@@ -29,11 +30,14 @@ using CacheCalls =
              ClaimSlotsParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
 // Of a model's own work, the calls that go token by token, and its products. Devices with
 // DeviceTraits::model_calls have them; for the others host code does the former as
-// cpu::run_on_rows (kernels/cpu/model/row_calls.h) and the latter from weights in panels.
+// cpu::run_on_rows (kernels/cpu/model/row_calls.h) and the latter from weights in panels, layers of
+// experts by ExpertWork.
 using RowCalls = CallList<AddNormParams, AnglesParams, HeadsParams, ActivateParams, AddBiasParams,
                           TakeSinksParams>;
 using ProductCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams>;
-using ModelCalls = decltype(ProductCalls::with(RowCalls()));
+using ExpertCalls = CallList<ChooseExpertsParams, ArrangeExpertsParams, ProjectExpertsParams,
+                             ProjectPackedExpertsParams, MixExpertsParams>;
+using ModelCalls = decltype(ProductCalls::with(RowCalls::with(ExpertCalls())));
 using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
 
 // As errors and timelines say it.

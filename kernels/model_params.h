@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/geometry.h"
@@ -125,8 +126,15 @@ struct ActivateParams {
   int64_t size = 0;  // of `out`
   Activation function = Activation::kSilu;
   bool gated = true;
+  // In place of `function` g·sigmoid(alpha·g) · (u + 1), where g = min(gate, limit) and u = up
+  // within ±limit.
+  std::optional<ClampedGate> clamped = {};
+  bool interleaved = false;     // a gate and its up beside each other: [size, 2]
   const float* x = nullptr;     // [tokens, size], gated [tokens, 2 x size]
   const float* bias = nullptr;  // as a row of x, or null
+  // Whose bias a row takes, `bias_step` elements apart; null: all the same.
+  const int32_t* bias_rows = nullptr;
+  int64_t bias_step = 0;
   DType dtype = DType::kBF16;
   void* out = nullptr;  // [tokens, size]
 };

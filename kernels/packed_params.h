@@ -43,8 +43,8 @@ struct ProjectPackedParams {
   }
 };
 
-// Columns [first, first + columns) -> plain [columns, inputs], rounded to its dtype: what prefill
-// multiplies.
+// Columns [first, first + columns) -> plain [batch, columns, inputs], rounded to its dtype: what
+// prefill multiplies. `batch` matrices of one shape, panels_step bytes and order_step places apart.
 struct UnpackParams {
   static constexpr const char* kName = "unpack";
 
@@ -53,6 +53,12 @@ struct UnpackParams {
   int64_t columns = 0;
   PackedWeights weights;
   void* plain = nullptr;
+  int64_t batch = 1;
+  int64_t panels_step = 0;
+  int64_t order_step = 0;
+  // [batch + 1]: a matrix's first row to multiply and the next one's; one without any is left out.
+  // Null: all have some.
+  const int32_t* rows = nullptr;
 };
 
 }  // namespace fasa

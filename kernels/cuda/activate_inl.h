@@ -32,15 +32,31 @@ struct ActivateKernel {
     if (i >= params.size) return;
     const int64_t token = simt::block_y();
     const int64_t row = token * params.size * (params.gated ? 2 : 1);
-    float value = activated(params.function, with_bias(row, i));
-    if (params.gated) value *= with_bias(row, params.size + i);
-    store(params.dtype, params.out, token * params.size + i, value);
+    const float* bias = params.bias;
+    if (params.bias_rows != nullptr) bias += params.bias_rows[token] * params.bias_step;
+    const auto with_bias = [&](int64_t at) {
+      const float x = params.x[row + at];
+      return bias == nullptr ? x : x + bias[at];
+    };
+    store(params.dtype, params.out, token * params.size + i,
+          params.clamped ? clamped(with_bias, i) : plain(with_bias, i));
   }
 
  private:
-  FASA_DEVICE float with_bias(int64_t row, int64_t i) const {
-    const float x = params.x[row + i];
-    return params.bias == nullptr ? x : x + params.bias[i];
+  template <typename Biased>
+  FASA_DEVICE float plain(const Biased& with_bias, int64_t i) const {
+    const float value = activated(params.function, with_bias(i));
+    return params.gated ? value * with_bias(params.size + i) : value;
+  }
+  template <typename Biased>
+  FASA_DEVICE float clamped(const Biased& with_bias, int64_t i) const {
+    const ClampedGate& how = *params.clamped;
+    float gate = with_bias(params.interleaved ? 2 * i : i);
+    float up = with_bias(params.interleaved ? 2 * i + 1 : params.size + i);
+    if (how.limit < gate) gate = how.limit;
+    if (up < -how.limit) up = -how.limit;
+    if (how.limit < up) up = how.limit;
+    return gate / (1.0f + exponential(-how.alpha * gate)) * (up + 1.0f);
   }
 };
 
@@ -89,6 +105,7 @@ void start(const ActivateParams& params, const Launcher& launch) {
     part.x += first * params.size * (params.gated ? 2 : 1);
     part.out =
         static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
+    if (params.bias_rows != nullptr) part.bias_rows += first;
     launch(ActivateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
   }
 }

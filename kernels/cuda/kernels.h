@@ -4,6 +4,7 @@
 // graph. Throw DeviceError where a launch is refused.
 #pragma once
 
+#include "kernels/expert_params.h"
 #include "kernels/model_params.h"
 #include "kernels/packed_params.h"
 #include "kernels/params.h"

@@ -75,14 +75,16 @@ struct PackedReader {
     return {weights, ((uint64_t{1} << 32) + units - 1) / units};
   }
 
-  // Line `line` of a panel for outputs [quad x kOutputs, ...): all loads that it takes.
-  FASA_DEVICE PackedLine<kBits> fetch(int64_t panel_index, int64_t line, int quad) const {
+  FASA_DEVICE const std::byte* panel_at(int64_t index) const {
+    return weights.panels + index * weights.panel.bytes;
+  }
+  // Line `line` of the panel `from` for outputs [quad x kOutputs, ...): all loads that it takes.
+  FASA_DEVICE PackedLine<kBits> fetch(const std::byte* from, int64_t line, int quad) const {
     const PackedPanel& panel = weights.panel;
     PackedLine<kBits> got;
     got.place = line * kPackedLine;
     got.there = got.place < (weights.order == nullptr ? weights.inputs : weights.places());
     if (!got.there) return got;
-    const std::byte* const from = weights.panels + panel_index * panel.bytes;
     const std::byte* const block =
         from + line / kBlockLines * panel.block_bytes + quad * int64_t{sizeof(simt::Word16)};
     got.low = word_at(block + line % kBlockLines * kLineBytes);

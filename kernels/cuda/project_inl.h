@@ -5,12 +5,15 @@
 //   many rows  bf16 on tensor cores in tiles of 128 x 128 through shared memory, the next part of
 //              the inputs on its way while one is multiplied
 //
-// In either a row's bits depend on the row and the weights alone, but the two differ.
+// In either a row's bits depend on the row and the weights alone, but the two differ. Which rows a
+// block multiplies, and by which weights, its rows say: a step's (StepRows), or those of pairs with
+// experts (PairRows).
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/mma_inl.h"
+#include "kernels/cuda/row_group.h"
 
 namespace fasa::cuda {
 
@@ -34,24 +37,45 @@ constexpr bool in_words(const ProjectParams& params, int64_t elements) {
          0;
 }
 
+// Rows that follow each other: groups of them in a grid's y, the batch in z.
+struct StepRows {
+  template <int kRows>
+  FASA_DEVICE static RowGroup few(const ProjectParams& params) {
+    return tile<kRows>(params);
+  }
+  template <int kRows>
+  FASA_DEVICE static RowGroup tile(const ProjectParams& params) {
+    return {int64_t{simt::block_y()} * kRows, params.rows, simt::block_z() * params.weights_step};
+  }
+  // Where the row of x begins, and the element of y is.
+  FASA_DEVICE static int64_t x_at(const ProjectParams& params, int64_t row) {
+    return simt::block_z() * params.x_step + row * params.row_stride();
+  }
+  FASA_DEVICE static int64_t y_at(const ProjectParams& params, int64_t row, int64_t column) {
+    return simt::block_z() * params.y_step + row * params.y_stride + column;
+  }
+};
+
 // Blocks: columns in x, groups of kRows rows in y, the batch in z.
-template <DType kType, int kRows>
+template <DType kType, int kRows, typename Rows = StepRows>
 struct ProjectFewKernel {
   static constexpr const char* kName = "project";
   static constexpr int kThreads = 256;
   static constexpr int kUnder = kRows > 4 ? 2 : 4;  // loads of weights under way in a thread
 
   ProjectParams params;
+  Rows rows;
 
   FASA_DEVICE void operator()() const {
     const int64_t column = int64_t{simt::block_x()} * simt::block_warps() + simt::warp();
     if (column >= params.columns) return;
-    const int64_t row = int64_t{simt::block_y()} * kRows;
+    const RowGroup group = rows.template few<kRows>(params);
+    if (group.first >= group.end) return;
     float sums[kRows] = {};
     constexpr int64_t kElements = kWordElements<kType>;
     const int64_t words = in_words(params, kElements) ? params.inputs / kElements : 0;
     const auto* weights = static_cast<const simt::Word16*>(params.weights) + column * words +
-                          simt::block_z() * (params.weights_step / kElements);
+                          group.weights / kElements;
     int64_t word = simt::lane();
     for (; word + (kUnder - 1) * simt::kWarpThreads < words; word += kUnder * simt::kWarpThreads) {
       simt::Word16 under[kUnder];
@@ -59,55 +83,57 @@ struct ProjectFewKernel {
       for (int i = 0; i < kUnder; ++i) under[i] = weights[word + i * simt::kWarpThreads];
       FASA_UNROLL
       for (int i = 0; i < kUnder; ++i) {
-        add_word(under[i], row, word + i * simt::kWarpThreads, sums);
+        add_word(under[i], group, word + i * simt::kWarpThreads, sums);
       }
     }
     for (; word < words; word += simt::kWarpThreads) {
-      add_word(weights[word], row, word, sums);
+      add_word(weights[word], group, word, sums);
     }
     for (int64_t i = words * kElements + simt::lane(); i < params.inputs; i += simt::kWarpThreads) {
-      add_element(column, row, i, sums);
+      add_element(column, group, i, sums);
     }
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float sum = simt::warp_sum(sums[r]);
-      if (simt::lane() == 0 && row + r < params.rows) {
-        params.y[simt::block_z() * params.y_step + (row + r) * params.y_stride + column] = sum;
+      if (simt::lane() == 0 && group.first + r < group.end) {
+        params.y[rows.y_at(params, group.first + r, column)] = sum;
       }
     }
   }
 
  private:
-  // Where the row of x begins.
-  FASA_DEVICE int64_t row_at(int64_t row) const {
-    const int64_t at = row < params.rows ? row : params.rows - 1;
-    return simt::block_z() * params.x_step + at * params.row_stride();
+  // Rows beyond the last: the last.
+  FASA_DEVICE int64_t row_at(const RowGroup& group, int r) const {
+    const int64_t row = group.first + r;
+    return rows.x_at(params, row < group.end ? row : group.end - 1);
   }
 
-  FASA_DEVICE void add_word(const simt::Word16& weight, int64_t row, int64_t word,
+  FASA_DEVICE void add_word(const simt::Word16& weight, const RowGroup& group, int64_t word,
                             float (&sums)[kRows]) const {
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const simt::Word16 x =
-          static_cast<const simt::Word16*>(params.x)[row_at(row + r) / kWordElements<kType> + word];
+          static_cast<const simt::Word16*>(params.x)[row_at(group, r) / kWordElements<kType> +
+                                                     word];
       FASA_UNROLL
       for (int i = 0; i < kWordElements<kType>; ++i) {
         sums[r] = simt::fused(element_of<kType>(x, i), element_of<kType>(weight, i), sums[r]);
       }
     }
   }
-  FASA_DEVICE void add_element(int64_t column, int64_t row, int64_t i, float (&sums)[kRows]) const {
-    const int64_t at = simt::block_z() * params.weights_step + column * params.inputs + i;
-    const float weight = load(kType, params.weights, at);
+  FASA_DEVICE void add_element(int64_t column, const RowGroup& group, int64_t i,
+                               float (&sums)[kRows]) const {
+    const float weight = load(kType, params.weights, group.weights + column * params.inputs + i);
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float x = load(kType, params.x, row_at(row + r) + i);
+      const float x = load(kType, params.x, row_at(group, r) + i);
       sums[r] = simt::fused(x, weight, sums[r]);
     }
   }
 };
 
 // Blocks: tiles of columns in x, of rows in y, the batch in z. All rows are whole words.
+template <typename Rows = StepRows>
 struct ProjectTileKernel {
   static constexpr const char* kName = "project";
   static constexpr int kThreads = 256;
@@ -121,56 +147,56 @@ struct ProjectTileKernel {
   static constexpr int64_t kSharedBytes = 2 * 2 * kTileWords * 4;  // two operands, two stages
 
   ProjectParams params;
+  Rows rows;
 
   FASA_DEVICE void operator()() const {
+    const RowGroup group = rows.template tile<kTile>(params);
+    if (group.first >= group.end) return;
     float sums[kWarpRows / 16][kWarpColumns / 8][4] = {};
     simt::Word16 x[kWords], w[kWords];
-    const int64_t row = int64_t{simt::block_y()} * kTile;
     const int64_t column = int64_t{simt::block_x()} * kTile;
-    fetch_x(row, 0, x);
-    fetch_weights(column, 0, w);
+    fetch_x(group, 0, x);
+    fetch_weights(group, column, 0, w);
     int stage = 0;
     for (int64_t k = 0; k < params.inputs; k += kDepth) {
       put(x, tile(stage, 0));
       put(w, tile(stage, 1));
       simt::sync_block();  // and the other stage, which is written next, has been read
       if (k + kDepth < params.inputs) {
-        fetch_x(row, k + kDepth, x);
-        fetch_weights(column, k + kDepth, w);
+        fetch_x(group, k + kDepth, x);
+        fetch_weights(group, column, k + kDepth, w);
       }
       multiply(tile(stage, 0), tile(stage, 1), sums);
       stage ^= 1;
     }
-    write(row, column, sums);
+    write(group, column, sums);
   }
 
  private:
   FASA_DEVICE static uint32_t* tile(int stage, int operand) {
     return reinterpret_cast<uint32_t*>(simt::shared_memory()) + (2 * stage + operand) * kTileWords;
   }
-  FASA_DEVICE void fetch_x(int64_t row, int64_t k, simt::Word16 (&words)[kWords]) const {
-    fetch(static_cast<const simt::Word16*>(params.x) + simt::block_z() * (params.x_step / 8),
-          {row, params.rows, params.row_stride()}, k, words);
+  FASA_DEVICE void fetch_x(const RowGroup& group, int64_t k, simt::Word16 (&words)[kWords]) const {
+    fetch(static_cast<const simt::Word16*>(params.x), group.end - group.first, k,
+          [&](int64_t row) { return rows.x_at(params, group.first + row); }, words);
   }
-  FASA_DEVICE void fetch_weights(int64_t column, int64_t k, simt::Word16 (&words)[kWords]) const {
-    fetch(static_cast<const simt::Word16*>(params.weights) +
-              simt::block_z() * (params.weights_step / 8),
-          {column, params.columns, params.inputs}, k, words);
+  FASA_DEVICE void fetch_weights(const RowGroup& group, int64_t column, int64_t k,
+                                 simt::Word16 (&words)[kWords]) const {
+    fetch(static_cast<const simt::Word16*>(params.weights) + group.weights / 8,
+          params.columns - column, k, [&](int64_t row) { return (column + row) * params.inputs; },
+          words);
   }
-  // Of an operand: from row `first`, of `count` in all, so many elements apart.
-  struct Rows {
-    int64_t first, count, stride;
-  };
-  // Beyond the end: zero.
-  FASA_DEVICE void fetch(const simt::Word16* from, const Rows& rows, int64_t k,
+  // Of an operand that has `count` rows; beyond the end: zero.
+  template <typename At>
+  FASA_DEVICE void fetch(const simt::Word16* from, int64_t count, int64_t k, const At& at,
                          simt::Word16 (&words)[kWords]) const {
     FASA_UNROLL
     for (int i = 0; i < kWords; ++i) {
       const int item = i * kThreads + simt::thread_index();
-      const int64_t row = rows.first + item / (kDepth / 8);
-      const int64_t at = k + item % (kDepth / 8) * 8;
+      const int64_t row = item / (kDepth / 8);
+      const int64_t input = k + item % (kDepth / 8) * 8;
       words[i] = simt::Word16{};
-      if (row < rows.count && at < params.inputs) words[i] = from[(row * rows.stride + at) / 8];
+      if (row < count && input < params.inputs) words[i] = from[(at(row) + input) / 8];
     }
   }
   FASA_DEVICE static void put(const simt::Word16 (&words)[kWords], uint32_t* tile) {
@@ -205,7 +231,7 @@ struct ProjectTileKernel {
       }
     }
   }
-  FASA_DEVICE void write(int64_t first_row, int64_t first_column,
+  FASA_DEVICE void write(const RowGroup& group, int64_t first_column,
                          const float (&sums)[kWarpRows / 16][kWarpColumns / 8][4]) const {
     FASA_UNROLL
     for (int m = 0; m < kWarpRows / 16; ++m) {
@@ -213,12 +239,11 @@ struct ProjectTileKernel {
       for (int n = 0; n < kWarpColumns / 8; ++n) {
         FASA_UNROLL
         for (int i = 0; i < 4; ++i) {
-          const int64_t row = first_row + warp_row() + m * 16 + simt::lane() / 4 + i / 2 * 8;
+          const int64_t row = group.first + warp_row() + m * 16 + simt::lane() / 4 + i / 2 * 8;
           const int64_t column =
               first_column + warp_column() + n * 8 + simt::lane() % 4 * 2 + i % 2;
-          if (row < params.rows && column < params.columns) {
-            params.y[simt::block_z() * params.y_step + row * params.y_stride + column] =
-                sums[m][n][i];
+          if (row < group.end && column < params.columns) {
+            params.y[rows.y_at(params, row, column)] = sums[m][n][i];
           }
         }
       }
@@ -230,18 +255,20 @@ template <DType kType, int kRows, typename Launcher>
 void launch_project_few(const ProjectParams& params, const Launcher& launch) {
   using Kernel = ProjectFewKernel<kType, kRows>;
   constexpr int kWarps = Kernel::kThreads / simt::kWarpThreads;
-  launch(Kernel{params}, {.x = static_cast<int>((params.columns + kWarps - 1) / kWarps),
-                          .y = static_cast<int>((params.rows + kRows - 1) / kRows),
-                          .z = static_cast<int>(params.batch)});
+  launch(Kernel{params, {}}, {.x = static_cast<int>((params.columns + kWarps - 1) / kWarps),
+                              .y = static_cast<int>((params.rows + kRows - 1) / kRows),
+                              .z = static_cast<int>(params.batch)});
 }
 
-template <typename Launcher>
-void launch_project_tiles(const ProjectParams& params, const Launcher& launch) {
-  constexpr int64_t kTile = ProjectTileKernel::kTile;
-  launch(ProjectTileKernel{params}, {.x = static_cast<int>((params.columns + kTile - 1) / kTile),
-                                     .y = static_cast<int>((params.rows + kTile - 1) / kTile),
-                                     .z = static_cast<int>(params.batch),
-                                     .shared_bytes = ProjectTileKernel::kSharedBytes});
+// `grid`: rows in y, the batch in z.
+template <typename Rows, typename Launcher>
+void launch_project_tiles(const ProjectParams& params, const Rows& rows, simt::Grid grid,
+                          const Launcher& launch) {
+  using Kernel = ProjectTileKernel<Rows>;
+  grid.x = static_cast<int>((params.columns + Kernel::kTile - 1) / Kernel::kTile);
+  grid.y = static_cast<int>((grid.y + Kernel::kTile - 1) / Kernel::kTile);
+  grid.shared_bytes = Kernel::kSharedBytes;
+  launch(Kernel{params, rows}, grid);
 }
 
 template <typename Launcher>
@@ -252,7 +279,9 @@ void start(const ProjectParams& params, const Launcher& launch) {
   }
   const bool bf16_products = launch.compute_capability() >= 80;
   if (params.rows > kFewRows && bf16_products && in_words(params, kWordElements<DType::kBF16>)) {
-    return launch_project_tiles(params, launch);
+    return launch_project_tiles(
+        params, StepRows(),
+        {.y = static_cast<int>(params.rows), .z = static_cast<int>(params.batch)}, launch);
   }
   if (params.rows == 1) return launch_project_few<DType::kBF16, 1>(params, launch);
   if (params.rows <= 4) return launch_project_few<DType::kBF16, 4>(params, launch);

@@ -12,10 +12,24 @@
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/packed_inl.h"
+#include "kernels/cuda/row_group.h"
 
 namespace fasa::cuda {
 
-template <int kBits, bool kTable, DType kType, int kRows>
+// All rows of a step, kRows at most. What another kind of rows says likewise: which of y's rows a
+// block works for, where a row's x is, where its panels begin.
+struct PackedStepRows {
+  template <int kRows>
+  FASA_DEVICE static RowGroup group(const ProjectPackedParams& params) {
+    return {0, params.rows, 0};
+  }
+  FASA_DEVICE static int64_t x_row(int64_t row) { return row; }
+  FASA_DEVICE static const int32_t* order_of(const PackedWeights& weights, int64_t) {
+    return weights.order;
+  }
+};
+
+template <int kBits, bool kTable, DType kType, int kRows, typename Rows = PackedStepRows>
 struct ProjectPackedKernel {
   static constexpr const char* kName = ProjectPackedParams::kName;
   static constexpr int kThreads = 256;
@@ -33,8 +47,11 @@ struct ProjectPackedKernel {
   PackedReader<kBits> reader;
   const void* x;     // rows in the weights' order of inputs
   int64_t x_stride;  // a multiple of kPlaces
+  Rows rows;
 
   FASA_DEVICE void operator()() const {
+    const RowGroup group = rows.template group<kRows>(params);
+    if (group.first >= group.end) return;
     if constexpr (kTable) {
       if (simt::thread_index() < 16) {
         table_memory()[simt::thread_index()] =
@@ -45,20 +62,21 @@ struct ProjectPackedKernel {
     float sums[kRows][kOutputs] = {};
     const int64_t lines = params.weights.panel.blocks * kBlockLines;
     const int quad = simt::lane() % kQuads;
+    const std::byte* const panel = reader.panel_at(simt::block_x()) + group.weights;
     for (int64_t first = simt::warp() * kWarpLines; first < lines;
          first += kUnder * kWarps * kWarpLines) {
       PackedLine<kBits> under[kUnder];
       FASA_UNROLL
       for (int i = 0; i < kUnder; ++i) {
         const int64_t line = first + i * kWarps * kWarpLines + simt::lane() / kQuads;
-        under[i] = reader.fetch(simt::block_x(), line, quad);
+        under[i] = reader.fetch(panel, line, quad);
       }
       FASA_UNROLL
       for (int i = 0; i < kUnder; ++i) {
-        if (under[i].there) add(under[i], sums);
+        if (under[i].there) add(under[i], group, sums);
       }
     }
-    write(sums);
+    write(group, sums);
   }
 
  private:
@@ -69,8 +87,10 @@ struct ProjectPackedKernel {
     return reinterpret_cast<float*>(simt::shared_memory() + kTableBytes);
   }
   // Rows beyond the last: the last.
-  FASA_DEVICE void load_row(int64_t row, int64_t place, float (&out)[kPlaces]) const {
-    const int64_t at = (row < params.rows ? row : params.rows - 1) * x_stride + place;
+  FASA_DEVICE void load_row(const RowGroup& group, int r, int64_t place,
+                            float (&out)[kPlaces]) const {
+    const int64_t row = group.first + r;
+    const int64_t at = rows.x_row(row < group.end ? row : group.end - 1) * x_stride + place;
     constexpr int kElements = 16 / dtype_bytes(kType);
     FASA_UNROLL
     for (int w = 0; w < kPlaces / kElements; ++w) {
@@ -87,7 +107,8 @@ struct ProjectPackedKernel {
     }
   }
 
-  FASA_DEVICE void add(const PackedLine<kBits>& line, float (&sums)[kRows][kOutputs]) const {
+  FASA_DEVICE void add(const PackedLine<kBits>& line, const RowGroup& group,
+                       float (&sums)[kRows][kOutputs]) const {
     float values[kOutputs][kPlaces];
     FASA_UNROLL
     for (int i = 0; i < kOutputs; ++i) {
@@ -99,7 +120,7 @@ struct ProjectPackedKernel {
     FASA_UNROLL
     for (int row = 0; row < kRows; ++row) {
       float x_values[kPlaces];
-      load_row(row, line.place, x_values);
+      load_row(group, row, line.place, x_values);
       FASA_UNROLL
       for (int i = 0; i < kOutputs; ++i) {
         float sum = 0;
@@ -118,7 +139,7 @@ struct ProjectPackedKernel {
     }
   }
 
-  FASA_DEVICE void write(const float (&sums)[kRows][kOutputs]) const {
+  FASA_DEVICE void write(const RowGroup& group, const float (&sums)[kRows][kOutputs]) const {
     float* const memory = sums_memory();
     FASA_UNROLL
     for (int row = 0; row < kRows; ++row) {
@@ -136,65 +157,87 @@ struct ProjectPackedKernel {
     }
     simt::sync_block();
     if (simt::thread_index() >= kRows * kPackedColumns) return;
-    const int64_t row = simt::thread_index() / kPackedColumns;
+    const int64_t row = group.first + simt::thread_index() / kPackedColumns;
     const int64_t column = simt::block_x() * kPackedColumns + simt::thread_index() % kPackedColumns;
     float sum = 0;
     FASA_UNROLL
     for (int warp = 0; warp < kWarps; ++warp) {
       sum += memory[warp * kRows * kPackedColumns + simt::thread_index()];
     }
-    if (row < params.rows && column < params.columns) {
-      params.y[row * params.y_stride + column] = sum;
-    }
+    if (row < group.end && column < params.columns) params.y[row * params.y_stride + column] = sum;
   }
 };
 
 // Rows of x in the weights' places, padded with zeros. Blocks: places in x, rows in y.
+template <typename Rows = PackedStepRows>
 struct RearrangeKernel {
   static constexpr const char* kName = ProjectPackedParams::kName;
   static constexpr int kThreads = 256;
 
   ProjectPackedParams params;
+  Rows rows;
 
   FASA_DEVICE void operator()() const {
     const int64_t place = int64_t{simt::block_x()} * kThreads + simt::thread_index();
     const int64_t places = params.weights.places();
     if (place >= places) return;
-    const int64_t input = params.weights.order == nullptr ? place : params.weights.order[place];
     const int64_t row = simt::block_y();
+    const int32_t* const order = rows.order_of(params.weights, row);
+    const int64_t input = order == nullptr ? place : order[place];
     const bool is_one = input >= 0 && input < params.weights.inputs;
-    const float value =
-        is_one ? load(params.dtype, params.x, row * params.weights.inputs + input) : 0.0f;
+    const int64_t at = rows.x_row(row) * params.weights.inputs;
+    const float value = is_one ? load(params.dtype, params.x, at + input) : 0.0f;
     store(params.dtype, params.scratch, row * places + place, value);
   }
 };
 
-template <int kBits, bool kTable, DType kType, int kRows, typename Launcher>
-void launch_project_packed(const ProjectPackedParams& params, const Launcher& launch) {
-  using Kernel = ProjectPackedKernel<kBits, kTable, kType, kRows>;
+template <typename Rows, typename Launcher>
+void launch_rearrange(const ProjectPackedParams& params, const Rows& rows,
+                      const Launcher& launch) {
+  using Kernel = RearrangeKernel<Rows>;
+  launch(Kernel{params, rows},
+         {.x = static_cast<int>((params.weights.places() + Kernel::kThreads - 1) / Kernel::kThreads),
+          .y = static_cast<int>(params.rows)});
+}
+
+// `groups`: of rows, in a grid's y.
+template <int kBits, bool kTable, DType kType, int kRows, typename Rows, typename Launcher>
+void launch_project_packed(const ProjectPackedParams& params, const Rows& rows, int64_t groups,
+                           const Launcher& launch) {
+  using Kernel = ProjectPackedKernel<kBits, kTable, kType, kRows, Rows>;
   const PackedWeights& weights = params.weights;
   const bool moved = weights.rearranges();
   launch(Kernel{params, PackedReader<kBits>::of(weights), moved ? params.scratch : params.x,
-                moved ? weights.places() : weights.inputs},
+                moved ? weights.places() : weights.inputs, rows},
          {.x = static_cast<int>((params.columns + kPackedColumns - 1) / kPackedColumns),
+          .y = static_cast<int>(groups),
           .shared_bytes = Kernel::kSharedBytes});
+}
+
+// Calls start<kBits, kTable, kType>() for the weights' format and the rows' type.
+template <DType kType, typename Start>
+void with_bits(const PackedFormat& format, const Start& start) {
+  if (format.has_table) return start.template operator()<4, true, kType>();
+  if (format.bits == 4) return start.template operator()<4, false, kType>();
+  if (format.bits == 5) return start.template operator()<5, false, kType>();
+  if (format.bits == 6) return start.template operator()<6, false, kType>();
+  start.template operator()<8, false, kType>();
+}
+template <typename Start>
+void with_format(const ProjectPackedParams& params, const Start& start) {
+  const PackedFormat& format = params.weights.format;
+  if (params.dtype == DType::kF32) return with_bits<DType::kF32>(format, start);
+  with_bits<DType::kBF16>(format, start);
 }
 
 template <int kBits, bool kTable, DType kType, typename Launcher>
 void launch_rows(const ProjectPackedParams& params, const Launcher& launch) {
-  if (params.rows == 1) return launch_project_packed<kBits, kTable, kType, 1>(params, launch);
-  if (params.rows <= 4) return launch_project_packed<kBits, kTable, kType, 4>(params, launch);
-  launch_project_packed<kBits, kTable, kType, 8>(params, launch);
-}
-
-template <DType kType, typename Launcher>
-void launch_bits(const ProjectPackedParams& params, const Launcher& launch) {
-  const PackedFormat& format = params.weights.format;
-  if (format.has_table) return launch_rows<4, true, kType>(params, launch);
-  if (format.bits == 4) return launch_rows<4, false, kType>(params, launch);
-  if (format.bits == 5) return launch_rows<5, false, kType>(params, launch);
-  if (format.bits == 6) return launch_rows<6, false, kType>(params, launch);
-  launch_rows<8, false, kType>(params, launch);
+  const auto start = [&]<int kRows>() {
+    launch_project_packed<kBits, kTable, kType, kRows>(params, PackedStepRows(), 1, launch);
+  };
+  if (params.rows == 1) return start.template operator()<1>();
+  if (params.rows <= 4) return start.template operator()<4>();
+  start.template operator()<8>();
 }
 
 template <typename Launcher>
@@ -207,17 +250,10 @@ void start(const ProjectPackedParams& params, const Launcher& launch) {
     part.x = static_cast<const std::byte*>(params.x) +
              first * params.weights.inputs * dtype_bytes(params.dtype);
     part.y += first * params.y_stride;
-    if (params.weights.rearranges()) {
-      constexpr int kThreads = RearrangeKernel::kThreads;
-      launch(RearrangeKernel{part},
-             {.x = static_cast<int>((params.weights.places() + kThreads - 1) / kThreads),
-              .y = static_cast<int>(part.rows)});
-    }
-    if (params.dtype == DType::kF32) {
-      launch_bits<DType::kF32>(part, launch);
-    } else {
-      launch_bits<DType::kBF16>(part, launch);
-    }
+    if (params.weights.rearranges()) launch_rearrange(part, PackedStepRows(), launch);
+    with_format(part, [&]<int kBits, bool kTable, DType kType>() {
+      launch_rows<kBits, kTable, kType>(part, launch);
+    });
   }
 }
 

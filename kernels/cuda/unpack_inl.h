@@ -1,5 +1,5 @@
 // Packed weights -> plain ones, [columns, inputs], as ProjectParams take them: a line of four outputs
-// a thread, panels in y.
+// a thread, panels in y, the batch in z.
 #pragma once
 
 #include "kernels/cuda/kernels.h"
@@ -16,8 +16,11 @@ struct UnpackKernel {
 
   UnpackParams params;
   PackedReader<kBits> reader;
+  int64_t plain_columns;  // of a matrix
 
   FASA_DEVICE void operator()() const {
+    const int64_t matrix = simt::block_z();
+    if (params.rows != nullptr && params.rows[matrix] == params.rows[matrix + 1]) return;
     auto* const table = reinterpret_cast<float*>(simt::shared_memory());
     const PackedFormat& format = params.weights.format;
     if (simt::thread_index() < 16) {
@@ -28,8 +31,10 @@ struct UnpackKernel {
     const int64_t line_index = item / kQuads;
     if (line_index >= params.weights.panel.blocks * kBlockLines) return;
     const auto quad = static_cast<int>(item % kQuads);
+    const std::byte* const panel =
+        reader.panel_at(params.first / kPackedColumns + simt::block_y());
     const PackedLine<kBits> line =
-        reader.fetch(params.first / kPackedColumns + simt::block_y(), line_index, quad);
+        reader.fetch(panel + matrix * params.panels_step, line_index, quad);
     if (!line.there) return;
     float scales[kOutputs], offsets[kOutputs];
     reader.numbers(line, scales, offsets);
@@ -40,13 +45,14 @@ struct UnpackKernel {
       reader.values(line, i, format.has_table ? table : nullptr, values);
       FASA_UNROLL
       for (int p = 0; p < kPlaces; ++p) values[p] = scales[i] * values[p] + offsets[i];
-      if (column < params.columns) write(column, line.place, values);
+      if (column < params.columns) write(matrix, column, line.place, values);
     }
   }
 
  private:
-  FASA_DEVICE void write(int64_t column, int64_t place, const float (&values)[kPlaces]) const {
-    const int64_t at = column * params.weights.inputs;
+  FASA_DEVICE void write(int64_t matrix, int64_t column, int64_t place,
+                         const float (&values)[kPlaces]) const {
+    const int64_t at = (matrix * plain_columns + column) * params.weights.inputs;
     if (!params.weights.rearranges()) {
       if (params.dtype == DType::kBF16) {
         simt::Word16 word;
@@ -69,8 +75,9 @@ struct UnpackKernel {
     }
     FASA_UNROLL
     for (int p = 0; p < kPlaces; ++p) {
+      const int32_t* const order = params.weights.order;
       const int64_t input =
-          params.weights.order == nullptr ? place + p : params.weights.order[place + p];
+          order == nullptr ? place + p : order[matrix * params.order_step + place + p];
       if (input >= 0 && input < params.weights.inputs) {
         store(params.dtype, params.plain, at + input, values[p]);
       }
@@ -92,9 +99,10 @@ void launch_unpack(const UnpackParams& params, const Launcher& launch) {
     part.columns -= columns;
     part.plain = static_cast<std::byte*>(params.plain) +
                  columns * params.weights.inputs * dtype_bytes(params.dtype);
-    launch(Kernel{part, PackedReader<kBits>::of(params.weights)},
+    launch(Kernel{part, PackedReader<kBits>::of(params.weights), params.columns},
            {.x = static_cast<int>((items + Kernel::kThreads - 1) / Kernel::kThreads),
             .y = static_cast<int>(left < kMaxGridPanels ? left : kMaxGridPanels),
+            .z = static_cast<int>(params.batch),
             .shared_bytes = Kernel::kSharedBytes});
   }
 }

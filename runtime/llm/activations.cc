@@ -4,6 +4,52 @@
 
 namespace fasa {
 
+namespace {
+
+// Rows of a token that one product gives at once: those of all its experts, or one after the other.
+int64_t expert_rows(const ExpertShape& experts, PanelOrder order) {
+  return order == PanelOrder::kPacked ? 1 : experts.chosen;
+}
+
+int64_t expert_outputs(const ModelConfig& config, PanelOrder order) {
+  const ExpertShape& experts = config.experts;
+  const int64_t routed =
+      expert_rows(experts, order) * std::max(2 * experts.intermediate, config.hidden);
+  return std::max(routed, 2 * int64_t{experts.shared_intermediate});
+}
+
+}  // namespace
+
+template <typename Take>
+void Activations::lay_out_experts(const ModelConfig& config, DType dtype, PanelOrder order,
+                                  const Take& take) {
+  const ExpertShape& experts = config.experts;
+  const int64_t width = std::max(expert_rows(experts, order) * experts.intermediate,
+                                 int64_t{experts.shared_intermediate});
+  constexpr int kFloat = sizeof(float);
+  routed_ = take(tokens_ * experts.count, kFloat);
+  mixed_ = take(tokens_ * config.hidden, kFloat);
+  activated_ = take(tokens_ * width, dtype_bytes(dtype));
+  if (order == PanelOrder::kPacked) {
+    gathered_ = take(tokens_ * config.hidden, dtype_bytes(dtype));
+    return;
+  }
+  pair_count_ = tokens_ * experts.chosen;
+  chosen_ = take(2 * pair_count_, sizeof(int32_t));
+  pairs_ = take(3 * pair_count_ + experts.count + 1, sizeof(int32_t));
+}
+
+ExpertSpace Activations::experts() const {
+  auto* const chosen = at<int32_t>(chosen_);
+  auto* const pairs = at<int32_t>(pairs_);
+  return {.chosen = chosen,
+          .weights = reinterpret_cast<float*>(chosen + pair_count_),
+          .experts = pairs,
+          .rows = pairs + pair_count_,
+          .first = pairs + 3 * pair_count_,
+          .places = pairs + 2 * pair_count_};
+}
+
 size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder order) {
   const int64_t tokens = tokens_;
   const int64_t hidden = config.hidden;
@@ -13,12 +59,9 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t attended = heads * config.value_dim();
   const int64_t widest_in =
       std::max({hidden, attended, heads * mla.value, int64_t{config.intermediate}});
-  const ExpertShape& experts = config.experts;
-  const int64_t expert_width =
-      std::max(int64_t{experts.intermediate}, int64_t{experts.shared_intermediate});
   const int64_t widest_out =
       std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims), int64_t{mla.query_rank},
-                2 * int64_t{config.intermediate}, 2 * expert_width});
+                2 * int64_t{config.intermediate}, expert_outputs(config, order)});
   size_t bytes = 0;
   const auto take = [&](int64_t elements, int element_bytes) {
     const size_t offset = bytes;
@@ -41,12 +84,7 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   angles_ = tokens * config.rotary_dims / 2;
   cosines_ = take(config.rotations() * angles_, kFloat);
   sines_ = take(config.rotations() * angles_, kFloat);
-  if (experts.count > 0) {
-    routed_ = take(tokens * experts.count, kFloat);
-    mixed_ = take(tokens * hidden, kFloat);
-    gathered_ = take(tokens * hidden, dtype_bytes(dtype));
-    activated_ = take(tokens * expert_width, dtype_bytes(dtype));
-  }
+  if (config.experts.count > 0) lay_out_experts(config, dtype, order, take);
   logits_ = take(rows_ * config.vocab_size, kFloat);
   return bytes;
 }

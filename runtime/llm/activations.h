@@ -12,6 +12,16 @@
 
 namespace fasa {
 
+// Where kernels find and keep which experts a step's tokens go through: see kernels/expert_params.h.
+struct ExpertSpace {
+  int32_t* chosen = nullptr;   // [tokens, experts.chosen]
+  float* weights = nullptr;    // the same
+  int32_t* experts = nullptr;  // as ExpertPairs'
+  int32_t* rows = nullptr;
+  int32_t* first = nullptr;
+  int32_t* places = nullptr;
+};
+
 // All of one step, [tokens, ...] each. Device memory but for the two host parts.
 class Activations {
  public:
@@ -38,12 +48,15 @@ class Activations {
   // [rotary_dims / 2], of one of the model's rotations.
   float* cosines(int rotation = 0) const { return at<float>(cosines_) + rotation * angles_; }
   float* sines(int rotation = 0) const { return at<float>(sines_) + rotation * angles_; }
-  // Layers of experts: weights of all experts, 0 where one is not chosen [experts.count]; sum of
-  // what they give [hidden]; the input of one's tokens [hidden]; of its second projection.
+  // Layers of experts: weights of all experts, 0 where one is not chosen [experts.count] (of kernels
+  // the router's logits); sum of what they give [hidden]; the input of one's tokens [hidden]; of its
+  // second projection. Kernels work on all chosen experts of a token at once: result() and
+  // activated() have room for these.
   float* routed() const { return at<float>(routed_); }
   float* mixed() const { return at<float>(mixed_); }
   std::byte* gathered() const { return at<std::byte>(gathered_); }
   std::byte* activated() const { return at<std::byte>(activated_); }
+  ExpertSpace experts() const;                          // of kernels
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_logits() const { return host_logits_.as<float>(); }
@@ -51,6 +64,8 @@ class Activations {
  private:
   // Sets where everything lies; returns the bytes.
   size_t lay_out(const ModelConfig& config, DType dtype, PanelOrder order);
+  template <typename Take>
+  void lay_out_experts(const ModelConfig& config, DType dtype, PanelOrder order, const Take& take);
   template <typename T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(device_.data() + offset);
@@ -63,7 +78,8 @@ class Activations {
   Buffer host_logits_;
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
          logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
-         activated_ = 0, lse_ = 0;
+         activated_ = 0, lse_ = 0, chosen_ = 0, pairs_ = 0;
+  int64_t pair_count_ = 0;  // of all tokens
   bool with_lse_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/row_calls.h"
 
 namespace fasa {
 namespace {
@@ -139,18 +140,16 @@ uint64_t ExpertWork::apply(const ExpertWeights& expert, bool interleaved, const 
                            RowRuns runs) const {
   const int64_t rows = rows_of(runs);
   const int64_t width = expert.gate_up.outputs();
-  const int64_t intermediate = width / 2;
   expert.gate_up.apply(input, runs, activations_.result());
-  for_each_row(rows, intermediate * 8, [&](int64_t row) {
-    const float* gate_up = activations_.result() + row * width;
-    std::byte* out = activations_.activated() + row * intermediate * dtype_bytes(dtype_);
-    if (const auto& clamped = config_.experts.clamped) {
-      activate_clamped(*clamped, interleaved, gate_up, expert.gate_up_bias, intermediate, dtype_,
-                       out);
-    } else {
-      activate_gate(config_.activation, gate_up, expert.gate_up_bias, intermediate, dtype_, out);
-    }
-  });
+  cpu::run_on_rows(ActivateParams{.tokens = rows,
+                                  .size = width / 2,
+                                  .function = config_.activation,
+                                  .clamped = config_.experts.clamped,
+                                  .interleaved = interleaved,
+                                  .x = activations_.result(),
+                                  .bias = expert.gate_up_bias,
+                                  .dtype = dtype_,
+                                  .out = activations_.activated()});
   expert.down.apply(activations_.activated(), runs, activations_.result());
   return expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);
 }

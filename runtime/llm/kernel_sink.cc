@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/error.h"
+#include "runtime/llm/expert_kernels.h"
 #include "runtime/llm/packed_scratch.h"
 
 namespace fasa {
@@ -109,8 +109,8 @@ void KernelSink::project_heads(std::span<const Matrix> heads, const std::byte* x
                                   .weights = matrix.data()});
 }
 
-void KernelSink::mix_experts(const ExpertLayerWeights&, RowRuns) {
-  throw UsageError("no kernels for layers of experts");
+void KernelSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
+  ExpertKernels(parts_, scratch_.packed, tag_, *this).run(layer, runs);
 }
 
 }  // namespace fasa

@@ -27,8 +27,6 @@ class KernelSink final : public WorkSink {
   int heads_at_once(int heads) const override { return heads; }
   void project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
                      RowRuns runs, float* y) override;
-  // Throws UsageError: no device has kernels for them yet, and models with experts are not loaded
-  // there.
   void mix_experts(const ExpertLayerWeights& layer, RowRuns runs) override;
 
  private:

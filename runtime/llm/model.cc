@@ -339,15 +339,8 @@ DType Model::auto_dtype(const ModelConfig& config) {
 
 namespace {
 
-void require_runnable(const Device& device, const ModelConfig& config,
-                      const WeightOptions& weights) {
+void require_runnable(const Device& device, const WeightOptions& weights) {
   if (device.host_work() != nullptr) return;
-  if (config.experts.count > 0) {
-    throw UsageError(
-        fmt::format("device '{}' has no kernels for layers of experts ({}); allowed: --device cpu, "
-                    "emulated",
-                    device.name(), config.model_type));
-  }
   if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(
         fmt::format("--activations int8: device '{}' multiplies packed weights by the model's own "
@@ -371,7 +364,7 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
                   const WeightOptions& weights) {
   ModelConfig config = ModelConfig::load(path);
-  require_runnable(device, config, weights);
+  require_runnable(device, weights);
   const DType chosen = chosen_dtype(config, dtype);
   return Model(
       std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights));
@@ -379,7 +372,7 @@ Model Model::load(const std::string& path, Device& device, std::optional<DType> 
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                     uint64_t seed, const WeightOptions& weights) {
-  require_runnable(device, config, weights);
+  require_runnable(device, weights);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
                                       chosen_dtype(config, dtype), device, weights));
 }

@@ -32,13 +32,20 @@ inline int64_t slab_columns(const PackedLinear& linear) {
   return std::min(room, linear.outputs());
 }
 
-inline size_t packed_scratch_bytes(const PackedLinear& linear) {
+// Of `count` matrices like that, how many are unpacked at once: whole ones, while they fit.
+inline int64_t slab_matrices(const PackedLinear& linear, int64_t count) {
+  const int64_t bytes = linear.outputs() * linear.inputs() * dtype_bytes(linear.dtype());
+  return std::clamp<int64_t>(kSlabBytes / bytes, 1, count);
+}
+
+// Of one of `count` matrices that are worked on together.
+inline size_t packed_scratch_bytes(const PackedLinear& linear, int64_t count = 1) {
   // Whatever the order is, it is there.
   const auto* const order = linear.order().empty() ? nullptr : linear.order().data();
   const int64_t rearranged =
       ProjectPackedParams::scratch_bytes(packed_weights(linear, nullptr, order), linear.dtype());
   const int64_t slab = slab_columns(linear) * linear.inputs() * dtype_bytes(linear.dtype());
-  return static_cast<size_t>(std::max(rearranged, slab));
+  return static_cast<size_t>(std::max(rearranged, slab * slab_matrices(linear, count)));
 }
 
 }  // namespace fasa

@@ -58,6 +58,9 @@ class WeightPlan {
   // A tensor that somebody else reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
+  // Matrices are read by kernels of a device.
+  bool is_for_kernels() const { return layout_.order == PanelOrder::kPlain; }
+  std::string source() const { return files_.source(); }
   // Throws InputError for a tensor that `prefix` names and that was never asked for: the config
   // describes another model.
   void require_all_used(const std::string& prefix, const std::string& config_path) const;

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/llm/packed_scratch.h"
 #include "runtime/llm/weight_plan.h"
 
 namespace fasa {
@@ -315,6 +319,58 @@ WeightBytes Weights::count(std::unique_ptr<WeightSource> source, const ModelConf
   return weights.bytes();
 }
 
+namespace {
+
+bool are_alike(const Matrix& a, const Matrix& b) {
+  if (a.parts().size() != b.parts().size()) return false;
+  for (size_t i = 0; i < a.parts().size(); ++i) {
+    const auto *const one = std::get_if<PackedLinear>(&a.parts()[i].linear),
+               *const other = std::get_if<PackedLinear>(&b.parts()[i].linear);
+    if (a.parts()[i].bytes() != b.parts()[i].bytes() || (one == nullptr) != (other == nullptr)) {
+      return false;
+    }
+    if (one == nullptr) continue;
+    if (!(one->format() == other->format()) || one->order().size() != other->order().size()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+// Kernels find an expert's matrices by their distance from the first one's.
+void Weights::require_alike(int layer, const WeightPlan& plan) const {
+  const std::vector<ExpertWeights>& experts = layers_[static_cast<size_t>(layer)].experts.routed;
+  for (size_t i = 1; i < experts.size(); ++i) {
+    if (are_alike(experts[0].gate_up, experts[i].gate_up) &&
+        are_alike(experts[0].down, experts[i].down)) {
+      continue;
+    }
+    throw InputError(
+        fmt::format("{}: layer {}: the weights of experts 0 and {} are of different formats; allowed "
+                    "on this device: one format for all experts of a layer",
+                    plan.source(), layer, i));
+  }
+}
+
+// What kernels unpack experts in: several at once.
+uint64_t Weights::expert_scratch() const {
+  uint64_t bytes = 0;
+  for (const LayerWeights& layer : layers_) {
+    const auto count = std::ssize(layer.experts.routed);
+    if (count == 0) continue;
+    const ExpertWeights& expert = layer.experts.routed.front();
+    for (const Matrix* matrix : {&expert.gate_up, &expert.down}) {
+      for (const Matrix::Part& part : matrix->parts()) {
+        const auto* const packed = std::get_if<PackedLinear>(&part.linear);
+        if (packed != nullptr) bytes = std::max(bytes, packed_scratch_bytes(*packed, count));
+      }
+    }
+  }
+  return bytes;
+}
+
 uint64_t Weights::read_bytes(const ExpertLayerWeights& layer) const {
   if (!layer.present()) return 0;
   uint64_t all = 0;
@@ -351,6 +407,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   embeddings_ = plan->used(embeddings, table);
   for (int layer = 0; layer < config.layers; ++layer) {
     planner.layer(layer, &layers_[static_cast<size_t>(layer)]);
+    if (plan->is_for_kernels()) require_alike(layer, *plan);
     const WeightPlan::Part key = planner.first_key(layer);
     const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
     key_rows_.push_back(hex_row(files_->require(key.tensor, shape), key.first));
@@ -369,6 +426,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   plan->require_all_used(planner.root(), "config.json");
   planned_bytes_ = plan->bytes();
   kernel_scratch_ = plan->kernel_scratch();
+  if (plan->is_for_kernels()) kernel_scratch_ = std::max(kernel_scratch_, expert_scratch());
 }
 
 void Weights::embed(int32_t token, float* out) const {

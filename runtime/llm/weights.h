@@ -98,7 +98,9 @@ class Weights {
  private:
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);
   void lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+  void require_alike(int layer, const WeightPlan& plan) const;
   uint64_t read_bytes(const ExpertLayerWeights& layer) const;
+  uint64_t expert_scratch() const;
 
   std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;

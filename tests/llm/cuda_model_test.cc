@@ -50,6 +50,20 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kDenseModels), by_folder);
 
+// In bf16 a router may choose another expert.
+class CudaExpertModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaExpertModel, LogitsEqualTransformers) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  for (const size_t chunk : {1, 19, 512}) {
+    EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, chunk), kF32Bound) << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CudaExpertModel, testing::ValuesIn(kModelsWithExperts),
+                         by_folder);
+
 // Attention too by the kernels' bodies: positions of all kinds, windows, wide heads that share one
 // key.
 class InterpretedModel : public testing::TestWithParam<const char*> {};
@@ -100,10 +114,10 @@ void expect_close(const std::vector<float>& given, const std::vector<float>& exp
   }
 }
 
-TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
-  const Golden golden = Golden::load(golden_dir(GetParam()));
+void expect_the_processors_decodes(const std::string& name) {
+  const Golden golden = Golden::load(golden_dir(name));
   const auto logits = [&](Device& device) {
-    Model model = Model::load(golden_dir(GetParam()), device, DType::kF32);
+    Model model = Model::load(golden_dir(name), device, DType::kF32);
     return decoded_logits(model, golden.tokens);
   };
   const auto cpu = open_test_device("cpu");
@@ -111,6 +125,27 @@ TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
   const auto device = open_device(cuda_options(), interpreted_platform(fake));
   expect_close(logits(*device), logits(*cpu));
 }
+
+TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
+  expect_the_processors_decodes(GetParam());
+}
+
+class InterpretedExpertModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(InterpretedExpertModel, LogitsEqualTransformers) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), interpreted_platform(fake));
+  EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, 512), kF32Bound);
+}
+
+TEST_P(InterpretedExpertModel, SelectedDecodesAreTheProcessors) {
+  expect_the_processors_decodes(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
+                         testing::Values("qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
+                                         "deepseek-v2-moe-groups"),
+                         by_folder);
 
 // Of the widths of real models: sixteen heads of 576 dimensions on one KV head.
 TEST(InterpretedLatentModel, DecodesAreTheProcessors) {

@@ -78,6 +78,20 @@ TEST_P(PackedModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
   EXPECT_EQ(fake.device_bytes, 0u);
 }
 
+// In bf16 a router may choose another expert.
+using PackedExpertModel = PackedModel;
+
+TEST_P(PackedExpertModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
+  FakeCuda fake;
+  const auto device = open_fake(fake);
+  EXPECT_LT(difference(logits(*device, DType::kF32)), kF32Bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PackedExpertModel,
+                         testing::Values("packed-gpt-oss", "packed-gguf-qwen3moe",
+                                         "packed-gguf-mixtral", "packed-gguf-gpt-oss"),
+                         by_folder);
+
 // What is planned is what the device counts.
 TEST_P(PackedModel, TakesTheMemoryThatIsPredicted) {
   FakeCuda fake;

@@ -8,10 +8,6 @@
 #include <vector>
 
 #include "kernels/cpu/model/elementwise.h"
-#include "runtime/base/error.h"
-#include "runtime/llm/model.h"
-#include "tests/llm/llm_fixture.h"
-#include "tests/support/fake_cuda.h"
 
 namespace fasa {
 namespace {
@@ -103,19 +99,6 @@ TEST(ScaleRow, EachElementIsRoundedOnce) {
   }
   scale_row(0.5f, 3, DType::kF32, x.data());
   EXPECT_EQ(x, (std::vector<float>{0, -0.5f, 1.625f, 1e30f, -0.0f}));
-}
-
-TEST(ExpertModels, DevicesWithoutSuchKernelsSayThat) {
-  FakeCuda fake;
-  DeviceOptions options;
-  options.name = "cuda:0";
-  const auto device = open_device(options, fake.platform());
-  try {
-    Model::load(llm_test::golden_dir("qwen3-moe"), *device, DType::kF32);
-    FAIL() << "it was loaded";
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("--device cpu, emulated"), std::string::npos);
-  }
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cuda/activate_inl.h"
+#include "kernels/cuda/experts_inl.h"
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
-#include "kernels/cuda/project_packed_inl.h"
+#include "kernels/cuda/project_experts_inl.h"
+#include "kernels/cuda/project_packed_experts_inl.h"
 #include "kernels/cuda/unpack_inl.h"
 #include "tests/support/fake_cuda_parts.h"
 #include "tests/support/simt_interpreter.h"

@@ -117,8 +117,16 @@ KernelWork run(const ActivateParams& params) {
   const int64_t width = params.gated ? 2 * params.size : params.size;
   const auto apply = params.gated ? activate_gate : activate;
   for_each_row(params.tokens, params.size * 8, [&](int64_t row) {
-    apply(params.function, params.x + row * width, params.bias, params.size, params.dtype,
-          element(params.out, params.dtype, row * params.size));
+    const float* const x = params.x + row * width;
+    const float* bias = params.bias;
+    if (params.bias_rows != nullptr) bias += params.bias_rows[row] * params.bias_step;
+    std::byte* const out = element(params.out, params.dtype, row * params.size);
+    if (params.clamped) {
+      activate_clamped(*params.clamped, params.interleaved, x, bias, params.size, params.dtype,
+                       out);
+    } else {
+      apply(params.function, x, bias, params.size, params.dtype, out);
+    }
   });
   return {};
 }

@@ -1,0 +1,52 @@
+// Layers of experts as kernels of a device (kernels/expert_params.h): what ExpertWork is for host
+// code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/expert_params.h"
+#include "runtime/llm/engine_parts.h"
+#include "runtime/llm/work_sink.h"
+
+namespace fasa {
+
+// References: all outlive it.
+class ExpertKernels {
+ public:
+  // `scratch`: KernelSink::Scratch::packed. What has no experts goes to `sink`.
+  ExpertKernels(const EngineParts& parts, std::byte* scratch, OperationTag tag, WorkSink& sink)
+      : parts_(parts), scratch_(scratch), tag_(tag), sink_(sink) {}
+
+  // The normalised input -> the activations' mixed().
+  void run(const ExpertLayerWeights& layer, RowRuns runs) const;
+
+ private:
+  // One of the matrices that each expert has, of all experts, and what it is multiplied by.
+  struct Product {
+    Matrix ExpertWeights::* matrix;
+    const std::byte* x;
+    PairInput input;
+    StepMode mode;
+  };
+  void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
+  void choose(const ExpertLayerWeights& layer, int64_t tokens) const;
+  ExpertPairs pairs_of(int64_t tokens) const;
+  // The tokens of one run, from `first` on.
+  void run_experts(const ExpertLayerWeights& layer, int64_t first, const RowRun& run) const;
+  void project(const ExpertLayerWeights& layer, const Product& product,
+               const ExpertPairs& pairs) const;
+  void decode(const ExpertLayerWeights& layer, size_t part, const Product& product,
+              const ExpertPairs& pairs) const;
+  void prefill(const ExpertLayerWeights& layer, size_t part, const Product& product,
+               const ExpertPairs& pairs) const;
+  void activate(const ExpertLayerWeights& layer, const ExpertPairs& pairs) const;
+  void add_shared(const ExpertWeights& shared, RowRuns runs) const;
+
+  const EngineParts& parts_;
+  std::byte* scratch_;
+  OperationTag tag_;
+  WorkSink& sink_;
+};
+
+}  // namespace fasa
