@@ -13,6 +13,12 @@ namespace {
 // Estimates of queries and small tables, which no prediction counts.
 constexpr uint64_t kSmallThings = uint64_t{256} << 10;
 
+// Beside experts that lie there.
+uint64_t host_left(const Device& device, uint64_t experts) {
+  const uint64_t limit = device.memory(MemorySpace::kHost).limit_bytes;
+  return limit == UINT64_MAX ? limit : limit - std::min(limit, experts);
+}
+
 }  // namespace
 
 void FitFlag::add_to(CLI::App& command) {
@@ -35,7 +41,7 @@ void FitFlag::apply(const Device& device, Config* config, Subject* subject) cons
            .traits = device.traits(),
            .model_bytes = model.total() + subject->other_bytes + kSmallThings,
            .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
-           .host_memory = device.memory(MemorySpace::kHost).limit_bytes,
+           .host_memory = host_left(device, model.weights.host),
            .tokens = subject->tokens,
            .least_tokens = subject->least_tokens,
            .step_tokens = subject->step_tokens});

@@ -126,7 +126,10 @@ PlannedWeights PlanCommand::planned_weights(const PlanRequest& request) const {
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
-          .activations = memory.activations};
+          .activations = memory.activations,
+          .host = memory.weights.host,
+          .experts = memory.weights.experts,
+          .chosen = memory.weights.chosen};
 }
 
 GivenMachine PlanCommand::read_machine() const {

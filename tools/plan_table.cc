@@ -25,6 +25,23 @@ std::string weights_of(const PlanRequest& request) {
                      weights.group);
 }
 
+std::string experts_table(const PlanRequest& request, const Plan& plan) {
+  const PlannedWeights& weights = *request.weights;
+  std::string text =
+      fmt::format("  experts     {}, of which a token reads {}; all weights then take\n",
+                  format_bytes(weights.experts), format_bytes(weights.chosen));
+  text += fmt::format("              {:<24} {:>12} {:>12} {:>20}\n", "", "device", "host",
+                      "to read a token's");
+  for (const ExpertOption& option : plan.experts) {
+    text += fmt::format("            {} {:<24} {:>12} {:>12} {:>20}\n",
+                        option.on_host == (weights.host > 0) ? '*' : ' ',
+                        option.on_host ? "--experts host" : "--experts device",
+                        format_bytes(option.device_bytes), format_bytes(option.host_bytes),
+                        format_seconds(option.seconds));
+  }
+  return text;
+}
+
 std::string head(const PlanRequest& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
   std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
@@ -46,6 +63,7 @@ std::string head(const PlanRequest& request, const Plan& plan) {
   }
   text += fmt::format("  weights     {} {}; activations {}\n", format_bytes(plan.weight_bytes),
                       weights_of(request), format_bytes(plan.activation_bytes));
+  if (!plan.experts.empty()) text += experts_table(request, plan);
   if (plan.prefill_seconds > 0) {
     text += fmt::format("  prefill     at least {} for all tokens, by tensor throughput\n",
                         format_seconds(plan.prefill_seconds));

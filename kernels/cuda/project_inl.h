@@ -112,9 +112,8 @@ struct ProjectFewKernel {
                             float (&sums)[kRows]) const {
     FASA_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const simt::Word16 x =
-          static_cast<const simt::Word16*>(params.x)[row_at(group, r) / kWordElements<kType> +
-                                                     word];
+      const simt::Word16 x = static_cast<const simt::Word16*>(
+          params.x)[row_at(group, r) / kWordElements<kType> + word];
       FASA_UNROLL
       for (int i = 0; i < kWordElements<kType>; ++i) {
         sums[r] = simt::fused(element_of<kType>(x, i), element_of<kType>(weight, i), sums[r]);
@@ -177,14 +176,16 @@ struct ProjectTileKernel {
     return reinterpret_cast<uint32_t*>(simt::shared_memory()) + (2 * stage + operand) * kTileWords;
   }
   FASA_DEVICE void fetch_x(const RowGroup& group, int64_t k, simt::Word16 (&words)[kWords]) const {
-    fetch(static_cast<const simt::Word16*>(params.x), group.end - group.first, k,
-          [&](int64_t row) { return rows.x_at(params, group.first + row); }, words);
+    fetch(
+        static_cast<const simt::Word16*>(params.x), group.end - group.first, k,
+        [&](int64_t row) { return rows.x_at(params, group.first + row); }, words);
   }
   FASA_DEVICE void fetch_weights(const RowGroup& group, int64_t column, int64_t k,
                                  simt::Word16 (&words)[kWords]) const {
-    fetch(static_cast<const simt::Word16*>(params.weights) + group.weights / 8,
-          params.columns - column, k, [&](int64_t row) { return (column + row) * params.inputs; },
-          words);
+    fetch(
+        static_cast<const simt::Word16*>(params.weights) + group.weights / 8,
+        params.columns - column, k, [&](int64_t row) { return (column + row) * params.inputs; },
+        words);
   }
   // Of an operand that has `count` rows; beyond the end: zero.
   template <typename At>

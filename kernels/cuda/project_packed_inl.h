@@ -192,12 +192,12 @@ struct RearrangeKernel {
 };
 
 template <typename Rows, typename Launcher>
-void launch_rearrange(const ProjectPackedParams& params, const Rows& rows,
-                      const Launcher& launch) {
+void launch_rearrange(const ProjectPackedParams& params, const Rows& rows, const Launcher& launch) {
   using Kernel = RearrangeKernel<Rows>;
-  launch(Kernel{params, rows},
-         {.x = static_cast<int>((params.weights.places() + Kernel::kThreads - 1) / Kernel::kThreads),
-          .y = static_cast<int>(params.rows)});
+  launch(
+      Kernel{params, rows},
+      {.x = static_cast<int>((params.weights.places() + Kernel::kThreads - 1) / Kernel::kThreads),
+       .y = static_cast<int>(params.rows)});
 }
 
 // `groups`: of rows, in a grid's y.

@@ -31,8 +31,7 @@ struct UnpackKernel {
     const int64_t line_index = item / kQuads;
     if (line_index >= params.weights.panel.blocks * kBlockLines) return;
     const auto quad = static_cast<int>(item % kQuads);
-    const std::byte* const panel =
-        reader.panel_at(params.first / kPackedColumns + simt::block_y());
+    const std::byte* const panel = reader.panel_at(params.first / kPackedColumns + simt::block_y());
     const PackedLine<kBits> line =
         reader.fetch(panel + matrix * params.panels_step, line_index, quad);
     if (!line.there) return;

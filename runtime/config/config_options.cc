@@ -50,6 +50,8 @@ constexpr std::array<Named<std::optional<WeightRounding>>, 3> kHeadRoundings{
     {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}}};
 constexpr std::array<Named<DecodeActivations>, 2> kActivations{
     {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}}};
+constexpr std::array<Named<ExpertPlace>, 2> kExpertPlaces{
+    {{"device", ExpertPlace::kDevice}, {"host", ExpertPlace::kHost}}};
 
 template <typename E, size_t N>
 bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
@@ -95,7 +97,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 45> kOptions{{
+const std::array<ConfigOption, 46> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -229,6 +231,18 @@ const std::array<ConfigOption, 45> kOptions{{
      .set = [](Config& c,
                const Json& v) { return take_named(v, kActivations, c.weights.activations); },
      .get = [](const Config& c) { return name_of(c.weights.activations, kActivations); }},
+    {.table = "weights",
+     .key = "experts",
+     .flag = "",
+     .type = "PLACE",
+     .allowed = "device, host",
+     .help = "Where the weights of experts lie that a router chooses from: device = beside all "
+             "others; host = in host memory, where each step reads those that its tokens chose "
+             "over the link.",
+     .text = true,
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kExpertPlaces, c.weights.experts); },
+     .get = [](const Config& c) { return name_of(c.weights.experts, kExpertPlaces); }},
     {.table = "selection",
      .key = "kind",
      .flag = "selection",

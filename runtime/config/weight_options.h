@@ -10,6 +10,9 @@ namespace fasa {
 enum class WeightRounding : uint8_t { kAsIs, kInt8, kInt4 };
 // What decode multiplies packed weights by.
 enum class DecodeActivations : uint8_t { kModel, kInt8 };
+// Where the weights of experts lie that a router chooses. kHost: read over the link, as far as they
+// were chosen.
+enum class ExpertPlace : uint8_t { kDevice, kHost };
 
 struct WeightOptions {
   WeightRounding rounding = WeightRounding::kAsIs;
@@ -17,6 +20,7 @@ struct WeightOptions {
   // Of the projection to logits, kAsIs or kInt8; none: int8 where other matrices are rounded.
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;
+  ExpertPlace experts = ExpertPlace::kDevice;
 
   bool operator==(const WeightOptions&) const = default;
   WeightRounding head_rounding() const {

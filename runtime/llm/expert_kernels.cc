@@ -8,7 +8,7 @@ namespace fasa {
 namespace {
 
 // From an expert's vector to the next one's, in elements; experts were placed by turns.
-int64_t bias_step(const ExpertLayerWeights& layer, const float* ExpertWeights::* bias) {
+int64_t bias_step(const ExpertLayerWeights& layer, const float* ExpertWeights::*bias) {
   if (layer.routed.size() < 2) return 0;
   return layer.routed[1].*bias - layer.routed[0].*bias;
 }
@@ -18,8 +18,7 @@ struct PartSteps {
   int64_t bytes = 0;
   int64_t places = 0;
 
-  static PartSteps of(const ExpertLayerWeights& layer, Matrix ExpertWeights::* matrix,
-                      size_t part) {
+  static PartSteps of(const ExpertLayerWeights& layer, Matrix ExpertWeights::*matrix, size_t part) {
     if (layer.routed.size() < 2) return {};
     const Matrix::Part& first = (layer.routed[0].*matrix).parts()[part];
     const Matrix::Part& second = (layer.routed[1].*matrix).parts()[part];
@@ -76,8 +75,7 @@ void ExpertKernels::run_experts(const ExpertLayerWeights& layer, int64_t first,
   const int64_t hidden = parts_.config.hidden;
   const int64_t chosen = first * pairs.chosen;
   const std::byte* const input = activations.input() + first * hidden * dtype_bytes(parts_.dtype);
-  enqueue(
-      ArrangeExpertsParams{.chosen = activations.experts().chosen + chosen, .pairs = pairs});
+  enqueue(ArrangeExpertsParams{.chosen = activations.experts().chosen + chosen, .pairs = pairs});
   project(layer, {&ExpertWeights::gate_up, input, PairInput::kToken, run.mode}, pairs);
   activate(layer, pairs);
   project(layer, {&ExpertWeights::down, activations.activated(), PairInput::kPair, run.mode},
@@ -103,19 +101,18 @@ void ExpertKernels::project(const ExpertLayerWeights& layer, const Product& prod
       continue;
     }
     const int64_t step = PartSteps::of(layer, product.matrix, i).bytes;
-    enqueue(ProjectExpertsParams{
-        .product = {.dtype = parts_.dtype,
-                    .rows = pairs.pairs(),
-                    .inputs = matrix.inputs(),
-                    .columns = part.outputs(),
-                    .y_stride = matrix.outputs(),
-                    .weights_step = step / dtype_bytes(parts_.dtype),
-                    .x = product.x,
-                    .weights = part.data,
-                    .y = parts_.activations.result() + part.first},
-        .pairs = pairs,
-        .input = product.input,
-        .experts = pairs.count});
+    enqueue(ProjectExpertsParams{.product = {.dtype = parts_.dtype,
+                                             .rows = pairs.pairs(),
+                                             .inputs = matrix.inputs(),
+                                             .columns = part.outputs(),
+                                             .y_stride = matrix.outputs(),
+                                             .weights_step = step / dtype_bytes(parts_.dtype),
+                                             .x = product.x,
+                                             .weights = part.data,
+                                             .y = parts_.activations.result() + part.first},
+                                 .pairs = pairs,
+                                 .input = product.input,
+                                 .experts = pairs.count});
   }
 }
 
@@ -162,20 +159,20 @@ void ExpertKernels::prefill(const ExpertLayerWeights& layer, size_t index, const
                            .panels_step = steps.bytes,
                            .order_step = steps.places,
                            .rows = pairs.first + expert});
-      enqueue(ProjectExpertsParams{
-          .product = {.dtype = parts_.dtype,
-                      .rows = pairs.pairs(),
-                      .inputs = linear.inputs(),
-                      .columns = columns,
-                      .y_stride = linear.y_stride(),
-                      .weights_step = columns * linear.inputs(),
-                      .x = product.x,
-                      .weights = scratch_,
-                      .y = parts_.activations.result() + part.first + first},
-          .pairs = pairs,
-          .input = product.input,
-          .first_expert = static_cast<int>(expert),
-          .experts = static_cast<int>(experts)});
+      enqueue(
+          ProjectExpertsParams{.product = {.dtype = parts_.dtype,
+                                           .rows = pairs.pairs(),
+                                           .inputs = linear.inputs(),
+                                           .columns = columns,
+                                           .y_stride = linear.y_stride(),
+                                           .weights_step = columns * linear.inputs(),
+                                           .x = product.x,
+                                           .weights = scratch_,
+                                           .y = parts_.activations.result() + part.first + first},
+                               .pairs = pairs,
+                               .input = product.input,
+                               .first_expert = static_cast<int>(expert),
+                               .experts = static_cast<int>(experts)});
     }
   }
 }

@@ -24,7 +24,7 @@ class ExpertKernels {
  private:
   // One of the matrices that each expert has, of all experts, and what it is multiplied by.
   struct Product {
-    Matrix ExpertWeights::* matrix;
+    Matrix ExpertWeights::*matrix;
     const std::byte* x;
     PairInput input;
     StepMode mode;

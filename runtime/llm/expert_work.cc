@@ -65,7 +65,7 @@ struct ExpertWork::Chosen {
   }
 };
 
-uint64_t ExpertWork::run(const ExpertLayerWeights& layer) const {
+ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer) const {
   const ExpertShape& shape = config_.experts;
   layer.router.apply(activations_.input(), runs_, activations_.routed());
   for_each_row(tokens_, int64_t{shape.count} * 8, [&](int64_t row) {
@@ -75,17 +75,19 @@ uint64_t ExpertWork::run(const ExpertLayerWeights& layer) const {
   });
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);
-  uint64_t bytes = layer.router.work_bytes(tokens_);
+  Bytes bytes{.routed = 0, .other = layer.router.work_bytes(tokens_)};
   // Its memory is kept between the layers; taken out, for while this thread waits for others it may
   // be given another model's layer.
   thread_local Chosen kept;
   Chosen chosen = std::move(kept);
   for (size_t i = 0; i < layer.routed.size(); ++i) {
     choose(i, &chosen);
-    bytes += add_routed(layer, i, chosen);
+    const Bytes added = add_routed(layer, i, chosen);
+    bytes.routed += added.routed;
+    bytes.other += added.other;
   }
   kept = std::move(chosen);
-  if (layer.shared.down.outputs() > 0) bytes += add_shared(layer.shared);
+  if (layer.shared.down.outputs() > 0) bytes.other += add_shared(layer.shared);
   return bytes;
 }
 
@@ -100,10 +102,10 @@ void ExpertWork::choose(size_t expert, Chosen* chosen) const {
   }
 }
 
-uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
-                                const Chosen& chosen) const {
+ExpertWork::Bytes ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
+                                         const Chosen& chosen) const {
   const auto rows = static_cast<int64_t>(chosen.tokens.size());
-  if (rows == 0) return 0;
+  if (rows == 0) return {};
   const int64_t hidden = config_.hidden;
   const auto row_bytes = static_cast<size_t>(hidden * dtype_bytes(dtype_));
   const auto token_of = [&](int64_t row) {
@@ -113,7 +115,7 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
     std::memcpy(activations_.gathered() + static_cast<size_t>(row) * row_bytes,
                 activations_.input() + token_of(row) * row_bytes, row_bytes);
   });
-  const uint64_t bytes =
+  const Bytes bytes =
       apply(layer.routed[expert], layer.interleaved, activations_.gathered(), chosen.runs);
   for_each_row(rows, hidden, [&](int64_t row) {
     const auto token = static_cast<int64_t>(token_of(row));
@@ -128,16 +130,16 @@ uint64_t ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t expert,
 
 uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
   const int64_t hidden = config_.hidden;
-  const uint64_t bytes = apply(shared, false, activations_.input(), runs_);
+  const Bytes bytes = apply(shared, false, activations_.input(), runs_);
   for_each_row(tokens_, hidden, [&](int64_t row) {
     add_row(activations_.result() + row * hidden, nullptr, hidden,
             activations_.mixed() + row * hidden);
   });
-  return bytes;
+  return bytes.routed + bytes.other;
 }
 
-uint64_t ExpertWork::apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
-                           RowRuns runs) const {
+ExpertWork::Bytes ExpertWork::apply(const ExpertWeights& expert, bool interleaved,
+                                    const std::byte* input, RowRuns runs) const {
   const int64_t rows = rows_of(runs);
   const int64_t width = expert.gate_up.outputs();
   expert.gate_up.apply(input, runs, activations_.result());
@@ -151,7 +153,9 @@ uint64_t ExpertWork::apply(const ExpertWeights& expert, bool interleaved, const 
                                   .dtype = dtype_,
                                   .out = activations_.activated()});
   expert.down.apply(activations_.activated(), runs, activations_.result());
-  return expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);
+  const uint64_t all = expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);
+  const uint64_t weights = std::min(all, expert.gate_up.bytes() + expert.down.bytes());
+  return {weights, all - weights};
 }
 
 }  // namespace fasa

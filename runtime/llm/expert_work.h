@@ -27,19 +27,23 @@ class ExpertWork {
   // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
   // token's sum depends on no other; only those that somebody chose are read. Returns the bytes that
   // it reads and writes.
-  uint64_t run(const ExpertLayerWeights& layer) const;
+  struct Bytes {
+    uint64_t routed = 0;  // weights of experts that were chosen
+    uint64_t other = 0;
+  };
+  Bytes run(const ExpertLayerWeights& layer) const;
 
  private:
   struct Chosen;  // one expert's tokens
   void choose(size_t expert, Chosen* chosen) const;
-  uint64_t add_routed(const ExpertLayerWeights& layer, size_t expert, const Chosen& chosen) const;
+  Bytes add_routed(const ExpertLayerWeights& layer, size_t expert, const Chosen& chosen) const;
   float weight_of(int64_t token, size_t expert) const {
     return activations_.routed()[token * config_.experts.count + static_cast<int64_t>(expert)];
   }
   uint64_t add_shared(const ExpertWeights& shared) const;
   // input [rows, hidden] -> the activations' result() [rows, hidden].
-  uint64_t apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
-                 RowRuns runs) const;
+  Bytes apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
+              RowRuns runs) const;
 
   const ModelConfig& config_;
   const Activations& activations_;

@@ -35,8 +35,15 @@ void HostSink::project_heads(std::span<const Matrix> heads, const std::byte* x, 
 }
 
 void HostSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
-  work_.device_bytes +=
+  const ExpertWork::Bytes bytes =
       ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer);
+  if (parts_.weights.experts_on_host()) {
+    work_.bytes_before_link = work_.device_bytes;  // which are chosen is not known earlier
+    work_.h2d_bytes += bytes.routed;
+    work_.device_bytes += bytes.other;
+  } else {
+    work_.device_bytes += bytes.routed + bytes.other;
+  }
 }
 
 std::string host_projections_note() { return onednn_isa_note(); }

@@ -32,34 +32,42 @@ size_t largest_panel(const L& linear) {
 
 }  // namespace
 
-// Brings bytes to the device through one staging buffer.
+// Brings bytes to their places through one staging buffer.
 class WeightPlan::Uploader {
  public:
-  Uploader(Device& device, StreamView stream, std::byte* destination, size_t staging_bytes)
+  Uploader(Device& device, StreamView stream, const Loaded& memory, size_t staging_bytes)
       : device_(device),
         stream_(stream),
-        destination_(destination),
+        memory_(memory),
         staging_(device.allocate(MemorySpace::kHost, staging_bytes, "staging of weights")) {}
 
   std::byte* staging() const { return staging_.data(); }
-  const std::byte* destination() const { return destination_; }
+  std::byte* at(const Place& place) const {
+    const bool host = place.space == MemorySpace::kHost;
+    return (host ? memory_.host : memory_.device).data() + place.offset;
+  }
   size_t capacity() const { return staging_.bytes(); }
-  void send(size_t offset, size_t bytes) {
-    device_.copy(destination_ + offset, staging_.data(), bytes, CopyKind::kHostToDevice, stream_);
+  void send(const Place& place, size_t bytes) {
+    if (place.space == MemorySpace::kHost) {
+      std::memcpy(at(place), staging_.data(), bytes);
+      return;
+    }
+    device_.copy(at(place), staging_.data(), bytes, CopyKind::kHostToDevice, stream_);
     device_.synchronize(stream_);
   }
 
  private:
   Device& device_;
   StreamView stream_;
-  std::byte* destination_;
+  const Loaded& memory_;
   Buffer staging_;
 };
 
-size_t WeightPlan::take(size_t bytes) {
-  const size_t offset = bytes_;
-  bytes_ += aligned(bytes);
-  return offset;
+WeightPlan::Place WeightPlan::take(size_t bytes, MemorySpace space) {
+  size_t& taken = bytes_[index(space)];
+  const Place place{space, taken};
+  taken += aligned(bytes);
+  return place;
 }
 
 WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> shape) {
@@ -90,12 +98,12 @@ bool WeightPlan::joins(const Piece& before, const Piece& after) const {
 }
 
 void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
-                        const std::optional<Rounding>& rounding) {
+                        const MatrixOptions& options) {
   std::vector<Piece> pieces;
   for (const Part& part : parts) {
     WeightView view = used(part, inputs);
-    if (rounding && view.packed == nullptr) {
-      auto tensor = std::make_unique<RoundedTensor>(view, *rounding);
+    if (options.rounding && view.packed == nullptr) {
+      auto tensor = std::make_unique<RoundedTensor>(view, *options.rounding);
       if (view.data != nullptr) {
         rounded_.push_back(std::move(tensor));
       } else {
@@ -105,7 +113,7 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
     }
     pieces.push_back({view, part.first, part.rows});
   }
-  add_pieces(target, std::move(pieces), inputs);
+  add_pieces(target, std::move(pieces), inputs, options.space);
 }
 
 void WeightPlan::one_of_batch(Matrix* target, const Part& part, int64_t inputs) {
@@ -113,7 +121,8 @@ void WeightPlan::one_of_batch(Matrix* target, const Part& part, int64_t inputs) 
   add_pieces(target, {{used(part, inputs), part.first, part.rows, by_kernels}}, inputs);
 }
 
-void WeightPlan::add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs) {
+void WeightPlan::add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs,
+                            MemorySpace space) {
   int64_t outputs = 0;
   for (const Piece& piece : pieces) outputs += piece.rows;
   *target = Matrix(outputs, inputs);
@@ -121,16 +130,17 @@ void WeightPlan::add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t i
   std::vector<Piece> together;
   for (Piece& piece : pieces) {
     if (!together.empty() && !joins(together.back(), piece)) {
-      add_part(target, std::move(together), first);
+      add_part(target, std::move(together), first, space);
       first += target->parts().back().outputs();
       together.clear();
     }
     together.push_back(std::move(piece));
   }
-  add_part(target, std::move(together), first);
+  add_part(target, std::move(together), first, space);
 }
 
-void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t first) {
+void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t first,
+                          MemorySpace space) {
   int64_t outputs = 0;
   for (const Piece& piece : pieces) outputs += piece.rows;
   Matrix::Part part{.first = first, .linear = {}};
@@ -146,38 +156,40 @@ void WeightPlan::add_part(Matrix* target, std::vector<Piece> pieces, int64_t fir
     part.linear =
         Linear(layout_.dtype, outputs, target->inputs(), layout_.order, target->outputs());
   }
-  const size_t offset = take(part.bytes());
-  size_t order_offset = 0;
+  const Place place = take(part.bytes(), space);
+  Place order;
   if (const auto* packed = std::get_if<PackedLinear>(&part.linear)) {
-    if (has_kernel_order(*packed)) order_offset = take(packed->order().size() * sizeof(int32_t));
+    if (has_kernel_order(*packed)) order = take(packed->order().size() * sizeof(int32_t), space);
     if (layout_.order == PanelOrder::kPlain) {
       kernel_scratch_ = std::max(kernel_scratch_, packed_scratch_bytes(*packed));
     }
   }
   target->parts().push_back(std::move(part));
-  matrices_.push_back(
-      {target, target->parts().size() - 1, std::move(pieces), offset, false, order_offset});
+  matrices_.push_back({target, target->parts().size() - 1, std::move(pieces), place, false, order});
 }
 
 bool WeightPlan::has_kernel_order(const PackedLinear& linear) const {
   return layout_.order == PanelOrder::kPlain && !linear.order().empty();
 }
 
-void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns) {
+void WeightPlan::transposed(Matrix* target, const Part& part, int64_t columns, MemorySpace space) {
   *target = Matrix(columns, part.rows);
   const Linear linear(layout_.dtype, columns, part.rows, layout_.order);
   target->parts().push_back({.first = 0, .linear = linear});
-  matrices_.push_back(
-      {target, 0, {{used(part, columns), part.first, part.rows}}, take(linear.bytes()), true});
+  matrices_.push_back({target,
+                       0,
+                       {{used(part, columns), part.first, part.rows}},
+                       take(linear.bytes(), space),
+                       true});
 }
 
 void WeightPlan::vector(const float** target, const Parts& parts, const Adjust& adjust) {
-  VectorItem item{target, {}, 0, 0, adjust};
+  VectorItem item{target, {}, {}, 0, adjust};
   for (const Part& part : parts) {
     item.parts.push_back({used(part, 0), part.first, part.rows});
     item.size += part.rows;
   }
-  item.offset = take(static_cast<size_t>(item.size) * sizeof(float));
+  item.place = take(static_cast<size_t>(item.size) * sizeof(float));
   vectors_.push_back(std::move(item));
 }
 
@@ -219,8 +231,8 @@ void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& cal
 }
 
 // Calls body(first panel, end) for runs of panels that the staging memory holds, then sends them.
-template <typename L, typename Uploader, typename Body>
-void load_panels(const L& linear, size_t offset, Uploader* uploader, const Body& body) {
+template <typename L, typename Place, typename Uploader, typename Body>
+void load_panels(const L& linear, const Place& place, Uploader* uploader, const Body& body) {
   for (int64_t first = 0; first < linear.panels();) {
     const size_t begin = panel_offset(linear, first);
     int64_t end = first + 1;
@@ -233,7 +245,7 @@ void load_panels(const L& linear, size_t offset, Uploader* uploader, const Body&
       body(panel, uploader->staging() + panel_offset(linear, panel) - begin);
     });
     const size_t bytes = panel_offset(linear, end - 1) + panel_bytes(linear, end - 1) - begin;
-    uploader->send(offset + begin, bytes);
+    uploader->send({place.space, place.offset + begin}, bytes);
     first = end;
   }
 }
@@ -269,7 +281,7 @@ void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t col
 void WeightPlan::load_plain(const MatrixItem& item, const Linear& linear,
                             Uploader* uploader) const {
   const int64_t row_bytes = linear.inputs() * dtype_bytes(layout_.dtype);
-  load_panels(linear, item.offset, uploader, [&](int64_t panel, std::byte* out) {
+  load_panels(linear, item.place, uploader, [&](int64_t panel, std::byte* out) {
     const int64_t columns = linear.panel_columns(panel);
     std::vector<std::byte> plain(static_cast<size_t>(columns * row_bytes));
     const auto read = item.transposed ? &WeightPlan::read_columns : &WeightPlan::read_rows;
@@ -280,7 +292,7 @@ void WeightPlan::load_plain(const MatrixItem& item, const Linear& linear,
 
 void WeightPlan::load_packed(const MatrixItem& item, const PackedLinear& linear,
                              Uploader* uploader) const {
-  load_panels(linear, item.offset, uploader, [&](int64_t panel, std::byte* out) {
+  load_panels(linear, item.place, uploader, [&](int64_t panel, std::byte* out) {
     std::memset(out, 0, linear.panel_bytes());
     for_rows(item.pieces, panel * kPackedColumns, kPackedColumns,
              [&](const Piece& piece, int64_t row, int64_t count, int64_t done) {
@@ -298,11 +310,11 @@ const int32_t* WeightPlan::load_order(const MatrixItem& item, const PackedLinear
                                       Uploader* uploader) const {
   const size_t bytes = linear.order().size() * sizeof(int32_t);
   std::memcpy(uploader->staging(), linear.order().data(), bytes);
-  uploader->send(item.order_offset, bytes);
-  return reinterpret_cast<const int32_t*>(uploader->destination() + item.order_offset);
+  uploader->send(item.order, bytes);
+  return reinterpret_cast<const int32_t*>(uploader->at(item.order));
 }
 
-Buffer WeightPlan::load(Device& device, StreamView stream) const {
+WeightPlan::Loaded WeightPlan::load(Device& device, StreamView stream) const {
   size_t staging = 64;
   for (const auto& item : matrices_) {
     const Matrix::Part& part = item.target->parts()[item.part];
@@ -313,8 +325,11 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
   for (const auto& item : vectors_) {
     staging = std::max(staging, static_cast<size_t>(item.size) * sizeof(float));
   }
-  Buffer memory = device.allocate(MemorySpace::kDevice, bytes_, "weights");
-  Uploader uploader(device, stream, memory.data(), staging);
+  Loaded memory{device.allocate(MemorySpace::kDevice, bytes(MemorySpace::kDevice), "weights"), {}};
+  if (const uint64_t host = bytes(MemorySpace::kHost); host > 0) {
+    memory.host = device.allocate(MemorySpace::kHost, host, "experts");
+  }
+  Uploader uploader(device, stream, memory, staging);
   for (const auto& item : matrices_) {
     Matrix::Part& part = item.target->parts()[item.part];
     if (const auto* plain = std::get_if<Linear>(&part.linear)) {
@@ -324,7 +339,7 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
       load_packed(item, packed, &uploader);
       if (has_kernel_order(packed)) part.order = load_order(item, packed, &uploader);
     }
-    part.data = memory.data() + item.offset;
+    part.data = uploader.at(item.place);
   }
   for (const auto& item : vectors_) {
     auto* out = reinterpret_cast<float*>(uploader.staging());
@@ -334,8 +349,8 @@ Buffer WeightPlan::load(Device& device, StreamView stream) const {
         *out = (*out + item.adjust.base) * item.adjust.scale;
       }
     }
-    uploader.send(item.offset, static_cast<size_t>(item.size) * sizeof(float));
-    *item.target = reinterpret_cast<const float*>(memory.data() + item.offset);
+    uploader.send(item.place, static_cast<size_t>(item.size) * sizeof(float));
+    *item.target = reinterpret_cast<const float*>(uploader.at(item.place));
   }
   return memory;
 }

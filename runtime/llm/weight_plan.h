@@ -40,14 +40,20 @@ class WeightPlan {
   using Parts = std::vector<Part>;
 
   // A projection of the rows of all parts, one below the other. `target` must stay where it is.
-  // `rounding`: of parts that are not packed yet; null = as they are.
-  void matrix(Matrix* target, const Parts& parts, int64_t inputs,
-              const std::optional<Rounding>& rounding = std::nullopt);
+  struct MatrixOptions {
+    std::optional<Rounding> rounding = {};  // of parts that are not packed yet; null = as they are
+    MemorySpace space = MemorySpace::kDevice;
+  };
+  void matrix(Matrix* target, const Parts& parts, int64_t inputs, const MatrixOptions& options);
+  void matrix(Matrix* target, const Parts& parts, int64_t inputs) {
+    matrix(target, parts, inputs, {});
+  }
   // One of several that kernels multiply at once, which take plain ones alone: where these read it,
   // it is unpacked while it is loaded.
   void one_of_batch(Matrix* target, const Part& part, int64_t inputs);
   // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
-  void transposed(Matrix* target, const Part& part, int64_t columns);
+  void transposed(Matrix* target, const Part& part, int64_t columns,
+                  MemorySpace space = MemorySpace::kDevice);
   // What becomes of a vector's values: (value + base) * scale.
   struct Adjust {
     float base = 0;
@@ -66,11 +72,14 @@ class WeightPlan {
   void require_all_used(const std::string& prefix, const std::string& config_path) const;
 
   // What load() allocates.
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes(MemorySpace space) const { return bytes_[index(space)]; }
   // What kernels of a device need beside it, to rearrange and unpack (kernel_projection.h).
   uint64_t kernel_scratch() const { return kernel_scratch_; }
+  struct Loaded {
+    Buffer device, host;
+  };
   // Allocates, packs and copies; sets all targets.
-  Buffer load(Device& device, StreamView stream) const;
+  Loaded load(Device& device, StreamView stream) const;
 
  private:
   struct Piece {
@@ -78,19 +87,24 @@ class WeightPlan {
     int64_t first, rows;
     bool unpacked = false;
   };
+  struct Place {
+    MemorySpace space = MemorySpace::kDevice;
+    size_t offset = 0;
+  };
+  static size_t index(MemorySpace space) { return space == MemorySpace::kDevice ? 0 : 1; }
   // One part of a matrix: pieces of one kind.
   struct MatrixItem {
     Matrix* target;
     size_t part;
     std::vector<Piece> pieces;
-    size_t offset;
+    Place place;
     bool transposed = false;
-    size_t order_offset = 0;  // of packed parts that have one for kernels
+    Place order = {};  // of packed parts that have one for kernels
   };
   struct VectorItem {
     const float** target;
     std::vector<Piece> parts;
-    size_t offset;
+    Place place;
     int64_t size;
     Adjust adjust;
   };
@@ -99,16 +113,17 @@ class WeightPlan {
   WeightView used(const Part& part, int64_t columns);
   const PackedTensor* packed_of(const Piece& piece) const;
   bool joins(const Piece& before, const Piece& after) const;
-  void add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs);
+  void add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs,
+                  MemorySpace space = MemorySpace::kDevice);
   bool has_kernel_order(const PackedLinear& linear) const;
   const int32_t* load_order(const MatrixItem& item, const PackedLinear& linear,
                             Uploader* uploader) const;
-  void add_part(Matrix* target, std::vector<Piece> pieces, int64_t first);
+  void add_part(Matrix* target, std::vector<Piece> pieces, int64_t first, MemorySpace space);
   void load_plain(const MatrixItem& item, const Linear& linear, Uploader* uploader) const;
   void load_packed(const MatrixItem& item, const PackedLinear& linear, Uploader* uploader) const;
   void read_rows(const MatrixItem& item, int64_t first, int64_t rows, std::byte* out) const;
   void read_columns(const MatrixItem& item, int64_t first, int64_t columns, std::byte* out) const;
-  size_t take(size_t bytes);
+  Place take(size_t bytes, MemorySpace space = MemorySpace::kDevice);
 
   const WeightSource& files_;
   WeightLayout layout_;
@@ -116,7 +131,7 @@ class WeightPlan {
   std::vector<std::unique_ptr<PackedTensor>> rounded_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;
-  size_t bytes_ = 0;
+  size_t bytes_[2] = {};  // by space
   size_t kernel_scratch_ = 0;
 };
 

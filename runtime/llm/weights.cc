@@ -26,14 +26,19 @@ WeightLayout layout_of(PanelOrder order, DType dtype, const WeightOptions& optio
           .activations = int8 ? PackedActivations::kInt8 : PackedActivations::kModel};
 }
 
+MemorySpace experts_space(const WeightOptions& options) {
+  return options.experts == ExpertPlace::kHost ? MemorySpace::kHost : MemorySpace::kDevice;
+}
+
 // The names of a family's tensors and the shapes of one model, put together.
 class Planner {
  public:
-  Planner(const ModelConfig& config, const std::optional<Rounding>& rounding, WeightPlan* plan)
+  Planner(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan)
       : config_(config),
         names_(config.family->names),
         root_(names_.root),
-        rounding_(rounding),
+        all_{.rounding = rounding_of(options.rounding, options.group)},
+        routed_{.rounding = all_.rounding, .space = experts_space(options)},
         plan_(plan) {
     // Some files are of the model without its head, whose names have no root.
     const std::string bare = fmt::format("{}.weight", names_.embeddings);
@@ -133,8 +138,8 @@ class Planner {
   void attention(int index, LayerWeights* layer) const {
     const int64_t hidden = config_.hidden;
     const std::string output = in_layer(index, names_.output);
-    plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden, rounding_);
-    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), rounding_);
+    plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden, all_);
+    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), all_);
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
     if (config_.has_sinks()) {
@@ -176,7 +181,7 @@ class Planner {
                           {up, shape.value, head * rows + shape.plain, heads * rows}, shape.latent);
     }
     plan_->matrix(&layer->output, {{tensor("o_proj.weight"), config_.hidden}}, heads * shape.value,
-                  rounding_);
+                  all_);
   }
 
   Parts gate_up(int index, std::string_view kind) const {
@@ -193,16 +198,17 @@ class Planner {
   }
 
   // `prefix` ends with a dot.
-  void expert(const std::string& prefix, int64_t intermediate, ExpertWeights* weights) const {
+  void expert(const std::string& prefix, int64_t intermediate,
+              const WeightPlan::MatrixOptions& options, ExpertWeights* weights) const {
     const auto tensor = [&](std::string_view name) {
       return fmt::format("{}{}.weight", prefix, name);
     };
     plan_->matrix(
         &weights->gate_up,
         {{tensor(names_.expert_gate), intermediate}, {tensor(names_.expert_up), intermediate}},
-        config_.hidden, rounding_);
+        config_.hidden, options);
     plan_->matrix(&weights->down, {{tensor(names_.expert_down), config_.hidden}}, intermediate,
-                  rounding_);
+                  options);
     if (!config_.family->expert_bias) return;
     const auto bias = [&](std::string_view name) { return fmt::format("{}{}.bias", prefix, name); };
     plan_->vector(&weights->gate_up_bias, {{bias(names_.expert_gate), intermediate},
@@ -218,9 +224,11 @@ class Planner {
     const auto index = static_cast<int64_t>(which);
     const std::string packed = tensor + ".weight";
     if (plan_->has(packed)) {
-      plan_->matrix(matrix, {{packed, outputs, index * outputs, count * outputs}}, inputs);
+      plan_->matrix(matrix, {{packed, outputs, index * outputs, count * outputs}}, inputs,
+                    {.rounding = {}, .space = routed_.space});
     } else {
-      plan_->transposed(matrix, {tensor, inputs, index * inputs, count * inputs, count}, outputs);
+      plan_->transposed(matrix, {tensor, inputs, index * inputs, count * inputs, count}, outputs,
+                        routed_.space);
     }
     plan_->vector(bias, {{tensor + "_bias", outputs, index * outputs, count * outputs, count}});
   }
@@ -257,11 +265,11 @@ class Planner {
     }
     if (has_stacked_experts(index)) return stacked_experts(index, layer);
     for (size_t i = 0; i < layer->routed.size(); ++i) {
-      expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate,
+      expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate, routed_,
              &layer->routed[i]);
     }
     if (shape.shared_intermediate > 0) {
-      expert(in_layer(index, names_.shared) + ".", shape.shared_intermediate, &layer->shared);
+      expert(in_layer(index, names_.shared) + ".", shape.shared_intermediate, all_, &layer->shared);
     }
   }
 
@@ -269,9 +277,8 @@ class Planner {
     layer_norm(index, config_.one_norm ? names_.attention_norm : names_.mlp_norm, &layer->mlp_norm);
     if (config_.has_experts(index)) return experts(index, &layer->experts);
     const std::string down = in_layer(index, names_.down);
-    plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, rounding_);
-    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate,
-                  rounding_);
+    plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, all_);
+    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate, all_);
     if (config_.mlp_bias) {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
@@ -281,7 +288,8 @@ class Planner {
   const ModelConfig& config_;
   const TensorNames& names_;
   std::string root_;
-  std::optional<Rounding> rounding_;
+  WeightPlan::MatrixOptions all_;
+  WeightPlan::MatrixOptions routed_;  // of experts that a router chooses
   WeightPlan* plan_;
 };
 
@@ -308,7 +316,9 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
   const PanelOrder order = device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   WeightPlan plan(*files_, layout_of(order, dtype, options));
   lay_out(config, options, &plan);
-  memory_ = plan.load(device, stream);
+  WeightPlan::Loaded loaded = plan.load(device, stream);
+  memory_ = std::move(loaded.device);
+  host_memory_ = std::move(loaded.host);
 }
 
 WeightBytes Weights::count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
@@ -325,7 +335,7 @@ bool are_alike(const Matrix& a, const Matrix& b) {
   if (a.parts().size() != b.parts().size()) return false;
   for (size_t i = 0; i < a.parts().size(); ++i) {
     const auto *const one = std::get_if<PackedLinear>(&a.parts()[i].linear),
-               *const other = std::get_if<PackedLinear>(&b.parts()[i].linear);
+                      *const other = std::get_if<PackedLinear>(&b.parts()[i].linear);
     if (a.parts()[i].bytes() != b.parts()[i].bytes() || (one == nullptr) != (other == nullptr)) {
       return false;
     }
@@ -347,10 +357,10 @@ void Weights::require_alike(int layer, const WeightPlan& plan) const {
         are_alike(experts[0].down, experts[i].down)) {
       continue;
     }
-    throw InputError(
-        fmt::format("{}: layer {}: the weights of experts 0 and {} are of different formats; allowed "
-                    "on this device: one format for all experts of a layer",
-                    plan.source(), layer, i));
+    throw InputError(fmt::format(
+        "{}: layer {}: the weights of experts 0 and {} are of different formats; allowed "
+        "on this device: one format for all experts of a layer",
+        plan.source(), layer, i));
   }
 }
 
@@ -371,19 +381,21 @@ uint64_t Weights::expert_scratch() const {
   return bytes;
 }
 
-uint64_t Weights::read_bytes(const ExpertLayerWeights& layer) const {
-  if (!layer.present()) return 0;
-  uint64_t all = 0;
+namespace {
+
+uint64_t routed_bytes(const ExpertLayerWeights& layer) {
+  uint64_t bytes = 0;
   for (const ExpertWeights& expert : layer.routed) {
-    all += expert.gate_up.bytes() + expert.down.bytes();
+    bytes += expert.gate_up.bytes() + expert.down.bytes();
   }
-  return layer.router.bytes() + layer.shared.gate_up.bytes() + layer.shared.down.bytes() +
-         all / layer.routed.size() * chosen_experts_;
+  return bytes;
 }
+
+}  // namespace
 
 WeightBytes Weights::bytes() const {
   WeightBytes bytes{.total = planned_bytes_,
-                    .layers = 0,
+                    .host = planned_host_bytes_,
                     .head = head_.bytes(),
                     .kernel_scratch = kernel_scratch_};
   for (const LayerWeights& layer : layers_) {
@@ -394,13 +406,21 @@ WeightBytes Weights::bytes() const {
     }
     for (const Matrix& matrix : mla.absorb) bytes.layers += matrix.bytes();
     for (const Matrix& matrix : mla.expand) bytes.layers += matrix.bytes();
-    bytes.layers += read_bytes(layer.experts);
+    const ExpertLayerWeights& experts = layer.experts;
+    if (!experts.present()) continue;
+    bytes.layers +=
+        experts.router.bytes() + experts.shared.gate_up.bytes() + experts.shared.down.bytes();
+    const uint64_t routed = routed_bytes(experts);
+    bytes.experts += routed;
+    const uint64_t chosen = routed / experts.routed.size() * chosen_experts_;
+    bytes.chosen += chosen;
+    if (bytes.host == 0) bytes.layers += chosen;
   }
   return bytes;
 }
 
 void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan) {
-  const Planner planner(config, rounding_of(options.rounding, options.group), plan);
+  const Planner planner(config, options, plan);
   const TensorNames& names = config.family->names;
   const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
   const int64_t table[] = {config.vocab_size, config.hidden};
@@ -419,12 +439,13 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   const std::string head =
       config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
   plan->matrix(&head_, {{head, config.vocab_size}}, config.hidden,
-               rounding_of(options.head_rounding(), options.group));
+               {.rounding = rounding_of(options.head_rounding(), options.group)});
   if (config.head_bias) {
     plan->vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
   }
   plan->require_all_used(planner.root(), "config.json");
-  planned_bytes_ = plan->bytes();
+  planned_bytes_ = plan->bytes(MemorySpace::kDevice);
+  planned_host_bytes_ = plan->bytes(MemorySpace::kHost);
   kernel_scratch_ = plan->kernel_scratch();
   if (plan->is_for_kernels()) kernel_scratch_ = std::max(kernel_scratch_, expert_scratch());
 }

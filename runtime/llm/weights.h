@@ -94,12 +94,13 @@ class Weights {
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
   WeightBytes bytes() const;
+  // Those that a router chooses from.
+  bool experts_on_host() const { return planned_host_bytes_ > 0; }
 
  private:
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);
   void lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
   void require_alike(int layer, const WeightPlan& plan) const;
-  uint64_t read_bytes(const ExpertLayerWeights& layer) const;
   uint64_t expert_scratch() const;
 
   std::unique_ptr<WeightSource> files_;
@@ -108,8 +109,10 @@ class Weights {
   size_t chosen_experts_ = 0;
   std::vector<std::string> key_rows_;
   uint64_t planned_bytes_ = 0;
+  uint64_t planned_host_bytes_ = 0;
   uint64_t kernel_scratch_ = 0;
   Buffer memory_;
+  Buffer host_memory_;  // experts, where they lie there
   std::vector<LayerWeights> layers_;
   Matrix head_;
   const float* head_bias_ = nullptr;

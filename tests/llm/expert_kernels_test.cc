@@ -206,10 +206,10 @@ struct ProductCase {
 
 TEST_P(ExpertCalls, PairsMeetTheirExpertsWeights) {
   const ProductCase cases[] = {
-      {DType::kF32, 1, 100, 9, 3, 8},          {DType::kF32, 7, 33, 5, 2, 3},
-      {DType::kBF16, 1, 264, 10, 8, 16},       {DType::kBF16, 9, 40, 12, 2, 2},
-      {DType::kBF16, 40, 72, 30, 2, 5},        {DType::kBF16, 150, 40, 20, 1, 2},
-      {DType::kBF16, 40, 9, 6, 2, 5},          {DType::kBF16, 20, 40, 8, 2, 4, 75},
+      {DType::kF32, 1, 100, 9, 3, 8},    {DType::kF32, 7, 33, 5, 2, 3},
+      {DType::kBF16, 1, 264, 10, 8, 16}, {DType::kBF16, 9, 40, 12, 2, 2},
+      {DType::kBF16, 40, 72, 30, 2, 5},  {DType::kBF16, 150, 40, 20, 1, 2},
+      {DType::kBF16, 40, 9, 6, 2, 5},    {DType::kBF16, 20, 40, 8, 2, 4, 75},
   };
   for (const ProductCase& c : cases) {
     const Pairs pairs = arranged(c.tokens, c.each, c.count);
@@ -241,8 +241,8 @@ TEST_P(ExpertCalls, PairsMeetTheirExpertsWeights) {
         for (int64_t pair = 0; pair < pairs.view.pairs(); ++pair) {
           const int32_t expert = pairs.experts[static_cast<size_t>(pair)];
           const bool meant = expert >= left_out && expert < c.count - left_out;
-          const int64_t row = input == PairInput::kToken ? pairs.rows[static_cast<size_t>(pair)]
-                                                         : pair;
+          const int64_t row =
+              input == PairInput::kToken ? pairs.rows[static_cast<size_t>(pair)] : pair;
           for (int64_t column = 0; column < stride; ++column) {
             double sum = 0;
             for (int64_t i = 0; column < c.columns && i < c.inputs; ++i) {
@@ -323,13 +323,12 @@ TEST_P(ExpertCalls, PackedPairsHaveTheBitsOfTheirRows) {
       };
       for (const PairInput input : {PairInput::kToken, PairInput::kPair}) {
         std::vector<float> y(static_cast<size_t>(pairs.view.pairs() * stride), kUntouched);
-        cuda::start(ProjectPackedExpertsParams{
-                        .product = project(experts.weights, x.words.data(), pairs.view.pairs(),
-                                           y.data()),
-                        .panels_step = experts.panels_step(),
-                        .order_step = experts.order_step(),
-                        .pairs = pairs.view,
-                        .input = input},
+        cuda::start(ProjectPackedExpertsParams{.product = project(experts.weights, x.words.data(),
+                                                                  pairs.view.pairs(), y.data()),
+                                               .panels_step = experts.panels_step(),
+                                               .order_step = experts.order_step(),
+                                               .pairs = pairs.view,
+                                               .input = input},
                     launcher());
         for (size_t pair = 0; pair < pairs.experts.size(); ++pair) {
           const auto row = input == PairInput::kToken ? pairs.rows[pair] : static_cast<int>(pair);

@@ -100,6 +100,28 @@ class Plan(CommandTest):
                 self.assertLess(abs(option["device_bytes"] / memory["device_peak_bytes"] - 1), 0.01,
                                 (option["device_bytes"], memory["device_peak_bytes"]))
 
+    def test_experts_lie_on_either_side(self):
+        model = SOURCE / "tests/golden/packed-gguf-qwen3moe/model.gguf"
+        ids = self.write("ids", " ".join(str(i % 60) for i in range(40)))
+        plans = {}
+        for place in ("device", "host"):
+            flags = ("--device", "emulated", "--depth", 0, "--experts", place)
+            plan = plans[place] = self.plan("--model", model, "--tokens", 41, *flags)
+            done = self.assert_done("generate", "--model", model, "--prompt-ids", ids,
+                                    "--max-tokens", 1, "--json", *flags)
+            memory = json.loads(done.stdout)["memory"]
+            self.assertEqual(plan["weight_bytes"], memory["weight_bytes"])
+            on_device, on_host = plan["experts"]
+            self.assertEqual((on_device["place"], on_host["place"]), ("device", "host"))
+            self.assertEqual(plan["weight_bytes"] + plan["host_weight_bytes"],
+                             on_device["device_weight_bytes"])
+            self.assertGreater(on_host["read_ms"], on_device["read_ms"])
+        self.assertEqual(plans["device"]["host_weight_bytes"], 0)
+        self.assertEqual(plans["host"]["host_weight_bytes"],
+                         plans["host"]["experts"][1]["host_weight_bytes"])
+        self.assertEqual(self.plan("--model", MODEL, "--device", "emulated")["experts"], [])
+        self.assert_fails(2, ["device, host"], "plan", "--model", model, "--experts", "disk")
+
     def test_this_machine(self):
         plan = self.plan("--model", MODEL, "--tokens", 1000)
         self.assertTrue(plan["machine"]["unified"])
@@ -120,10 +142,12 @@ class Plan(CommandTest):
         for arguments in (("--geometry", "Llama-3.1-405B", *GPU), ("--list",),
                           ("--geometry", "Llama-3.1-8B", *GPU, "--weight-bits", 4),
                           ("--geometry", "Llama-3.2-1B", "--device", "emulated"),
+                          ("--model", "qwen3-moe", *GPU),
                           ("--geometry", "Llama-3.1-8B", "--gpu", "h200", "--tokens", 2**31 - 1,
                            "--allow-long")):
             with self.subTest(arguments=arguments):
-                text = self.assert_done("plan", *arguments).stdout.decode()
+                text = self.assert_done("plan", *arguments,
+                                        cwd=SOURCE / "tests/golden").stdout.decode()
                 self.assertLessEqual(max(len(line) for line in text.splitlines()), 100)
                 self.assertNotIn("nan", text)
 

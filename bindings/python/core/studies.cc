@@ -135,7 +135,10 @@ PlannedWeights planned_weights(const PlanRequest& request,
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
-          .activations = memory.activations};
+          .activations = memory.activations,
+          .host = memory.weights.host,
+          .experts = memory.weights.experts,
+          .chosen = memory.weights.chosen};
 }
 
 nlohmann::json plan_of(const PlanArguments& given, const Config& config) {

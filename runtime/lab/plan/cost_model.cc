@@ -269,6 +269,10 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
   const double layers = settings_.layer_count();
   if (weights.any()) {
     terms.weights = device(weights.head_bytes) + layers * device(weights.layer_bytes);
+    if (weights.fetched_bytes > 0) {
+      const auto fetched = static_cast<double>(weights.fetched_bytes);
+      terms.weights += layers * (link(fetched) + machine_.link_latency);
+    }
     terms.launches += (layers + 1) * machine_.launch_seconds;
   }
   if (machine_.unified) return terms;

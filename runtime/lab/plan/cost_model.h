@@ -44,10 +44,11 @@ PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t 
 
 // Weights, 0 for attention alone.
 struct WeightLoad {
-  uint64_t layer_bytes = 0;   // read per layer and token
-  uint64_t head_bytes = 0;    // of the output projection
-  uint64_t hidden_bytes = 0;  // of the embedding that is sent to the device
-  uint64_t logit_bytes = 0;   // sent back
+  uint64_t layer_bytes = 0;    // read per layer and token
+  uint64_t fetched_bytes = 0;  // the same, over the link: of experts in host memory
+  uint64_t head_bytes = 0;     // of the output projection
+  uint64_t hidden_bytes = 0;   // of the embedding that is sent to the device
+  uint64_t logit_bytes = 0;    // sent back
   bool any() const { return layer_bytes > 0; }
 };
 

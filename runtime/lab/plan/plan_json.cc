@@ -59,6 +59,13 @@ Json option_json(const PlanOption& option) {
        option.prefetched ? step_json(*option.prefetched) : Json(nullptr)}};
 }
 
+Json expert_json(const ExpertOption& option) {
+  return {{"place", option.on_host ? "host" : "device"},
+          {"device_weight_bytes", option.device_bytes},
+          {"host_weight_bytes", option.host_bytes},
+          {"read_ms", option.seconds * 1e3}};
+}
+
 Json machine_json(const PlanMachine& machine) {
   const bool flops = machine.tensor_flops > 0;
   return {{"name", machine.name},
@@ -93,6 +100,8 @@ Json model_json(const ModelShape& model) {
 Json to_json(const PlanRequest& request, const Plan& plan) {
   Json options = Json::array();
   for (const PlanOption& option : plan.options) options.push_back(option_json(option));
+  Json experts = Json::array();
+  for (const ExpertOption& option : plan.experts) experts.push_back(expert_json(option));
   Json recommended = nullptr;
   if (plan.recommended) {
     recommended = {{"option", *plan.recommended},
@@ -106,6 +115,8 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"weight_bits", request.weights ? Json(nullptr) : Json(request.weight_bits)},
           {"row_dtype", std::string(row_dtype_name(request.row_dtype))},
           {"weight_bytes", plan.weight_bytes},
+          {"host_weight_bytes", plan.host_weight_bytes},
+          {"experts", experts},
           {"activation_bytes", plan.activation_bytes},
           {"prefill_seconds_at_least", prefill ? Json(plan.prefill_seconds) : Json(nullptr)},
           {"supposed",

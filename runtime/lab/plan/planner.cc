@@ -31,6 +31,8 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_(request), weights_(request.weights.value_or(by_bits(request))) {
     plan_.weight_bytes = weights_.total;
+    plan_.host_weight_bytes = weights_.host;
+    plan_.experts = expert_options();
     plan_.activation_bytes = weights_.activations;
     const auto project_scratch = request.machine.traits.project_scratch;
     if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
@@ -46,6 +48,20 @@ class Planner {
   }
 
  private:
+  std::vector<ExpertOption> expert_options() const {
+    const MachineRates& rates = request_.machine.rates;
+    if (weights_.experts == 0 || rates.unified) return {};
+    const uint64_t others = weights_.total + weights_.host - weights_.experts;
+    const auto chosen = static_cast<double>(weights_.chosen);
+    const double transfers = request_.model.geometry.layers * rates.link_latency;
+    return {{.on_host = false,
+             .device_bytes = others + weights_.experts,
+             .seconds = chosen / rates.memory_bandwidth},
+            {.on_host = true,
+             .device_bytes = others,
+             .host_bytes = weights_.experts,
+             .seconds = chosen / rates.link_bandwidth + transfers}};
+  }
   static uint64_t layers_of(const ModelShape& model) {
     return static_cast<uint64_t>(model.geometry.layers);
   }
@@ -83,7 +99,7 @@ class Planner {
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
-           kv.host_rows <= request_.machine.host_memory.value_or(UINT64_MAX);
+           kv.host_rows + weights_.host <= request_.machine.host_memory.value_or(UINT64_MAX);
   }
 
   // Memory only grows with the context: bisection.
@@ -154,7 +170,7 @@ class Planner {
     option.hot_rows = settings.layout.hot_rows;
     option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
-    option.host_bytes = option.kv.host_rows;
+    option.host_bytes = option.kv.host_rows + weights_.host;
     option.fits = fits(option.kv);
     add_spare_hot_rows(settings, config, option);
     option.longest_context = longest_context(config);
@@ -204,6 +220,7 @@ class Planner {
     const ModelShape& model = request_.model;
     const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
     return {.layer_bytes = weights_.layers / layers_of(model),
+            .fetched_bytes = weights_.fetched() / layers_of(model),
             .head_bytes = weights_.head,
             .hidden_bytes = floats(model.hidden),
             .logit_bytes = floats(model.vocab)};

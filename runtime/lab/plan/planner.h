@@ -33,6 +33,19 @@ struct PlannedWeights {
   uint64_t layers = 0;  // matrices of all layers, read by each token
   uint64_t head = 0;
   uint64_t activations = 0;  // of prefill chunks
+  uint64_t host = 0;         // experts that lie in host memory
+  uint64_t experts = 0;      // all that a router chooses from, wherever they lie
+  uint64_t chosen = 0;       // of them, what a token reads: among `layers`, unless they lie there
+
+  uint64_t fetched() const { return host > 0 ? chosen : 0; }
+};
+
+// Experts in one place: what the weights take there, and what reading a token's experts takes.
+struct ExpertOption {
+  bool on_host = false;
+  uint64_t device_bytes = 0;  // of all weights
+  uint64_t host_bytes = 0;
+  double seconds = 0;
 };
 
 struct PlanRequest {
@@ -76,8 +89,10 @@ struct PlanOption {
 };
 
 struct Plan {
-  uint64_t weight_bytes = 0;      // on the device
-  uint64_t activation_bytes = 0;  // of prefill chunks, and what projections work in
+  uint64_t weight_bytes = 0;  // on the device
+  uint64_t host_weight_bytes = 0;
+  std::vector<ExpertOption> experts;  // of a model that has some, where there are two tiers
+  uint64_t activation_bytes = 0;      // of prefill chunks, and what projections work in
   // The configured slices of each preset first, then others: full once, for it has no slices.
   std::vector<PlanOption> options;
   std::optional<size_t> recommended;  // index of options; none where nothing fits
