@@ -8,6 +8,7 @@
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/claim_slots_case.h"
+#include "tests/kernels/expert_case.h"
 #include "tests/kernels/near_case.h"
 #include "tests/kernels/prefill_case.h"
 #include "tests/kernels/resolve_case.h"
@@ -99,6 +100,17 @@ TEST_F(GpuKernels, SmallProjections) {
       }
     }
   }
+}
+
+// Which experts are chosen is tested with whole models.
+TEST_F(GpuKernels, SmallExperts) {
+  const auto all = [](const auto& params) { run(params); };
+  expert_case::expect_arranged(all);
+  for (const expert_case::ProductCase& c : expert_case::kProductCases) {
+    expert_case::expect_products(all, c);
+  }
+  expert_case::expect_packed_products(all);
+  expert_case::expect_mixed(all);
 }
 
 TEST_F(GpuKernels, SmallAttend) {

@@ -28,9 +28,10 @@ DeviceOptions cuda_options() {
   return options;
 }
 
-double difference_to_golden(const std::string& name, Device& device, DType dtype, size_t chunk) {
+double difference_to_golden(const std::string& name, Device& device, DType dtype, size_t chunk,
+                            const WeightOptions& weights = {}) {
   const Golden golden = Golden::load(golden_dir(name));
-  Model model = Model::load(golden_dir(name), device, dtype);
+  Model model = Model::load(golden_dir(name), device, dtype, weights);
   return relative_difference(prefill_logits(model, golden.tokens, chunk), golden,
                              static_cast<size_t>(model.config().vocab_size));
 }
@@ -56,7 +57,7 @@ class CudaExpertModel : public testing::TestWithParam<const char*> {};
 TEST_P(CudaExpertModel, LogitsEqualTransformers) {
   FakeCuda fake;
   const auto device = open_device(cuda_options(), fake.platform());
-  for (const size_t chunk : {1, 19, 512}) {
+  for (const size_t chunk : {1, 512}) {
     EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, chunk), kF32Bound) << chunk;
   }
 }
@@ -409,6 +410,21 @@ TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
   for (const char* const family : kDenseModels) {
     EXPECT_LE(difference_to_golden(family, *device, DType::kF32, 19), kF32Bound) << family;
     EXPECT_LE(difference_to_golden(family, *device, DType::kBF16, 512), kBf16Bound) << family;
+  }
+}
+
+// On either side of the link.
+TEST_F(CudaModelOnGpu, LogitsOfExpertsEqualTransformers) {
+  const auto device = open_device(cuda_options());
+  for (const ExpertPlace place : {ExpertPlace::kDevice, ExpertPlace::kHost}) {
+    WeightOptions weights;
+    weights.experts = place;
+    for (const char* const family : kModelsWithExperts) {
+      for (const size_t chunk : {1, 19}) {
+        EXPECT_LE(difference_to_golden(family, *device, DType::kF32, chunk, weights), kF32Bound)
+            << family;
+      }
+    }
   }
 }
 
