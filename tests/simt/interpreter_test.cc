@@ -214,6 +214,40 @@ TEST(SimtInterpreter, RefusesPartialWarps) {
 }
 
 // A missing barrier: some order shows it.
+TEST(SimtInterpreter, RefusesWhatNoLaunchMayAskFor) {
+  SimtInterpreter interpreter;
+  const auto nothing = [] {};
+  EXPECT_NO_THROW(interpreter.run({1, 65535, 1, SimtInterpreter::kMostShared}, 32, nothing));
+  EXPECT_THROW(interpreter.run({1, 65536, 1}, 32, nothing), SimtError);
+  EXPECT_THROW(interpreter.run({1, 1, 65536}, 32, nothing), SimtError);
+  EXPECT_THROW(interpreter.run({1, 1, 1, SimtInterpreter::kMostShared + 1}, 32, nothing),
+               SimtError);
+}
+
+// Blocks that run by turns show what takes a whole launch for one block after the other; each has
+// shared memory of its own.
+TEST(SimtInterpreter, RandomOrderRunsBlocksByTurns) {
+  int torn = 0;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    SimtInterpreter interpreter(Order::kRandom, seed);
+    int entered = 0, left = 0;
+    bool met = false;
+    interpreter.run({2, 1, 1, sizeof(int)}, 32, [&] {
+      if (simt::thread_index() == 0) simt::shared<int>() = simt::block_x();
+      if (simt::thread_index() == 0) ++entered;
+      simt::sync_block();
+      met |= entered == 2 && left == 0;
+      simt::sync_block();
+      EXPECT_EQ(simt::shared<int>(), simt::block_x());
+      if (simt::thread_index() == 0) ++left;
+    });
+    EXPECT_EQ(left, 2);
+    torn += met ? 1 : 0;
+  }
+  EXPECT_GT(torn, 3);
+  EXPECT_LT(torn, 20);
+}
+
 TEST(SimtInterpreter, RandomOrderFindsMissingBarriers) {
   bool wrong = false;
   for (unsigned seed = 0; seed < 10; ++seed) {

@@ -13,10 +13,18 @@ constexpr int kWarp = simt::kWarpThreads;
 }  // namespace
 
 void SimtInterpreter::run(const simt::Grid& grid, int threads, const std::function<void()>& body) {
+  if (grid.y > kMostBlocks || grid.z > kMostBlocks) {
+    throw SimtError("a grid of " + std::to_string(grid.y) + " x " + std::to_string(grid.z) +
+                    " blocks in y and z: at most 65535 each");
+  }
+  if (grid.shared_bytes > kMostShared) {
+    throw SimtError("blocks of " + std::to_string(grid.shared_bytes) +
+                    " bytes of shared memory: at most " + std::to_string(kMostShared));
+  }
   if (threads < kWarp || threads % kWarp != 0) {
     throw SimtError("blocks of " + std::to_string(threads) + " threads: not a multiple of 32");
   }
-  while (threads_.size() < static_cast<size_t>(threads)) {
+  while (threads_.size() < static_cast<size_t>(2 * threads)) {
     threads_.push_back(std::make_unique<Thread>());
     threads_.back()->owner = this;
   }
@@ -27,8 +35,11 @@ void SimtInterpreter::run(const simt::Grid& grid, int threads, const std::functi
   body_ = &body;
   simt::Machine* const before = std::exchange(simt::current_machine, this);
   try {
-    for (const int block : blocks) {
-      run_block(block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y, grid, threads);
+    const bool by_turns = order_ == Order::kRandom && random_() % 2 == 0;
+    const size_t at_once = by_turns ? 2 : 1;
+    for (size_t i = 0; i < blocks.size(); i += at_once) {
+      const size_t count = std::min(at_once, blocks.size() - i);
+      run_blocks(std::span(blocks).subspan(i, count), grid, threads);
     }
   } catch (...) {
     simt::current_machine = before;
@@ -44,13 +55,22 @@ void SimtInterpreter::enter(void* thread) {
   self->fiber.leave_for_good();
 }
 
-void SimtInterpreter::run_block(int x, int y, int z, const simt::Grid& grid, int threads) {
-  shared_ = std::vector<std::byte>(static_cast<size_t>(grid.shared_bytes), kPattern);
-  count_ = threads;
-  states_.assign(static_cast<size_t>(threads), State::kReady);
-  for (int i = 0; i < threads; ++i) {
+void SimtInterpreter::run_blocks(std::span<const int> blocks, const simt::Grid& grid, int threads) {
+  shared_.clear();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    shared_.emplace_back(static_cast<size_t>(grid.shared_bytes), kPattern);
+  }
+  block_threads_ = threads;
+  count_ = static_cast<int>(blocks.size()) * threads;
+  states_.assign(static_cast<size_t>(count_), State::kReady);
+  for (int i = 0; i < count_; ++i) {
+    const int block = blocks[static_cast<size_t>(i / threads)];
     Thread& thread = *threads_[static_cast<size_t>(i)];
-    thread.place = {i, threads, {x, y, z}, {grid.x, grid.y, grid.z}};
+    thread.index = i;
+    thread.place = {i % threads,
+                    threads,
+                    {block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y},
+                    {grid.x, grid.y, grid.z}};
     thread.copies.clear();
     thread.groups.clear();
     thread.open_group = 0;
@@ -146,8 +166,16 @@ void SimtInterpreter::settle_collective(int first) {
   }
 }
 
+// Of one block: others may wait at theirs while it goes on.
 void SimtInterpreter::release_barrier() {
-  std::replace(states_.begin(), states_.end(), State::kAtBarrier, State::kReady);
+  const auto waits = [&](size_t block) {
+    const auto first = states_.begin() + static_cast<std::ptrdiff_t>(block) * block_threads_;
+    return std::find(first, first + block_threads_, State::kAtBarrier) != first + block_threads_;
+  };
+  size_t block = shared_.size() == 1 ? 0 : random_() % shared_.size();
+  if (!waits(block)) block = shared_.size() - 1 - block;
+  const auto first = states_.begin() + static_cast<std::ptrdiff_t>(block) * block_threads_;
+  std::replace(first, first + block_threads_, State::kAtBarrier, State::kReady);
 }
 
 // Threads under way are abandoned where they stand: kernel bodies own nothing.
@@ -156,7 +184,9 @@ void SimtInterpreter::stop_at_fault() {
   throw SimtError(std::exchange(fault_, {}));
 }
 
-std::byte* SimtInterpreter::shared_memory() { return shared_.data(); }
+std::byte* SimtInterpreter::shared_memory() {
+  return shared_[static_cast<size_t>(running_->index / block_threads_)].data();
+}
 
 void SimtInterpreter::sync_block() {
   state_of(*running_) = State::kAtBarrier;
