@@ -1,7 +1,7 @@
 #include "offload/pages/page_table.h"
 
 #include <algorithm>
-#include <string>
+#include <utility>
 
 namespace fasa {
 
@@ -9,17 +9,23 @@ PageTable::PageTable(BlockPool& pool) : pool_(&pool), addresses_(pool.device(), 
 
 PageTable& PageTable::operator=(PageTable&& other) noexcept {
   if (this == &other) return *this;
+  cancel_ring();
   truncate(0);
-  reservation_.cancel();
   pool_ = other.pool_;
   ids_ = std::move(other.ids_);
   other.ids_.clear();
   addresses_ = std::move(other.addresses_);
   reservation_ = std::move(other.reservation_);
+  ring_end_ = std::exchange(other.ring_end_, 0);
+  ring_blocks_ = std::exchange(other.ring_blocks_, 0);
+  dropped_ = std::exchange(other.dropped_, 0);
   return *this;
 }
 
-PageTable::~PageTable() { truncate(0); }
+PageTable::~PageTable() {
+  cancel_ring();
+  truncate(0);
+}
 
 PageId PageTable::take_block() {
   return reservation_.blocks() > 0 ? pool_->allocate(reservation_) : pool_->allocate();
@@ -38,6 +44,49 @@ void PageTable::reserve(int64_t pages, int64_t first_written) {
     throw;
   }
   pool_->merge(reservation_, more);
+}
+
+void PageTable::reserve_ring(int64_t pages, int64_t blocks) {
+  const int64_t held = this->pages() - dropped_ + reservation_.blocks();
+  BlockReservation more = pool_->reserve(blocks - held);
+  try {
+    ids_.reserve(static_cast<size_t>(std::max(pages, this->pages())));
+    addresses_.reserve(pages);
+  } catch (...) {
+    more.cancel();
+    pool_->trim();
+    throw;
+  }
+  if (more.blocks() > 0) pool_->merge(reservation_, more);
+  ring_end_ = std::max(ring_end_, pages);
+  ring_blocks_ = std::max(ring_blocks_, blocks);
+}
+
+void PageTable::cancel_ring() noexcept {
+  ring_end_ = ring_blocks_ = 0;
+  reservation_.cancel();
+}
+
+// No longer counted among the pages.
+void PageTable::release(PageId page) noexcept {
+  const bool freed = pool_->references(page) == 1;
+  pool_->release(page);
+  if (!freed || reservation_.blocks() >= ring_end_ - pages()) return;
+  if (pages() - dropped_ + reservation_.blocks() >= ring_blocks_) return;
+  if (pool_->free_blocks() == pool_->reserved_blocks()) return;
+  BlockReservation again = pool_->reserve(1);
+  pool_->merge(reservation_, again);
+}
+
+void PageTable::drop(int64_t first, int64_t end) {
+  if (first >= end) return;
+  addresses_.prepare_overwrite(first);
+  for (int64_t i = first; i < end; ++i) {
+    const PageId page = std::exchange(ids_[static_cast<size_t>(i)], kDropped);
+    addresses_.set(i, nullptr);
+    ++dropped_;
+    release(page);
+  }
 }
 
 void PageTable::grow(int64_t pages) {
@@ -62,8 +111,13 @@ void PageTable::grow(int64_t pages) {
 
 void PageTable::truncate(int64_t pages) noexcept {
   while (this->pages() > pages) {
-    pool_->release(ids_.back());
+    const PageId last = ids_.back();
     ids_.pop_back();
+    if (last == kDropped) {
+      --dropped_;
+    } else {
+      release(last);
+    }
   }
   addresses_.truncate(pages);
 }
@@ -79,9 +133,13 @@ PageTable PageTable::fork(int64_t pages) const {
   copy.ids_.reserve(static_cast<size_t>(count));
   copy.addresses_.reserve(count);
   for (int64_t i = 0; i < count; ++i) {
-    pool_->retain(page(i));
     copy.ids_.push_back(page(i));
-    copy.addresses_.append(pool_->data(page(i)));
+    copy.addresses_.append(blocks()[static_cast<size_t>(i)]);
+    if (dropped(i)) {
+      ++copy.dropped_;
+    } else {
+      pool_->retain(page(i));
+    }
   }
   return copy;
 }

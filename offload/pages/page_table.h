@@ -32,9 +32,18 @@ class PageTable {
   void reserve(int64_t pages, int64_t first_written);
   int64_t reserved_blocks() const { return reservation_.blocks(); }
 
+  // Promises `blocks` blocks to the growth up to `pages` pages: those of pages that are dropped on the
+  // way, and held by nobody else, are promised to it again. Throws BudgetError; nothing changes then.
+  void reserve_ring(int64_t pages, int64_t blocks);
+  void cancel_ring() noexcept;
+
   // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.
   void grow(int64_t pages);
   void truncate(int64_t pages) noexcept;
+  // Gives back pages [first, end), which keep their places and have no address. Once each; streams are
+  // done with them.
+  void drop(int64_t first, int64_t end);
+  bool dropped(int64_t index) const { return page(index) == kDropped; }
   void clear() noexcept;  // the array of addresses goes too; streams are done with it
   // Pages that there is room for, and back to such a number, which holds all pages; streams are done
   // with what has been taken since.
@@ -54,12 +63,18 @@ class PageTable {
   uint64_t host_bytes() const { return addresses_.host_bytes(); }
 
  private:
+  static constexpr PageId kDropped{UINT32_MAX};
+
   PageId take_block();
+  void release(PageId page) noexcept;
 
   BlockPool* pool_;
   std::vector<PageId> ids_;
   PointerArray addresses_;
   BlockReservation reservation_;
+  int64_t ring_end_ = 0;     // pages up to which dropped ones are promised again
+  int64_t ring_blocks_ = 0;  // taken and promised, while growing there
+  int64_t dropped_ = 0;
 };
 
 }  // namespace fasa

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "scheduler/cache/reach.h"
+
 namespace fasa {
 namespace {
 
@@ -76,16 +78,16 @@ int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_b
 }
 
 KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                        GuessScratch guesses) {
+                        GuessScratch guesses, int64_t reach) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t row_pages = pages_of(tokens);
+  const int64_t row_pages = most_pages(settings, tokens, step_tokens, reach);
+  const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
   if (layout.slice.dims > 0) {
-    memory.device_slices =
-        bytes(tokens / kPageTokens * layout.slice_block_bytes() + layout.tail_bytes());
+    memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }
   if (!settings.rows_on_device) {
     memory.device_hot_rows =
@@ -93,7 +95,7 @@ KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_t
   }
   const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, guesses);
   // Two tables of page addresses, grown in powers of two.
-  const uint64_t tables = 2 * std::bit_ceil(bytes(row_pages)) * sizeof(void*);
+  const uint64_t tables = 2 * std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
   memory.host_tables = tables;
   return memory;

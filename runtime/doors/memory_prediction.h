@@ -25,8 +25,8 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 // that would not be worth its while.
 int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
-// What reserve() of an empty sequence takes.
+// What reserve() of an empty sequence takes. `reach` as in KvSequence.
 KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                        GuessScratch guesses = {});
+                        GuessScratch guesses = {}, int64_t reach = -1);
 
 }  // namespace fasa

@@ -6,6 +6,17 @@
 #include "runtime/doors/runtime_impl.h"
 
 namespace fasa {
+namespace {
+
+void require_reach(const char* call, const KvSequence& sequence, int64_t tokens) {
+  if (sequence.reaches(tokens)) return;
+  throw UsageError(fmt::format(
+      "{} {} of {} tokens: what it needs was given back; allowed: 0, or {} tokens from the "
+      "end at most (set_reach)",
+      call, tokens, sequence.length(), sequence.reach()));
+}
+
+}  // namespace
 
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
                     RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
@@ -72,6 +83,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
     throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
                                  tokens, parent.length()));
   }
+  require_reach("fork at token", parent, tokens);
   streams_.drain();  // the child reads rows that may still be on their way to the host
   sequences_.find_usable(id);
   pages_.fetch(parent, pages_of(tokens) - 1, pages_of(tokens));
@@ -85,10 +97,17 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
     throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
                                  tokens, sequence.length()));
   }
+  require_reach("truncate to", sequence, tokens);
   streams_.drain();  // pages that go back to the pool may still be read
   sequences_.find_usable(id);
   pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
+}
+
+void Runtime::Impl::set_reach(SequenceId id, int64_t tokens) {
+  require_no_step("set_reach");
+  if (tokens < 0) throw UsageError(fmt::format("set_reach: {}; allowed: 0 or more", tokens));
+  sequences_.find_usable(id).set_reach(tokens);
 }
 
 void Runtime::Impl::free(SequenceId id) {
@@ -156,8 +175,15 @@ Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
 SequenceId Runtime::create() { return impl_->sequences().create(); }
-KvMemory Runtime::predict(int64_t tokens, int step_tokens) const {
-  return impl_->step_memory().predict(tokens, step_tokens);
+KvMemory Runtime::predict(int64_t tokens, int step_tokens, int64_t reach) const {
+  return impl_->step_memory().predict(tokens, step_tokens, reach);
+}
+void Runtime::set_reach(SequenceId sequence, int64_t tokens) { impl_->set_reach(sequence, tokens); }
+int64_t Runtime::reach(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).reach();
+}
+bool Runtime::reaches(SequenceId sequence, int64_t tokens) const {
+  return impl_->sequences().find(sequence).reaches(tokens);
 }
 void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
   impl_->memory_between_steps("reserve").reserve(sequence, tokens, step_tokens);

@@ -68,11 +68,22 @@ class Runtime {
   SequenceId create();
   // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
   // what is needed.
-  KvMemory predict(int64_t tokens, int step_tokens) const;
+  // `reach`: the sequence's, see set_reach(); below 0: it keeps all.
+  KvMemory predict(int64_t tokens, int step_tokens, int64_t reach = -1) const;
   // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
   // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
-  // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them.
+  // Says that a sequence will be truncated and forked at most `tokens` tokens from its end, or at 0.
+  // Where every layer sees a window only, its pages of tokens that nobody sees then are given back as it
+  // grows, in every tier, and reserve() takes no more than that needs; else nothing changes. A fork
+  // inherits it. Before reserve(). Throws UsageError.
+  void set_reach(SequenceId sequence, int64_t tokens);
+  int64_t reach(SequenceId sequence) const;  // below 0: it keeps all
+  // Whether it can be truncated to, or forked at, `tokens` tokens: nothing that is needed then was given
+  // back.
+  bool reaches(SequenceId sequence, int64_t tokens) const;
+  // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them. Throws
+  // UsageError where it does not reach so far back, as truncate(), read() and save_page() do.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
@@ -84,7 +95,8 @@ class Runtime {
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
   int estimate_depth() const;
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
-  // Its guesses may be anything: they change times, never results. As above.
+  // Its guesses may be anything, in a layer's window where sequences have a reach: they change times,
+  // never results. As above.
   void set_predictor(Predictor* predictor);
 
   // Tokens that a sequence may decode in one step, each attending as if it had come in a step of its

@@ -135,6 +135,11 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
                                  first + k.tokens - 1, sequence.length()));
   }
+  for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
+    if (sequence.has_page(page)) continue;
+    throw UsageError(fmt::format("read of tokens {} to {}; page {} was given back (set_reach)",
+                                 first, first + k.tokens - 1, page));
+  }
   pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);
   streams_.require();

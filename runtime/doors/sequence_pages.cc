@@ -35,6 +35,9 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
     throw UsageError(fmt::format("save_page of page {}; the sequence has {}", page,
                                  pages_of(sequence.length())));
   }
+  if (!sequence.has_page(page)) {
+    throw UsageError(fmt::format("save_page of page {}, which was given back (set_reach)", page));
+  }
   const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
   require_size("rows", rows.size(), page_bytes.rows);
   require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);

@@ -7,16 +7,17 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_prediction.h"
+#include "scheduler/cache/reach.h"
 
 namespace fasa {
 
-KvMemory StepMemory::predict_least(int64_t tokens, int step_tokens) const {
-  return predict_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
+KvMemory StepMemory::predict_least(int64_t tokens, int step_tokens, int64_t reach) const {
+  return predict_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(), reach);
 }
 
 // Copies of rows take what is left.
-KvMemory StepMemory::predict(int64_t tokens, int step_tokens) const {
-  KvMemory memory = predict_least(tokens, step_tokens);
+KvMemory StepMemory::predict(int64_t tokens, int step_tokens, int64_t reach) const {
+  KvMemory memory = predict_least(tokens, step_tokens, reach);
   if (!parts_.settings.device_copies) return memory;
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
@@ -27,8 +28,8 @@ KvMemory StepMemory::predict(int64_t tokens, int step_tokens) const {
   return memory;
 }
 
-void StepMemory::require_room(int64_t tokens, int step_tokens) const {
-  const KvMemory need = predict_least(tokens, step_tokens);
+void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t reach) const {
+  const KvMemory need = predict_least(tokens, step_tokens, reach);
   const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
     const MemoryUse use = parts_.device.memory(space);
     if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;
@@ -53,7 +54,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
       parts_.scratch.bytes() == 0) {
-    require_room(tokens, step_tokens);
+    require_room(tokens, step_tokens, sequence.reach());
   }
   const auto [decode, prefill] =
       reserved_shapes(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
@@ -65,7 +66,18 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
     own_last_page(id);
     parts_.streams.require();
   }
-  sequence.reserve(tokens);
+  if (most_pages(parts_.settings, tokens, step_tokens, sequence.reach()) == pages_of(tokens)) {
+    sequence.reserve(tokens);
+  } else {
+    const KvSequence::Reserved before = sequence.reserved();
+    sequence.reserve(sequence.length());
+    try {
+      sequence.reserve_ring(tokens, step_tokens);
+    } catch (...) {
+      sequence.give_back_to(before);
+      throw;
+    }
+  }
   guard.keep();
 }
 
@@ -112,7 +124,20 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   ensure_scratch(decode, prefill);
 }
 
+// Before pages are taken: they may be these.
+void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
+  bool drained = false;
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    if (sequence.droppable() < kPagesDroppedTogether) continue;
+    if (!drained) parts_.streams.drain();  // they may still be read
+    drained = true;
+    sequence.drop_pages();
+  }
+}
+
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
+  drop_pages(sequences);
   int64_t tokens = 0;
   int new_tokens = 1;
   for (const StepSequence& part : sequences) {

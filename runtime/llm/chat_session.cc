@@ -35,6 +35,7 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
     runtime_.set_query_source(model_.query_source());
   }
   branches_.push_back(std::make_unique<Branch>(runtime_));
+  runtime_.set_reach(branches_[0]->sequence.id(), options_.reach);
   if (!options_.system.empty()) {
     branches_[0]->messages.push_back({"system", options_.system});
   }
@@ -91,8 +92,9 @@ int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
 void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
   const auto end =
       std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
-  const auto common = static_cast<size_t>(end.first - branch.cached.begin());
+  auto common = static_cast<size_t>(end.first - branch.cached.begin());
   if (common == branch.cached.size()) return;
+  if (!runtime_.reaches(branch.sequence.id(), static_cast<int64_t>(common))) common = 0;
   runtime_.truncate(branch.sequence.id(), static_cast<int64_t>(common));
   branch.cached.resize(common);
 }

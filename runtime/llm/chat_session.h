@@ -14,6 +14,7 @@
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"
 #include "runtime/text/chat_template.h"
+#include "scheduler/cache/reach.h"
 
 namespace fasa {
 
@@ -21,6 +22,9 @@ struct ChatOptions {
   std::string system = "";  // the first message, of the role system; "": none
   AnswerOptions answer = {};
   int prefill_chunk = 512;
+  // Tokens that can be taken back from the cache's end, where every layer sees a window only
+  // (Runtime::set_reach): behind that all is computed anew.
+  int64_t reach = kConversationReach;
   std::tm now{};  // what templates show
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   std::function<void(std::string_view text)> on_text = {};

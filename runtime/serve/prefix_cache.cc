@@ -56,6 +56,7 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   for (const Kept& kept : kept_) {
     if (kept.conversation.salt != salt || !kept.sequence) continue;
     const int64_t tokens = std::min(kept.log().common(match.known), most);
+    if (!runtime_.reaches(*kept.sequence, tokens)) continue;
     if (tokens > match.cached) match.cached = tokens, match.source = kept.id;
   }
   int64_t held = match.cached;
@@ -78,7 +79,7 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 
 uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
   changed();
-  const KvMemory memory = runtime_.predict(conversation.log.size(), 1);
+  const KvMemory memory = runtime_.predict(conversation.log.size(), 1, runtime_.reach(sequence));
   Kept heir{.id = next_id_++,
             .conversation = std::move(conversation),
             .sequence = sequence,

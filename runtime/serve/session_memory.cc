@@ -81,6 +81,8 @@ void SessionMemory::place(ActiveChoice& active) {
   const SequenceId sequence =
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
+  // A session goes to disk whole.
+  if (!match.source && !options_.sessions) runtime_.set_reach(sequence, options_.reach);
   if (match.parked) {  // what comes from the disk comes in whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());

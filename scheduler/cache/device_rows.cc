@@ -33,6 +33,14 @@ Buffer DeviceRows::take_oldest() {
   return std::move(buffers_[static_cast<size_t>(oldest_++)]);
 }
 
+void DeviceRows::drop(int64_t end) {
+  while (copies_ > 0) {
+    while (!has(oldest_)) ++oldest_;
+    if (oldest_ >= end) return;
+    take_oldest();
+  }
+}
+
 void DeviceRows::truncate(int64_t pages) noexcept {
   while (this->pages() > pages) {
     if (buffers_.back()) --copies_;

@@ -28,6 +28,8 @@ class DeviceRows {
   void put(int64_t page, Buffer block);
   // The copy of the lowest position; empty where there is none. Streams must be idle.
   Buffer take_oldest();
+  // The copies below page `end`. Streams must be idle.
+  void drop(int64_t end);
   // Streams must be idle where copies go.
   void truncate(int64_t pages) noexcept;
   int64_t capacity() const { return addresses_.capacity(); }

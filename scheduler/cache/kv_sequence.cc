@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "scheduler/cache/reach.h"
 
 namespace fasa {
 KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
@@ -20,6 +21,8 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
+  reach_ = other.reach_;
+  first_page_ = tokens > 0 ? other.first_page_ : 0;
   later_rows_ = other.later_rows_;
   later_rows_.shorten(pages_of(tokens));
   if (history_) history_->share(*other.history_, tokens);
@@ -28,6 +31,9 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
 
 void KvSequence::truncate(int64_t tokens) {
   if (tokens >= length_) return;
+  rows_.cancel_ring();
+  slices_.cancel_ring();
+  if (tokens == 0) first_page_ = 0;
   rows_.truncate(pages_of(tokens));
   device_rows_.truncate(rows_.pages());
   // A sealed page that is cut is packed again from its rows, into a block of its own: others may
@@ -41,10 +47,46 @@ void KvSequence::truncate(int64_t tokens) {
 void KvSequence::invalidate() {
   if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
-  if (stale_) {
+  if (stale_ && first_page_ == 0) {
     hot_rows_.invalidate();
   } else {
-    hot_rows_.forget();
+    hot_rows_.forget();  // nor fetches again what is dropped
+  }
+}
+
+int64_t KvSequence::droppable() const {
+  if (reach_ < 0 || later_rows_.source != nullptr) return 0;
+  const int64_t kept = std::max<int64_t>(first_page_, pages_of(settings_.layout.sinks));
+  return std::max<int64_t>(
+      0, first_needed_page(settings_, std::max<int64_t>(0, length_ - reach_)) - kept);
+}
+
+void KvSequence::drop_pages() {
+  const int64_t pages = droppable();
+  if (pages == 0) return;
+  const int64_t first = std::max<int64_t>(first_page_, pages_of(settings_.layout.sinks));
+  first_page_ = first + pages;
+  rows_.drop(first, first_page_);
+  if (uses_slices()) slices_.drop(first, first_page_);
+  device_rows_.drop(first_page_);
+  if (stale_) hot_rows_.forget();
+}
+
+bool KvSequence::reaches(int64_t tokens) const {
+  return tokens == 0 || first_page_ == 0 || first_needed_page(settings_, tokens) >= first_page_;
+}
+
+void KvSequence::reserve_ring(int64_t tokens, int step_tokens) {
+  const int64_t pages = most_pages(settings_, tokens, step_tokens, reach_);
+  const Reserved before = reserved();
+  rows_.reserve_ring(pages_of(tokens), pages);
+  if (!uses_slices()) return;
+  try {
+    slices_.reserve_ring(tokens / kPageTokens, std::min(pages, tokens / kPageTokens));
+  } catch (...) {
+    rows_.cancel_ring();
+    rows_.shrink(before.row_places);
+    throw;
   }
 }
 

@@ -39,6 +39,20 @@ class KvSequence {
   // What a step wrote beyond the committed length is not to be trusted.
   void invalidate();
 
+  // It will be truncated and forked at most `tokens` tokens from its end, or at 0: where every layer sees
+  // a window only, pages behind that are dropped as it grows.
+  void set_reach(int64_t tokens) { reach_ = tokens; }
+  int64_t reach() const { return reach_; }
+  // Pages that may be dropped; drops them. Streams are idle then.
+  int64_t droppable() const;
+  void drop_pages();
+  // Whether it can be cut there: all pages are kept that are needed to go on.
+  bool reaches(int64_t tokens) const;
+  bool has_page(int64_t page) const { return !rows_.dropped(page); }
+  // Pages for growth up to `tokens` tokens in steps of `step_tokens`, where pages are dropped on the way.
+  // Throws BudgetError; nothing changes then.
+  void reserve_ring(int64_t tokens, int step_tokens);
+
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
   void reserve(int64_t tokens);
@@ -108,6 +122,8 @@ class KvSequence {
   Buffer residents_;
   HotRows hot_rows_;
   int64_t length_ = 0;
+  int64_t reach_ = -1;      // tokens, below 0: all
+  int64_t first_page_ = 0;  // none between the sinks' pages and this is kept
   bool stale_ = false;
 };
 

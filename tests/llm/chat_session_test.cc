@@ -123,6 +123,30 @@ TEST_F(ChatSessionTest, UndoGoesBack) {
   EXPECT_FALSE(chat.undo());
 }
 
+// Where all layers see a window, the cache keeps what the reach asks for.
+TEST_F(ChatSessionTest, BehindTheReachAllIsComputedAnew) {
+  const auto runtime = full_runtime(model_, 40);
+  const auto open = [&](int64_t reach) {
+    options_.reach = reach;
+    return ChatSession(model_, *runtime, tokenizer_, *templates_, options_);
+  };
+  const std::string speech(900, 'a');
+  ChatSession keeps = open(2048);
+  ChatSession drops = open(0);
+  for (const std::string& question : {std::string("one"), speech, std::string("two")}) {
+    EXPECT_EQ(keeps.ask(question).text, drops.ask(question).text);
+  }
+  for (ChatSession* chat : {&keeps, &drops}) {
+    chat->undo();
+    chat->undo();
+  }
+  const ChatTurn kept = keeps.ask("three");
+  const ChatTurn anew = drops.ask("three");
+  EXPECT_EQ(anew.text, kept.text);
+  EXPECT_LT(kept.prefilled_tokens, kept.prompt_tokens);
+  EXPECT_EQ(anew.prefilled_tokens, anew.prompt_tokens);
+}
+
 TEST_F(ChatSessionTest, BranchesGoTheirOwnWays) {
   ChatSession chat = session();
   const ChatTurn first = chat.ask("one");

@@ -41,6 +41,24 @@ TEST(GeneratorTest, FullAttentionRecallsThePlantedFacts) {
   EXPECT_EQ(right, 4);
 }
 
+TEST(GeneratorTest, WindowsInAllLayersBoundMemory) {
+  const auto device = open_test_device("emulated");
+  Model model = Model::load(bundled_dir(), *device, std::nullopt);
+  const auto runtime = full_runtime(model, 50);
+  std::vector<int32_t> prompt(2000);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * i % 97);
+  GenerateOptions options;
+  options.max_tokens = 80;
+  options.prefill_chunk = 2000;
+  const GenerateResult whole = generate(model, *runtime, prompt, options, nullptr);
+  options.prefill_chunk = 100;
+  const GenerateResult in_chunks = generate(model, *runtime, prompt, options, nullptr);
+  EXPECT_EQ(in_chunks.tokens, whole.tokens);
+  EXPECT_FALSE(in_chunks.error.has_value());
+  EXPECT_EQ(in_chunks.memory.device_rows, runtime->predict(2080, 100, 0).device_rows);
+  EXPECT_LT(in_chunks.memory.device_rows * 2, runtime->predict(2080, 100).device_rows);
+}
+
 class SmallGeneratorTest : public testing::Test {
  protected:
   Model load(const char* name) { return Model::load(golden_dir(name), *device_, DType::kF32); }

@@ -125,12 +125,19 @@ inline std::unique_ptr<Device> open_test_device(const std::string& name, int thr
   return open_device(options);
 }
 
-inline std::unique_ptr<Runtime> full_runtime(const Model& model) {
+// The model's geometry with a window in all layers, 0 = none.
+inline Geometry windowed(const Model& model, int window) {
+  Geometry geometry = model.config().geometry();
+  if (window > 0) geometry.windows.assign(static_cast<size_t>(geometry.layers), window);
+  return geometry;
+}
+
+inline std::unique_ptr<Runtime> full_runtime(const Model& model, int window = 0) {
   Config config;
   config.preset = "full";
   config.selection.kind = SelectionKind::kFull;
   config.placement.rows = RowPlacement::kDevice;
-  const Geometry geometry = model.config().geometry();
+  const Geometry geometry = windowed(model, window);
   return std::make_unique<Runtime>(model.device(), config, geometry, model.dtype(),
                                    all_slice_dims(geometry));
 }

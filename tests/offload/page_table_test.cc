@@ -112,6 +112,54 @@ TEST_P(PageTables, GrowAndTruncate) {
   }
 }
 
+TEST_P(PageTables, DroppedPagesKeepTheirPlaces) {
+  PageTable table(pool);
+  table.grow(6);
+  device_view(*device, table, stream.view());
+  table.drop(1, 4);
+  EXPECT_EQ(pool.used_blocks(), 3);
+  EXPECT_EQ(table.pages(), 6);
+  EXPECT_FALSE(table.dropped(0));
+  EXPECT_TRUE(table.dropped(3));
+  const auto view = device_view(*device, table, stream.view());
+  EXPECT_EQ(view, blocks(table));
+  EXPECT_EQ(view[1], nullptr);
+  EXPECT_NE(view[4], nullptr);
+  PageTable fork = table.fork(5);
+  EXPECT_TRUE(fork.dropped(2));
+  EXPECT_EQ(device_view(*device, fork, stream.view())[3], nullptr);
+  table.truncate(2);
+  EXPECT_EQ(pool.used_blocks(), 2);  // the fork's
+  fork = PageTable(pool);
+  table.truncate(0);
+  EXPECT_EQ(pool.used_blocks(), 0);
+}
+
+TEST_P(PageTables, ARingGrowsOnWhatItDropped) {
+  PageTable table(pool), other(pool);
+  table.reserve_ring(100, 4);
+  EXPECT_EQ(pool.reserved_blocks(), 4);
+  EXPECT_EQ(table.capacity(), 100);
+  const uint64_t held = pool.held_bytes();
+  for (int64_t pages = 4; pages < 40; pages += 2) {
+    table.grow(pages);
+    EXPECT_EQ(pool.free_blocks(), 0);
+    table.drop(std::max<int64_t>(1, pages - 3), pages - 1);
+    EXPECT_EQ(pool.used_blocks() + pool.reserved_blocks(), 4);
+    EXPECT_EQ(pool.held_bytes(), held);
+  }
+  other = table.fork(table.pages());  // what others hold is not promised again
+  table.drop(table.pages() - 1, table.pages());
+  EXPECT_EQ(pool.reserved_blocks(), 2);
+  other.truncate(0);
+  table.truncate(10);
+  EXPECT_GT(pool.reserved_blocks(), 0);
+  table.cancel_ring();
+  EXPECT_EQ(pool.reserved_blocks(), 0);
+  table.truncate(0);
+  EXPECT_EQ(pool.held_bytes(), 0U);
+}
+
 TEST_P(PageTables, UploadsOnlyWhatChanged) {
   PageTable table(pool);
   table.reserve(100, 0);

@@ -9,6 +9,7 @@
 #include "runtime/base/units.h"
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/settings.h"
+#include "scheduler/cache/reach.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
@@ -59,7 +60,8 @@ class Fitting {
     const StepSettings settings = settings_of(config, tokens);
     const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
     return predict_memory(settings, tokens, step,
-                          PrefetchControl::scratch_for(settings, settings.layer_count() - 1));
+                          PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
+                          kConversationReach);
   }
   uint64_t device_bytes(const KvMemory& kv) const {
     return request_.model_bytes + kv.device_total();

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_prediction.h"
 #include "runtime/doors/settings.h"
+#include "scheduler/cache/reach.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
@@ -95,7 +96,7 @@ class Planner {
   KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
     const int layers_ahead = settings.layer_count() - 1;  // that a model sees
     return predict_memory(settings, tokens, step,
-                          PrefetchControl::scratch_for(settings, layers_ahead));
+                          PrefetchControl::scratch_for(settings, layers_ahead), kConversationReach);
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&

@@ -1,0 +1,165 @@
+// A sequence whose layers all see a window gives back what nobody sees any more: the bits are those of a
+// sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
+#include <gtest/gtest.h>
+
+#include "runtime/base/error.h"
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+using Outputs = std::vector<std::vector<float>>;
+
+constexpr int kPrompt = 1900;
+
+Geometry windowed(const RunSetup& setup, std::vector<int> windows = {90, 130, 37}) {
+  Geometry geometry = small_geometry(setup.row_dtype);
+  geometry.windows = std::move(windows);
+  return geometry;
+}
+
+void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(same_bits(a[i], b[i])) << what << ": differs at token " << i;
+  }
+}
+
+uint64_t rows_of(const KvMemory& memory) { return memory.host_rows + memory.device_rows; }
+
+std::vector<RunSetup> setups() {
+  std::vector<RunSetup> all;
+  all.push_back({.device = "cpu"});
+  all.push_back({.device = "cpu", .kind = SelectionKind::kFull});
+  all.push_back({.device = "cpu", .near_tokens = 20});
+  all.push_back({.device = "cpu", .row_dtype = RowDType::kInt8});
+  for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
+    all.push_back({.device = "emulated", .rows = rows});
+    all.push_back({.device = "emulated", .rows = rows, .kind = SelectionKind::kFull});
+  }
+  all.push_back({.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries});
+  all.push_back({.device = "emulated", .depth = 2, .predictor = PredictorKind::kPreviousStep});
+  return all;
+}
+
+std::string name_of(const RunSetup& setup) {
+  return setup.device + ", rows " + std::to_string(static_cast<int>(setup.rows)) + ", kind " +
+         std::to_string(static_cast<int>(setup.kind));
+}
+
+// Prompt and answer, cut inside of the reach and gone on with, and a fork of that.
+Outputs whole_life(const RunSetup& setup, int64_t reach, int chunk) {
+  RuntimeRun run(setup, windowed(setup));
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  if (reach >= 0) runtime.set_reach(id, reach);
+  runtime.reserve(id, kPrompt + 1000, chunk);
+  Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
+  const auto add = [&](const Outputs& more) {
+    outputs.insert(outputs.end(), more.begin(), more.end());
+  };
+  add(run.decode(id, 1, 600));
+  runtime.truncate(id, runtime.length(id) - 70);
+  add(run.decode(id, 2, 30));
+  add(run.prefill(id, 3, 100, 33));
+  const SequenceId child = runtime.fork(id, runtime.length(id) - 65);
+  add(run.decode(child, 4, 90));
+  add(run.decode(id, 5, 90));
+  runtime.truncate(child, 0);
+  add(run.prefill(child, 6, 200, 64));
+  add(run.decode(child, 6, 5));
+  return outputs;
+}
+
+TEST(Reach, BitsAreThoseOfASequenceThatKeepsAll) {
+  for (const RunSetup& setup : setups()) {
+    const Outputs base = whole_life(setup, -1, 300);
+    expect_same(base, whole_life(setup, 100, 300), name_of(setup));
+    expect_same(base, whole_life(setup, 100, 64), name_of(setup) + ", chunks of 64");
+  }
+}
+
+TEST(Reach, MemoryIsWhatWasReservedAndDoesNotGrow) {
+  for (const RunSetup& setup : setups()) {
+    RuntimeRun run(setup, windowed(setup));
+    Runtime& runtime = run.runtime();
+    const uint64_t predicted = rows_of(runtime.predict(50000, 100, 64));
+    EXPECT_LT(predicted * 20, rows_of(runtime.predict(50000, 100))) << name_of(setup);
+    const SequenceId id = runtime.create();
+    runtime.set_reach(id, 64);
+    runtime.reserve(id, 50000, 100);
+    const uint64_t host = runtime.memory().host_rows;
+    const uint64_t slices = runtime.memory().device_slices;
+    run.prefill(id, 1, 3000, 100);
+    run.decode(id, 1, 700);
+    EXPECT_EQ(runtime.memory().host_rows, host) << name_of(setup);
+    EXPECT_EQ(runtime.memory().device_slices, slices) << name_of(setup);
+    if (setup.rows != RowPlacement::kAuto) {
+      EXPECT_EQ(rows_of(runtime.memory()), predicted) << name_of(setup);
+    } else {
+      EXPECT_LE(runtime.memory().device_rows, host) << name_of(setup);
+    }
+    runtime.free(id);
+    EXPECT_EQ(rows_of(runtime.memory()), 0U) << name_of(setup);
+  }
+}
+
+TEST(Reach, ALongSequenceFitsABudgetThatHoldsAFewPages) {
+  RunSetup setup{.device = "emulated"};
+  uint64_t rows = 0;
+  {
+    RuntimeRun run(setup, windowed(setup));
+    rows = run.runtime().predict(50000, 100, 0).host_rows;
+  }
+  setup.host_memory = rows + (uint64_t{1} << 20);
+  RuntimeRun run(setup, windowed(setup));
+  const SequenceId all = run.runtime().create();
+  EXPECT_THROW(run.runtime().reserve(all, 50000, 100), BudgetError);
+  run.runtime().set_reach(all, 0);
+  run.runtime().reserve(all, 50000, 100);
+  // Nobody else gets what was promised.
+  const SequenceId other = run.runtime().create();
+  EXPECT_THROW(run.runtime().reserve(other, 50000, 100), BudgetError);
+  run.prefill(all, 1, 2500, 100);
+  EXPECT_THROW(run.runtime().reserve(other, 50000, 100), BudgetError);
+  run.decode(all, 1, 200);
+}
+
+TEST(Reach, WhatWasGivenBackIsRefused) {
+  const RunSetup setup;
+  RuntimeRun run(setup, windowed(setup));
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  EXPECT_THROW(runtime.set_reach(id, -1), UsageError);
+  runtime.set_reach(id, 100);
+  run.prefill(id, 1, kPrompt, 300);
+  run.decode(id, 1, 1);
+  const int64_t length = runtime.length(id);
+  EXPECT_TRUE(runtime.reaches(id, 0));
+  EXPECT_TRUE(runtime.reaches(id, length - 100));
+  EXPECT_FALSE(runtime.reaches(id, 500));
+  EXPECT_THROW(runtime.truncate(id, 500), UsageError);
+  EXPECT_THROW(runtime.fork(id, 500), UsageError);
+  std::vector<std::byte> rows(runtime.page_bytes().rows), slices(runtime.page_bytes().slices);
+  EXPECT_THROW(runtime.save_page(id, 3, rows, slices), UsageError);
+  runtime.save_page(id, length / kPageTokens - 1, rows, slices);
+  EXPECT_EQ(runtime.length(id), length);
+  run.decode(id, 1, 1);
+  runtime.free(runtime.fork(id, 0));
+}
+
+TEST(Reach, ALayerThatSeesEverythingKeepsEverything) {
+  const RunSetup setup;
+  RuntimeRun run(setup, windowed(setup, {90, 0, 37}));
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  runtime.set_reach(id, 0);
+  run.prefill(id, 1, kPrompt, 300);
+  run.decode(id, 1, 1);
+  EXPECT_TRUE(runtime.reaches(id, 1));
+  runtime.truncate(id, 64);
+  EXPECT_EQ(rows_of(runtime.predict(50000, 100, 0)), rows_of(runtime.predict(50000, 100)));
+}
+
+}  // namespace
+}  // namespace fasa::testing
