@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/support/interpreted_kernels.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -76,6 +78,33 @@ TEST(Reach, BitsAreThoseOfASequenceThatKeepsAll) {
     const Outputs base = whole_life(setup, -1, 300);
     expect_same(base, whole_life(setup, 100, 300), name_of(setup));
     expect_same(base, whole_life(setup, 100, 64), name_of(setup) + ", chunks of 64");
+  }
+}
+
+// Nor do the kernels for GPUs look behind the window.
+TEST(Reach, InterpretedKernelsHaveTheSameBits) {
+  const auto life = [](const RunSetup& setup, int64_t reach) {
+    DeviceOptions options;
+    options.name = "cuda:0";
+    options.threads = 2;
+    FakeCuda fake;
+    RuntimeRun run(open_device(options, interpreted_platform(fake)), setup,
+                   windowed(setup, {20, 50, 37}));
+    const SequenceId id = run.runtime().create();
+    if (reach >= 0) run.runtime().set_reach(id, reach);
+    run.runtime().reserve(id, 5000, 80);
+    Outputs outputs = run.prefill(id, 1, 760, 80);
+    for (auto& step : run.decode(id, 1, 30)) outputs.push_back(std::move(step));
+    run.runtime().truncate(id, 780);
+    for (auto& step : run.decode(id, 2, 5)) outputs.push_back(std::move(step));
+    EXPECT_EQ(run.runtime().reaches(id, 300), reach < 0);
+    return outputs;
+  };
+  for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+    for (const auto kind : {SelectionKind::kFasa, SelectionKind::kFull}) {
+      const RunSetup setup{.rows = rows, .fac_tokens = 30, .kind = kind};
+      expect_same(life(setup, -1), life(setup, 20), name_of(setup));
+    }
   }
 }
 
