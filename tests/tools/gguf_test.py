@@ -151,7 +151,8 @@ class Flags(GgufCase):
         packed = found("--dtype", "bf16", "--weights", "int4", "--weight-group", 32)
         int8 = found("--dtype", "bf16", "--weights", "int8")
         self.assertEqual(packed["config"]["weights"], {"format": "int4", "group": 32,
-                                                       "lm_head": "auto", "activations": "model"})
+                                                       "lm_head": "auto", "activations": "model",
+                                                       "experts": "device"})
         memory = [run_["memory"]["weight_bytes"] for run_ in (plain, int8, packed)]
         self.assertGreater(0.6 * memory[0], memory[1])
         self.assertGreater(0.6 * memory[1], memory[2])
