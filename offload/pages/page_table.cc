@@ -34,7 +34,12 @@ PageId PageTable::take_block() {
 void PageTable::reserve(int64_t pages, int64_t first_written) {
   int64_t needed = std::max<int64_t>(pages - this->pages(), 0);
   for (int64_t i = first_written; i < std::min(pages, this->pages()); ++i) needed += shared(i);
-  BlockReservation more = pool_->reserve(needed - reservation_.blocks());
+  promise(needed - reservation_.blocks(), pages);
+}
+
+// So many more blocks, and room in the tables.
+void PageTable::promise(int64_t blocks, int64_t pages) {
+  BlockReservation more = pool_->reserve(blocks);
   try {
     ids_.reserve(static_cast<size_t>(std::max(pages, this->pages())));
     addresses_.reserve(pages);
@@ -48,16 +53,7 @@ void PageTable::reserve(int64_t pages, int64_t first_written) {
 
 void PageTable::reserve_ring(int64_t pages, int64_t blocks) {
   const int64_t held = this->pages() - dropped_ + reservation_.blocks();
-  BlockReservation more = pool_->reserve(blocks - held);
-  try {
-    ids_.reserve(static_cast<size_t>(std::max(pages, this->pages())));
-    addresses_.reserve(pages);
-  } catch (...) {
-    more.cancel();
-    pool_->trim();
-    throw;
-  }
-  if (more.blocks() > 0) pool_->merge(reservation_, more);
+  promise(blocks - held, pages);
   ring_end_ = std::max(ring_end_, pages);
   ring_blocks_ = std::max(ring_blocks_, blocks);
 }

@@ -66,6 +66,7 @@ class PageTable {
   static constexpr PageId kDropped{UINT32_MAX};
 
   PageId take_block();
+  void promise(int64_t blocks, int64_t pages);
   void release(PageId page) noexcept;
 
   BlockPool* pool_;

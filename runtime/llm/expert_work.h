@@ -24,13 +24,12 @@ class ExpertWork {
         runs_(runs),
         tokens_(rows_of(runs)) {}
 
-  // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
-  // token's sum depends on no other; only those that somebody chose are read. Returns the bytes that
-  // it reads and writes.
-  struct Bytes {
+  struct Bytes {          // read and written
     uint64_t routed = 0;  // weights of experts that were chosen
     uint64_t other = 0;
   };
+  // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
+  // token's sum depends on no other; only those that somebody chose are read.
   Bytes run(const ExpertLayerWeights& layer) const;
 
  private:

@@ -15,18 +15,11 @@
 #include "kernels/expert_params.h"
 #include "runtime/base/dtype.h"
 #include "tests/kernels/packed_case.h"
+#include "tests/support/randoms.h"
 
 namespace fasa::expert_case {
 
 inline constexpr float kUntouched = -7;
-
-inline std::vector<float> randoms(int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-2, 2);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = uniform(random);
-  return values;
-}
 
 // Elements that begin at a whole word.
 struct Elements {

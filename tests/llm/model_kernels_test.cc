@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "kernels/cpu/model/elementwise.h"
@@ -16,6 +15,7 @@
 #include "kernels/cuda/project_inl.h"
 #include "runtime/llm/model_family.h"
 #include "tests/simt/simt_case.h"
+#include "tests/support/randoms.h"
 
 namespace fasa {
 namespace {
@@ -23,14 +23,6 @@ namespace {
 // Sums in another order; then, in bf16, a rounding that may fall the other way.
 constexpr double kF32Bound = 2e-6;
 constexpr double kBf16Bound = 1.0 / 128;
-
-std::vector<float> randoms(int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-2, 2);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = uniform(random);
-  return values;
-}
 
 // Elements of a dtype, read back as floats.
 struct Elements {
