@@ -2,6 +2,7 @@
 // can be prepared while the one before it still runs.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -13,8 +14,12 @@ namespace fasa {
 
 class DescriptorBuffer {
  public:
-  explicit DescriptorBuffer(Device& device)
-      : device_(device), done_(device.create_event()), written_back_(device.create_event()) {}
+  // `ring`: with descriptors of the ring's pages.
+  explicit DescriptorBuffer(Device& device, bool ring = false)
+      : device_(device),
+        kinds_(ring ? kAllKinds : kKinds),
+        done_(device.create_event()),
+        written_back_(device.create_event()) {}
 
   // Waits until the step that used this slot last has passed.
   void wait_until_free() { device_.synchronize(done_.view()); }
@@ -56,14 +61,14 @@ class DescriptorBuffer {
     memory_ = Buffer();
     capacity_ = 0;
     if (count == 0) return;
-    memory_ = device_.allocate(MemorySpace::kDevice, kKinds * count * sizeof(SequenceDesc),
+    memory_ = device_.allocate(MemorySpace::kDevice, kinds_ * count * sizeof(SequenceDesc),
                                "step descriptors");
     capacity_ = count;
   }
   void upload(StreamView control) {
     constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
     device_.wait(control, written_back_.view(), kTag);
-    for (size_t kind = 0; kind < kKinds; ++kind) {
+    for (size_t kind = 0; kind < kinds_; ++kind) {
       const std::vector<SequenceDesc>& descs = host_[kind];
       if (descs.empty()) continue;
       device_.copy(memory_.as<SequenceDesc>() + kind * capacity_, descs.data(),
@@ -71,9 +76,9 @@ class DescriptorBuffer {
     }
   }
 
-  // The step's sequences, and those to restore first.
-  enum Kind : size_t { kStep, kRestore };
-  static constexpr size_t kKinds = 2;
+  // The step's sequences, those to restore first, and the step's with their pages of the ring.
+  enum Kind : size_t { kStep, kRestore, kRing, kAllKinds };
+  static constexpr size_t kKinds = kRing;  // without a ring
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
@@ -87,9 +92,10 @@ class DescriptorBuffer {
 
  private:
   Device& device_;
+  const size_t kinds_;
   Buffer memory_;
   size_t capacity_ = 0;
-  std::vector<SequenceDesc> host_[kKinds];
+  std::array<std::vector<SequenceDesc>, kAllKinds> host_;
   Event done_;
   Event written_back_;
   std::vector<Event> passed_;

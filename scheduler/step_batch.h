@@ -18,6 +18,7 @@ class RowSource;         // scheduler/row_source.h
 struct StepBatch {
   const SequenceDesc* on_device = nullptr;
   std::span<const SequenceDesc> on_host;  // the same, for the host to read
+  const SequenceDesc* in_ring = nullptr;  // device: the same with their pages of the ring
   int64_t second_stage = 0;               // bytes from the even layers' stage to the odd ones'
   // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
   std::vector<std::span<std::byte* const>> row_blocks;
@@ -57,19 +58,20 @@ struct StepBatch {
   }
 };
 
-// What leads from SequenceDesc::stage to a layer's.
-inline int64_t stage_offset(const StepBatch& step, int layer) {
-  return layer % 2 == 0 ? 0 : step.second_stage;
+// What leads from SequenceDesc::stage to a layer's, `index` in its layout.
+inline int64_t stage_offset(const StepBatch& step, int index) {
+  return index % 2 == 0 ? 0 : step.second_stage;
 }
 
 inline StepParams layer_params(const StepSettings& settings, const StepBatch& step, int layer) {
-  const CacheLayout& layout = settings.layout;
+  const CacheLayout& layout = settings.layout_of(layer);
+  const LayerSettings& own = settings.layer(layer);
   return {.layout = layout,
-          .sequences = step.on_device,
+          .sequences = own.in_ring ? step.in_ring : step.on_device,
           .count = step.count(),
-          .layer = layer,
-          .stage_offset = stage_offset(step, layer),
-          .slice_dims = step.slice_dims + layout.head_index(layer, 0) * layout.slice.dims,
+          .layer = own.index,
+          .stage_offset = stage_offset(step, own.index),
+          .slice_dims = step.slice_dims + layout.head_index(own.index, 0) * layout.slice.dims,
           .slopes = step.slopes,
           .score_cap = settings.score_cap};
 }

@@ -34,7 +34,7 @@ void StepPipeline::record_written_back(EventView event) {
 }
 
 void StepPipeline::wait_written_back(int layer, StreamView stream, OperationTag tag) {
-  if (settings_.rows_on_device) return;
+  if (settings_.on_device(layer)) return;
   device_.wait(stream, written_[static_cast<size_t>(layer)].view(), tag);
 }
 
@@ -66,7 +66,7 @@ bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
       }
       continue;
     }
-    if (!settings_.rows_on_device) return false;
+    if (!settings_.on_device(layer)) return false;
     const int32_t wave = scratch.decode().dense_wave;
     key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
   }
@@ -86,7 +86,7 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
     device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
-  const bool on_host = !settings_.rows_on_device;
+  const bool on_host = !settings_.on_device(layer);
   if (on_host) {
     // The residents' slots and the stage are written again: their last rows must be on the host.
     // Copy streams fetch what earlier steps wrote.
@@ -94,10 +94,8 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_stage(call);
   }
-  AppendParams params{.step = layer_params(settings_, step, layer),
-                      .k = k,
-                      .v = v,
-                      .rows_on_device = settings_.rows_on_device};
+  AppendParams params{
+      .step = layer_params(settings_, step, layer), .k = k, .v = v, .rows_on_device = !on_host};
   if (step.rows_only) params.step.layout = params.step.layout.without_slices();
   device_.enqueue(params, compute, call.tag());
   if (on_host) write_back(call, params.step);
@@ -110,27 +108,27 @@ void StepPipeline::write_back(const Call& call, const StepParams& params) {
   device_.wait(stream, appended_.view(), tag);
   device_.enqueue(WriteBackParams{.step = params}, stream, tag);
   device_.record(written_[static_cast<size_t>(call.layer)].view(), stream);
-  device_.record(stage_free_[call.layer % 2].view(), stream);
+  device_.record(stage_free_[call.settings(settings_).index % 2].view(), stream);
 }
 
 // A chunk that begins inside a page attends to that page's older rows beside its own.
 void StepPipeline::fill_stage(const Call& call) {
   const CacheLayout& layout = settings_.layout;
-  const int half = call.layer % 2;
+  const int index = call.settings(settings_).index;
+  const int half = index % 2;
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(call.compute, stage_free_[half].view(), call.tag());
   device_.record(resolved_.view(), call.compute);  // nothing of compute reads the stage any more
   device_.wait(copy, resolved_.view(), call.tag());
-  const int64_t offset = stage_offset(call.step, call.layer);
+  const int64_t offset = stage_offset(call.step, index);
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
     if (sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
-    device_.copy(sequence.stage + offset,
-                 call.step.row_blocks[i][page] + layout.row_offset(call.layer, 0, 0),
-                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
-                 call.tag());
+    device_.copy(
+        sequence.stage + offset, call.step.row_blocks[i][page] + layout.row_offset(index, 0, 0),
+        static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy, call.tag());
   }
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), call.tag());

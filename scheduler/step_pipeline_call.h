@@ -16,6 +16,9 @@ struct StepPipeline::Call {
 
   OperationTag tag() const { return tag_of(layer, cause); }
   const LayerSettings& settings(const StepSettings& all) const { return all.layer(layer); }
+  int64_t row_offset(const StepSettings& all, int kv_head, int slot) const {
+    return all.layout_of(layer).row_offset(settings(all).index, kv_head, slot);
+  }
 };
 
 }  // namespace fasa

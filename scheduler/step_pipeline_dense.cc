@@ -31,7 +31,7 @@ void StepPipeline::list_page(const Call& call, size_t sequence, int page, std::b
   const std::span<std::byte* const> blocks = call.step.row_blocks[sequence];
   if (layout.row_page == kPageTokens) {
     copies_.push_back({destination,
-                       blocks[static_cast<size_t>(page)] + layout.row_offset(call.layer, 0, 0),
+                       blocks[static_cast<size_t>(page)] + call.row_offset(settings_, 0, 0),
                        static_cast<size_t>(layout.row_layer_bytes())});
     return;
   }
@@ -41,7 +41,7 @@ void StepPipeline::list_page(const Call& call, size_t sequence, int page, std::b
     if (block >= blocks.size()) return;
     for (int head = 0; head < layout.kv_heads; ++head) {
       copies_.push_back({destination + (head * parts + part) * layout.row_head_bytes(),
-                         blocks[block] + layout.row_offset(call.layer, head, 0),
+                         blocks[block] + call.row_offset(settings_, head, 0),
                          static_cast<size_t>(layout.row_head_bytes())});
     }
   }
@@ -90,8 +90,8 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
   const auto visible = [&](const SequenceDesc& sequence) {
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
-  if (!call.step.sources.empty()) fetch_visible(call);
-  if (settings_.rows_on_device) {
+  if (!call.step.sources.empty() && !layer.in_ring) fetch_visible(call);
+  if (settings_.on_device(call.layer)) {
     const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
       params.begin = begin;
@@ -142,7 +142,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
-  if (settings_.rows_on_device && settings_.layout.row_page == kPageTokens) {
+  if (settings_.on_device(call.layer) && settings_.layout.row_page == kPageTokens) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));

@@ -22,8 +22,8 @@ void StepPipeline::fetch_selected(const Call& call) {
            std::span(set, static_cast<size_t>(scratch.selected_sizes[index]))) {
         const int64_t page = position / kPageTokens;
         if (page >= pages) continue;
-        wanted_.push_back({page, layout.row_offset(call.layer, head, position % kPageTokens),
-                           layout.row.bytes()});
+        wanted_.push_back(
+            {page, call.row_offset(settings_, head, position % kPageTokens), layout.row.bytes()});
       }
     }
     source->fetch(wanted_, call.step.row_blocks[static_cast<size_t>(i)]);
@@ -39,7 +39,7 @@ void StepPipeline::fetch_visible(const Call& call) {
     const int32_t first = first_visible(sequence.start, call.settings(settings_).window);
     wanted_.clear();
     for (int64_t page = first / kPageTokens; page < pages; ++page) {
-      wanted_.push_back({page, layout.row_offset(call.layer, 0, 0), layout.row_layer_bytes()});
+      wanted_.push_back({page, call.row_offset(settings_, 0, 0), layout.row_layer_bytes()});
     }
     source->fetch(wanted_, call.step.row_blocks[i]);
   }

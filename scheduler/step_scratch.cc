@@ -73,8 +73,9 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
   scratch.selected_capacity = shape.selected_capacity;
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
-  scratch.dense_wave = std::min(round_up(shape.dense_tokens, kPageTokens),
-                                settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
+  scratch.dense_wave =
+      std::min(round_up(std::max(shape.dense_tokens, shape.ring_tokens), kPageTokens),
+               settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
 
   if (shape.selected_capacity > 0) {
     scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
@@ -131,8 +132,8 @@ int DecodeShape::guess_rows(int hot_rows) const {
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && selected_capacity >= other.selected_capacity &&
          near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
-         guesses >= other.guesses && guess_capacity >= other.guess_capacity &&
-         guess_buffers >= other.guess_buffers;
+         ring_tokens >= other.ring_tokens && guesses >= other.guesses &&
+         guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
 }
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
@@ -140,6 +141,7 @@ DecodeShape DecodeShape::joined(const DecodeShape& other) const {
           std::max(selected_capacity, other.selected_capacity),
           std::max(near_capacity, other.near_capacity),
           std::max(dense_tokens, other.dense_tokens),
+          std::max(ring_tokens, other.ring_tokens),
           guesses || other.guesses,
           std::max(guess_capacity, other.guess_capacity),
           std::max(guess_buffers, other.guess_buffers)};
@@ -209,9 +211,9 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size :
-       {shape.count, shape.selected_capacity, shape.near_capacity, shape.dense_tokens,
-        static_cast<int>(shape.guesses), shape.guess_capacity, shape.guess_buffers}) {
+  for (const int size : {shape.count, shape.selected_capacity, shape.near_capacity,
+                         shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.guesses),
+                         shape.guess_capacity, shape.guess_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

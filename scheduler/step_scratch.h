@@ -17,6 +17,7 @@ struct DecodeShape {
   int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
   int near_capacity = 0;      // of the largest near set
   int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
+  int ring_tokens = 0;        // ... of what the ring's layers see
   // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
   // way at a time (0 where the guesses are no sets).
   bool guesses = false;

@@ -25,6 +25,8 @@ struct LayerSettings {
   TokenBudget budget;
   TokenBudget near = {};  // of tokens beside the set that are attended to by codes
   int window = 0;         // tokens, 0 = none
+  bool in_ring = false;   // its rows lie in the ring's layout; dense then
+  int index = 0;          // among the layers of its layout
 
   // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
   // and one that is missing costs time.
@@ -36,7 +38,12 @@ struct LayerSettings {
 };
 
 struct StepSettings {
-  CacheLayout layout;
+  CacheLayout layout;  // but for the ring's layers
+  // Layers that see a window only, beside others that see everything: rows alone, on the device, and
+  // pages that nobody sees any more go back. No layers: there are none, or nothing else.
+  CacheLayout ring;
+  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See reach.h.
+  int64_t reach = -1;
   float scale = 1;      // of q·k before the softmax
   float score_cap = 0;  // before the scale, see StepParams
   bool rows_on_device = true;
@@ -56,8 +63,17 @@ struct StepSettings {
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
 
-  int layer_count() const { return layout.layers; }
+  int layer_count() const { return static_cast<int>(layers.size()); }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
+  // The layer that is the layout's `index`.
+  const LayerSettings& in_layout(int index) const {
+    return *std::find_if(layers.begin(), layers.end(), [index](const LayerSettings& layer) {
+      return !layer.in_ring && layer.index == index;
+    });
+  }
+  bool has_ring() const { return ring.layers > 0; }
+  const CacheLayout& layout_of(int index) const { return layer(index).in_ring ? ring : layout; }
+  bool on_device(int index) const { return rows_on_device || layer(index).in_ring; }  // its rows
   // Whether rows may be fetched ahead: they are away, and hot rows hold more than nothing.
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;

@@ -49,6 +49,12 @@ std::optional<double> factor_of(const std::array<Unit, N>& units, std::string_vi
   return found->factor;
 }
 
+// None without a factor, and where the product is beyond a double.
+std::optional<double> times(const Quantity& quantity, std::optional<double> factor) {
+  const double product = quantity.value * factor.value_or(0);
+  return factor && std::isfinite(product) ? std::optional(product) : std::nullopt;
+}
+
 }  // namespace
 
 std::string format_bytes(uint64_t bytes) {
@@ -81,17 +87,13 @@ std::optional<double> parse_rate(std::string_view text) {
   if (!text.ends_with(kPer)) return std::nullopt;
   const auto quantity = parse_quantity(text.substr(0, text.size() - kPer.size()));
   if (!quantity || quantity->value <= 0) return std::nullopt;
-  const auto factor = factor_of(kSizes, quantity->unit);
-  if (!factor) return std::nullopt;
-  return quantity->value * *factor;
+  return times(*quantity, factor_of(kSizes, quantity->unit));
 }
 
 std::optional<double> parse_seconds(std::string_view text) {
   const auto quantity = parse_quantity(text);
   if (!quantity) return std::nullopt;
-  const auto factor = factor_of(kTimes, quantity->unit);
-  if (!factor) return std::nullopt;
-  return quantity->value * *factor;
+  return times(*quantity, factor_of(kTimes, quantity->unit));
 }
 
 std::string format_rate(double bytes_per_second) {

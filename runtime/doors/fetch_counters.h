@@ -18,12 +18,11 @@ namespace fasa {
 class FetchCounters {
  public:
   // Indeterminate until reset.
-  FetchCounters(Device& device, const CacheLayout& layout)
+  FetchCounters(Device& device, int layers)
       : device_(device),
         memory_(device.allocate(MemorySpace::kDevice,
-                                static_cast<size_t>(layout.layers) * sizeof(StepCounters),
-                                "counters")),
-        written_back_(static_cast<size_t>(layout.layers)) {}
+                                static_cast<size_t>(layers) * sizeof(StepCounters), "counters")),
+        written_back_(static_cast<size_t>(layers)) {}
 
   StepCounters* layers() const { return memory_.as<StepCounters>(); }
   std::span<const StepCounters> all() const { return {layers(), written_back_.size()}; }

@@ -34,6 +34,10 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
+    if (layer.in_ring) {
+      shape.ring_tokens = std::max(shape.ring_tokens, StepScratch::dense_tokens(settings, visible));
+      continue;
+    }
     const int32_t budget = settings.selected_tokens(i, visible);
     // With rows on the device a layer attends to all of a context that is not longer than its set;
     // room for that is had before, so that a longer context needs no less of anything.
@@ -81,11 +85,13 @@ KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_t
                         GuessScratch guesses, int64_t reach) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t row_pages = most_pages(settings, tokens, step_tokens, reach);
+  const int64_t kept = most_pages(settings, tokens, step_tokens, reach);
+  const int64_t row_pages = settings.has_ring() ? pages_of(tokens) : kept;
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
+  memory.device_rows += bytes(kept * settings.ring.row_block_bytes());
   if (layout.slice.dims > 0) {
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }
@@ -94,8 +100,9 @@ KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_t
         bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.resident_bytes());
   }
   const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, guesses);
-  // Two tables of page addresses, grown in powers of two.
-  const uint64_t tables = 2 * std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
+  // Tables of page addresses, grown in powers of two.
+  const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
+  const uint64_t tables = (settings.has_ring() ? 3 : 2) * table;
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
   memory.host_tables = tables;
   return memory;

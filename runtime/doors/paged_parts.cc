@@ -34,8 +34,8 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
       control(on.create_stream(StreamPriority::kHigh, "control")),
       tables_ready(on.create_event()),
       last(on.create_event()),
-      counters(on, settings.layout) {
-  check_slice_dims(dims, settings.layout, geometry);
+      counters(on, settings.layer_count()) {
+  check_slice_dims(dims, settings, geometry);
   if (indexes() && shape.num_pages > INT32_MAX / store.page_rows()) {
     throw UsageError(fmt::format("num_pages = {}: allowed with page_size = {}: 1 to {}",
                                  shape.num_pages, shape.page_size, INT32_MAX / store.page_rows()));
@@ -44,7 +44,7 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
     settings.layout.hot_rows = fitting_hot_rows(device, settings.layout, shape.max_sequences);
   }
   pipeline = std::make_unique<StepPipeline>(device, settings);
-  slice_dims = upload_slice_dims(device, dims, settings.layout, control.view());
+  slice_dims = upload_slice_dims(device, dims, settings, control.view());
   counters.reset(control.view());
 }
 

@@ -44,8 +44,8 @@ void check_shape(const PagedShape& shape) {
 StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                             const DeviceTraits& traits, const PagedShape& shape) {
   check_shape(shape);
-  StepSettings settings =
-      make_step_settings(config, geometry, row_dtype, traits, shape.num_pages * shape.page_size);
+  StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, traits,
+                                                   shape.num_pages * shape.page_size);
   if (!geometry.alibi_slopes.empty()) {
     throw UsageError("the paged door serves no model with ALiBi; the sequences door does");
   }
@@ -69,8 +69,10 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   settings.layout.row_page = shape.page_size;
   // Dense layers read whole pages of ours. A set of all tokens gives the same bits.
   for (LayerSettings& layer : settings.layers) {
-    if (layer.dense)
-      layer = {.dense = false, .budget = {.tokens = 0, .share = 1}, .window = layer.window};
+    if (!layer.dense) continue;
+    layer.dense = false;
+    layer.budget = {.tokens = 0, .share = 1};
+    layer.near = {};
   }
   return settings;
 }

@@ -34,7 +34,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                }),
       parts_{device,   settings_, sequences_,      streams_,
              scratch_, prefetch_, streams_.step(), reclaim_paused_},
-      counters_(device, settings_.layout),
+      counters_(device, settings_.layer_count()),
       memory_(parts_, config.placement.hot_rows || settings_.rows_on_device
                           ? std::optional<int>()
                           : settings_.layout.hot_rows),
@@ -226,6 +226,12 @@ void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> 
 void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
                         std::span<const std::byte> slices) {
   impl_->pages_between_steps("load_page").load(sequence, tokens, rows, slices);
+}
+int64_t Runtime::first_page(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).first_page();
+}
+bool Runtime::reaches_from(int64_t first_page, int64_t tokens) const {
+  return impl_->pages().reaches_from(first_page, tokens);
 }
 bool Runtime::takes_row_sources() const { return impl_->pages().takes_row_sources(); }
 void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source,

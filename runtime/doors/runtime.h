@@ -40,6 +40,8 @@ struct StepSequence {
 // Of one page of a sequence, all layers.
 struct PageBytes {
   size_t rows = 0;
+  size_t ring =
+      0;  // of them, at their end: what may be given back beside the others, see set_reach()
   size_t slices = 0;
 
   bool operator==(const PageBytes&) const = default;
@@ -64,21 +66,23 @@ class Runtime {
   const Geometry& geometry() const;
   RowDType row_dtype() const;
 
-  // An empty sequence.
+  // An empty sequence. Where some layers see a window and others everything, it can be cut back by
+  // kConversationReach tokens, if set_reach() does not say otherwise.
   SequenceId create();
   // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
   // what is needed.
-  // `reach`: the sequence's, see set_reach(); below 0: it keeps all.
+  // `reach`: the sequence's, see set_reach(); below 0: that of create().
   KvMemory predict(int64_t tokens, int step_tokens, int64_t reach = -1) const;
   // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
   // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
   // Says that a sequence will be truncated and forked at most `tokens` tokens from its end, or at 0.
-  // Where every layer sees a window only, its pages of tokens that nobody sees then are given back as it
-  // grows, in every tier, and reserve() takes no more than that needs; else nothing changes. A fork
-  // inherits it. Before reserve(). Throws UsageError.
+  // Of layers that see a window only, its pages of tokens that nobody sees then are given back as it
+  // grows, and reserve() takes no more than that needs: in every tier, where all layers have a window;
+  // on the device, where such rows lie, beside layers that see everything. A fork inherits it. Before
+  // reserve(). Throws UsageError.
   void set_reach(SequenceId sequence, int64_t tokens);
-  int64_t reach(SequenceId sequence) const;  // below 0: it keeps all
+  int64_t reach(SequenceId sequence) const;  // below 0: it can be cut anywhere
   // Whether it can be truncated to, or forked at, `tokens` tokens: nothing that is needed then was given
   // back.
   bool reaches(SequenceId sequence, int64_t tokens) const;
@@ -136,14 +140,21 @@ class Runtime {
   // They hold for runtimes of the same geometry, settings, row dtype and slice dimensions.
   PageBytes page_bytes() const;
   // Page `page` of the committed tokens; its slices where it is full, else none. Rows that no token has
-  // are zero. Waits. Throws UsageError, and what a row source throws.
+  // are zero, and so are the ring's where they were given back. Waits. Throws UsageError, and what a row
+  // source throws.
   void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
                  std::span<std::byte> slices);
   // `tokens` more tokens, behind whole pages, from a page that has at least those: its slices where
-  // they fill it, else none. Rows may be left out in pages that a source has. Waits. Throws UsageError,
-  // and BudgetError; nothing changes then.
+  // they fill it, else none. Rows may be left out in pages that a source has; the ring's in any page, and
+  // those of all pages before it are given back, too. Waits. Throws UsageError, and BudgetError;
+  // nothing changes then.
   void load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
                  std::span<const std::byte> slices);
+
+  // The page from which on nothing was given back, and whether a sequence with all rows from such a page
+  // on can be cut to `tokens` tokens.
+  int64_t first_page(SequenceId sequence) const;
+  bool reaches_from(int64_t first_page, int64_t tokens) const;
 
   // Rows of the first `pages` pages come out of `source` when a decode step selects them; what else
   // reads them (prefill, read, save_page, a fork's last page) fetches what it needs first. The last page

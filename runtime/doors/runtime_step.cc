@@ -92,7 +92,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   step.compute = stream;
   if (layer == 0) counters_.wait_sampled(stream);
   step.appended = layer + 1;
-  if (!settings_.rows_on_device && !step.recording) {
+  if (!settings_.on_device(layer) && !step.recording) {
     counters_.add_written_back(layer, step.tokens);
   }
   streams_.pipeline().append(step.tables, scratch_, layer, k, v, stream);
@@ -136,7 +136,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
                                  first + k.tokens - 1, sequence.length()));
   }
   for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
-    if (sequence.has_page(page)) continue;
+    if (sequence.has_page(layer, page)) continue;
     throw UsageError(fmt::format("read of tokens {} to {}; page {} was given back (set_reach)",
                                  first, first + k.tokens - 1, page));
   }
@@ -147,11 +147,13 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   sequence.upload_tables(streams_.control());
   parts_.device.wait(stream, streams_.record_tables(), tag);
   streams_.pipeline().wait_written_back(layer, stream, tag);
-  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout,
-                                       .layer = layer,
-                                       .row_blocks = sequence.describe().row_blocks,
+  const LayerSettings& own = settings_.layer(layer);
+  const SequenceDesc desc = own.in_ring ? sequence.describe_ring() : sequence.describe();
+  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
+                                       .layer = own.index,
+                                       .row_blocks = desc.row_blocks,
                                        .first = static_cast<int32_t>(first),
-                                       .rows_on_device = settings_.rows_on_device,
+                                       .rows_on_device = settings_.on_device(layer),
                                        .k = k,
                                        .v = v},
                         stream, tag);

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_guard.h"
+#include "scheduler/cache/reach.h"
 
 namespace fasa {
 namespace {
@@ -20,10 +21,17 @@ void require_size(const char* name, size_t bytes, size_t wanted) {
 }  // namespace
 
 PageBytes SequencePages::bytes() const {
-  const CacheLayout& layout = parts_.settings.layout;
-  return {.rows = static_cast<size_t>(layout.row_block_bytes()),
-          .slices =
-              layout.slice.dims > 0 ? static_cast<size_t>(layout.slice_block_bytes()) : size_t{0}};
+  const StepSettings& settings = parts_.settings;
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count); };
+  const int64_t ring = settings.ring.row_block_bytes();
+  return {
+      .rows = bytes(settings.layout.row_block_bytes() + ring),
+      .ring = bytes(ring),
+      .slices = bytes(settings.layout.slice.dims > 0 ? settings.layout.slice_block_bytes() : 0)};
+}
+
+bool SequencePages::reaches_from(int64_t first_page, int64_t tokens) const {
+  return fasa::reaches_from(parts_.settings, first_page, tokens);
 }
 
 void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
@@ -35,7 +43,8 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
     throw UsageError(fmt::format("save_page of page {}; the sequence has {}", page,
                                  pages_of(sequence.length())));
   }
-  if (!sequence.has_page(page)) {
+  const auto at = static_cast<size_t>(page);
+  if (sequence.row_blocks()[at] == nullptr) {
     throw UsageError(fmt::format("save_page of page {}, which was given back (set_reach)", page));
   }
   const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
@@ -44,10 +53,10 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
   fetch(sequence, page, page + 1);
   parts_.streams.drain();
   parts_.sequences.find_usable(id);
-  copy_out(rows, sequence.row_blocks()[static_cast<size_t>(page)], parts_.settings.rows_on_device);
-  if (!slices.empty()) {
-    copy_out(slices, sequence.slice_blocks()[static_cast<size_t>(page)], true);
-  }
+  copy_out(rows.first(page_bytes.rows - page_bytes.ring), sequence.row_blocks()[at],
+           parts_.settings.rows_on_device);
+  if (page_bytes.ring > 0) copy_ring_out(rows.last(page_bytes.ring), sequence.ring_blocks()[at]);
+  if (!slices.empty()) copy_out(slices, sequence.slice_blocks()[at], true);
   // What the block had before is nobody's.
   const auto used = static_cast<size_t>(tokens * layout.row.bytes());
   const auto of_head = static_cast<size_t>(layout.row_head_bytes());
@@ -66,8 +75,11 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
         fmt::format("load_page of {} tokens behind {}; allowed: 1 to {} behind whole pages", tokens,
                     length, kPageTokens));
   }
-  const bool comes_later = rows.empty() && length / kPageTokens < sequence.later_rows().pages;
-  if (!comes_later) require_size("rows", rows.size(), page_bytes.rows);
+  const int64_t page = length / kPageTokens;
+  const size_t of_others = page_bytes.rows - page_bytes.ring;
+  const bool comes_later = rows.empty() && page < sequence.later_rows().pages;
+  const bool without_ring = page_bytes.ring > 0 && rows.size() == of_others;
+  if (!comes_later && !without_ring) require_size("rows", rows.size(), page_bytes.rows);
   require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
   MemoryGuard guard(parts_);
   guard.watch(sequence);
@@ -75,12 +87,23 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   parts_.sequences.find_usable(id);
   parts_.streams.require();
   sequence.reserve(length + tokens);
-  const auto page = static_cast<size_t>(length / kPageTokens);
-  if (!rows.empty()) copy_in(sequence.row_blocks()[page], rows, parts_.settings.rows_on_device);
-  if (!slices.empty()) copy_in(sequence.slice_blocks()[page], slices, true);
+  const auto at = static_cast<size_t>(page);
+  if (!rows.empty()) {
+    copy_in(sequence.row_blocks()[at], rows.first(of_others), parts_.settings.rows_on_device);
+  }
+  if (!rows.empty() && page_bytes.ring > 0 && !without_ring) {
+    copy_in(sequence.ring_blocks()[at], rows.last(page_bytes.ring), true);
+  }
+  if (!slices.empty()) copy_in(sequence.slice_blocks()[at], slices, true);
   sequence.commit(tokens);
+  if (without_ring) sequence.drop_ring(page + 1);
   sequence.invalidate();
   guard.keep();
+}
+
+void SequencePages::copy_ring_out(std::span<std::byte> out, const std::byte* block) {
+  if (block != nullptr) return copy_out(out, block, true);
+  std::fill(out.begin(), out.end(), std::byte{0});
 }
 
 void SequencePages::copy_out(std::span<std::byte> out, const std::byte* block, bool on_device) {
@@ -107,15 +130,18 @@ void SequencePages::copy_in(std::byte* block, std::span<const std::byte> in, boo
 
 bool SequencePages::takes_row_sources() const {
   return parts_.device.kind() == DeviceKind::kCpu && parts_.settings.rows_on_device &&
-         parts_.settings.selection == nullptr && !parts_.settings.selection_evicts &&
-         !parts_.settings.selected_per_query_head;
+         !parts_.settings.has_ring() && parts_.settings.selection == nullptr &&
+         !parts_.settings.selection_evicts && !parts_.settings.selected_per_query_head;
 }
 
 void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
                                    int64_t pages) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
   if (!takes_row_sources()) {
-    throw UsageError("set_row_source: allowed on the cpu device with the selections fasa and full");
+    throw UsageError(
+        "set_row_source: allowed on the cpu device with the selections fasa and full, where no "
+        "layer "
+        "sees a window beside others that see everything");
   }
   if (sequence.later_rows().source != nullptr || pages < 0) {
     throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/raw_slopes.h"
 #include "runtime/config/layer_budgets.h"
+#include "scheduler/cache/reach.h"
 
 namespace fasa {
 namespace {
@@ -28,10 +29,29 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
 }
 
-}  // namespace
+// Whether some layers see a window, and others everything.
+bool has_mixed_windows(const Geometry& geometry) {
+  const auto& windows = geometry.windows;
+  return std::any_of(windows.begin(), windows.end(), [](int window) { return window > 0; }) &&
+         std::any_of(windows.begin(), windows.end(), [](int window) { return window == 0; });
+}
 
-StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
-                                const DeviceTraits& traits, int64_t max_context) {
+// Moves layers with a window out of the layout.
+void move_to_ring(StepSettings& settings) {
+  CacheLayout& layout = settings.layout;
+  settings.ring = layout.without_slices();
+  settings.ring.layers = layout.layers = 0;
+  settings.ring.sinks = 0;
+  settings.reach = kConversationReach;
+  for (LayerSettings& layer : settings.layers) {
+    layer.in_ring = layer.window > 0;
+    layer.dense |= layer.in_ring;
+    layer.index = (layer.in_ring ? settings.ring : layout).layers++;
+  }
+}
+
+StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                         const DeviceTraits& traits, int64_t max_context, bool ring) {
   geometry.validate();
   config.validate();
   Config with_rows = config;  // the caller's row dtype may be the model's
@@ -68,8 +88,10 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
         {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
          .budget = budgets[static_cast<size_t>(layer)],
          .near = near,
-         .window = geometry.window(layer)});
+         .window = geometry.window(layer),
+         .index = layer});
   }
+  if (ring) move_to_ring(settings);
   if (!settings.rows_on_device) {
     layout.hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
@@ -98,6 +120,19 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   settings.selected_per_query_head =
       settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
   return settings;
+}
+
+}  // namespace
+
+StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                                const DeviceTraits& traits, int64_t max_context) {
+  return settings_of(config, geometry, row_dtype, traits, max_context, has_mixed_windows(geometry));
+}
+
+StepSettings make_paged_step_settings(const Config& config, const Geometry& geometry,
+                                      RowDType row_dtype, const DeviceTraits& traits,
+                                      int64_t max_context) {
+  return settings_of(config, geometry, row_dtype, traits, max_context, false);
 }
 
 }  // namespace fasa

@@ -6,10 +6,12 @@
 
 namespace fasa {
 
-void check_slice_dims(const std::vector<int16_t>& slice_dims, const CacheLayout& layout,
+void check_slice_dims(const std::vector<int16_t>& slice_dims, const StepSettings& settings,
                       const Geometry& geometry) {
+  const CacheLayout& layout = settings.layout;
   if (layout.slice.dims == 0) return;
-  const auto expected = static_cast<size_t>(layout.heads() * layout.slice.dims);
+  const auto expected = static_cast<size_t>(settings.layer_count()) *
+                        static_cast<size_t>(layout.kv_heads * layout.slice.dims);
   if (slice_dims.size() != expected) {
     throw UsageError(fmt::format("slice_dims has {} entries; layers x kv_heads x dims is {}",
                                  slice_dims.size(), expected));
@@ -22,10 +24,18 @@ void check_slice_dims(const std::vector<int16_t>& slice_dims, const CacheLayout&
 }
 
 Buffer upload_slice_dims(Device& device, const std::vector<int16_t>& slice_dims,
-                         const CacheLayout& layout, StreamView stream) {
-  const auto bytes = static_cast<size_t>(layout.heads() * layout.slice.dims) * sizeof(int16_t);
+                         const StepSettings& settings, StreamView stream) {
+  const CacheLayout& layout = settings.layout;
+  const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.dims);
+  std::vector<int16_t> dims;
+  for (int layer = 0; layer < settings.layer_count() && of_layer > 0; ++layer) {
+    if (settings.layer(layer).in_ring) continue;
+    const auto first = slice_dims.begin() + layer * of_layer;
+    dims.insert(dims.end(), first, first + of_layer);
+  }
+  const size_t bytes = dims.size() * sizeof(int16_t);
   Buffer memory = device.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
-  device.copy(memory.data(), slice_dims.data(), bytes, CopyKind::kHostToDevice, stream);
+  device.copy(memory.data(), dims.data(), bytes, CopyKind::kHostToDevice, stream);
   device.synchronize(stream);
   return memory;
 }

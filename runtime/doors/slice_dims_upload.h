@@ -4,17 +4,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/layout.h"
 #include "offload/device.h"
 #include "runtime/base/geometry.h"
+#include "scheduler/step_settings.h"
 
 namespace fasa {
 
 // Throws UsageError where their number or one of them does not fit. Without slices anything does.
-void check_slice_dims(const std::vector<int16_t>& slice_dims, const CacheLayout& layout,
+void check_slice_dims(const std::vector<int16_t>& slice_dims, const StepSettings& settings,
                       const Geometry& geometry);
-// Checked ones; waits for `stream`.
+// Checked ones of the layers that have slices; waits for `stream`.
 Buffer upload_slice_dims(Device& device, const std::vector<int16_t>& slice_dims,
-                         const CacheLayout& layout, StreamView stream);
+                         const StepSettings& settings, StreamView stream);
 
 }  // namespace fasa

@@ -11,16 +11,30 @@
 
 namespace fasa {
 
+namespace {
+
+// The step's part `desc` with the pages of `ring`.
+SequenceDesc in_ring(const SequenceDesc& desc, SequenceDesc ring) {
+  ring.mode = desc.mode;
+  ring.first_token = desc.first_token;
+  ring.tokens = desc.tokens;
+  ring.start = desc.start;
+  ring.stamp = desc.stamp;
+  return ring;
+}
+
+}  // namespace
+
 StepDescriber::StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
                              const std::vector<int16_t>& slice_dims, int32_t most_steps)
     : parts_(parts), most_steps_(most_steps) {
   if (most_steps < 1 || most_steps > kMaxSteps) {
     throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMaxSteps));
   }
-  check_slice_dims(slice_dims, parts.settings.layout, geometry);
+  check_slice_dims(slice_dims, parts.settings, geometry);
   upload_slopes(geometry);
   slice_dims_ =
-      upload_slice_dims(parts.device, slice_dims, parts.settings.layout, parts.streams.control());
+      upload_slice_dims(parts.device, slice_dims, parts.settings, parts.streams.control());
 }
 
 // Kernels add them to q·k before the scale.
@@ -45,8 +59,10 @@ void StepDescriber::list(OpenStep& step) const {
   const StepSettings& settings = parts_.settings;
   auto& descs = step.slot->host(DescriptorBuffer::kStep);
   auto& restore = step.slot->host(DescriptorBuffer::kRestore);
+  auto& ring = step.slot->host(DescriptorBuffer::kRing);
   descs.clear();
   restore.clear();
+  ring.clear();
   int64_t stage_pages = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
@@ -63,11 +79,13 @@ void StepDescriber::list(OpenStep& step) const {
       stage_pages += pages_of(part.tokens) + 1;
     }
     descs.push_back(desc);
+    if (settings.has_ring()) ring.push_back(in_ring(desc, sequence.describe_ring()));
     step.tables.row_blocks.push_back(sequence.row_blocks());
     step.tables.histories.push_back(sequence.history());
     step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
+  step.tables.in_ring = settings.has_ring() ? step.slot->device(DescriptorBuffer::kRing) : nullptr;
   step.tables.second_stage = parts_.scratch.prefill().second_stage;
   step.tables.on_host = descs;
 }
@@ -122,6 +140,8 @@ void StepDescriber::describe_each(OpenStep& step) {
     for (int token = 0; token < (apart ? whole.tokens : 1); ++token) {
       SequenceDesc& one = step.each.emplace_back(whole);
       if (apart) one.first_token += token, one.start += token, one.tokens = 1;
+      const auto& ring = step.slot->host(DescriptorBuffer::kRing);
+      if (!ring.empty()) step.each_in_ring.push_back(in_ring(one, ring[i]));
       tables.row_blocks.push_back(step.tables.row_blocks[i]);
       tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
       tables.histories.push_back(step.tables.histories[i]);
@@ -129,6 +149,7 @@ void StepDescriber::describe_each(OpenStep& step) {
     }
   }
   tables.on_device = step.each.data();
+  tables.in_ring = step.each_in_ring.data();
   tables.on_host = step.each;
 }
 

@@ -24,7 +24,7 @@ KvMemory StepMemory::predict(int64_t tokens, int step_tokens, int64_t reach) con
   const uint64_t taken = use.used_bytes + memory.device_total() + table;
   const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, taken);
   const auto block = static_cast<uint64_t>(parts_.settings.layout.row_block_bytes());
-  memory.device_rows = std::min(memory.host_rows, room / block * block);
+  memory.device_rows += std::min(memory.host_rows, room / block * block);
   return memory;
 }
 
@@ -56,28 +56,15 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
       parts_.scratch.bytes() == 0) {
     require_room(tokens, step_tokens, sequence.reach());
   }
+  if (tokens > sequence.length()) own_last_page(id);
   const auto [decode, prefill] =
       reserved_shapes(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
   ensure_scratch(decode, prefill);
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
   // Of what was waited for on the way, something may have failed.
   parts_.sequences.find_usable(id);
-  if (tokens > sequence.length()) {
-    own_last_page(id);
-    parts_.streams.require();
-  }
-  if (most_pages(parts_.settings, tokens, step_tokens, sequence.reach()) == pages_of(tokens)) {
-    sequence.reserve(tokens);
-  } else {
-    const KvSequence::Reserved before = sequence.reserved();
-    sequence.reserve(sequence.length());
-    try {
-      sequence.reserve_ring(tokens, step_tokens);
-    } catch (...) {
-      sequence.give_back_to(before);
-      throw;
-    }
-  }
+  if (tokens > sequence.length()) parts_.streams.require();
+  sequence.reserve(tokens, step_tokens);
   guard.keep();
 }
 
@@ -138,6 +125,11 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   drop_pages(sequences);
+  // Before scratch goes: a page that is private stays so, and scratch has to fit beside it again.
+  for (const StepSequence& part : sequences) {
+    guard.watch(parts_.sequences.find(part.sequence));
+    own_last_page(part.sequence);
+  }
   int64_t tokens = 0;
   int new_tokens = 1;
   for (const StepSequence& part : sequences) {
@@ -153,8 +145,6 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   }
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
-    guard.watch(sequence);
-    own_last_page(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
   }
   copies_.copy_new_pages(sequences);

@@ -89,8 +89,8 @@ bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
   step.compute = stream;
   step.appended = layers;
   step.attended = entry.attends ? layers : 0;
-  if (!parts_.settings.rows_on_device) {
-    for (int layer = 0; layer < layers; ++layer) counters_.add_written_back(layer, step.tokens);
+  for (int layer = 0; layer < layers; ++layer) {
+    if (!parts_.settings.on_device(layer)) counters_.add_written_back(layer, step.tokens);
   }
   ++metrics_.launched;
   return true;

@@ -17,9 +17,9 @@ struct EngineOptions {
   // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
   // depend on it, and on nothing that happened to the conversation meanwhile.
   int sparse_turn_tokens = 0;
-  // Tokens from its end within which a conversation goes on elsewhere from its cache, where every layer
-  // sees a window only and no sessions are parked: see Runtime::set_reach. Behind that all is computed
-  // anew.
+  // Tokens from its end within which a conversation goes on elsewhere from its cache, where layers see
+  // a window only and no sessions are parked (with those, what Runtime::create() says): see
+  // Runtime::set_reach. Behind that all is computed anew.
   int64_t reach = kConversationReach;
   size_t log_bytes = size_t{64} << 20;
   std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten

@@ -63,7 +63,9 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   for (const Kept& kept : kept_) {
     if (kept.conversation.salt != salt || !kept.parked) continue;
     const int64_t tokens = std::min({kept.log().common(match.known), most, kept.parked->tokens});
-    if (tokens > held) match.parked = {kept.parked->session, held = tokens};
+    if (!runtime_.reaches_from(kept.parked->first_page, tokens)) continue;
+    if (tokens <= held) continue;
+    match.parked = {kept.parked->session, held = tokens, kept.parked->first_page};
   }
   return match;
 }
@@ -98,12 +100,12 @@ uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
   return kept_.back().id;
 }
 
-void PrefixCache::keep(Conversation conversation, uint64_t session) {
+void PrefixCache::keep(Conversation conversation, uint64_t session, int64_t first_page) {
   changed();
   const int64_t tokens = conversation.log.size();
   kept_.push_back({.id = next_id_++,
                    .conversation = std::move(conversation),
-                   .parked = ParkedPrefix{session, tokens},
+                   .parked = ParkedPrefix{session, tokens, first_page},
                    .last_used = ++uses_});
 }
 

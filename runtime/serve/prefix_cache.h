@@ -22,6 +22,7 @@ namespace fasa::serve {
 struct ParkedPrefix {
   uint64_t session = 0;  // of the session store
   int64_t tokens = 0;
+  int64_t first_page = 0;  // from which on it has all rows
 };
 
 // One conversation as far as it was served. Without a sequence and a place on disk it is only
@@ -72,7 +73,7 @@ class PrefixCache {
   // its place on disk is this one's.
   uint64_t keep(Conversation conversation, SequenceId sequence);
   // A session that was found on disk.
-  void keep(Conversation conversation, uint64_t session);
+  void keep(Conversation conversation, uint64_t session, int64_t first_page = 0);
 
   // The one that holds memory and was used longest ago; null: there is none.
   Kept* oldest_resident();

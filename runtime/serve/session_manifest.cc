@@ -12,7 +12,7 @@
 namespace fasa::serve {
 namespace {
 
-constexpr std::string_view kMagic = "fasa session 2\n";
+constexpr std::string_view kMagic = "fasa session 3\n";
 
 class Writer {
  public:
@@ -92,6 +92,7 @@ void check_pages(const SessionManifest& manifest, const Reader& reader) {
   if (manifest.pages.size() != static_cast<size_t>(pages_of(tokens))) {
     reader.fail("it names more or fewer pages than its tokens have");
   }
+  if (manifest.first_page > manifest.pages.size()) reader.fail("its first page is behind its end");
   std::vector<uint64_t> places;
   for (const StoredPage& page : manifest.pages) {
     uint64_t end = 0;
@@ -124,6 +125,7 @@ std::string encode_manifest(const SessionManifest& manifest) {
     out.bytes(&how, 1);
   }
   out.ids(conversation.ahead);
+  out.number(manifest.first_page);
   out.number(manifest.pages.size());
   for (const StoredPage& page : manifest.pages) {
     out.number(page.place);
@@ -150,6 +152,7 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
   manifest.conversation.text = reader.text();
   manifest.conversation.log = read_log(reader);
   manifest.conversation.ahead = reader.ids();
+  manifest.first_page = reader.number();
   manifest.pages.resize(reader.count(2 * kNumber));
   for (StoredPage& page : manifest.pages) {
     page.place = reader.number();

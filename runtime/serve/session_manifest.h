@@ -32,6 +32,7 @@ struct SessionManifest {
   std::string fingerprint;  // of all that keys and values depend on beside the tokens
   uint64_t page_bytes = 0;  // in the file
   Conversation conversation;
+  uint64_t first_page = 0;        // from which on all rows are there
   std::vector<StoredPage> pages;  // of all tokens, in order
 };
 

@@ -81,7 +81,7 @@ void SessionMemory::place(ActiveChoice& active) {
   const SequenceId sequence =
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
-  // A session goes to disk whole.
+  // A session goes to disk whole, and what comes back is cut as Runtime::create() says.
   if (!match.source && !options_.sessions) runtime_.set_reach(sequence, options_.reach);
   if (match.parked) {  // what comes from the disk comes in whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);

@@ -28,7 +28,7 @@ SessionParking::SessionParking(const ParkingOptions& options, Runtime& runtime, 
               .page = runtime.page_bytes(),
               .before_change = options.before_change}) {
   for (FoundSession& found : store_.take_found()) {
-    cache_.keep(std::move(found.conversation), found.number);
+    cache_.keep(std::move(found.conversation), found.number, found.first_page);
   }
 }
 
@@ -122,8 +122,10 @@ bool SessionParking::park_piece(Kept& kept) {
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
-    store_.commit(session, kept.conversation);
-    kept.parked->tokens = end;
+    ParkedPrefix& parked = *kept.parked;
+    parked.first_page = std::max(parked.first_page, runtime_.first_page(*kept.sequence));
+    store_.commit(session, kept.conversation, parked.first_page);
+    parked.tokens = end;
     cache_.changed();
     ++status_.parked;
   }
@@ -175,10 +177,12 @@ void SessionParking::load_pages(Waking& waking, SequenceId sequence, int64_t fir
     const int64_t tokens =
         std::min<int64_t>(kPageTokens, waking.prefix.tokens - page * kPageTokens);
     const auto head = heads.subspan(static_cast<size_t>(page - first) * format.head_bytes());
-    const auto row = page < rows_from
-                         ? rows.first(0)
-                         : rows.subspan(static_cast<size_t>(page - rows_from) * format.bytes.rows,
-                                        format.bytes.rows);
+    const size_t wanted =
+        format.bytes.rows - (page < waking.prefix.first_page ? format.bytes.ring : 0);
+    const auto row =
+        page < rows_from
+            ? rows.first(0)
+            : rows.subspan(static_cast<size_t>(page - rows_from) * format.bytes.rows, wanted);
     runtime_.load_page(sequence, static_cast<int>(tokens), row,
                        head.first(tokens == kPageTokens ? format.bytes.slices : 0));
   }

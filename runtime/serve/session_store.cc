@@ -145,7 +145,8 @@ void SessionStore::load(uint64_t session) {
     stored.written = stored.committed = manifest.conversation.log.size();
     used_bytes_ += taken_by(stored);
     if (!stored.foreign) {
-      found_.push_back({session, manifest.written, std::move(manifest.conversation)});
+      found_.push_back({session, manifest.written, std::move(manifest.conversation),
+                        static_cast<int64_t>(manifest.first_page)});
     }
   } catch (const InputError& error) {
     log_warning(error.what());
@@ -211,7 +212,7 @@ void SessionStore::write_at(const std::string& name, std::span<const std::byte> 
                     SYNC_FILE_RANGE_WRITE);
 }
 
-void SessionStore::commit(uint64_t session, const Conversation& conversation) {
+void SessionStore::commit(uint64_t session, const Conversation& conversation, int64_t first_page) {
   Stored& stored = stored_.at(session);
   changing();
   sync(PageFile(path(session, kRows), O_WRONLY | O_CREAT));
@@ -220,6 +221,7 @@ void SessionStore::commit(uint64_t session, const Conversation& conversation) {
                                              .fingerprint = options_.fingerprint,
                                              .page_bytes = format_.page_bytes(),
                                              .conversation = conversation,
+                                             .first_page = static_cast<uint64_t>(first_page),
                                              .pages = stored.pages});
   write_file_atomically(path(session, kManifest), bytes);
   changing();

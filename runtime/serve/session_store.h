@@ -38,6 +38,7 @@ struct FoundSession {
   uint64_t number = 0;
   uint64_t written = 0;
   Conversation conversation;
+  int64_t first_page = 0;
 };
 
 class SessionStore {
@@ -59,8 +60,9 @@ class SessionStore {
   // nothing has changed then.
   void write(uint64_t session, int tokens, std::span<const std::byte> rows,
              std::span<const std::byte> slices);
-  // All that was written is the session from now on: the rows of `conversation.log`. As above.
-  void commit(uint64_t session, const Conversation& conversation);
+  // All that was written is the session from now on: the rows of `conversation.log`, all of them from
+  // page `first_page` on. As above.
+  void commit(uint64_t session, const Conversation& conversation, int64_t first_page);
   int64_t written(uint64_t session) const;    // tokens, with those not committed
   int64_t committed(uint64_t session) const;  // tokens; 0: there is no such session
   // The first pages of a session, as they were committed. Throws LostSession where it is not there any

@@ -12,14 +12,17 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
       settings_(settings),
       rows_(pools.rows),
       slices_(pools.slices),
+      ring_(pools.ring),
       device_rows_(device),
-      hot_rows_(device, settings.layout) {
+      hot_rows_(device, settings.layout),
+      reach_(settings.reach) {
   if (settings.selection_evicts) history_.emplace(settings);
 }
 
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
+  ring_ = other.ring_.fork(pages_of(tokens));
   length_ = tokens;
   reach_ = other.reach_;
   first_page_ = tokens > 0 ? other.first_page_ : 0;
@@ -33,8 +36,10 @@ void KvSequence::truncate(int64_t tokens) {
   if (tokens >= length_) return;
   rows_.cancel_ring();
   slices_.cancel_ring();
+  ring_.cancel_ring();
   if (tokens == 0) first_page_ = 0;
   rows_.truncate(pages_of(tokens));
+  ring_.truncate(pages_of(tokens));
   device_rows_.truncate(rows_.pages());
   // A sealed page that is cut is packed again from its rows, into a block of its own: others may
   // share the old one.
@@ -47,7 +52,7 @@ void KvSequence::truncate(int64_t tokens) {
 void KvSequence::invalidate() {
   if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
-  if (stale_ && first_page_ == 0) {
+  if (stale_ && !drops_rows()) {
     hot_rows_.invalidate();
   } else {
     hot_rows_.forget();  // nor fetches again what is dropped
@@ -56,7 +61,7 @@ void KvSequence::invalidate() {
 
 int64_t KvSequence::droppable() const {
   if (reach_ < 0 || later_rows_.source != nullptr) return 0;
-  const int64_t kept = std::max<int64_t>(first_page_, pages_of(settings_.layout.sinks));
+  const int64_t kept = std::max(first_page_, first_pages_kept(settings_));
   return std::max<int64_t>(
       0, first_needed_page(settings_, std::max<int64_t>(0, length_ - reach_)) - kept);
 }
@@ -64,20 +69,42 @@ int64_t KvSequence::droppable() const {
 void KvSequence::drop_pages() {
   const int64_t pages = droppable();
   if (pages == 0) return;
-  const int64_t first = std::max<int64_t>(first_page_, pages_of(settings_.layout.sinks));
+  const int64_t first = std::max(first_page_, first_pages_kept(settings_));
   first_page_ = first + pages;
+  if (settings_.has_ring()) return ring_.drop(first, first_page_);
   rows_.drop(first, first_page_);
   if (uses_slices()) slices_.drop(first, first_page_);
   device_rows_.drop(first_page_);
   if (stale_) hot_rows_.forget();
 }
 
-bool KvSequence::reaches(int64_t tokens) const {
-  return tokens == 0 || first_page_ == 0 || first_needed_page(settings_, tokens) >= first_page_;
+void KvSequence::drop_ring(int64_t end) {
+  ring_.drop(first_page_, end);
+  first_page_ = std::max(first_page_, end);
 }
 
-void KvSequence::reserve_ring(int64_t tokens, int step_tokens) {
+bool KvSequence::reaches(int64_t tokens) const {
+  return reaches_from(settings_, first_page_, tokens);
+}
+
+void KvSequence::reserve(int64_t tokens) { grow(tokens, tokens); }
+
+void KvSequence::reserve(int64_t tokens, int step_tokens) {
   const int64_t pages = most_pages(settings_, tokens, step_tokens, reach_);
+  if (pages == pages_of(tokens)) return reserve(tokens);
+  const Reserved before = reserved();
+  grow(settings_.has_ring() ? tokens : length_, length_);
+  try {
+    promise_ring(tokens, pages);
+  } catch (...) {
+    give_back_to(before);
+    throw;
+  }
+}
+
+// Throws BudgetError; nothing changes then.
+void KvSequence::promise_ring(int64_t tokens, int64_t pages) {
+  if (settings_.has_ring()) return ring_.reserve_ring(pages_of(tokens), pages);
   const Reserved before = reserved();
   rows_.reserve_ring(pages_of(tokens), pages);
   if (!uses_slices()) return;
@@ -90,7 +117,7 @@ void KvSequence::reserve_ring(int64_t tokens, int step_tokens) {
   }
 }
 
-void KvSequence::reserve(int64_t tokens) {
+void KvSequence::grow(int64_t tokens, int64_t ring_tokens) {
   const CacheLayout& layout = settings_.layout;
   const Reserved before = reserved();
   const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
@@ -106,6 +133,7 @@ void KvSequence::reserve(int64_t tokens) {
       ensure(residents_, layout.resident_bytes(), "sinks and recent rows");
       hot_rows_.reserve();
     }
+    if (settings_.has_ring()) ring_.grow(pages_of(ring_tokens));
     rows_.grow(pages_of(tokens));
   } catch (...) {
     give_back_to(before);
@@ -115,10 +143,12 @@ void KvSequence::reserve(int64_t tokens) {
 
 void KvSequence::give_back_to(const Reserved& before) {
   rows_.truncate(before.row_pages);
+  ring_.truncate(before.ring_pages);
   device_rows_.truncate(rows_.pages());
   slices_.truncate(before.slice_pages);
   rows_.shrink(before.row_places);
   slices_.shrink(before.slice_places);
+  ring_.shrink(before.ring_places);
   device_rows_.shrink(before.copy_places);
   if (hot_rows_.wide() && !before.wide) hot_rows_.drop_wide();
   if (before.whole) return;
@@ -129,16 +159,20 @@ void KvSequence::give_back_to(const Reserved& before) {
 }
 
 bool KvSequence::needs_private_page() const {
-  return length_ % kPageTokens != 0 && rows_.shared(length_ / kPageTokens);
+  if (length_ % kPageTokens == 0) return false;
+  const int64_t last = length_ / kPageTokens;
+  return rows_.shared(last) || (settings_.has_ring() && ring_.shared(last));
 }
 
 void KvSequence::make_last_page_private(StreamView control) {
   rows_.make_writable(length_ / kPageTokens, control);
+  if (settings_.has_ring()) ring_.make_writable(length_ / kPageTokens, control);
 }
 
 void KvSequence::upload_tables(StreamView control) {
   rows_.upload(control);
   slices_.upload(control);
+  ring_.upload(control);
   device_rows_.upload(control);
 }
 
@@ -158,6 +192,12 @@ SequenceDesc KvSequence::describe() const {
                        .hot_rows = 0,
                        .stage = nullptr};
   hot_rows_.describe(&desc);
+  return desc;
+}
+
+SequenceDesc KvSequence::describe_ring() const {
+  SequenceDesc desc;
+  desc.row_blocks = ring_.device_data();
   return desc;
 }
 

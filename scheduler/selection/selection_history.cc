@@ -73,7 +73,7 @@ const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
   Head& head = worked.heads[static_cast<size_t>(head_index)];
   if (!head.policy) head.policy = settings_.selection->make_policy();
   KeyReader keys(step, sequence, head_index * sharers / settings_.layout.group);
-  const LayerSettings& settings = settings_.layer(step.layer);
+  const LayerSettings& settings = settings_.in_layout(step.layer);
   EvictionHead view{.record = worked.record,
                     .keys = keys,
                     .first_query_head = head_index * sharers,

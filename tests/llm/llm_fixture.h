@@ -125,10 +125,11 @@ inline std::unique_ptr<Device> open_test_device(const std::string& name, int thr
   return open_device(options);
 }
 
-// The model's geometry with a window in all layers, 0 = none.
-inline Geometry windowed(const Model& model, int window) {
+// The model's geometry with a window in all layers, 0 = none; but for the first `whole` layers.
+inline Geometry windowed(const Model& model, int window, int whole = 0) {
   Geometry geometry = model.config().geometry();
   if (window > 0) geometry.windows.assign(static_cast<size_t>(geometry.layers), window);
+  std::fill_n(geometry.windows.begin(), whole, 0);
   return geometry;
 }
 

@@ -57,6 +57,23 @@ TEST(CostModel, FullAttentionReadsEveryRow) {
   EXPECT_DOUBLE_EQ(terms.launches, (1 + 3) * kRates.launch_seconds);  // three waves of 16384
 }
 
+// Wherever others' rows are.
+TEST(CostModel, AWindowBesideLayersThatSeeEverythingIsReadOnTheDevice) {
+  Geometry geometry = llama_8b(kLayers);
+  geometry.windows = {512, 0};
+  for (const char* preset : {"fasa-m", "fasa-c"}) {
+    const CostModel model(
+        make_step_settings(config_of(preset), geometry, DType::kBF16, kEmulatedTraits, 40000),
+        kRates, 40000);
+    const CostTerms terms = model.layer(0, {.tokens = 40000, .hit_rate = 0.5});
+    EXPECT_NEAR(terms.attention, (512.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
+    EXPECT_DOUBLE_EQ(terms.launches, 2 * kRates.launch_seconds) << preset;  // append, attend
+    EXPECT_EQ(terms.scoring, 0) << preset;
+    EXPECT_EQ(terms.used_bytes, 0u) << preset;
+    EXPECT_EQ(terms.wait, 0) << preset;
+  }
+}
+
 TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   constexpr int64_t kTokens = 131072;
   const CostModel model = model_of(config_of("fasa-m", 2048), kTokens);

@@ -42,6 +42,14 @@ StepSettings draw_settings(Draw& draw) {
   settings.rows_on_device = draw.coin();
   if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
   for (int i = 0; i < settings.layout.layers; ++i) settings.layers.push_back(draw_layer(draw));
+  if (!draw.coin()) return settings;
+  settings.ring = settings.layout.without_slices();
+  settings.ring.layers = settings.layout.layers = 0;
+  for (LayerSettings& layer : settings.layers) {
+    layer.in_ring = layer.window > 0;
+    layer.dense |= layer.in_ring;
+    layer.index = (layer.in_ring ? settings.ring : settings.layout).layers++;
+  }
   return settings;
 }
 

@@ -1,8 +1,11 @@
-// A sequence whose layers all see a window gives back what nobody sees any more: the bits are those of a
-// sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
+// A sequence gives back rows of layers with a window that nobody sees any more, of all layers where every
+// one has a window, of a ring beside those that see everything: the bits are those of a sequence that
+// keeps everything, its memory does not grow, and it is cut where it reaches.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
+#include "scheduler/cache/reach.h"
+#include "tests/support/device_tensors.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/interpreted_kernels.h"
 #include "tests/support/runs.h"
@@ -14,7 +17,10 @@ using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kPrompt = 1900;
 
-Geometry windowed(const RunSetup& setup, std::vector<int> windows = {90, 130, 37}) {
+const std::vector<int> kAllWindows = {90, 130, 37};
+const std::vector<int> kSomeWindows = {90, 0, 130};
+
+Geometry windowed(const RunSetup& setup, std::vector<int> windows = kAllWindows) {
   Geometry geometry = small_geometry(setup.row_dtype);
   geometry.windows = std::move(windows);
   return geometry;
@@ -50,11 +56,12 @@ std::string name_of(const RunSetup& setup) {
 }
 
 // Prompt and answer, cut inside of the reach and gone on with, and a fork of that.
-Outputs whole_life(const RunSetup& setup, int64_t reach, int chunk) {
-  RuntimeRun run(setup, windowed(setup));
+Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64_t reach,
+                   int chunk) {
+  RuntimeRun run(setup, windowed(setup, windows));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
-  if (reach >= 0) runtime.set_reach(id, reach);
+  runtime.set_reach(id, reach);
   runtime.reserve(id, kPrompt + 1000, chunk);
   Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
   const auto add = [&](const Outputs& more) {
@@ -75,35 +82,39 @@ Outputs whole_life(const RunSetup& setup, int64_t reach, int chunk) {
 
 TEST(Reach, BitsAreThoseOfASequenceThatKeepsAll) {
   for (const RunSetup& setup : setups()) {
-    const Outputs base = whole_life(setup, -1, 300);
-    expect_same(base, whole_life(setup, 100, 300), name_of(setup));
-    expect_same(base, whole_life(setup, 100, 64), name_of(setup) + ", chunks of 64");
+    for (const auto& windows : {kAllWindows, kSomeWindows}) {
+      const Outputs base = whole_life(setup, windows, kReachesAll, 300);
+      expect_same(base, whole_life(setup, windows, 100, 300), name_of(setup));
+      expect_same(base, whole_life(setup, windows, 100, 64), name_of(setup) + ", chunks of 64");
+    }
   }
 }
 
 // Nor do the kernels for GPUs look behind the window.
 TEST(Reach, InterpretedKernelsHaveTheSameBits) {
-  const auto life = [](const RunSetup& setup, int64_t reach) {
+  const auto life = [](const RunSetup& setup, const std::vector<int>& windows, int64_t reach) {
     DeviceOptions options;
     options.name = "cuda:0";
     options.threads = 2;
     FakeCuda fake;
     RuntimeRun run(open_device(options, interpreted_platform(fake)), setup,
-                   windowed(setup, {20, 50, 37}));
+                   windowed(setup, windows));
     const SequenceId id = run.runtime().create();
-    if (reach >= 0) run.runtime().set_reach(id, reach);
+    run.runtime().set_reach(id, reach);
     run.runtime().reserve(id, 5000, 80);
     Outputs outputs = run.prefill(id, 1, 760, 80);
     for (auto& step : run.decode(id, 1, 30)) outputs.push_back(std::move(step));
     run.runtime().truncate(id, 780);
     for (auto& step : run.decode(id, 2, 5)) outputs.push_back(std::move(step));
-    EXPECT_EQ(run.runtime().reaches(id, 300), reach < 0);
+    EXPECT_EQ(run.runtime().reaches(id, 300), reach == kReachesAll);
     return outputs;
   };
   for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
     for (const auto kind : {SelectionKind::kFasa, SelectionKind::kFull}) {
       const RunSetup setup{.rows = rows, .fac_tokens = 30, .kind = kind};
-      expect_same(life(setup, -1), life(setup, 20), name_of(setup));
+      for (const std::vector<int>& windows : {std::vector{20, 50, 37}, std::vector{20, 0, 37}}) {
+        expect_same(life(setup, windows, kReachesAll), life(setup, windows, 20), name_of(setup));
+      }
     }
   }
 }
@@ -177,17 +188,81 @@ TEST(Reach, WhatWasGivenBackIsRefused) {
   runtime.free(runtime.fork(id, 0));
 }
 
-TEST(Reach, ALayerThatSeesEverythingKeepsEverything) {
+// Rows of layers with a window lie on the device and do not grow; all others are kept.
+TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
+  for (const RunSetup& setup : setups()) {
+    RuntimeRun run(setup, windowed(setup, kSomeWindows));
+    Runtime& runtime = run.runtime();
+    const auto of_all = [&](int64_t tokens) {  // one layer's rows
+      return static_cast<uint64_t>(pages_of(tokens)) * runtime.page_bytes().rows / 3;
+    };
+    const KvMemory predicted = runtime.predict(6000, 100, 64);
+    if (setup.rows != RowPlacement::kAuto) {  // copies take all that is free
+      EXPECT_LT(rows_of(predicted), of_all(6000) + 2 * of_all(1300)) << name_of(setup);
+      EXPECT_EQ(rows_of(runtime.predict(6000, 100, kReachesAll)), 3 * of_all(6000));
+    }
+    const SequenceId id = runtime.create();
+    runtime.set_reach(id, 64);
+    runtime.reserve(id, 6000, 100);
+    const KvMemory reserved = runtime.memory();
+    if (setup.rows != RowPlacement::kAuto) {
+      EXPECT_EQ(rows_of(reserved), rows_of(predicted)) << name_of(setup);
+      EXPECT_EQ(reserved.device_rows, predicted.device_rows) << name_of(setup);
+    }
+    run.prefill(id, 1, 3000, 100);
+    run.decode(id, 1, 700);
+    EXPECT_EQ(runtime.memory().host_rows, reserved.host_rows) << name_of(setup);
+    if (setup.rows != RowPlacement::kAuto) {
+      EXPECT_EQ(runtime.memory().device_rows, reserved.device_rows) << name_of(setup);
+    }
+    EXPECT_TRUE(runtime.reaches(id, 3700 - 64)) << name_of(setup);
+    EXPECT_FALSE(runtime.reaches(id, 2000)) << name_of(setup);
+    EXPECT_THROW(runtime.truncate(id, 2000), UsageError) << name_of(setup);
+    runtime.free(id);
+    EXPECT_EQ(rows_of(runtime.memory()), 0U) << name_of(setup);
+  }
+}
+
+// Rows of a layer that sees everything are there to be read; those that were given back are refused.
+TEST(Reach, OfARingOnlyWhatIsThereIsRead) {
   const RunSetup setup;
-  RuntimeRun run(setup, windowed(setup, {90, 0, 37}));
+  RuntimeRun run(setup, windowed(setup, kSomeWindows));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
+  EXPECT_EQ(runtime.reach(id), kConversationReach);
   runtime.set_reach(id, 0);
   run.prefill(id, 1, kPrompt, 300);
   run.decode(id, 1, 1);
-  EXPECT_TRUE(runtime.reaches(id, 1));
-  runtime.truncate(id, 64);
-  EXPECT_EQ(rows_of(runtime.predict(50000, 100, 0)), rows_of(runtime.predict(50000, 100)));
+  const Geometry& g = runtime.geometry();
+  DeviceTensors tensors(run.device());
+  const auto read = [&](int layer, int64_t token) {
+    runtime.read(id, layer, token, tensors.zeros(1, g.kv_heads, g.key_dim),
+                 tensors.zeros(1, g.kv_heads, g.value_dim), tensors.stream());
+  };
+  read(1, 5);
+  read(0, kPrompt - 10);
+  EXPECT_THROW(read(0, 5), UsageError);
+  EXPECT_THROW(runtime.fork(id, 500), UsageError);
+  EXPECT_EQ(runtime.length(id), kPrompt + 1);
+}
+
+// Pages of all layers go out and come back.
+TEST(Reach, PagesOfASequenceWithARingAreSavedAndLoaded) {
+  for (const RunSetup& setup : setups()) {
+    RuntimeRun run(setup, windowed(setup, kSomeWindows));
+    Runtime& runtime = run.runtime();
+    const SequenceId id = runtime.create();
+    run.prefill(id, 1, 300, 300);
+    const PageBytes bytes = runtime.page_bytes();
+    const SequenceId copy = runtime.create();
+    for (int64_t page = 0; page < pages_of(300); ++page) {
+      const bool full = (page + 1) * kPageTokens <= 300;
+      std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
+      runtime.save_page(id, page, rows, slices);
+      runtime.load_page(copy, full ? kPageTokens : 300 % kPageTokens, rows, slices);
+    }
+    expect_same(run.decode(id, 1, 20), run.decode(copy, 1, 20), name_of(setup));
+  }
 }
 
 }  // namespace

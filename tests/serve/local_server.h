@@ -37,12 +37,13 @@ class LocalServer {
   explicit LocalServer(const std::string& device_name, const EngineOptions& options = {},
                        std::optional<uint64_t> device_memory = {})
       : LocalServer(open(device_name, device_memory), options) {}
-  // `window`: of all layers, 0 = none.
-  LocalServer(std::unique_ptr<Device> device, const EngineOptions& options, int window = 0)
+  // `window`: of all layers but the first `whole`, 0 = none.
+  LocalServer(std::unique_ptr<Device> device, const EngineOptions& options, int window = 0,
+              int whole = 0)
       : device_(std::move(device)),
         model_(Model::load(llm_test::bundled_dir(), *device_, std::nullopt)),
-        runtime_(*device_, sparse_config(), llm_test::windowed(model_, window), model_.dtype(),
-                 all_slice_dims(model_.config().geometry())),
+        runtime_(*device_, sparse_config(), llm_test::windowed(model_, window, whole),
+                 model_.dtype(), all_slice_dims(model_.config().geometry())),
         loop_(model_, runtime_, nullptr, options) {}
 
   std::shared_ptr<Recorder> start(std::vector<int32_t> prompt, int64_t max_tokens,

@@ -36,6 +36,16 @@ std::vector<float> make_values() {
   return all;
 }
 
+// All layers in one layout; which of them attend to everything is the runtime's to say.
+StepSettings one_layout(const Config& config, const Geometry& geometry, RowDType row_dtype) {
+  StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, kHostTraits, 0);
+  const StepSettings own = make_step_settings(config, geometry, row_dtype, kHostTraits, 0);
+  for (int i = 0; i < own.layer_count(); ++i) {
+    settings.layers[static_cast<size_t>(i)].dense = own.layer(i).dense;
+  }
+  return settings;
+}
+
 int budget_pages() { return pages_of(kMaxTokens); }
 
 }  // namespace
@@ -50,7 +60,7 @@ const float* token_values(int writer, int layer, int64_t position, TokenPart par
 PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
                        const std::vector<int16_t>& slice_dims)
     : geometry_(geometry),
-      settings_(make_step_settings(config, geometry, row_dtype, kHostTraits, 0)),
+      settings_(one_layout(config, geometry, row_dtype)),
       slice_dims_(slice_dims),
       slopes_(raw_slopes(geometry)),
       arena_(1) {

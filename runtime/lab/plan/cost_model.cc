@@ -92,8 +92,8 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
   return all > 0 ? found / all : 1;
 }
 
-void CostModel::add_append(CostTerms& terms) const {
-  const CacheLayout& layout = settings_.layout;
+void CostModel::add_append(int layer, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout_of(layer);
   // Every kPageTokens-th token seals a page: its share of that.
   const uint64_t bytes = append_bytes(layout, 1) + seal_bytes(layout) / kPageTokens;
   terms.append += device(static_cast<uint64_t>(layout.kv_heads) * bytes);
@@ -248,13 +248,13 @@ void CostModel::add_selected(int layer, const StepLoad& load,
 CostTerms CostModel::layer(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch) const {
   CostTerms terms;
-  add_append(terms);
+  add_append(layer, terms);
   const bool all = settings_.layer(layer).dense ||
                    (settings_.rows_on_device &&
                     selected_size(layer, load.tokens) == visible(layer, load.tokens));
   if (!all) {
     add_selected(layer, load, prefetch, terms);
-  } else if (settings_.rows_on_device) {
+  } else if (settings_.on_device(layer)) {
     add_dense_on_device(layer, load, terms);
   } else {
     add_dense_from_host(layer, load, terms);

@@ -100,7 +100,7 @@ class CostModel {
   }
   double link(double bytes) const { return bytes / machine_.link_bandwidth; }
   int64_t visible(int layer, int64_t tokens) const;
-  void add_append(CostTerms& terms) const;
+  void add_append(int layer, CostTerms& terms) const;
   void add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const;
   void add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const;
   void add_selected(int layer, const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,

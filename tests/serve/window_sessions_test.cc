@@ -1,0 +1,116 @@
+// Conversations of a model with windows in some layers: what nobody sees any more of those is given back,
+// stays away on disk, and is computed anew where a request goes back behind it.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/llm/temp_model.h"
+#include "tests/serve/local_server.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr int kWindow = 50;
+constexpr size_t kLong = 3600;  // far beyond the window, kConversationReach and the pages that wait
+
+class WindowSessionsTest : public testing::TestWithParam<const char*> {
+ protected:
+  LocalServer open(const EngineOptions& options) const {
+    return {LocalServer::open(GetParam(), {}), options, kWindow, 1};
+  }
+  EngineOptions parking() const {
+    return {.prefill_chunk = 100,
+            .sessions = ParkingOptions{.dir = folder_.path() + "/sessions", .fingerprint = "a"}};
+  }
+
+ private:
+  llm_test::TempDir folder_;
+};
+
+void park(LocalServer& server) {
+  server.loop().park_idle_now();
+  while (server.loop().status().parking.busy) std::this_thread::yield();
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<double> logprobs;
+  int64_t cached = 0;
+};
+
+Answer ask(LocalServer& server, const std::vector<int32_t>& prompt) {
+  const auto recorder = server.start(prompt, 12);
+  const auto& choice = recorder->wait();
+  return {choice.ids, choice.logprobs, recorder->cached()};
+}
+
+void expect_same(const Answer& answer, const Answer& expected, int64_t cached) {
+  EXPECT_EQ(answer.ids, expected.ids);
+  EXPECT_EQ(answer.logprobs, expected.logprobs);
+  EXPECT_EQ(answer.cached, cached);
+}
+
+// A document; a question about it; and questions about its first tokens.
+struct Prompts {
+  std::vector<int32_t> document = bytes_of(some_text(0, kLong));
+  std::vector<int32_t> question = {};
+  Answer to_document, to_question;
+
+  explicit Prompts(LocalServer& fresh) {
+    to_document = ask(fresh, document);
+    question = document;
+    question.insert(question.end(), to_document.ids.begin(), to_document.ids.end());
+    const auto more = bytes_of(some_text(9000, 40));
+    question.insert(question.end(), more.begin(), more.end());
+    to_question = ask(fresh, question);
+  }
+  std::vector<int32_t> beginning(size_t tokens) const {
+    return {document.begin(), document.begin() + static_cast<int64_t>(tokens)};
+  }
+  // What was computed of the document and its answer: all but the last token.
+  int64_t computed() const { return static_cast<int64_t>(kLong + to_document.ids.size()) - 1; }
+};
+
+TEST_P(WindowSessionsTest, WhatIsBehindTheReachIsComputedAnew) {
+  LocalServer fresh = open({.prefill_chunk = 100});
+  const Prompts prompts(fresh);
+  LocalServer server = open({.prefill_chunk = 100});
+  expect_same(ask(server, prompts.document), prompts.to_document, 0);
+  expect_same(ask(server, prompts.question), prompts.to_question, prompts.computed());
+  for (const size_t tokens : {size_t{500}, kLong - 1000}) {
+    LocalServer other = open({.prefill_chunk = 100});
+    const auto beginning = prompts.beginning(tokens);
+    const auto kept = static_cast<int64_t>(tokens) - 1;
+    expect_same(ask(server, beginning), ask(other, beginning), tokens == 500 ? 0 : kept);
+  }
+}
+
+TEST_P(WindowSessionsTest, AWokenConversationIsTheSame) {
+  LocalServer fresh = open({.prefill_chunk = 100});
+  const Prompts prompts(fresh);
+  {
+    LocalServer server = open(parking());
+    expect_same(ask(server, prompts.document), prompts.to_document, 0);
+    park(server);
+    EXPECT_EQ(server.loop().status().memory.device_rows, 0u);
+  }
+  LocalServer server = open(parking());
+  expect_same(ask(server, prompts.question), prompts.to_question, prompts.computed());
+  park(server);
+  // It was cut back on the way: what a conversation keeps is what it can be cut back to.
+  LocalServer other = open({.prefill_chunk = 100});
+  const auto goes_on = [&](size_t tokens, int64_t cached) {
+    SCOPED_TRACE(tokens);
+    const auto beginning = prompts.beginning(tokens);
+    expect_same(ask(server, beginning), ask(other, beginning), cached);
+    park(server);
+  };
+  goes_on(kLong - 1000, kLong - 1001);
+  goes_on(kLong - 2500, 0);
+  goes_on(500, 499);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, WindowSessionsTest, testing::Values("cpu", "emulated"));
+
+}  // namespace
+}  // namespace fasa::serve
