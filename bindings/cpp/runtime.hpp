@@ -40,6 +40,10 @@ class Runtime {
   void truncate(Sequence sequence, int64_t tokens) {
     check(fasa_sequence_truncate(c(), sequence, tokens));
   }
+  /// It will be truncated and forked at most `tokens` tokens from its end, see fasa_sequence_set_reach.
+  void set_reach(Sequence sequence, int64_t tokens) {
+    check(fasa_sequence_set_reach(c(), sequence, tokens));
+  }
   void free(Sequence sequence) { check(fasa_sequence_free(c(), sequence)); }
   int64_t length(Sequence sequence) const {
     int64_t tokens = 0;

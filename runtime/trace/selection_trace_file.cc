@@ -73,6 +73,7 @@ class Reader {
     const size_t start = offset_;
     uint64_t value = 0;
     for (int shift = 0;; shift += 7) {
+      if (shift > 28) fail_at(start, fmt::format("{} in too many bytes", what));
       const auto byte = static_cast<uint8_t>(take(1, what)[0]);
       value |= uint64_t{byte & 0x7fu} << shift;
       if (value > INT32_MAX) fail_at(start, fmt::format("{} beyond {}", what, INT32_MAX));

@@ -39,7 +39,8 @@ TEST(Rate, IsAPositiveSizePerSecond) {
   EXPECT_EQ(parse_rate("16GB/s"), 16e9);
   EXPECT_EQ(parse_rate("900 MB/s"), 900e6);
   EXPECT_EQ(parse_rate("1GiB/s"), 1073741824.0);
-  for (const char* text : {"", "/s", "16", "16GB", "16/s", "0GB/s", "-1GB/s", "GB/s", "16GB/ s", "1e308MB/s"}) {
+  for (const char* text :
+       {"", "/s", "16", "16GB", "16/s", "0GB/s", "-1GB/s", "GB/s", "16GB/ s", "1e308MB/s"}) {
     EXPECT_FALSE(parse_rate(text).has_value()) << '"' << text << '"';
   }
   EXPECT_EQ(format_rate(25e9), "25GB/s");
