@@ -121,7 +121,7 @@ Config slice_config(SliceDType dtype, int chunks, int64_t tokens) {
   config.selection.slice_dtype = dtype;
   config.selection.tip_chunks = chunks;
   config.selection.fac_tokens = {{.tokens = tokens, .share = 0}};
-  config.selection.near_tokens = TokenCount{};
+  config.selection.low_bit_tokens = TokenCount{};
   return config;
 }
 

@@ -1,5 +1,5 @@
-// How long a long conversation on disk takes to its next token, out of the system's cache: all of it read
-// first, and slices first with rows as steps select them. Attention alone, no weights.
+// How long a long conversation on disk takes to its next token, out of the system's cache: all of
+// it read first, and slices first with rows as steps select them. Attention alone, no weights.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct Options {
   int layers = 8;
   int64_t tokens = 100000;
   int steps = 4;
-  bool near = true;
+  bool low_bit = true;
 };
 
 double seconds_since(Clock::time_point begin) {
@@ -85,7 +85,7 @@ void wake(FilledRuntime& filled, serve::SessionParking& parking, const serve::Pa
 
 void run(const Options& options) {
   Config config;
-  if (!options.near) config.selection.near_tokens = TokenCount{.tokens = 0, .share = 0};
+  if (!options.low_bit) config.selection.low_bit_tokens = TokenCount{.tokens = 0, .share = 0};
   const Geometry geometry = llama_8b(options.layers);
   DeviceOptions device;
   device.name = "cpu";
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.layers, "Of Llama-3.1-8B's attention");
   app.add_option("--tokens", options.tokens);
   app.add_option("--steps", options.steps);
-  app.add_flag("!--no-near", options.near, "Without a near set and its value slices");
+  app.add_flag("!--no-low-bit", options.low_bit, "Without a low-bit set and its value slices");
   CLI11_PARSE(app, argc, argv);
   fasa::bench::run(options);
 }

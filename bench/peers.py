@@ -57,7 +57,7 @@ class Ours:
         geometry = fasa.Geometry(layers=LAYERS, kv_heads=KV_HEADS, query_heads=QUERY_HEADS,
                                  head_dim=DIM)
         options = dict(preset="fasa-c", device="cpu", threads=threads, fac_tokens=k,
-                       near_tokens=0, slice_dtype="int2", tip_chunks=chunks)
+                       low_bit_tokens=0, slice_dtype="int2", tip_chunks=chunks)
         if dense:
             options["dense_layers"] = list(range(LAYERS))
         dims = np.array([d for pair in geometry.chunks[:chunks] for d in pair], np.int16)

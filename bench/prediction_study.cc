@@ -248,7 +248,7 @@ void generate(Model& model, Study& study, const std::vector<int32_t>& prompt, in
               int steps) {
   Config config;
   config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
-  config.selection.near_tokens = TokenCount{};
+  config.selection.low_bit_tokens = TokenCount{};
   const Geometry geometry = model.config().geometry();
   const auto total = static_cast<int64_t>(prompt.size()) + steps;
   Runtime runtime(model.device(), config, geometry, model.config().row_dtype(),

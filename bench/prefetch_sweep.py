@@ -31,7 +31,7 @@ class Bench:
         """The JSON of one run; the same run is made once."""
         command = [self.arguments.fasa, "profile", "--geometry", "Llama-3.1-8B", "--tokens",
                    str(tokens), "--steps", str(self.arguments.steps), "--warmup",
-                   str(self.arguments.warmup), "--near-tokens", "0", "--json", *map(str, flags)]
+                   str(self.arguments.warmup), "--low-bit-tokens", "0", "--json", *map(str, flags)]
         if link is not None:
             command += ["--bandwidth", f"{LINKS[link]:.4f}GB/s"]
         key = tuple(command)

@@ -132,7 +132,7 @@ class Study {
   Mass run_one(const Variant& variant, int64_t budget) const {
     Config config;
     config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     config.selection.layer_budget = variant.layer_budget;
     const std::vector<TokenBudget> budgets = layer_budgets(config, geometry_);
     const auto width = static_cast<size_t>(geometry_.key_dim);

@@ -35,7 +35,7 @@ struct CacheLayout {
   int group = 1;  // query heads per KV head
   RowFormat row;
   SliceFormat slice;
-  SliceFormat values;  // codes of whole values, for a near set; dims 0 = none
+  SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always resident
   int hot_rows = 0;

@@ -38,8 +38,9 @@ struct SequenceDesc {
   std::byte* hot = nullptr;        // hot rows, null where there are none
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
-  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that holds
-  // `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::stage_offset leads to a layer's.
+  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that
+  // holds `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::stage_offset leads to a
+  // layer's.
   std::byte* stage = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
@@ -166,9 +167,9 @@ struct TokenBudget {
   }
 };
 
-// The near set of each decode sequence and KV head: tokens beside the set, which are attended to by
-// codes (slice_format.h). All in device memory; capacity 0: there is none.
-struct NearSet {
+// The low-bit set of each decode sequence and KV head: tokens beside the set, which are attended to
+// by codes (slice_format.h). All in device memory; capacity 0: there is none.
+struct LowBitSet {
   int32_t capacity = 0;          // >= every size
   int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
   int32_t* sizes = nullptr;      // [count, kv_heads]
@@ -221,10 +222,11 @@ struct StepCounters {
 // key, which is the mean of their scores, visible ones alone, before the cap: they are taken
 // together, one such page after the other, the last one cut where the budget ends.
 //
-// The near set is the next best by the same order, as many as `near_budget` says and there are.
+// The low-bit set is the next best by the same order, as many as `low_bit_budget` says and there
+// are.
 //
 // A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone, and
-// has no near set. With `score_dims` it reads a part of every page.
+// has no low-bit set. With `score_dims` it reads a part of every page.
 struct SelectParams {
   static constexpr const char* kName = "select";
   StepParams step;
@@ -239,8 +241,8 @@ struct SelectParams {
   int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
-  TokenBudget near_budget = {};
-  NearSet near = {};
+  TokenBudget low_bit_budget = {};
+  LowBitSet low_bit = {};
 };
 
 // A step's number, rising, at most kMaxSteps; by value, or where kernels find it when they run, so
@@ -358,8 +360,8 @@ enum class AttendPhase : uint8_t {
 // partials one thread does all tiles of a (sequence, kv_head) in order; with them, few heads are
 // split over all threads.
 //
-// The near set, where there is one, comes with the last wave: tiles of kTileTokens of it, with the
-// scores as they are and the values by their codes, each a partial like the set's, folded after
+// The low-bit set, where there is one, comes with the last wave: tiles of kTileTokens of it, with
+// the scores as they are and the values by their codes, each a partial like the set's, folded after
 // those in tile order. They wait for no row: kReadyTiles computes them all.
 struct AttendParams {
   static constexpr const char* kName = "attend";
@@ -385,9 +387,9 @@ struct AttendParams {
   float* state = nullptr;
   TensorView out;        // [tokens, query_heads, value_dim]
   float* lse = nullptr;  // [tokens, query_heads], natural log, or null
-  NearSet near = {};
-  // [count, query_heads, tiles of near.capacity, value_dim + 2]; null where `partials` is.
-  float* near_partials = nullptr;
+  LowBitSet low_bit = {};
+  // [count, query_heads, tiles of low_bit.capacity, value_dim + 2]; null where `partials` is.
+  float* low_bit_partials = nullptr;
 };
 
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position

@@ -99,7 +99,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
   times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
   times.attend = sequences * device(rows_bytes(layout, set) +
-                                    near_bytes(layout, settings.near_tokens(layer, visible)));
+                                    low_bit_bytes(layout, settings.low_bit_tokens(layer, visible)));
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
   return times;

@@ -185,9 +185,9 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     AttendParams params = attend_params(call, begin, q, out, lse);
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
-      // What needs no rows, meanwhile. A tile of rows alone is rarely ready, at nine hits in ten one in
-      // thirty: less than what a launch costs.
-      if (params.near.capacity > 0) {
+      // What needs no rows, meanwhile. A tile of rows alone is rarely ready, at nine hits in ten
+      // one in thirty: less than what a launch costs.
+      if (params.low_bit.capacity > 0) {
         params.phase = AttendPhase::kReadyTiles;
         device_.enqueue(params, call.compute, call.tag());
         params.phase = AttendPhase::kRemainingTiles;
@@ -244,8 +244,8 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
                       .out = out,
                       .lse = lse};
   if (params.last_wave) {
-    params.near = scratch.near;
-    params.near_partials = scratch.near_partials;
+    params.low_bit = scratch.low_bit;
+    params.low_bit_partials = scratch.low_bit_partials;
   }
   return params;
 }
@@ -263,8 +263,8 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .selected_sizes = scratch.selected_sizes,
           .counters = call.step.counters + call.layer,
           .scratch = scratch.select,
-          .near_budget = layer.near,
-          .near = scratch.near};
+          .low_bit_budget = layer.low_bit,
+          .low_bit = scratch.low_bit};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

@@ -41,24 +41,24 @@ void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carve
   scratch->guess_counts = carver.take<int32_t>(streams);
 }
 
-void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
-                DecodeScratch* scratch) {
-  if (shape.near_capacity == 0) return;
+void carve_low_bit(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+                   DecodeScratch* scratch) {
+  if (shape.low_bit_capacity == 0) return;
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * layout.kv_heads;
   const int64_t query_heads = heads * layout.group;
-  const int64_t tiles = round_up(shape.near_capacity, kTileTokens) / kTileTokens;
-  scratch->near.capacity = shape.near_capacity;
-  scratch->near.positions = carver.take<int32_t>(heads * shape.near_capacity);
-  scratch->near.sizes = carver.take<int32_t>(heads);
-  scratch->near.scores = carver.take<float>(query_heads * shape.near_capacity);
-  scratch->near_partials = carver.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
+  const int64_t tiles = round_up(shape.low_bit_capacity, kTileTokens) / kTileTokens;
+  scratch->low_bit.capacity = shape.low_bit_capacity;
+  scratch->low_bit.positions = carver.take<int32_t>(heads * shape.low_bit_capacity);
+  scratch->low_bit.sizes = carver.take<int32_t>(heads);
+  scratch->low_bit.scores = carver.take<float>(query_heads * shape.low_bit_capacity);
+  scratch->low_bit_partials = carver.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
   const bool guesses = shape.guess_rows(settings.layout.hot_rows) > 0;
-  const int capacity =
-      std::max(shape.selected_capacity + shape.near_capacity, guesses ? shape.guess_capacity : 0);
+  const int capacity = std::max(shape.selected_capacity + shape.low_bit_capacity,
+                                guesses ? shape.guess_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
@@ -87,7 +87,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
       scratch.fetch_counts = carver.take<int32_t>(heads);
     }
     if (staged) scratch.staging = carver.take<std::byte>(heads * scratch.wave * layout.row.bytes());
-    carve_near(settings, shape, carver, &scratch);
+    carve_low_bit(settings, shape, carver, &scratch);
   }
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
   scratch.partials = carver.take<float>(query_heads * tiles * state_width);
@@ -131,7 +131,7 @@ int DecodeShape::guess_rows(int hot_rows) const {
 
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && selected_capacity >= other.selected_capacity &&
-         near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
+         low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
          ring_tokens >= other.ring_tokens && guesses >= other.guesses &&
          guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
 }
@@ -139,7 +139,7 @@ bool DecodeShape::covers(const DecodeShape& other) const {
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
           std::max(selected_capacity, other.selected_capacity),
-          std::max(near_capacity, other.near_capacity),
+          std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(dense_tokens, other.dense_tokens),
           std::max(ring_tokens, other.ring_tokens),
           guesses || other.guesses,
@@ -211,7 +211,7 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size : {shape.count, shape.selected_capacity, shape.near_capacity,
+  for (const int size : {shape.count, shape.selected_capacity, shape.low_bit_capacity,
                          shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.guesses),
                          shape.guess_capacity, shape.guess_buffers}) {
     key.push_back(static_cast<uint64_t>(size));

@@ -15,18 +15,18 @@ namespace fasa {
 struct DecodeShape {
   int count = 0;              // sequences
   int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
-  int near_capacity = 0;      // of the largest near set
+  int low_bit_capacity = 0;   // of the largest low-bit set
   int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
   int ring_tokens = 0;        // ... of what the ring's layers see
-  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
-  // way at a time (0 where the guesses are no sets).
+  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are
+  // under way at a time (0 where the guesses are no sets).
   bool guesses = false;
   int guess_capacity = 0;
   int guess_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
-  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer sets
-  // leave fewer, so this is no size of its own that a longer context would need less of.
+  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer
+  // sets leave fewer, so this is no size of its own that a longer context would need less of.
   int guess_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
@@ -51,14 +51,14 @@ struct DecodeScratch {
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
-  NearSet near;
+  LowBitSet low_bit;
   std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;
   int32_t* fetch_counts = nullptr;
   float* partials = nullptr;
-  float* near_partials = nullptr;
+  float* low_bit_partials = nullptr;
   float* state = nullptr;
   std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
@@ -122,8 +122,8 @@ class StepScratch {
   // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
   // grows by a token at a time has scratch anew a few times only.
   static int dense_tokens(const StepSettings& settings, int64_t context);
-  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity, wave,
-  // dense_wave) are those that the step works with; its pointers mean nothing.
+  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity,
+  // wave, dense_wave) are those that the step works with; its pointers mean nothing.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
   static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
                             const PrefillShape& prefill);

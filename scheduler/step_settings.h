@@ -23,10 +23,10 @@ inline int32_t first_visible(int32_t position, int window) {
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
-  TokenBudget near = {};  // of tokens beside the set that are attended to by codes
-  int window = 0;         // tokens, 0 = none
-  bool in_ring = false;   // its rows lie in the ring's layout; dense then
-  int index = 0;          // among the layers of its layout
+  TokenBudget low_bit = {};  // of tokens beside the set that are attended to by codes
+  int window = 0;            // tokens, 0 = none
+  bool in_ring = false;      // its rows lie in the ring's layout; dense then
+  int index = 0;             // among the layers of its layout
 
   // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
   // and one that is missing costs time.
@@ -39,10 +39,11 @@ struct LayerSettings {
 
 struct StepSettings {
   CacheLayout layout;  // but for the ring's layers
-  // Layers that see a window only, beside others that see everything: rows alone, on the device, and
-  // pages that nobody sees any more go back. No layers: there are none, or nothing else.
+  // Layers that see a window only, beside others that see everything: rows alone, on the device,
+  // and pages that nobody sees any more go back. No layers: there are none, or nothing else.
   CacheLayout ring;
-  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See reach.h.
+  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See
+  // reach.h.
   int64_t reach = -1;
   float scale = 1;      // of q·k before the softmax
   float score_cap = 0;  // before the scale, see StepParams
@@ -85,13 +86,13 @@ struct StepSettings {
   int prefetch_streams() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
   int32_t budget_floor() const { return layout.residents() + 1; }
-  // Of a layer's set and near set, of so many visible tokens.
+  // Of a layer's set and low-bit set, of so many visible tokens.
   int32_t selected_tokens(int index, int32_t visible) const {
     return layer(index).budget.of(visible, budget_floor());
   }
-  int32_t near_tokens(int index, int32_t visible) const {
+  int32_t low_bit_tokens(int index, int32_t visible) const {
     if (layer(index).dense || !layout.has_values()) return 0;
-    return std::min(layer(index).near.of(visible, 0), visible - selected_tokens(index, visible));
+    return std::min(layer(index).low_bit.of(visible, 0), visible - selected_tokens(index, visible));
   }
 };
 

@@ -93,9 +93,10 @@ void EvalCommand::add_method_flags() {
   add_flag("--selections", "NAMES", selections_,
            "Several to compare, between commas, or all; ppl and needle prefill a text once for "
            "them all; with full among them, ppl compares the others' predictions with its own");
-  add_flag("--budgets", "N", budgets_,
-           "fac_tokens that each of them is run with, one or more, by default without near tokens; "
-           "128+512: with near_tokens too");
+  add_flag(
+      "--budgets", "N", budgets_,
+      "fac_tokens that each of them is run with, one or more, by default without low-bit tokens; "
+      "128+512: with low_bit_tokens too");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
            "row_dtype that each of them is run with, one or more; ppl compares with full attention "
            "over the first");

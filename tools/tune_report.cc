@@ -53,7 +53,7 @@ Json trial_json(const TuneTrial& trial) {
                {"predictor", config["prefetch"]["predictor"]},
                {"streams", config["prefetch"]["streams"]},
                {"fac_tokens", config["selection"]["fac_tokens"]},
-               {"near_tokens", config["selection"]["near_tokens"]},
+               {"low_bit_tokens", config["selection"]["low_bit_tokens"]},
                {"fits", trial.measured.has_value()}};
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;

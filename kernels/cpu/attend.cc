@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "kernels/cpu/attend_near.h"
+#include "kernels/cpu/attend_low_bit.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/query_codes.h"
 #include "kernels/cpu/row_bodies.h"
@@ -31,7 +31,7 @@ class AttendCall {
       : bodies_(bodies),
         params_(params),
         layout_(params.step.layout),
-        near_(bodies, params),
+        low_bit_(bodies, params),
         wave_(params.end - params.begin),
         tiles_((wave_ + kTileTokens - 1) / kTileTokens),
         width_(kSoftmaxHeader + layout_.row.value_dim),
@@ -51,17 +51,17 @@ class AttendCall {
       parallel_for(0, heads, [&](int head) { attend_at_once(step.head_index(head)); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
-      const int of_near = params_.phase == AttendPhase::kRemainingTiles
-                              ? 0
-                              : (near_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
-      const int all = chunks + of_near;
+      const int of_low_bit = params_.phase == AttendPhase::kRemainingTiles
+                                 ? 0
+                                 : (low_bit_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
+      const int all = chunks + of_low_bit;
       parallel_for(0, heads * all, [&](int task) {
         const int head = step.head_index(task / all);
         const int chunk = task % all;
         if (chunk < chunks) {
           compute_partials(head, chunk * kTaskTiles);
         } else {
-          compute_near_partials(head, (chunk - chunks) * kTaskTiles);
+          compute_low_bit_partials(head, (chunk - chunks) * kTaskTiles);
         }
       });
       if (params_.phase != AttendPhase::kReadyTiles) {
@@ -276,22 +276,22 @@ class AttendCall {
         [](int) {});
   }
 
-  float* near_partial_at(int index, int query_in_group, int tile) const {
+  float* low_bit_partial_at(int index, int query_in_group, int tile) const {
     const int64_t query = int64_t{index} * layout_.group + query_in_group;
-    return params_.near_partials + (query * near_.most_tiles() + tile) * width_;
+    return params_.low_bit_partials + (query * low_bit_.most_tiles() + tile) * width_;
   }
 
-  void compute_near_partials(int index, int first_tile) {
+  void compute_low_bit_partials(int index, int first_tile) {
     if (skipped(index)) return;
-    const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
-    const int64_t tokens = near_.compute(
+    const int end = std::min(first_tile + kTaskTiles, low_bit_.tiles(index));
+    const int64_t tokens = low_bit_.compute(
         index, first_tile, end,
-        [&](NearTask& task, int tile) {
-          task.partials = near_partial_at(index, 0, tile);
-          task.partial_stride = int64_t{near_.most_tiles()} * width_;
+        [&](LowBitTask& task, int tile) {
+          task.partials = low_bit_partial_at(index, 0, tile);
+          task.partial_stride = int64_t{low_bit_.most_tiles()} * width_;
         },
         [](int) {});
-    device_bytes_ += near_bytes(layout_, tokens);
+    device_bytes_ += low_bit_bytes(layout_, tokens);
   }
 
   // The carried state, or `scratch` where there is but one wave and no place for it.
@@ -317,8 +317,9 @@ class AttendCall {
       for (int tile = 0; tile < tiles_of(head); ++tile) {
         bodies_.merge(state + i * width_, partial_at(head, i, tile), layout_.row.value_dim);
       }
-      for (int tile = 0; tile < near_.tiles(index); ++tile) {
-        bodies_.merge(state + i * width_, near_partial_at(index, i, tile), layout_.row.value_dim);
+      for (int tile = 0; tile < low_bit_.tiles(index); ++tile) {
+        bodies_.merge(state + i * width_, low_bit_partial_at(index, i, tile),
+                      layout_.row.value_dim);
       }
     }
     if (params_.last_wave) write_out(head, state);
@@ -340,14 +341,14 @@ class AttendCall {
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
-    const int64_t near_tokens = near_.compute(
-        index, 0, near_.tiles(index),
-        [&](NearTask& task, int) {
+    const int64_t low_bit_tokens = low_bit_.compute(
+        index, 0, low_bit_.tiles(index),
+        [&](LowBitTask& task, int) {
           task.partials = partials;
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
-    device_bytes_ += near_bytes(layout_, near_tokens);
+    device_bytes_ += low_bit_bytes(layout_, low_bit_tokens);
     if (params_.last_wave) write_out(head, state);
   }
 
@@ -376,7 +377,7 @@ class AttendCall {
   const RowBodies& bodies_;
   const AttendParams& params_;
   const CacheLayout& layout_;
-  const NearTiles near_;
+  const LowBitTiles low_bit_;
   const int wave_;
   const int tiles_;
   const int width_;  // floats of a partial or state

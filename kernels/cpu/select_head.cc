@@ -28,15 +28,15 @@ int sample_stride(const SelectPlan& plan) {
 // head's time, a survivor costs little. Rescans of 8 heads of four Gaussian queries, 128k tokens,
 // budget 256, by factor: 4: 2 to 3, 8: 1, 12: 0 to 0.25, 16: 0.
 //
-// Tried for sets of 256 and near sets, whose survivors are three to four times as many, and no
+// Tried for sets of 256 and low-bit sets, whose survivors are three to four times as many, and no
 // faster (128k tokens, Zen 4, medians of pairs): half the share of survivors takes 2.51 ms in place
-// of 2.62 with 512 near tokens, and with 1024, where heads are rescanned, 3.38 in place of 2.79.
+// of 2.62 with 512 low-bit tokens, and with 1024, where heads are rescanned, 3.38 in place of 2.79.
 // Bounds raised while pages are scanned, by maxima that the sample missed, leave 9,700 survivors of
 // 13,000 and have six times as many heads rescanned: it is the low bounds that make the others'
 // survivors suffice. More sampled pages change nothing below 262144 tokens, where every 16th is.
 // Where rescans are split over the threads, one thread, 0.05 in place of 0.08 (two runs of
-// bench/near_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what 256 does in
-// place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
+// bench/low_bit_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what 256 does
+// in place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
 int32_t sample_rank(double share, const SelectPlan& plan) {
   constexpr double kSurvivors = 0.08;  // of all that compete: beyond that they are no few
   const double competing = plan.recent_begin - plan.sinks_end;
@@ -283,7 +283,7 @@ int32_t HeadSelection::greatest_lost_key() const {
   return greatest;
 }
 
-std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) {
+std::optional<int32_t> HeadSelection::finish(int32_t* set, const LowBitOut& low_bit) {
   std::vector<float>& maxima = gather_maxima();
   for (const HeadPart* part : parts_) {
     const Survivors& survivors = part->survivors_;
@@ -295,7 +295,7 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) 
   find_keys();
   const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
   const int32_t ranked = front().plan_.ranked();
-  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, near);
+  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, low_bit);
   const int32_t floor =
       count_at_least(INT_MIN) < ranked
           ? INT_MIN
@@ -304,9 +304,9 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) 
   return std::nullopt;
 }
 
-int32_t HeadSelection::finish_rescan(int32_t* set, const NearOut& near) {
+int32_t HeadSelection::finish_rescan(int32_t* set, const LowBitOut& low_bit) {
   find_keys();
-  return write(INT_MIN, set, near);
+  return write(INT_MIN, set, low_bit);
 }
 
 void HeadSelection::find_keys() {
@@ -333,7 +333,7 @@ int32_t HeadSelection::gather(int32_t least) const {
   return gathered;
 }
 
-int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) const {
+int32_t HeadSelection::write(int32_t least, int32_t* set, const LowBitOut& low_bit) const {
   const SelectPlan& plan = front().plan_;
   const int32_t gathered = gather(least);
   const int32_t* keys = contenders_of_thread().keys.data();
@@ -347,7 +347,7 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) c
   };
   RankCut in_both = cut_of(plan.ranked());
   RankCut in_set = cut_of(plan.need);
-  int32_t* next = near.positions;
+  int32_t* next = low_bit.positions;
   int32_t* out = set + (plan.sinks_end - plan.first);
   std::iota(set, out, plan.first);
   for (size_t p = 0; p < parts_.size(); ++p) {
@@ -361,24 +361,24 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) c
         continue;
       }
       for (int64_t h = 0; h < survivors.heads; ++h) {
-        near.scores[h * near.stride + (next - near.positions)] =
+        low_bit.scores[h * low_bit.stride + (next - low_bit.positions)] =
             survivors.raw[h * survivors.capacity + place];
       }
       *next++ = survivors.positions[place];
     }
   }
-  if (near.size != nullptr) *near.size = static_cast<int32_t>(next - near.positions);
+  if (low_bit.size != nullptr) *low_bit.size = static_cast<int32_t>(next - low_bit.positions);
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
 }
 
-NearOut NearOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
-  const NearSet& near = params.near;
-  if (near.capacity == 0) return {};
+LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
+  const LowBitSet& low_bit = params.low_bit;
+  if (low_bit.capacity == 0) return {};
   const CacheLayout& layout = params.step.layout;
   const int64_t head = sequence * layout.kv_heads + kv_head;
-  return {near.positions + head * near.capacity, near.sizes + head,
-          near.scores + head * layout.group * near.capacity, near.capacity};
+  return {low_bit.positions + head * low_bit.capacity, low_bit.sizes + head,
+          low_bit.scores + head * layout.group * low_bit.capacity, low_bit.capacity};
 }
 
 int32_t write_all(const SelectPlan& plan, int32_t* set) {

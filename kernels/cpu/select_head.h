@@ -2,7 +2,8 @@
 // selected are never stored.
 //
 //   sample  a fixed share of the pages is scored and kept: the heads' maxima among them (never
-//           above the true ones) and a rank among their relative scores give a bound for each query head
+//           above the true ones) and a rank among their relative scores give a bound for each query
+//           head
 //   scan    one pass over the other pages; tokens with some head at or above its bound survive,
 //           with the raw scores of all heads. A new maximum always survives, so the true maxima
 //           are known after the pass
@@ -13,8 +14,8 @@
 //           pass with the true maxima, from the best bound known, into buffers that are pruned
 //           exactly when full: no part of a head holds more of its set than its own best
 //
-// The near set is what comes next in the same order, so all of this is done for both together: the
-// set and the near set are the best need + near, of which the set is the best `need`.
+// The low-bit set is what comes next in the same order, so all of this is done for both together:
+// the set and the low-bit set are the best need + low_bit, of which the set is the best `need`.
 //
 // One head is one part, or several over page ranges that other threads scan meanwhile;
 // select_range.h drives them.
@@ -30,14 +31,14 @@
 
 namespace fasa::cpu {
 
-// Where one head's near set goes; null where there is none.
-struct NearOut {
+// Where one head's low-bit set goes; null where there is none.
+struct LowBitOut {
   int32_t* positions = nullptr;
   int32_t* size = nullptr;
   float* scores = nullptr;  // of query head h from h * stride on
   int64_t stride = 0;
 
-  static NearOut of(const SelectParams& params, int64_t sequence, int kv_head);
+  static LowBitOut of(const SelectParams& params, int64_t sequence, int kv_head);
 };
 
 class HeadPart {
@@ -117,11 +118,11 @@ class HeadSelection {
 
   // After every part's sample.
   void set_bounds();
-  // After every part's scan: the set, ascending, and the near set; returns the set's size, or none
-  // where every part must be rescanned first.
-  std::optional<int32_t> finish(int32_t* set, const NearOut& near);
+  // After every part's scan: the set, ascending, and the low-bit set; returns the set's size, or
+  // none where every part must be rescanned first.
+  std::optional<int32_t> finish(int32_t* set, const LowBitOut& low_bit);
   bool rescans() const { return front().rescans(); }
-  int32_t finish_rescan(int32_t* set, const NearOut& near);
+  int32_t finish_rescan(int32_t* set, const LowBitOut& low_bit);
 
  private:
   HeadPart& front() const { return *parts_.front(); }
@@ -131,7 +132,7 @@ class HeadSelection {
   void find_keys();
   // `least`: a key that no fewer than are ranked reach, and nothing that was lost.
   int32_t gather(int32_t least) const;
-  int32_t write(int32_t least, int32_t* set, const NearOut& near) const;
+  int32_t write(int32_t least, int32_t* set, const LowBitOut& low_bit) const;
 
   std::span<HeadPart* const> parts_;
 };

@@ -24,19 +24,21 @@ constexpr int tiles_of(int tokens) { return (tokens + kTileTokens - 1) / kTileTo
 FASA_DEVICE int wave_tiles(const AttendParams& params) {
   return tiles_of(params.end - params.begin);
 }
-// As many as the near set may have, where this call computes them.
-FASA_DEVICE int near_tiles(const AttendParams& params) { return tiles_of(params.near.capacity); }
+// As many as the low-bit set may have, where this call computes them.
+FASA_DEVICE int low_bit_tiles(const AttendParams& params) {
+  return tiles_of(params.low_bit.capacity);
+}
 
-// The partials of one query head, those of the near set after the others.
+// The partials of one query head, those of the low-bit set after the others.
 struct HeadPartials {
   const float* tiles;
-  const float* near;
+  const float* low_bit;
   int64_t width;  // floats of each
   int count;
-  int total;  // with the near set's
+  int total;  // with the low-bit set's
 
   FASA_DEVICE const float* at(int tile) const {
-    return tile < count ? tiles + tile * width : near + (tile - count) * width;
+    return tile < count ? tiles + tile * width : low_bit + (tile - count) * width;
   }
 };
 
@@ -191,9 +193,10 @@ struct AttendFoldKernel {
     }
     const int end = params.end < seen ? params.end : seen;
     const int count = end > params.begin ? tiles_of(end - params.begin) : 0;
-    const int near = params.near.capacity == 0 ? 0 : tiles_of(params.near.sizes[head]);
+    const int low_bit = params.low_bit.capacity == 0 ? 0 : tiles_of(params.low_bit.sizes[head]);
     return {params.partials + at * wave_tiles(params) * width,
-            params.near_partials + at * near_tiles(params) * width, width, count, count + near};
+            params.low_bit_partials + at * low_bit_tiles(params) * width, width, count,
+            count + low_bit};
   }
 };
 

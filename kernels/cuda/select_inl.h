@@ -14,8 +14,8 @@
 //           head's last block ranks by reading the slices three more times. Ends at once otherwise
 //
 // Bounds and finish are one large block a head. Blocks of the others share a head's pages; how many
-// there are does not depend on the context, so the same launch serves any length. Nothing is dropped:
-// what finds no room is counted, and read again.
+// there are does not depend on the context, so the same launch serves any length. Nothing is
+// dropped: what finds no room is counted, and read again.
 //
 // Kernels hand on by the scratch alone, each word of it written before it is read: by an earlier
 // kernel of the same call, where blocks add to it by the bounds. So no memory is cleared before.
@@ -42,8 +42,8 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.head_count();
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
-  const SelectScratch scratch = SelectScratch::of(params.step.layout, params.step.count,
-                                                  params.selected_capacity + params.near.capacity);
+  const SelectScratch scratch = SelectScratch::of(
+      params.step.layout, params.step.count, params.selected_capacity + params.low_bit.capacity);
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
   const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);

@@ -27,7 +27,7 @@ struct RescanKernel : SelectKernel {
       const EachOfPages each = {head, scorer, rank().maxima};
       SetWriter{head, rank()}.write(key_of_rank(rank(), wanted, each), each);
     }
-    score_near(head, scorer);
+    score_low_bit(head, scorer);
   }
 
  private:

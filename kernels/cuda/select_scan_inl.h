@@ -23,7 +23,7 @@ struct ScanKernel : SelectKernel {
     }
     if (simt::block_x() == 0 && simt::thread_index() == 0) {
       head.selected_size() = count;
-      head.set_near_size(0);
+      head.set_low_bit_size(0);
     }
   }
 

@@ -33,9 +33,9 @@ struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int group = 1;
   int capacity = 0;  // survivors of a head
-  int both = 0;      // room for set and near set together, where there is a near set
+  int both = 0;      // room for set and low-bit set together, where there is a low-bit set
 
-  // `selected_capacity`: of the set and the near set together.
+  // `selected_capacity`: of the set and the low-bit set together.
   static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
     // Several times the set, so that the sample's threshold may be wrong by as much; all of a
     // context that a set is a quarter of.

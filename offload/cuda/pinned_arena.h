@@ -22,7 +22,7 @@ namespace fasa {
 // Thread-safe.
 class PinnedArena {
  public:
-  PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int near_node, int threads);
+  PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int local_node, int threads);
   PinnedArena(const PinnedArena&) = delete;  // owns registrations
   PinnedArena& operator=(const PinnedArena&) = delete;
   ~PinnedArena();

@@ -20,9 +20,9 @@ namespace fasa {
 // Thread-safe.
 class HostArena {
  public:
-  // Where `auto` puts memory: `near_node`. Throws UsageError for a node that this machine has not
+  // Where `auto` puts memory: `local_node`. Throws UsageError for a node that this machine has not
   // (listing those it has). `alias_bytes`: for benchmarks only, see DeviceOptions.
-  HostArena(const NumaPolicy& policy, int near_node, std::optional<uint64_t> alias_bytes);
+  HostArena(const NumaPolicy& policy, int local_node, std::optional<uint64_t> alias_bytes);
   HostArena(const HostArena&) = delete;  // owns its mappings
   HostArena& operator=(const HostArena&) = delete;
   ~HostArena();

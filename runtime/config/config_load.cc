@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/config/renamed_keys.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/nearest.h"
 
@@ -90,7 +91,8 @@ void check(const Given& given, const std::string& given_text) {
     }
     if (option.table == table) names.emplace_back(option.key);
   }
-  std::string hint = nearest_hint(key, names);
+  std::string hint = renamed_hint(key);
+  if (hint.empty()) hint = nearest_hint(key, names);
   if (hint.empty()) {
     names.clear();
     for (const ConfigOption& option : config_options()) names.push_back(option.path());
@@ -127,8 +129,8 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
   out.push_back(std::move(given));
 }
 
-// The parser makes a table within a table for each dot of a key, and takes them down again by calling
-// itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
+// The parser makes a table within a table for each dot of a key, and takes them down again by
+// calling itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
 void check_toml_depth(std::string_view text, const std::string& name) {
   constexpr auto kMaxDots = 64;
   size_t number = 1;
@@ -237,6 +239,10 @@ void read_environment(const std::map<std::string, std::string>& environment,
       add_text(config_options()[static_cast<size_t>(at - names.begin())], text, name + ": ", out);
     } else if (std::find(std::begin(kOtherVariables), std::end(kOtherVariables), name) ==
                std::end(kOtherVariables)) {
+      const std::string renamed = renamed_hint(name);
+      if (!renamed.empty()) {
+        throw UsageError(fmt::format("the variable {} is no option{}", name, renamed));
+      }
       log_warning(
           fmt::format("the variable {} is no option{}; ignored", name, nearest_hint(name, names)));
     }

@@ -310,26 +310,26 @@ const std::array<ConfigOption, 46> kOptions{{
                 "array with one of these per layer",
      .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
              "0.25 and 1.0 are shares of the tokens of that step. More than there are means all. "
-             "near_tokens come beside them.",
+             "low_bit_tokens come beside them.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
     {.table = "selection",
-     .key = "near_tokens",
+     .key = "low_bit_tokens",
      .flag = "",
      .type = "N|SHARE|auto",
      .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
      .help = "The next best tokens beside fac_tokens, attended to by codes of their keys and "
              "values, which lie on the device: no row of theirs is fetched. 0 = none, and no codes "
-             "of values are kept; auto = 1024, or none with what near tokens do not go with "
-             "(docs/near-set.md).",
-     .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.near_tokens); },
-     .get = [](const Config& c) { return or_auto(c.selection.near_tokens); }},
+             "of values are kept; auto = 1024, or none where another option excludes low-bit "
+             "tokens (docs/low-bit-set.md).",
+     .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
+     .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
     {.table = "selection",
      .key = "value_slice",
      .flag = "",
      .type = "DTYPE",
      .allowed = "int8, int4, int2",
-     .help = "Precision of the values' codes, which near_tokens are attended to by.",
+     .help = "Precision of the values' codes, which low_bit_tokens are attended to by.",
      .text = true,
      .set =
          [](Config& c, const Json& v) {

@@ -47,7 +47,7 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     }
     if (layer.dense) continue;
     shape.selected_capacity = std::max(shape.selected_capacity, budget);
-    shape.near_capacity = std::max(shape.near_capacity, settings.near_tokens(i, visible));
+    shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
   }
   if (guesses.max_depth > 0) add_guesses(settings, context, guesses, shape);
   return shape;

@@ -72,7 +72,7 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
     if (!layer.dense) continue;
     layer.dense = false;
     layer.budget = {.tokens = 0, .share = 1};
-    layer.near = {};
+    layer.low_bit = {};
   }
   return settings;
 }

@@ -82,12 +82,12 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   layout.sinks = config.selection.sinks;
   layout.recent = config.selection.recent;
   const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
-  const TokenBudget near = budget_of(config.near_tokens(geometry.chunks()));
+  const TokenBudget low_bit = budget_of(config.low_bit_tokens(geometry.chunks()));
   for (int layer = 0; layer < geometry.layers; ++layer) {
     settings.layers.push_back(
         {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
          .budget = budgets[static_cast<size_t>(layer)],
-         .near = near,
+         .low_bit = low_bit,
          .window = geometry.window(layer),
          .index = layer});
   }
@@ -103,7 +103,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
                                      [](const LayerSettings& layer) { return layer.dense; });
   if (all_dense) layout.hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
-  if (layout.slice.dims > 0 && config.has_near_set(geometry.chunks())) {
+  if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
     layout.values = {config.selection.value_slice, geometry.value_dim, SliceOrder::kByToken};
   }
   if (traits.scores != nullptr && !traits.scores(layout.group, layout.slice.dims)) {

@@ -36,8 +36,8 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   const double bandwidth = kRates.memory_bandwidth;
   EXPECT_DOUBLE_EQ(terms.scoring,
                    static_cast<double>(8 * select_bytes(layout.slice, 0, kTokens)) / bandwidth);
-  const auto near = static_cast<double>(near_bytes(layout, 8 * 1024));
-  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + near + 32 * 128 * 2) / bandwidth, 1e-12);
+  const auto low_bit = static_cast<double>(low_bit_bytes(layout, 8 * 1024));
+  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + low_bit + 32 * 128 * 2) / bandwidth, 1e-12);
   EXPECT_DOUBLE_EQ(terms.launches, 4 * kRates.launch_seconds);  // append, select, resolve, attend
   EXPECT_EQ(terms.wait, 0);
   EXPECT_EQ(terms.transfer, 0);
@@ -142,7 +142,7 @@ struct Case {
   std::optional<int> hot_rows;
   RowPlacement rows;
   double link_bandwidth;
-  int64_t near_tokens = 0;
+  int64_t low_bit_tokens = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -154,7 +154,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     config.device.name = "emulated";
     config.placement.hot_rows = GetParam().hot_rows;
     config.placement.rows = GetParam().rows;
-    config.selection.near_tokens = {.tokens = GetParam().near_tokens, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = GetParam().low_bit_tokens, .share = 0};
     config.link.bandwidth = GetParam().link_bandwidth;
     return config;
   }
@@ -235,8 +235,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"full", "full", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_c", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_m", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9},
-                      Case{"fasa_c_near", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
-                      Case{"fasa_m_near", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
+                      Case{
+                          "fasa_c_low_bit", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
+                      Case{"fasa_m_low_bit", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
                       Case{"fasa_m_in_groups", "fasa-m", 49152, {}, RowPlacement::kHost, 25e9},
                       Case{"fasa_m_slow_link", "fasa-m", 8192, {}, RowPlacement::kHost, 6e9},
                       Case{"fasa_m_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9},

@@ -288,8 +288,8 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
       const auto device = open(name);
       DeviceTensors tensors(*device);
       Config config = small_config(RowPlacement::kHost, g.chunks());
-      const int64_t near = tokens_first ? 60 : 0;
-      config.selection.near_tokens = {.tokens = near, .share = 0};
+      const int64_t low_bit = tokens_first ? 60 : 0;
+      config.selection.low_bit_tokens = {.tokens = low_bit, .share = 0};
       const int layer = 1;
       Batch k =
           batch_of(seeds, layer, kPrompt, TapeKind::kKey, g.kv_heads, g.key_dim, tokens_first);
@@ -318,7 +318,7 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
       call.lse = static_cast<float*>(lse.data);
       const RunSetup setup{.device = name,
                            .fac_tokens = 24,
-                           .near_tokens = near,
+                           .low_bit_tokens = low_bit,
                            .tip_chunks = g.chunks(),
                            .row_dtype = GetParam()};
       sparse_decode(*device, config, g, GetParam(), RuntimeRun::dims(setup, g), call,

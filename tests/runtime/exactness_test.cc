@@ -63,11 +63,13 @@ TEST_P(Exactness, HotRowsStreamsThreads) {
                 "streams " + std::to_string(streams));
   }
   for (const int groups : {1, 2, 4}) {
-    for (const int near_tokens : {0, 60}) {
-      const RunSetup setup{
-          .device = "emulated", .streams = 3, .head_groups = groups, .near_tokens = near_tokens};
-      expect_same(near_tokens == 0 ? base : generate({.near_tokens = near_tokens}), generate(setup),
-                  "groups of heads " + std::to_string(groups));
+    for (const int low_bit_tokens : {0, 60}) {
+      const RunSetup setup{.device = "emulated",
+                           .streams = 3,
+                           .head_groups = groups,
+                           .low_bit_tokens = low_bit_tokens};
+      expect_same(low_bit_tokens == 0 ? base : generate({.low_bit_tokens = low_bit_tokens}),
+                  generate(setup), "groups of heads " + std::to_string(groups));
     }
   }
   expect_same(base, generate({.threads = 1}), "one thread on the cpu");
@@ -314,7 +316,7 @@ TEST_P(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
-        RunSetup{.device = "emulated", .hot_rows = 60, .near_tokens = 60},
+        RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = 60},
         RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
         RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kPoorQueries},
         RunSetup{.device = "emulated",

@@ -28,8 +28,8 @@ FitRequest request(uint64_t device_memory) {
   return request;
 }
 
-FitRequest without_near_tokens(FitRequest request) {
-  request.config.selection.near_tokens = TokenCount{};
+FitRequest without_low_bit_tokens(FitRequest request) {
+  request.config.selection.low_bit_tokens = TokenCount{};
   return request;
 }
 
@@ -64,23 +64,23 @@ TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
   EXPECT_GT(fit(one_more).device_bytes, there);
 }
 
-TEST(Fit, ThenNearTokensWhoseRoomHotRowsGetBack) {
-  const uint64_t without = bytes_as_it_is(without_near_tokens(request(0)));
+TEST(Fit, ThenLowBitTokensWhoseRoomHotRowsGetBack) {
+  const uint64_t without = bytes_as_it_is(without_low_bit_tokens(request(0)));
   ASSERT_GT(bytes_as_it_is(request(0)), without + (uint64_t{200} << 20));
   const Fitted fitted = fit(request(without));
-  EXPECT_THAT(fitted.given_up, ElementsAre("near tokens: none"));
-  EXPECT_EQ(fitted.config.selection.near_tokens, TokenCount{});
+  EXPECT_THAT(fitted.given_up, ElementsAre("low-bit tokens: none"));
+  EXPECT_EQ(fitted.config.selection.low_bit_tokens, TokenCount{});
 }
 
 TEST(Fit, ThenSlicesThenTokens) {
   const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the usual ones
-  const uint64_t needed = bytes_as_it_is(without_near_tokens(request(0)));
+  const uint64_t needed = bytes_as_it_is(without_low_bit_tokens(request(0)));
   const Fitted lean = fit(request(needed - slices / 3));
   EXPECT_THAT(lean.given_up,
-              ElementsAre("near tokens: none", StartsWith("slices: lean, 32 of 64")));
+              ElementsAre("low-bit tokens: none", StartsWith("slices: lean, 32 of 64")));
   EXPECT_EQ(lean.tokens, kTokens);
   const Fitted shorter = fit(request(needed - slices * 3 / 4));
-  EXPECT_THAT(shorter.given_up, ElementsAre("near tokens: none", StartsWith("slices: lean"),
+  EXPECT_THAT(shorter.given_up, ElementsAre("low-bit tokens: none", StartsWith("slices: lean"),
                                             StartsWith("hot rows: 0"), StartsWith("tokens: ")));
   EXPECT_LT(shorter.tokens, kTokens);
   EXPECT_LE(shorter.device_bytes, needed - slices * 3 / 4);

@@ -115,7 +115,8 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
   for (const RunSetup& setup :
        {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 64, .head_groups = 2},
         RunSetup{.hot_rows = 64, .streams = 1, .head_groups = 2, .dense_layers = {2}},
-        RunSetup{.hot_rows = 20, .dense_layers = {1}}, RunSetup{.hot_rows = 20, .near_tokens = 40},
+        RunSetup{.hot_rows = 20, .dense_layers = {1}},
+        RunSetup{.hot_rows = 20, .low_bit_tokens = 40},
         RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
@@ -130,10 +131,10 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
 
 // The points at which today's pipeline overlaps, forced one after the other: where a set goes
 // through in waves,
-TEST(Interleaving, TheNearSetIsAttendedToBeforeTheMissesArrive) {
+TEST(Interleaving, TheLowBitSetIsAttendedToBeforeTheMissesArrive) {
   auto owned = std::make_unique<PumpedDevice>();
   PumpedDevice& device = *owned;
-  const RunSetup setup{.hot_rows = 20, .near_tokens = 40};
+  const RunSetup setup{.hot_rows = 20, .low_bit_tokens = 40};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
   QueuedSteps queued(run.device(), run.runtime(), run.tape());

@@ -1,5 +1,5 @@
-// Contexts of 128k and 1M tokens through the whole pipeline: one layer of eight KV heads, whose rows
-// take more than 2^32 bytes. The rows' memory repeats every so many tokens, and so do keys and
+// Contexts of 128k and 1M tokens through the whole pipeline: one layer of eight KV heads, whose
+// rows take more than 2^32 bytes. The rows' memory repeats every so many tokens, and so do keys and
 // values: a row fetched from a wrong place is another token's.
 #include <gtest/gtest.h>
 
@@ -141,7 +141,7 @@ class LongContext {
     const int64_t periods = tokens / kPeriod;
     config.selection.fac_tokens = {{.tokens = 3 * periods + kSinks + kRecent, .share = 0}};
     config.selection.sinks = kSinks;
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     config.selection.recent = kRecent;
     return config;
   }

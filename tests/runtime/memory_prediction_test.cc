@@ -23,8 +23,8 @@ LayerSettings draw_layer(Draw& draw) {
   layer.dense = draw.of(0, 5) == 0;
   layer.budget = draw.coin() ? TokenBudget{.tokens = draw.of(1, 700), .share = 0}
                              : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(1, 100)};
-  layer.near = draw.coin() ? TokenBudget{.tokens = draw.of(0, 300), .share = 0}
-                           : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(0, 100)};
+  layer.low_bit = draw.coin() ? TokenBudget{.tokens = draw.of(0, 300), .share = 0}
+                              : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(0, 100)};
   if (draw.of(0, 3) == 0) layer.window = draw.of(1, 400);
   return layer;
 }

@@ -11,7 +11,7 @@ struct Format {
   SliceDType dtype;
   int chunks;
   double at_least;  // times smaller than full KV in bf16
-  int near = 0;     // tokens, by values in as many bits
+  int low_bit = 0;  // tokens, by values in as many bits
 };
 
 DeviceOptions emulated() {
@@ -26,8 +26,8 @@ Config config_of(const Format& format, int k) {
   config.selection.slice_dtype = format.dtype;
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = k, .share = 0}};
-  config.selection.near_tokens = {.tokens = format.near, .share = 0};
-  if (format.near > 0) config.selection.value_slice = format.dtype;
+  config.selection.low_bit_tokens = {.tokens = format.low_bit, .share = 0};
+  if (format.low_bit > 0) config.selection.value_slice = format.dtype;
   return config;
 }
 
@@ -69,8 +69,8 @@ TEST(Memory, SmallModelAt8k) {
 TEST(Memory, PredictionHolds) {
   constexpr int64_t kTokens = 16384;
   const Geometry geometry = llama_8b(4);
-  for (const int near : {0, 512}) {
-    const Format format{SliceDType::kInt2, 64, 0, near};
+  for (const int low_bit : {0, 512}) {
+    const Format format{SliceDType::kInt2, 64, 0, low_bit};
     FilledRuntime filled(emulated(), config_of(format, 256), geometry,
                          first_chunk_dims(geometry, 64), kTokens);
     const KvMemory held = filled.runtime().memory();

@@ -77,8 +77,8 @@ std::vector<int> order_in(const HeadSamples& head, const HeadRanking& ranking) {
 double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>& picked,
                       const RankingOptions& options, bool far_only) {
   const auto visible = static_cast<size_t>(head.visible_end(q));
-  const int near_from = static_cast<int>(visible) - options.recent;
-  const auto given = [&](int t) { return far_only && (t < options.sinks || t >= near_from); };
+  const int recent_from = static_cast<int>(visible) - options.recent;
+  const auto given = [&](int t) { return far_only && (t < options.sinks || t >= recent_from); };
   std::vector<double> score(visible, -1e300), mass(visible);
   for (int member = 0; member < head.group; ++member) {
     std::vector<double> part(visible), whole(visible);

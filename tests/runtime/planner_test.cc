@@ -78,7 +78,7 @@ TEST(Planner, RowsOnTheHostReachFurther) {
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
   EXPECT_GT(plan.option("fasa-m").longest_context, 8 * *plan.option("fasa-c").longest_context);
-  request.config.selection.near_tokens = TokenCount{};  // codes of keys alone
+  request.config.selection.low_bit_tokens = TokenCount{};  // codes of keys alone
   const Plan keys = make_plan(request);
   EXPECT_GT(keys.option("fasa-m").longest_context, 10 * *keys.option("fasa-c").longest_context);
   EXPECT_GT(plan.option("full").longest_context, plan.option("fasa-c").longest_context);

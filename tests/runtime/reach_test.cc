@@ -1,6 +1,6 @@
-// A sequence gives back rows of layers with a window that nobody sees any more, of all layers where every
-// one has a window, of a ring beside those that see everything: the bits are those of a sequence that
-// keeps everything, its memory does not grow, and it is cut where it reaches.
+// A sequence gives back rows of layers with a window that nobody sees any more, of all layers where
+// every one has a window, of a ring beside those that see everything: the bits are those of a
+// sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
@@ -39,7 +39,7 @@ std::vector<RunSetup> setups() {
   std::vector<RunSetup> all;
   all.push_back({.device = "cpu"});
   all.push_back({.device = "cpu", .kind = SelectionKind::kFull});
-  all.push_back({.device = "cpu", .near_tokens = 20});
+  all.push_back({.device = "cpu", .low_bit_tokens = 20});
   all.push_back({.device = "cpu", .row_dtype = RowDType::kInt8});
   for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
     all.push_back({.device = "emulated", .rows = rows});
@@ -223,7 +223,8 @@ TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
   }
 }
 
-// Rows of a layer that sees everything are there to be read; those that were given back are refused.
+// Rows of a layer that sees everything are there to be read; those that were given back are
+// refused.
 TEST(Reach, OfARingOnlyWhatIsThereIsRead) {
   const RunSetup setup;
   RuntimeRun run(setup, windowed(setup, kSomeWindows));

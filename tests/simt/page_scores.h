@@ -100,7 +100,7 @@ class PageScores {
     float base = 0;
     std::memcpy(&base, block + layout_.head_index(params_.step.layer, kv_head_) * 4, 4);
     const int bits = slice_bits(format.dtype);
-    const int exponent = near_one(query);
+    const int exponent = scale_exponent(query);
     Sum sum;
     for (size_t i = 0; i < query.size(); ++i) {
       const int d = static_cast<int>(i);
@@ -124,7 +124,7 @@ class PageScores {
 
   // By which power of two a query is brought to a largest element of [1, 2); of the very small, and
   // the very large, as near as its inverse is a normal number.
-  static int near_one(const std::vector<float>& query) {
+  static int scale_exponent(const std::vector<float>& query) {
     float largest = 0;
     for (const float value : query) largest = std::max(largest, std::abs(value));
     return largest == 0 ? 0 : std::clamp(std::ilogb(largest), -126, 126);

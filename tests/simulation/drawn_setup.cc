@@ -59,14 +59,15 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
   }
 }
 
-// Needs slices of all FCs. Drawn apart: without a near set a seed is what it was before there were.
-void draw_near_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
-  selection.near_tokens = TokenCount{};
+// Needs slices of all FCs. Drawn apart: without a low-bit set a seed is what it was before there
+// were.
+void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
+  selection.low_bit_tokens = TokenCount{};
   if (selection.kind != SelectionKind::kFasa || selection.options.page_tokens > 1) return;
   if (!draw.one_in(3)) return;
   selection.tip_chunks = geometry.chunks();
-  selection.near_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
-  if (draw.one_in(6)) selection.near_tokens = {.tokens = 0, .share = 0.25};
+  selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
+  if (draw.one_in(6)) selection.low_bit_tokens = {.tokens = 0, .share = 0.25};
   selection.value_slice = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
 }
 
@@ -117,7 +118,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_prefetch(draw, setup.guesser, setup.geometry.layers, setup.config.prefetch);
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
-  draw_near_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
+  draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // what runs here never needs as much
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -129,11 +130,11 @@ DrawnSetup drawn_setup(uint64_t seed) {
 
 namespace {
 
-std::string near_text(const Config::Selection& selection) {
-  const TokenCount& near = *selection.near_tokens;
-  if (near.tokens == 0 && near.share == 0) return "";
-  return fmt::format(" and {} near by {}",
-                     near.tokens > 0 ? fmt::to_string(near.tokens) : "a quarter",
+std::string low_bit_text(const Config::Selection& selection) {
+  const TokenCount& low_bit = *selection.low_bit_tokens;
+  if (low_bit.tokens == 0 && low_bit.share == 0) return "";
+  return fmt::format(" and {} low-bit by {}",
+                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens) : "a quarter",
                      slice_dtype_name(selection.value_slice));
 }
 
@@ -152,7 +153,7 @@ std::string describe(const DrawnSetup& setup) {
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
-      config.selection.fac_tokens[0].tokens, near_text(config.selection), config.selection.sinks,
+      config.selection.fac_tokens[0].tokens, low_bit_text(config.selection), config.selection.sinks,
       config.selection.recent, config.selection.dense_layers.empty() ? "" : ", a dense layer",
       config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),

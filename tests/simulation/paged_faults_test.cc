@@ -36,7 +36,7 @@ Geometry page_geometry() {
 Config page_config(RowPlacement rows) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.placement.rows = rows;
@@ -80,8 +80,8 @@ class PagedLife {
     const auto moved = moved_.find(page);
     return moved == moved_.end() ? page : moved->second;
   }
-  // A whole page of one sequence and the open one of the other are copied, and the copies are theirs
-  // from now on. A second time back again.
+  // A whole page of one sequence and the open one of the other are copied, and the copies are
+  // theirs from now on. A second time back again.
   void move_pages() {
     PageCopy copies[] = {{page_of(0, 0), 2}, {page_of(1, tokens_of(1) - 1), 3}};
     std::map<int64_t, int64_t> moved;

@@ -26,7 +26,7 @@ Geometry life_geometry() {
 Config life_config(const LifeSetup& setup) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.selection.dense_layers = setup.dense_layers;

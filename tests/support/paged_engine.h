@@ -26,7 +26,7 @@ struct PagedSetup {
   std::optional<int> hot_rows = 64;
   SliceDType slice = SliceDType::kInt2;
   SelectionKind kind = SelectionKind::kFasa;
-  int64_t near_tokens = 0;
+  int64_t low_bit_tokens = 0;
   RowDType row_dtype = RowDType::kBF16;
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
@@ -39,7 +39,7 @@ inline Config config_of(const PagedSetup& setup) {
   config.selection.kind = setup.kind;
   config.selection.slice_dtype = setup.slice;
   config.selection.fac_tokens = {{.tokens = 48, .share = 0}};
-  config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
+  config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
   config.selection.sinks = 3;
   config.selection.recent = 5;
   config.selection.dense_layers = setup.dense_layers;
@@ -196,7 +196,8 @@ class Engine {
     return parts;
   }
 
-  // Exact attention of the newest query_lens[i] tokens, [sequence][tokens x query heads x value_dim].
+  // Exact attention of the newest query_lens[i] tokens, [sequence][tokens x query heads x
+  // value_dim].
   std::vector<std::vector<float>> prefill(int layer, const std::vector<const Sequence*>& batch,
                                           const std::vector<int32_t>& query_lens) {
     const Geometry& g = geometry();

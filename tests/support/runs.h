@@ -25,7 +25,7 @@ struct RunSetup {
   int streams = 2;
   std::optional<int> head_groups = std::nullopt;  // none = auto
   int64_t fac_tokens = 48;
-  int64_t near_tokens = 0;
+  int64_t low_bit_tokens = 0;
   SliceDType value_slice = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
@@ -157,7 +157,7 @@ class RuntimeRun {
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
-    config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
     config.selection.value_slice = setup.value_slice;
     config.selection.sinks = 3;
     config.selection.recent = 5;

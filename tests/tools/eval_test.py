@@ -91,7 +91,7 @@ class Eval(CommandTest):
                                 self.results)
         lines = done.stdout.decode().split("Results in ")[1].splitlines()[1:]
         self.assertEqual(lines[0].split(), ["method", "needle", "600", "ppl", "400"])
-        self.assertTrue(lines[1].startswith("fasa 40 and 1024 near int2, 32 FCs int2"))
+        self.assertTrue(lines[1].startswith("fasa 40 and 1024 low-bit int2, 32 FCs int2"))
         self.assertTrue(lines[1].endswith("*"), lines[1])
         self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
         self.assertIn("fewer examples", lines[3])
@@ -101,7 +101,7 @@ class Eval(CommandTest):
         alone = {}
         for kind, budget in methods:
             done = self.assert_done(*PPL, "--examples", 2, "--selection", kind, "--fac-tokens",
-                                    budget, "--near-tokens", 0, "--results",
+                                    budget, "--low-bit-tokens", 0, "--results",
                                     self.folder / "alone", "--json")
             alone[json.loads(done.stdout)["method"]] = json.loads(done.stdout)
         page = self.folder / "all.html"

@@ -220,9 +220,9 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, layout.hot_rows));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
-  const int64_t near_tokens = settings_.near_tokens(layer, static_cast<int32_t>(seen));
-  const double near = device(near_bytes(layout, near_tokens * layout.kv_heads));
-  terms.attention += rows + near + device(output_bytes(layout, layout.query_heads(), load.out));
+  const int64_t low_bit_tokens = settings_.low_bit_tokens(layer, static_cast<int32_t>(seen));
+  const double low_bit = device(low_bit_bytes(layout, low_bit_tokens * layout.kv_heads));
+  terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launch * waves;
   if (settings_.rows_on_device) return;
 
@@ -232,9 +232,9 @@ void CostModel::add_selected(int layer, const StepLoad& load,
                         fetch.any_demand * waves * machine_.link_latency;
   // What compute does between asking for the rows and needing them.
   double meanwhile = 0;
-  if (near_tokens > 0) {  // with the last wave's ready tiles
+  if (low_bit_tokens > 0) {  // with the last wave's ready tiles
     terms.launches += launch;
-    meanwhile = launch + fetch.ready * rows / waves + near;
+    meanwhile = launch + fetch.ready * rows / waves + low_bit;
   }
   if (prefetch) {
     terms.prediction += device(prefetch->predict_bytes);

@@ -42,8 +42,9 @@ class Fitting {
 
   Fitted run() {
     using Step = bool (Fitting::*)();
-    for (const Step step : {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::no_near_tokens,
-                            &Fitting::lean_slices, &Fitting::fewer_tokens}) {
+    for (const Step step :
+         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::no_low_bit_tokens,
+          &Fitting::lean_slices, &Fitting::fewer_tokens}) {
       if (!(this->*step)()) continue;
       fitted_.device_bytes = device_bytes(memory_of(fitted_.config, fitted_.tokens));
       return std::move(fitted_);
@@ -97,11 +98,11 @@ class Fitting {
     return as_it_is() || fewer_hot_rows();
   }
 
-  bool no_near_tokens() {
+  bool no_low_bit_tokens() {
     Config& config = fitted_.config;
-    if (!config.has_near_set(request_.geometry.chunks())) return false;
-    config.selection.near_tokens = TokenCount{};
-    give_up("near tokens: none");
+    if (!config.has_low_bit_set(request_.geometry.chunks())) return false;
+    config.selection.low_bit_tokens = TokenCount{};
+    give_up("low-bit tokens: none");
     return as_far_as_hot_rows_go();
   }
 
@@ -112,7 +113,7 @@ class Fitting {
     lean.selection.slice = SlicePreset::kLean;
     lean.selection.slice_dtype.reset();
     lean.selection.tip_chunks.reset();
-    lean.selection.near_tokens = TokenCount{};
+    lean.selection.low_bit_tokens = TokenCount{};
     const int chunks = request_.geometry.chunks();
     const auto bits = [&](const Config& of) {
       return of.effective_tip_chunks(chunks) * slice_bits(of.effective_slice_dtype());

@@ -31,8 +31,8 @@ struct Fitted {
   std::vector<std::string> given_up;  // in order, a sentence each; none: it fits as it is
 };
 
-// In this order, each only as far as it takes: hot rows, near tokens, slices (lean ones for larger
-// ones), tokens. Throws BudgetError with the numbers where `least_tokens` do not fit.
+// In this order, each only as far as it takes: hot rows, low-bit tokens, slices (lean ones for
+// larger ones), tokens. Throws BudgetError with the numbers where `least_tokens` do not fit.
 Fitted fit(const FitRequest& request);
 
 }  // namespace fasa

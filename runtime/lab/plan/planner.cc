@@ -43,7 +43,7 @@ class Planner {
   Plan run() {
     for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
     for (const SliceVariant& variant : kVariants) add_variant(variant);
-    add_without_near_set();
+    add_without_low_bit_set();
     plan_.recommended = recommend();
     return std::move(plan_);
   }
@@ -138,7 +138,8 @@ class Planner {
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
     const int chunks = request_.model.geometry.chunks();
-    if (config.effective_tip_chunks(chunks) < chunks) config.selection.near_tokens = TokenCount{};
+    if (config.effective_tip_chunks(chunks) < chunks)
+      config.selection.low_bit_tokens = TokenCount{};
     const Config& given = request_.config;
     if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
         config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
@@ -147,10 +148,10 @@ class Planner {
     for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
   }
 
-  void add_without_near_set() {
-    if (!request_.config.has_near_set(request_.model.geometry.chunks())) return;
+  void add_without_low_bit_set() {
+    if (!request_.config.has_low_bit_set(request_.model.geometry.chunks())) return;
     Config config = request_.config;
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
   }
 

@@ -70,11 +70,12 @@ struct PlanOption {
   Config config;  // the request's under this preset and slice
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
-  std::optional<SliceDType> value_dtype = {};  // of the near set's; none: there is no near set
+  std::optional<SliceDType> value_dtype =
+      {};                  // of the low-bit set's; none: there is no low-bit set
   bool configured = true;  // the slice is the one that the request's config asks for
   int hot_rows = 0;        // per layer and KV head, promised
-  // hot_rows = auto: how many a decoding sequence takes in place of these out of what is free, given
-  // back when asked; 0 = stays with those promised. And the bytes that this adds.
+  // hot_rows = auto: how many a decoding sequence takes in place of these out of what is free,
+  // given back when asked; 0 = stays with those promised. And the bytes that this adds.
   int spare_hot_rows = 0;
   uint64_t spare_bytes = 0;
   double hit_rate = 1;        // supposed

@@ -116,8 +116,8 @@ KernelWork modelled_work(const AttendParams& params) {
       const int64_t entries =
           std::max<int64_t>(0, std::min<int64_t>(params.end, total) - params.begin);
       bytes += rows_bytes(layout, entries_of_phase(params, index, entries));
-      if (params.near.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
-        bytes += near_bytes(layout, params.near.sizes[index]);
+      if (params.low_bit.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
+        bytes += low_bit_bytes(layout, params.low_bit.sizes[index]);
       }
     }
     const int64_t queries = int64_t{params.step.head_count()} * layout.group;

@@ -51,8 +51,8 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       const int64_t index = int64_t{sequence} * kv_heads + head;
       const bool decodes = desc.mode == StepMode::kDecode;
       params.selected_sizes[index] = decodes ? plan.budget : 0;
-      if (params.near.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
-        params.near.sizes[index] = decodes ? plan.near : 0;
+      if (params.low_bit.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
+        params.low_bit.sizes[index] = decodes ? plan.low_bit : 0;
       }
       if (!decodes) continue;
       const TracePlace place{.step = desc.start - tokens_,

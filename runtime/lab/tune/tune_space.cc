@@ -106,8 +106,8 @@ void TuneSpace::add_streams() {
   axes_.push_back(std::move(axis));
 }
 
-// Fewer tokens; where no near set is, also fewer with one of twice what was given: by codes that lie
-// on the device these cost no transfer.
+// Fewer tokens; where no low-bit set is, also fewer with one of twice what was given: by codes that
+// lie on the device these cost no transfer.
 void TuneSpace::add_fac_tokens(const Geometry& geometry) {
   std::vector<Turn> axis{keep};
   for (const int divisor : {2, 4}) {
@@ -121,11 +121,12 @@ void TuneSpace::add_fac_tokens(const Geometry& geometry) {
     axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
     const TokenCount& given = given_.selection.fac_tokens.front();
     const bool whole = given_.effective_tip_chunks(geometry.chunks()) == geometry.chunks();
-    if (given_.has_near_set(geometry.chunks()) || !whole) continue;
-    const TokenCount near = {.tokens = 2 * given.tokens, .share = std::min(1.0, 2 * given.share)};
-    axis.emplace_back([fewer, near](Config& c) {
+    if (given_.has_low_bit_set(geometry.chunks()) || !whole) continue;
+    const TokenCount low_bit = {.tokens = 2 * given.tokens,
+                                .share = std::min(1.0, 2 * given.share)};
+    axis.emplace_back([fewer, low_bit](Config& c) {
       c.selection.fac_tokens = fewer;
-      c.selection.near_tokens = near;
+      c.selection.low_bit_tokens = low_bit;
     });
   }
   axes_.push_back(std::move(axis));
@@ -141,12 +142,12 @@ std::string tuned_words(const Config& config) {
       off ? "no prefetch"
           : fmt::format("predictor {} depth {}", value("prefetch", "predictor"),
                         value("prefetch", "depth"));
-  const bool none = config.selection.near_tokens == TokenCount{};
-  const std::string near =
-      none ? "" : fmt::format(", near_tokens {}", value("selection", "near_tokens"));
+  const bool none = config.selection.low_bit_tokens == TokenCount{};
+  const std::string low_bit =
+      none ? "" : fmt::format(", low_bit_tokens {}", value("selection", "low_bit_tokens"));
   return fmt::format("hot_rows {} {}, {}, streams {}, fac_tokens {}{}",
                      value("placement", "hot_rows"), value("placement", "replacement"), prefetch,
-                     config.prefetch.streams, value("selection", "fac_tokens"), near);
+                     config.prefetch.streams, value("selection", "fac_tokens"), low_bit);
 }
 
 }  // namespace fasa

@@ -1,7 +1,7 @@
-// A tile of a near set: scores are given, values come out of codes (slice_format.h, by token), or
-// out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its part
-// of the group: threads look up the tile's tokens, a warp a head makes weights of the scores, then
-// every thread sums two dimensions of the values for two heads.
+// A tile of a low-bit set: scores are given, values come out of codes (slice_format.h, by token),
+// or out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its
+// part of the group: threads look up the tile's tokens, a warp a head makes weights of the scores,
+// then every thread sums two dimensions of the values for two heads.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -10,7 +10,7 @@
 
 namespace fasa::cuda {
 
-class NearTile {
+class LowBitTile {
  public:
   static constexpr int kThreads = 128;
 
@@ -19,13 +19,13 @@ class NearTile {
     return kTileTokens * int64_t{sizeof(Token) / sizeof(float)} + 64 + int64_t{heads} * kTileTokens;
   }
   FASA_DEVICE static int tiles(const AttendParams& params, int head) {
-    const int32_t size = params.near.capacity == 0 ? 0 : params.near.sizes[head];
+    const int32_t size = params.low_bit.capacity == 0 ? 0 : params.low_bit.sizes[head];
     return (size + kTileTokens - 1) / kTileTokens;
   }
 
   // `head`: sequence x kv_heads + kv_head; `first_query`: in the group.
-  FASA_DEVICE NearTile(const AttendParams& params, int head, int first_query, int heads,
-                       float* shared)
+  FASA_DEVICE LowBitTile(const AttendParams& params, int head, int first_query, int heads,
+                         float* shared)
       : params_(params),
         layout_(params.step.layout),
         head_(head),
@@ -39,13 +39,13 @@ class NearTile {
   // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
   // block, with barriers inside, the last thing before which is none.
   FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
-    const NearSet& near = params_.near;
+    const LowBitSet& low_bit = params_.low_bit;
     const int first = tile * kTileTokens;
-    const int left = near.sizes[head_] - first;
+    const int left = low_bit.sizes[head_] - first;
     const int count = left < kTileTokens ? left : kTileTokens;
     if (simt::thread_index() < count) {
-      tokens_[simt::thread_index()] =
-          token_at(near.positions[int64_t{head_} * near.capacity + first + simt::thread_index()]);
+      tokens_[simt::thread_index()] = token_at(
+          low_bit.positions[int64_t{head_} * low_bit.capacity + first + simt::thread_index()]);
     }
     for (int i = simt::thread_index(); i < 64; i += kThreads) {
       eighths_[i] = codec::scale_of_step(-i);
@@ -53,7 +53,8 @@ class NearTile {
     for (int i = simt::thread_index(); i < heads_ * kTileTokens; i += kThreads) {
       const int64_t query = int64_t{head_} * layout_.group + first_query_ + i / kTileTokens;
       const int t = i % kTileTokens;
-      if (t < count) scores_[i] = near.scores[query * near.capacity + first + t] * params_.scale;
+      if (t < count)
+        scores_[i] = low_bit.scores[query * low_bit.capacity + first + t] * params_.scale;
     }
     simt::sync_block();
     weigh_scores<kThreads>(scores_, heads_, count, partial, stride);

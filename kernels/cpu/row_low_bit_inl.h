@@ -1,6 +1,6 @@
-// Attention over a tile of a near set: scores are given, values come out of codes, or in f32 where
-// their page is not sealed yet. A code's value is made once for a block of query heads. Tokens of
-// one page that follow each other share its parameters.
+// Attention over a tile of a low-bit set: scores are given, values come out of codes, or in f32
+// where their page is not sealed yet. A code's value is made once for a block of query heads.
+// Tokens of one page that follow each other share its parameters.
 #pragma once
 
 #include "kernels/cpu/row_attend_inl.h"
@@ -8,7 +8,8 @@
 namespace fasa::cpu {
 namespace {
 
-// Of kLanes dimensions: where a code lies in its word, and whether in a second one (slice_format.h).
+// Of kLanes dimensions: where a code lies in its word, and whether in a second one
+// (slice_format.h).
 template <int kBits>
 struct CodePlaces {
   static constexpr int kUnit = 32 / kBits;  // dimensions of a word
@@ -73,8 +74,8 @@ inline CodeScale load_scale(const unsigned char* parameters, float base, int at)
 }
 
 template <int kBits, int kHeads>
-inline void sum_near_values(const NearTask& task, int head, int at, const float* weights) {
-  const NearTile& tile = *task.tile;
+inline void sum_low_bit_values(const LowBitTask& task, int head, int at, const float* weights) {
+  const LowBitTile& tile = *task.tile;
   Vec sums[kHeads] = {};
   CodeScale page = {};
   const unsigned char* of = nullptr;  // whose parameters `page` holds
@@ -106,7 +107,7 @@ inline void sum_near_values(const NearTask& task, int head, int at, const float*
 }
 
 template <int kBits, int kHeads>
-inline void attend_near_heads(const NearTask& task, int head) {
+inline void attend_low_bit_heads(const LowBitTask& task, int head) {
   alignas(64) float weights[kHeads * kMaxTileTokens];
   for (int h = 0; h < kHeads; ++h) {
     const float* scores = task.scores + (head + h) * task.score_stride;
@@ -117,23 +118,23 @@ inline void attend_near_heads(const NearTask& task, int head) {
     weigh_tile(scaled, task.partials + (head + h) * task.partial_stride);
   }
   for (int at = 0; at < task.value_dim; at += kLanes) {
-    sum_near_values<kBits, kHeads>(task, head, at, weights);
+    sum_low_bit_values<kBits, kHeads>(task, head, at, weights);
   }
 }
 
 template <int kBits>
-void attend_near(const NearTask& task) {
+void attend_low_bit(const LowBitTask& task) {
   int head = 0;
   for (; head + kHeadBlock <= task.group; head += kHeadBlock) {
-    attend_near_heads<kBits, 4>(task, head);
+    attend_low_bit_heads<kBits, 4>(task, head);
   }
   switch (task.group - head) {
     case 3:
-      return attend_near_heads<kBits, 3>(task, head);
+      return attend_low_bit_heads<kBits, 3>(task, head);
     case 2:
-      return attend_near_heads<kBits, 2>(task, head);
+      return attend_low_bit_heads<kBits, 2>(task, head);
     case 1:
-      return attend_near_heads<kBits, 1>(task, head);
+      return attend_low_bit_heads<kBits, 1>(task, head);
     default:
       return;
   }

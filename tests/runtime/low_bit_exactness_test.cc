@@ -1,4 +1,4 @@
-// With a near set the same invariants hold, bit for bit: it depends on the tokens alone; and
+// With a low-bit set the same invariants hold, bit for bit: it depends on the tokens alone; and
 // without one, or where the set covers the context, no code has a part in the output.
 #include <gtest/gtest.h>
 
@@ -30,22 +30,22 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   }
 }
 
-TEST(NearExactness, TheNearSetChangesTheResult) {
+TEST(LowBitExactness, TheLowBitSetChangesTheResult) {
   const Outputs without = decoded({});
   Outputs before = without;
-  for (const int64_t near : {1, 40, 10000}) {
-    const Outputs with = decoded({.near_tokens = near});
-    EXPECT_FALSE(same_bits(with[0], before[0])) << near;
+  for (const int64_t low_bit : {1, 40, 10000}) {
+    const Outputs with = decoded({.low_bit_tokens = low_bit});
+    EXPECT_FALSE(same_bits(with[0], before[0])) << low_bit;
     before = with;
   }
-  EXPECT_FALSE(same_bits(decoded({.near_tokens = 40, .value_slice = SliceDType::kInt8})[0],
-                         decoded({.near_tokens = 40})[0]));
+  EXPECT_FALSE(same_bits(decoded({.low_bit_tokens = 40, .value_slice = SliceDType::kInt8})[0],
+                         decoded({.low_bit_tokens = 40})[0]));
 }
 
-TEST(NearExactness, DevicesPlacementHotRowsStreamsThreads) {
+TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     const bool coded = values == SliceDType::kInt4;
-    const RunSetup plain{.near_tokens = 70,
+    const RunSetup plain{.low_bit_tokens = 70,
                          .value_slice = values,
                          .row_dtype = coded ? RowDType::kInt8 : RowDType::kBF16};
     const Outputs base = decoded(plain);
@@ -63,9 +63,9 @@ TEST(NearExactness, DevicesPlacementHotRowsStreamsThreads) {
   }
 }
 
-TEST(NearExactness, PrefillChunks) {
+TEST(LowBitExactness, PrefillChunks) {
   for (const char* device : {"cpu", "emulated"}) {
-    const RunSetup setup{.device = device, .near_tokens = 70};
+    const RunSetup setup{.device = device, .low_bit_tokens = 70};
     const Outputs base = decoded(setup);
     for (const int chunk : {1, 63, 64, 200}) {
       expect_same(base, decoded(setup, chunk), std::string(device) + std::to_string(chunk));
@@ -73,36 +73,36 @@ TEST(NearExactness, PrefillChunks) {
   }
 }
 
-TEST(NearExactness, ASetThatCoversTheContextIsFullAttention) {
+TEST(LowBitExactness, ASetThatCoversTheContextIsFullAttention) {
   for (const char* device : {"cpu", "emulated"}) {
     expect_same(decoded({.device = device, .kind = SelectionKind::kFull}),
-                decoded({.device = device, .fac_tokens = 10000, .near_tokens = 50}), device);
+                decoded({.device = device, .fac_tokens = 10000, .low_bit_tokens = 50}), device);
   }
 }
 
-TEST(NearExactness, WindowsAndDenseLayers) {
+TEST(LowBitExactness, WindowsAndDenseLayers) {
   Geometry geometry = small_geometry();
   geometry.windows = {0, 90, 37};
-  const Outputs base = decoded({.near_tokens = 30, .dense_layers = {0}}, kPrompt, geometry);
+  const Outputs base = decoded({.low_bit_tokens = 30, .dense_layers = {0}}, kPrompt, geometry);
   for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
     expect_same(
         base,
-        decoded({.device = "emulated", .rows = rows, .near_tokens = 30, .dense_layers = {0}}, 64,
+        decoded({.device = "emulated", .rows = rows, .low_bit_tokens = 30, .dense_layers = {0}}, 64,
                 geometry),
         "windows");
   }
 }
 
-TEST(NearExactness, GuessesChangeNothing) {
+TEST(LowBitExactness, GuessesChangeNothing) {
   Geometry geometry = small_geometry();
   geometry.layers = 5;
-  const Outputs base = decoded({.near_tokens = 70, .depth = 0}, kPrompt, geometry);
+  const Outputs base = decoded({.low_bit_tokens = 70, .depth = 0}, kPrompt, geometry);
   for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kPoorQueries, Guesser::kRandom}) {
     for (const int hot_rows : {30, 51, 300}) {
       expect_same(base,
                   decoded({.device = "emulated",
                            .hot_rows = hot_rows,
-                           .near_tokens = 70,
+                           .low_bit_tokens = 70,
                            .depth = 2,
                            .guesser = guesser},
                           kPrompt, geometry),
@@ -111,11 +111,11 @@ TEST(NearExactness, GuessesChangeNothing) {
   }
 }
 
-// Of any lengths, in one batch: some have no near set yet, some a part of one.
-TEST(NearExactness, SequencesTogether) {
+// Of any lengths, in one batch: some have no low-bit set yet, some a part of one.
+TEST(LowBitExactness, SequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const char* device : {"cpu", "emulated"}) {
-    const RunSetup setup{.device = device, .near_tokens = 100};
+    const RunSetup setup{.device = device, .low_bit_tokens = 100};
     std::vector<Outputs> alone;
     RuntimeRun run(setup);
     std::vector<SequenceId> ids;

@@ -1,4 +1,4 @@
-#include "kernels/cpu/attend_near.h"
+#include "kernels/cpu/attend_low_bit.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,16 +6,16 @@
 #include "runtime/base/dtype.h"
 
 namespace fasa::cpu {
-NearTask NearTiles::task_for() const {
-  NearTask task;
+LowBitTask LowBitTiles::task_for() const {
+  LowBitTask task;
   task.group = layout_.group;
   task.value_dim = layout_.values.dims;
-  task.score_stride = params_.near.capacity;
+  task.score_stride = params_.low_bit.capacity;
   task.scale = params_.scale;
   return task;
 }
 
-void NearTiles::find(int index, int tile, NearTile* found) const {
+void LowBitTiles::find(int index, int tile, LowBitTile* found) const {
   const SequenceDesc& sequence = params_.step.sequences[index / layout_.kv_heads];
   const int layer = params_.step.layer;
   const int kv_head = index % layout_.kv_heads;
@@ -50,7 +50,7 @@ void NearTiles::find(int index, int tile, NearTile* found) const {
   }
 }
 
-const float* NearTiles::read_tail(const std::byte* tail, int slot, int place) const {
+const float* LowBitTiles::read_tail(const std::byte* tail, int slot, int place) const {
   const int dims = layout_.values.dims;
   const auto width = static_cast<size_t>(align_up(dims, kPadFloats));
   thread_local std::vector<float> all;  // of two tiles; grows only
@@ -63,14 +63,15 @@ const float* NearTiles::read_tail(const std::byte* tail, int slot, int place) co
   return values;
 }
 
-void NearTiles::set_scores(int index, int tile, NearTask* task) const {
-  const NearSet& near = params_.near;
-  task->scores = near.scores + int64_t{index} * layout_.group * near.capacity + tile * kTileTokens;
+void LowBitTiles::set_scores(int index, int tile, LowBitTask* task) const {
+  const LowBitSet& low_bit = params_.low_bit;
+  task->scores =
+      low_bit.scores + int64_t{index} * layout_.group * low_bit.capacity + tile * kTileTokens;
 }
 
-void NearTiles::compute_tile(const NearTask& task) const {
+void LowBitTiles::compute_tile(const LowBitTask& task) const {
   const int bits = slice_bits(layout_.values.dtype);
-  bodies_.attend_near[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);
+  bodies_.attend_low_bit[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);
 }
 
 }  // namespace fasa::cpu

@@ -1,7 +1,7 @@
-// What near sets cost on this CPU: the attention of a layer with several pairs of fac_tokens and
-// near_tokens, in turns, so that other work on the machine meets all of them alike.
+// What low-bit sets cost on this CPU: the attention of a layer with several pairs of fac_tokens and
+// low_bit_tokens, in turns, so that other work on the machine meets all of them alike.
 //
-//   near_set_cost [--tokens N] [--rounds N] [--threads N] [256 320 128+512 320+1024]
+//   low_bit_set_cost [--tokens N] [--rounds N] [--threads N] [256 320 128+512 320+1024]
 //
 // 8 KV x 4 query heads, head_dim 128, bf16 rows, slices and values int2, batch 1; the same keys and
 // queries for all pairs. Between two visits of a layer the others' slices flush the cache. Printed:
@@ -24,7 +24,7 @@ constexpr int kLayers = 2;
 
 struct Setting {
   int fac_tokens;
-  int near_tokens;
+  int low_bit_tokens;
 };
 
 Setting setting_of(const std::string& text) {
@@ -71,7 +71,7 @@ class Case {
   static Config config(Setting setting) {
     Config config;
     config.selection.fac_tokens = {{.tokens = setting.fac_tokens, .share = 0}};
-    config.selection.near_tokens = {.tokens = setting.near_tokens, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = setting.low_bit_tokens, .share = 0};
     return config;
   }
 
@@ -79,8 +79,8 @@ class Case {
   std::vector<float> out_;
 };
 
-// One for all cases: devices' threads are lent from one to the other, and where a process used three
-// devices by turns the second thread came 65 us late (median), where it used one or two 1 us.
+// One for all cases: devices' threads are lent from one to the other, and where a process used
+// three devices by turns the second thread came 65 us late (median), where it used one or two 1 us.
 std::shared_ptr<Device> cpu(int threads) {
   DeviceOptions options;
   options.name = "cpu";
@@ -147,13 +147,13 @@ void run(const std::vector<std::string>& names, int64_t tokens, int rounds, int 
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("What near sets cost on this CPU");
+  CLI::App app("What low-bit sets cost on this CPU");
   std::vector<std::string> pairs = {"256", "320", "128+512", "320+1024"};
   int64_t tokens = 131072;
   int rounds = 100;
   int threads = 0;
   app.add_option("pairs", pairs,
-                 "fac_tokens+near_tokens; the first is what others are compared to");
+                 "fac_tokens+low_bit_tokens; the first is what others are compared to");
   app.add_option("--tokens", tokens);
   app.add_option("--rounds", rounds);
   app.add_option("--threads", threads);
