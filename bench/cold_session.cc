@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.layers, "Of Llama-3.1-8B's attention");
   app.add_option("--tokens", options.tokens);
   app.add_option("--steps", options.steps);
-  app.add_flag("!--no-low-bit", options.low_bit, "Without a low-bit set and its value slices");
+  app.add_flag("!--no-low-bit", options.low_bit, "Without a low-bit set and its value codes");
   CLI11_PARSE(app, argc, argv);
   fasa::bench::run(options);
 }

@@ -122,7 +122,7 @@ struct StoredRows {
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
 // 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
 // first, what the row then stands for to the tail's dtype.
-// Value slices, where the layout has them, are made of the row's value in the same way.
+// Value codes, where the layout has them, are made from the row's value in the same way.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;

@@ -25,7 +25,7 @@
 // least squared error among those that fit: no gain (0.84). Eight octaves of scales below the
 // largest are enough: what a smaller scale would save is below the error of that largest channel.
 //
-// Value slices have the same codes, of all dimensions of the values, in token order: word
+// Value codes have the same form, of all dimensions of the values, in token order: word
 // [token][group of dimensions] in place of [group][token]. A low-bit set takes a token or two of a
 // page, whose words then lie side by side. Parameters are a dimension's all the same: one scale and
 // zero for each token cost twice the error in what attention gives (SmolLM2, one window of 256

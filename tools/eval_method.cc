@@ -21,7 +21,7 @@ std::string tokens_text(const Config& config, int chunks) {
   }
   if (config.has_low_bit_set(chunks)) {
     text += fmt::format(" and {} low-bit {}", count_text(config.low_bit_tokens(chunks)),
-                        slice_dtype_name(config.selection.value_slice));
+                        slice_dtype_name(config.selection.value_codes));
   }
   return text;
 }

@@ -127,8 +127,8 @@ std::string count_text(const TokenCount& count) {
 
 void validate_low_bit(const Config::Selection& selection) {
   constexpr std::string_view kKey = "selection.low_bit_tokens";
-  require(is_coded(selection.value_slice), "selection.value_slice",
-          fmt::format("\"{}\"", slice_dtype_name(selection.value_slice)), "int8, int4, int2");
+  require(is_coded(selection.value_codes), "selection.value_codes",
+          fmt::format("\"{}\"", slice_dtype_name(selection.value_codes)), "int8, int4, int2");
   if (!selection.low_bit_tokens) return;
   const TokenCount& low_bit = *selection.low_bit_tokens;
   require(low_bit.tokens >= 0 && low_bit.share >= 0 && low_bit.share <= 1, kKey,

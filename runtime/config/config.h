@@ -77,7 +77,7 @@ struct Config {
     // One, or one per layer.
     std::vector<TokenCount> fac_tokens{{.tokens = kDefaultFacTokens, .share = 0}};
     std::optional<TokenCount> low_bit_tokens;  // none: auto, see Config::low_bit_tokens
-    SliceDType value_slice = SliceDType::kInt2;
+    SliceDType value_codes = SliceDType::kInt2;
     int sinks = 4;
     int recent = 16;
     std::vector<int> dense_layers;

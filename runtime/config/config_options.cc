@@ -325,7 +325,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
      .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
     {.table = "selection",
-     .key = "value_slice",
+     .key = "value_codes",
      .flag = "",
      .type = "DTYPE",
      .allowed = "int8, int4, int2",
@@ -336,11 +336,11 @@ const std::array<ConfigOption, 46> kOptions{{
            const auto dtype =
                v.is_string() ? parse_slice_dtype(v.get<std::string>()) : std::nullopt;
            if (!dtype || !is_coded(*dtype)) return false;
-           c.selection.value_slice = *dtype;
+           c.selection.value_codes = *dtype;
            return true;
          },
      .get = [](const Config& c) -> Json {
-       return std::string(slice_dtype_name(c.selection.value_slice));
+       return std::string(slice_dtype_name(c.selection.value_codes));
      }},
     {.table = "selection",
      .key = "sinks",

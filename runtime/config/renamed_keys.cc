@@ -10,6 +10,7 @@ namespace {
 
 constexpr RenamedKey kRenamedKeys[] = {
     {"near_tokens", "low_bit_tokens"},
+    {"value_slice", "value_codes"},
 };
 
 std::string as_flag(std::string_view key) {

@@ -104,7 +104,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   if (all_dense) layout.hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
   if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
-    layout.values = {config.selection.value_slice, geometry.value_dim, SliceOrder::kByToken};
+    layout.values = {config.selection.value_codes, geometry.value_dim, SliceOrder::kByToken};
   }
   if (traits.scores != nullptr && !traits.scores(layout.group, layout.slice.dims)) {
     throw UsageError(

@@ -31,7 +31,7 @@ struct SelectShape {
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   int page_tokens = 1;
-  int value_dim = 0;  // of value slices, whose contents no selection reads; 0 = none
+  int value_dim = 0;  // of value codes, whose contents no selection reads; 0 = none
   float score_cap = 0;
 };
 

@@ -296,8 +296,8 @@ def test_config_is_the_table_of_options():
     assert fasa.Config().low_bit_tokens_of(geometry()) == 1024
     assert fasa.Config(slice="lean").low_bit_tokens_of(geometry()) == 0
     assert fasa.Config(low_bit_tokens=0.5).low_bit_tokens_of(geometry()) == 0.5
-    low_bit = fasa.Config(low_bit_tokens=512, value_slice="int4")
-    assert (low_bit.low_bit_tokens, low_bit.value_slice) == (512, "int4")
+    low_bit = fasa.Config(low_bit_tokens=512, value_codes="int4")
+    assert (low_bit.low_bit_tokens, low_bit.value_codes) == (512, "int4")
     assert fasa.Config.from_toml(low_bit.to_toml()) == low_bit
     with expect(fasa.UsageError, "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16"):
         low_bit.page_tokens = 16

@@ -118,7 +118,7 @@ TEST(Config, RangesAreChecked) {
   rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
   rejects("selection.low_bit_tokens", [](Config& c) { c.selection.low_bit_tokens = {-1, 0}; });
   rejects("selection.low_bit_tokens", [](Config& c) { c.selection.low_bit_tokens = {0, 1.5}; });
-  rejects("selection.value_slice", [](Config& c) { c.selection.value_slice = SliceDType::kBF16; });
+  rejects("selection.value_codes", [](Config& c) { c.selection.value_codes = SliceDType::kBF16; });
   rejects("placement.hot_rows", [](Config& c) { c.placement.hot_rows = -1; });
   rejects("prefetch.depth", [](Config& c) { c.prefetch.depth = -1; });
   rejects("prefetch.streams", [](Config& c) { c.prefetch.streams = 0; });

@@ -38,7 +38,7 @@ TEST(LowBitExactness, TheLowBitSetChangesTheResult) {
     EXPECT_FALSE(same_bits(with[0], before[0])) << low_bit;
     before = with;
   }
-  EXPECT_FALSE(same_bits(decoded({.low_bit_tokens = 40, .value_slice = SliceDType::kInt8})[0],
+  EXPECT_FALSE(same_bits(decoded({.low_bit_tokens = 40, .value_codes = SliceDType::kInt8})[0],
                          decoded({.low_bit_tokens = 40})[0]));
 }
 
@@ -46,7 +46,7 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     const bool coded = values == SliceDType::kInt4;
     const RunSetup plain{.low_bit_tokens = 70,
-                         .value_slice = values,
+                         .value_codes = values,
                          .row_dtype = coded ? RowDType::kInt8 : RowDType::kBF16};
     const Outputs base = decoded(plain);
     RunSetup other = plain;

@@ -27,7 +27,7 @@ Config config_of(const Format& format, int k) {
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = k, .share = 0}};
   config.selection.low_bit_tokens = {.tokens = format.low_bit, .share = 0};
-  if (format.low_bit > 0) config.selection.value_slice = format.dtype;
+  if (format.low_bit > 0) config.selection.value_codes = format.dtype;
   return config;
 }
 

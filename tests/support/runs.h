@@ -26,7 +26,7 @@ struct RunSetup {
   std::optional<int> head_groups = std::nullopt;  // none = auto
   int64_t fac_tokens = 48;
   int64_t low_bit_tokens = 0;
-  SliceDType value_slice = SliceDType::kInt2;
+  SliceDType value_codes = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
@@ -158,7 +158,7 @@ class RuntimeRun {
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
     config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
-    config.selection.value_slice = setup.value_slice;
+    config.selection.value_codes = setup.value_codes;
     config.selection.sinks = 3;
     config.selection.recent = 5;
     config.selection.dense_layers = setup.dense_layers;

@@ -74,7 +74,7 @@ class Evaluation:
             geometry = self._geometry()
             low_bit = self.config.low_bit_tokens_of(geometry)
             if low_bit:
-                name += f" and {low_bit} low-bit {selection['value_slice']}"
+                name += f" and {low_bit} low-bit {selection['value_codes']}"
             chunks = self.config.chunks_of(geometry)
             dtype = self.config.slice_dtype or ("bf16" if self.config.slice == "paper" else "int2")
             name += f", {chunks} FCs {dtype}"

@@ -42,7 +42,7 @@ Json option_json(const PlanOption& option) {
       {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},
       {"slice_dtype",
        slices ? Json(std::string(slice_dtype_name(option.slice_dtype))) : Json(nullptr)},
-      {"value_slice", option.value_dtype ? Json(std::string(slice_dtype_name(*option.value_dtype)))
+      {"value_codes", option.value_dtype ? Json(std::string(slice_dtype_name(*option.value_dtype)))
                                          : Json(nullptr)},
       {"configured", option.configured},
       {"hot_rows", option.hot_rows},
