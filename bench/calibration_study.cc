@@ -151,8 +151,8 @@ void print_recall(Study& study, int texts) {
   fmt::print("\n\n| 8 FCs, bf16 |");
   for (const DataKind& kind : kKinds) fmt::print(" {} |", kind.name);
   fmt::print("\n|---|---|---|---|---|---|---|\n");
-  for (const Objective objective :
-       {Objective::kCa, Objective::kFarCa, Objective::kMass, Objective::kFarMass}) {
+  for (const Objective objective : {Objective::kCa, Objective::kDistantCa, Objective::kAttention,
+                                    Objective::kDistantAttention}) {
     fmt::print("| `{}` |", objective_name(objective));
     for (const DataKind& kind : kKinds) {
       const CalibrationData data = make_data(study, kind);

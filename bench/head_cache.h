@@ -46,7 +46,7 @@ inline std::shared_ptr<const TokenSelection> make(const Variant& variant) {
 struct Truth {
   int32_t position;
   bool question;
-  std::vector<std::vector<float>> mass;  // [query heads of the group][tokens]
+  std::vector<std::vector<float>> attention;  // [query heads of the group][tokens]
 };
 
 inline Truth truth_at(const HeadSamples& samples, int32_t position, bool question) {
@@ -60,7 +60,7 @@ inline Truth truth_at(const HeadSamples& samples, int32_t position, bool questio
       for (size_t t = 0; t < visible; ++t) scores[t] += query[d] * plane[t];
     }
     softmax(scores, samples.scale);
-    truth.mass.push_back(std::move(scores));
+    truth.attention.push_back(std::move(scores));
   }
   return truth;
 }
@@ -69,7 +69,8 @@ inline double captured(const Truth& truth, int head, std::span<const int32_t> se
   double sum = 0;
   for (const int32_t token : set) {
     if (token < kSinks || token > truth.position - kRecent) continue;
-    sum += static_cast<double>(truth.mass[static_cast<size_t>(head)][static_cast<size_t>(token)]);
+    sum +=
+        static_cast<double>(truth.attention[static_cast<size_t>(head)][static_cast<size_t>(token)]);
   }
   return sum;
 }
@@ -131,7 +132,7 @@ class HeadCache {
     stage(sequence).observe_prefill();
   }
   bool remembers() const { return history_.has_value(); }
-  // Of the token at `position`, appended: far mass captured over the group.
+  // Of the token at `position`, appended: distant attention captured over the group.
   double select(const Truth* truth, int32_t position) {
     const SequenceDesc sequence = describe(position, 1, StepMode::kDecode);
     stage(sequence).select();

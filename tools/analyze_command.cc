@@ -66,7 +66,7 @@ CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
       ->capture_default_str();
   command_
       ->add_option("--selections", selections_,
-                   "Names between commas, whose captured mass is measured; all, or none")
+                   "Names between commas, whose captured attention is measured; all, or none")
       ->type_name("NAMES")
       ->capture_default_str();
   command_->add_option("--budgets", budgets_, "fac_tokens that they are measured at")
@@ -107,10 +107,11 @@ void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
     for (const int64_t budget : budgets_) {
       const Config config = with_selection(report.config, name, {.tokens = budget});
       const auto slices = choose_slices(model, config, model_dir_, text.data.ids);
-      SelectionMass mass = measure_selection(model, watch, config, slices.dims, text, steps_);
-      mass.method = name;
-      mass.budget = budget;
-      report.analysis.selections.push_back(std::move(mass));
+      SelectionAttention attention =
+          measure_selection(model, watch, config, slices.dims, text, steps_);
+      attention.method = name;
+      attention.budget = budget;
+      report.analysis.selections.push_back(std::move(attention));
       progress.update(++done, static_cast<int64_t>(names.size() * budgets_.size()));
     }
   }

@@ -338,7 +338,7 @@ void Config::check_for(const Geometry& geometry) const {
   require(
       selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
       "selection.layer_budget", "\"map\"",
-      "with a model whose FC map says so (fasa calibrate --keep-mass SHARE)");
+      "with a model whose FC map says so (fasa calibrate --keep-attention SHARE)");
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

@@ -373,7 +373,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .allowed = "uniform, pyramid, map",
      .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
              "layers and fewer in the last, the same in all; map = the counts that the FC map has "
-             "(fasa calibrate --keep-mass).",
+             "(fasa calibrate --keep-attention).",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },

@@ -172,7 +172,7 @@ class Eval(CommandTest):
     def test_the_map_says_how_many_tokens_each_layer_has(self):
         path = self.folder / "map.json"
         self.assert_done("calibrate", "--model", MODEL, "--text", RUTH, "--tokens", 1024,
-                         "--keep-mass", 0.9, "--fac-tokens", 24, "-o", path)
+                         "--keep-attention", 0.9, "--fac-tokens", 24, "-o", path)
         counts = json.loads(path.read_text())["fac_tokens"]
         self.assertGreater(len(set(counts)), 1, "else any of them would do")
         by_map = ("--layer-budget", "map", "--map", path)

@@ -39,7 +39,7 @@ CalibrationProgress progress_of(const nb::object& callback) {
 struct CalibrateArguments {
   std::string model;
   std::optional<std::vector<std::string>> texts;
-  std::string objective = "far_mass";
+  std::string objective = "distant_attention";
   std::optional<int64_t> tokens;
   std::optional<int> window;
   int queries = 96;
@@ -53,7 +53,8 @@ CalibrationOptions options_of(const CalibrateArguments& given, const Config& con
   const auto objective = parse_objective(given.objective);
   if (!objective) {
     throw UsageError(
-        fmt::format("objective = \"{}\": allowed: far_mass, mass, far_ca, ca", given.objective));
+        fmt::format("objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca",
+                    given.objective));
   }
   options.objective = *objective;
   options.tokens = given.tokens.value_or(std::min(options.tokens, model.max_positions));
@@ -253,7 +254,7 @@ void add_studies(nb::module_& module) {
                                 config, progress);
       },
       nb::arg("model"), nb::arg("texts") = nb::none(), nb::kw_only(),
-      nb::arg("config").none() = nb::none(), nb::arg("objective") = "far_mass",
+      nb::arg("config").none() = nb::none(), nb::arg("objective") = "distant_attention",
       nb::arg("tokens") = nb::none(), nb::arg("window") = nb::none(), nb::arg("queries") = 96,
       nb::arg("seed") = 1, nb::arg("probes") = true, nb::arg("progress") = nb::none(),
       "Makes the FC map of a model folder of the families that `fasa generate` runs. "

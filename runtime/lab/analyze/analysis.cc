@@ -33,8 +33,8 @@ std::vector<int16_t> all_dims(const HeadSamples& samples) {
   return dims;
 }
 
-// The FCs of a KV head in the order that calibration gives: far mass, queries on text and probes,
-// the even ones of each.
+// The FCs of a KV head in the order that calibration gives: distant attention, queries on text and
+// probes, the even ones of each.
 std::vector<int> ranked_chunks(const HeadSamples& samples, const AnalysisText& text, int window) {
   HeadSamples part = samples;
   part.positions.clear();
@@ -85,8 +85,8 @@ class Analyzer {
     ++heads_;
     const std::vector<std::vector<size_t>> queries = {every_second(from.anchors, 1),
                                                       every_second(from.probes, 1)};
-    add_slice_mass(samples, queries, ranked_chunks(samples, from, options_.slice_window),
-                   options_.slice_window, analysis_.slices);
+    add_slice_attention(samples, queries, ranked_chunks(samples, from, options_.slice_window),
+                        options_.slice_window, analysis_.slices);
   }
 
   void finish() {

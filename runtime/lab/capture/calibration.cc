@@ -37,8 +37,8 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
           fmt::format("1 to {}, the model's positions", max_positions));
   if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // says what is too little
-  require(!keep_mass || (*keep_mass > 0 && *keep_mass < 1), "keep_mass", keep_mass.value_or(0),
-          "a share above 0 and below 1");
+  require(!keep_attention || (*keep_attention > 0 && *keep_attention < 1), "keep_attention",
+          keep_attention.value_or(0), "a share above 0 and below 1");
   require(fac_tokens > sinks + recent, "fac_tokens", fac_tokens,
           fmt::format("more than sinks + recent ({})", sinks + recent));
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
@@ -105,9 +105,9 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
   std::optional<SliceSearch> slices;
   if (options.slice_bytes) slices.emplace(*options.slice_bytes, geometry.chunks());
   std::optional<LayerSearch> layers;
-  if (options.keep_mass) {
+  if (options.keep_attention) {
     layers.emplace(SelectionRule{options.fac_tokens, options.sinks, options.recent},
-                   *options.keep_mass, map.tokens);
+                   *options.keep_attention, map.tokens);
   }
   const int64_t total = int64_t{geometry.layers} * geometry.kv_heads;
   int64_t done = 0;

@@ -16,7 +16,7 @@
 namespace fasa {
 
 struct CalibrationOptions {
-  Objective objective = Objective::kFarMass;
+  Objective objective = Objective::kDistantAttention;
   // K, tokens selected; none: default_calibration_window of the tokens run.
   std::optional<int> window;
   int tip_chunks = 0;  // FCs picked one by one, the rest follows their last gain; 0 = all
@@ -29,9 +29,9 @@ struct CalibrationOptions {
   int prefill_chunk = 512;
   // Bytes of a slice per token and KV head: its bits and FCs are found and written into the map.
   std::optional<int> slice_bytes;
-  // Share of a layer's attention mass to keep: counts of tokens per layer are found and written
+  // Share of a layer's attention to keep: counts of tokens per layer are found and written
   // into the map, `fac_tokens` or more.
-  std::optional<double> keep_mass;
+  std::optional<double> keep_attention;
   int fac_tokens = 256;
 
   // Throws UsageError naming the flag, what was given and what is allowed.

@@ -1,4 +1,4 @@
-#include "runtime/lab/analyze/selection_mass.h"
+#include "runtime/lab/analyze/selection_attention.h"
 
 #include <algorithm>
 #include <array>
@@ -47,36 +47,36 @@ class Sets {
   std::map<std::pair<int, int64_t>, std::vector<std::vector<int32_t>>> sets_;
 };
 
-CapturedMass mass_of(const HeadSamples& samples, size_t query, int head,
-                     const std::vector<int32_t>* set) {
+CapturedAttention attention_of(const HeadSamples& samples, size_t query, int head,
+                               const std::vector<int32_t>* set) {
   const auto weights = HeadQuery(samples, query, head).weights();
   const int64_t first = samples.visible_first(query), end = samples.visible_end(query);
   const auto weight_of = [&](int64_t token) {
     return double{weights[static_cast<size_t>(token - first)]};
   };
-  const auto is_far = [&](int64_t token) { return token >= kSinks && token < end - kRecent; };
-  CapturedMass mass{.queries = 1};
+  const auto is_distant = [&](int64_t token) { return token >= kSinks && token < end - kRecent; };
+  CapturedAttention attention{.queries = 1};
   for (int64_t token = first; token < end; ++token) {
-    mass.all_far += is_far(token) ? weight_of(token) : 0;
+    attention.all_distant += is_distant(token) ? weight_of(token) : 0;
   }
   if (set == nullptr) {
-    mass.mass = 1;
-    mass.far = mass.all_far;
-    return mass;
+    attention.attention = 1;
+    attention.distant = attention.all_distant;
+    return attention;
   }
   for (const int32_t token : *set) {
     if (token < first || token >= end) continue;
-    mass.mass += weight_of(token);
-    if (is_far(token)) mass.far += weight_of(token);
+    attention.attention += weight_of(token);
+    if (is_distant(token)) attention.distant += weight_of(token);
   }
-  return mass;
+  return attention;
 }
 
 }  // namespace
 
-SelectionMass measure_selection(Model& model, SetWatch& watch, const Config& config,
-                                const std::vector<int16_t>& slice_dims, const AnalysisText& text,
-                                int text_steps) {
+SelectionAttention measure_selection(Model& model, SetWatch& watch, const Config& config,
+                                     const std::vector<int16_t>& slice_dims,
+                                     const AnalysisText& text, int text_steps) {
   const Geometry geometry = model.config().geometry();
   const std::span<const int32_t> ids(text.data.ids);
   const auto total = static_cast<int64_t>(ids.size());
@@ -100,21 +100,21 @@ SelectionMass measure_selection(Model& model, SetWatch& watch, const Config& con
                {.no_logits = true, .observer = &capture});
     done += count;
   }
-  SelectionMass result;
+  SelectionAttention result;
   result.heads.assign(static_cast<size_t>(geometry.layers),
-                      std::vector<CapturedMass>(static_cast<size_t>(geometry.query_heads)));
+                      std::vector<CapturedAttention>(static_cast<size_t>(geometry.query_heads)));
   for (int layer = 0; layer < geometry.layers; ++layer) {
     auto& heads = result.heads[static_cast<size_t>(layer)];
     for (int kv_head = 0; kv_head < geometry.kv_heads; ++kv_head) {
       const HeadSamples samples = capture.take(layer, kv_head);
       for (size_t query = 0; query < positions.size(); ++query) {
         const int64_t position = positions[query];
-        CapturedMass& sums = position < text.text_end ? result.text : result.probes;
+        CapturedAttention& sums = position < text.text_end ? result.text : result.probes;
         for (int head = 0; head < geometry.group(); ++head) {
-          const CapturedMass mass =
-              mass_of(samples, query, head, sets.find(layer, position, kv_head));
-          sums.add(mass);
-          heads[static_cast<size_t>(kv_head * geometry.group() + head)].add(mass);
+          const CapturedAttention attention =
+              attention_of(samples, query, head, sets.find(layer, position, kv_head));
+          sums.add(attention);
+          heads[static_cast<size_t>(kv_head * geometry.group() + head)].add(attention);
         }
       }
     }

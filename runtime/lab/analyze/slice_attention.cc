@@ -1,4 +1,4 @@
-#include "runtime/lab/analyze/slice_mass.h"
+#include "runtime/lab/analyze/slice_attention.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace fasa {
 
-std::vector<SliceChoiceMass> slice_choices(int chunks, size_t kinds) {
+std::vector<SliceChoiceAttention> slice_choices(int chunks, size_t kinds) {
   std::set<int> counts;
   for (const int eighths : {1, 2, 4, 6, 8}) counts.insert(std::max(1, chunks * eighths / 8));
-  std::vector<SliceChoiceMass> choices;
+  std::vector<SliceChoiceAttention> choices;
   for (const SliceDType dtype :
        {SliceDType::kBF16, SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {
     for (const int count : counts) {
@@ -55,11 +55,12 @@ ScoreRows score_rows(const HeadSamples& samples, size_t query) {
 
 }  // namespace
 
-void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size_t>> queries,
-                    std::span<const int> ranked, int window, std::vector<SliceChoiceMass>& sums) {
+void add_slice_attention(const HeadSamples& samples, std::span<const std::vector<size_t>> queries,
+                         std::span<const int> ranked, int window,
+                         std::vector<SliceChoiceAttention>& sums) {
   const std::vector<int16_t> dims = dims_of(samples, ranked);
   std::vector<HeadSamples> slices;
-  for (const SliceChoiceMass& choice : sums) {
+  for (const SliceChoiceAttention& choice : sums) {
     slices.push_back(coded_samples(samples, choice.dtype,
                                    std::span(dims).first(static_cast<size_t>(2 * choice.chunks))));
   }
@@ -68,8 +69,8 @@ void add_slice_mass(const HeadSamples& samples, std::span<const std::vector<size
     for (const size_t query : queries[kind]) {
       const CalibrationQuery truth(samples, query, {.window = window}, scratch);
       for (size_t i = 0; i < sums.size(); ++i) {
-        sums[i].captured[kind] += truth.captured_far(score_rows(slices[i], query), -1, scratch);
-        sums[i].oracle[kind] += truth.oracle_far();
+        sums[i].captured[kind] += truth.captured_distant(score_rows(slices[i], query), -1, scratch);
+        sums[i].oracle[kind] += truth.oracle_distant();
       }
     }
   }
