@@ -117,7 +117,7 @@ void measure_growth(int64_t tokens) {
     const bool say = (done + now) / eighth != done / eighth;
     done += now;
     if (!say) continue;
-    const auto design = static_cast<double>(runtime.predict(done, kChunk).device_total());
+    const auto design = static_cast<double>(runtime.estimate_memory(done, kChunk).device_total());
     const uint64_t grown = peak_process_bytes() - before;
     fmt::print("{:>9} {:>12} {:>12} {:>+8.2f}%\n", done,
                format_bytes(static_cast<uint64_t>(design)), format_bytes(grown),

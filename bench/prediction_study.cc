@@ -1,5 +1,6 @@
-// How well a guess of a later layer's query tells which rows that layer will ask for, on a model's
-// real generation: the numbers behind the defaults of prefetching (docs/results/prefetch.md).
+// How well a prediction of a later layer's query tells which rows that layer will ask for, on a
+// model's real generation: the numbers behind the defaults of prefetching
+// (docs/results/prefetch.md).
 //
 //   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
 //
@@ -43,7 +44,7 @@ struct Variant {
   int chunks;
 };
 
-// Of rows: `wanted` were asked for and not there, `found` of them guessed; `fetched` would have
+// Of rows: `wanted` were asked for and not there, `found` of them predicted; `fetched` would have
 // been fetched ahead, `right` of them were asked for.
 struct Score {
   int64_t wanted = 0, found = 0, fetched = 0, right = 0;
@@ -95,7 +96,7 @@ struct Key {
   int depth;
   size_t variant;
   size_t over;
-  int layer;  // the guessed one
+  int layer;  // the predicted one
   auto operator<=>(const Key&) const = default;
 };
 
@@ -137,18 +138,18 @@ class Study final : public LayerObserver {
     for (auto& index : indexes_) index.append(layer, k, v, start_position);
     position_ = start_position;
     if (!recording_) return;
-    guess(layer, 0, q, position_);
+    predict(layer, 0, q, position_);
     SliceIndex& exact = indexes_.back();  // all FCs
     exact.select(layer, q, position_, budget_);
     for (int head = 0; head < geometry_.kv_heads; ++head) {
       const auto truth = competing(exact.set(head));
       compare(layer, head, truth);
     }
-    guesses_.erase(layer);
+    predictions_.erase(layer);
     for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
       exact.select(layer, q, position_, static_cast<int32_t>(kLastStepSets[over] * budget_));
       for (int head = 0; head < geometry_.kv_heads; ++head) {
-        guesses_[layer].push_back(
+        predictions_[layer].push_back(
             {{kRunnersUp, variants_.size() - 1, over, layer}, head, competing(exact.set(head))});
       }
     }
@@ -156,24 +157,24 @@ class Study final : public LayerObserver {
 
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
     // That layer has not seen this token yet.
-    guess(layer + ahead, ahead, q, position_ - 1);
+    predict(layer + ahead, ahead, q, position_ - 1);
   }
 
  private:
-  void guess(int target, int ahead, ConstTensorView q, int64_t position) {
+  void predict(int target, int ahead, ConstTensorView q, int64_t position) {
     for (size_t variant = 0; variant < variants_.size(); ++variant) {
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
         indexes_[variant].select(target, q, position,
                                  static_cast<int32_t>(kOverFetch[over] * budget_));
         for (int head = 0; head < geometry_.kv_heads; ++head) {
-          guesses_[target].push_back(
+          predictions_[target].push_back(
               {{ahead, variant, over, target}, head, competing(indexes_[variant].set(head))});
         }
       }
     }
   }
 
-  struct Guess {
+  struct PredictedSet {
     Key key;
     int head;
     std::vector<int32_t> set;
@@ -187,15 +188,15 @@ class Study final : public LayerObserver {
     return result;
   }
   template <typename There>
-  static Score score(const std::vector<int32_t>& guess, const std::vector<int32_t>& truth,
+  static Score score(const std::vector<int32_t>& prediction, const std::vector<int32_t>& truth,
                      const There& there) {
     Score score;
     for (const int32_t position : truth) {
       if (there(position)) continue;
       ++score.wanted;
-      score.found += std::binary_search(guess.begin(), guess.end(), position);
+      score.found += std::binary_search(prediction.begin(), prediction.end(), position);
     }
-    for (const int32_t position : guess) {
+    for (const int32_t position : prediction) {
       if (there(position)) continue;
       ++score.fetched;
       score.right += std::binary_search(truth.begin(), truth.end(), position);
@@ -211,10 +212,10 @@ class Study final : public LayerObserver {
     };
     const auto is_hot = [&](int32_t position) { return hot.has(position); };
     if (!last.empty()) {
-      for (const Guess& guess : guesses_[layer]) {
-        if (guess.head != head) continue;
-        fresh[guess.key] += score(guess.set, truth, was_last);
-        missed[guess.key] += score(guess.set, truth, is_hot);
+      for (const PredictedSet& prediction : predictions_[layer]) {
+        if (prediction.head != head) continue;
+        fresh[prediction.key] += score(prediction.set, truth, was_last);
+        missed[prediction.key] += score(prediction.set, truth, is_hot);
       }
       for (const int32_t position : truth) {
         overlap[layer].first += was_last(position);
@@ -233,7 +234,7 @@ class Study final : public LayerObserver {
   std::vector<SliceIndex> indexes_;
   std::vector<std::vector<int32_t>> last_;
   std::vector<HotRows> hot_;
-  std::map<int, std::vector<Guess>> guesses_;
+  std::map<int, std::vector<PredictedSet>> predictions_;
   int64_t position_ = 0;
   int stamp_ = 0;
   bool recording_ = false;
@@ -293,7 +294,8 @@ Score over_layers(const std::map<Key, Score>& scores, int depth, size_t variant,
 
 void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Score>& missed,
                       size_t variant) {
-  fmt::print("\nThe last step's runners-up as a guess: recall / precision in percent\n\n| rows |");
+  fmt::print(
+      "\nThe last step's runners-up as a prediction: recall / precision in percent\n\n| rows |");
   for (const double over : kLastStepSets) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|\n");
   const auto print = [&](const char* rows, const std::map<Key, Score>& scores) {

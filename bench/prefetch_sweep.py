@@ -69,15 +69,15 @@ def main_table(bench, tokens_attended):
             weights = bench.profile(*flags, *k, "--weight-bits", 4, link=link)
             base, base_weights = base or run["tpot_ms"], base_weights or weights["tpot_ms"]
             moved = run["transfer_ms"] > 0
-            guessed = run["prefetch"]["rows"] > 0
+            predicted = run["prefetch"]["rows"] > 0
             cells = [link, name, f"{run['tpot_ms']:.3f}", f"{run['tpot_ms'] / base:.2f}x",
                      f"{weights['tpot_ms']:.2f}", f"{weights['tpot_ms'] / base_weights:.2f}x",
                      f"{run['transfer_ms']:.3f}" if moved else "-",
                      f"{100 * run['transfer_hidden']:.0f} %" if moved else "-",
                      f"{100 * run['hit_rate']:.1f} %",
-                     f"{100 * run['prefetch']['precision']:.0f} %" if guessed else "-",
-                     f"{100 * run['prefetch']['recall']:.0f} %" if guessed else "-",
-                     f"{run['prefetch']['wasted'] / 1e6:.1f}" if guessed else "-"]
+                     f"{100 * run['prefetch']['precision']:.0f} %" if predicted else "-",
+                     f"{100 * run['prefetch']['recall']:.0f} %" if predicted else "-",
+                     f"{run['prefetch']['wasted'] / 1e6:.1f}" if predicted else "-"]
             print("| " + " | ".join(cells) + " |", flush=True)
 
 

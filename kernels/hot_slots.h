@@ -4,7 +4,7 @@
 //             -1: empty
 //             below: empty, but held that row until the table was invalidated (remembered())
 //   stamp     the step that last used the slot, how often it was used, and whether its row was
-//             fetched on a guess that no step has used yet
+//             fetched on a prediction that no step has used yet
 #pragma once
 
 #include <algorithm>
@@ -33,19 +33,19 @@ struct HotSlots {
 // Maps a position to the entry that remembers it, and back.
 constexpr int32_t remembered(int32_t position) { return -2 - position; }
 
-// A stamp's word: step (27 bits), uses (3 bits), guessed (1 bit).
+// A stamp's word: step (27 bits), uses (3 bits), predicted (1 bit).
 inline constexpr int32_t kMaxSteps = (1 << 27) - 1;
 inline constexpr int32_t kMaxUses = 7;
 constexpr int32_t slot_stamp(int32_t step, int32_t uses) { return step << 4 | uses << 1; }
-constexpr int32_t guessed_stamp(int32_t step) { return step << 4 | 1; }
+constexpr int32_t predicted_stamp(int32_t step) { return step << 4 | 1; }
 constexpr int32_t step_of(int32_t stamp) { return stamp >> 4; }
 constexpr int32_t uses_of(int32_t stamp) { return stamp >> 1 & kMaxUses; }
-constexpr bool is_guess(int32_t stamp) { return (stamp & 1) != 0; }
+constexpr bool is_prediction(int32_t stamp) { return (stamp & 1) != 0; }
 
 // The stamp of a slot once `step` has used its row. A count of uses that decays: halved for every
 // 16 steps that the row was not used, three times at most.
 constexpr int32_t used_stamp(int32_t stamp, int32_t step) {
-  if (step_of(stamp) == step && !is_guess(stamp)) return stamp;
+  if (step_of(stamp) == step && !is_prediction(stamp)) return stamp;
   const int32_t idle = std::min((step - step_of(stamp)) / 16, 3);
   return slot_stamp(step, std::min((uses_of(stamp) >> idle) + 1, kMaxUses));
 }

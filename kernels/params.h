@@ -184,12 +184,12 @@ struct StepCounters {
   uint64_t hits = 0;             // found among the hot rows
   uint64_t misses = 0;           // fetched when they were asked for
   uint64_t nan_scores = 0;       // taken as -inf
-  uint64_t prefetched = 0;       // rows fetched ahead, on a guess
+  uint64_t prefetched = 0;       // rows fetched ahead, on a prediction
   uint64_t prefetched_used = 0;  // of them, those that a set then had; each once, among the hits
 
   // Each 1 where there was nothing to be right or wrong about.
   double hit_rate() const { return share(resident + hits, misses); }
-  double precision() const {  // of the guesses
+  double precision() const {  // of the predictions
     return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
   double recall() const { return share(prefetched_used, misses); }  // of what was not there
@@ -225,8 +225,8 @@ struct StepCounters {
 // The low-bit set is the next best by the same order, as many as `low_bit_budget` says and there
 // are.
 //
-// A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone, and
-// has no low-bit set. With `score_dims` it reads a part of every page.
+// A prediction (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone,
+// and has no low-bit set. With `score_dims` it reads a part of every page.
 struct SelectParams {
   static constexpr const char* kName = "select";
   StepParams step;
@@ -234,7 +234,7 @@ struct SelectParams {
   TokenBudget budget;
   int window = 0;
   int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
-  int ahead = 0;        // 0 = the true set; n = a guess made n layers before
+  int ahead = 0;        // 0 = the true set; n = a prediction made n layers before
   int page_tokens = 1;  // a power of two up to kPageTokens
   int32_t selected_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;            // [count, kv_heads, selected_capacity]
@@ -273,9 +273,9 @@ struct FetchItem {
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
 // their address in the row blocks. On the host: a resident, a row of a page that the device has a
 // copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
-// (chosen by `replacement`, never one that this step uses or guessed; `begin` = 0 stamps the hits
-// of the whole set) or, with no slot left, into the staging buffer. A row that was guessed in this
-// step is a hit, but its tile is not ready: the caller waits for the guesses' fetches too.
+// (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 stamps the hits
+// of the whole set) or, with no slot left, into the staging buffer. A row that was predicted in
+// this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
   StepParams step;
@@ -295,18 +295,18 @@ struct ResolveParams {
   StepCounters* counters = nullptr;
 };
 
-// Guesses of what a later attend of this layer will ask for -> hot slots and fetches. Before the
-// layer's append. A guess is skipped where its row is no committed token's, resident, hot or
-// in a page's device copy already; hot rows that are guessed stay. Slots are chosen as by resolve:
-// none that this step uses. No position ever has two slots. Where there are more new guesses than
-// there is room for, some are taken at equal distances: the same ones, in whatever order heads are
-// worked through.
+// Predictions of what a later attend of this layer will ask for -> hot slots and fetches. Before
+// the layer's append. A prediction is skipped where its row is no committed token's, resident, hot
+// or in a page's device copy already; hot rows that are predicted stay. Slots are chosen as by
+// resolve: none that this step uses. No position ever has two slots. Where there are more new
+// predictions than there is room for, some are taken at equal distances: the same ones, in whatever
+// order heads are worked through.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
   StepStamp stamp;
   Replacement replacement = Replacement::kLru;
-  int32_t max_rows = 0;  // per head, what this step guessed before included; >= 0
+  int32_t max_rows = 0;  // per head, what this step predicted before included; >= 0
   int32_t selected_capacity = 0;
   // [count, kv_heads, selected_capacity], anything in any order; null: the remembered rows.
   const int32_t* sets = nullptr;

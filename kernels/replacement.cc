@@ -10,10 +10,10 @@ bool may_go(const HotSlots& slots, int slot, int32_t step, const uint8_t* keep) 
   return slots.positions[slot] < 0 || step_of(slots.stamps[slot]) != step;
 }
 
-// 0: empty; 1: holds a guess that no set used; 2: by the policy.
+// 0: empty; 1: holds a prediction that no set used; 2: by the policy.
 int rank_of(const HotSlots& slots, int32_t slot) {
   if (slots.positions[slot] < 0) return 0;
-  return is_guess(slots.stamps[slot]) ? 1 : 2;
+  return is_prediction(slots.stamps[slot]) ? 1 : 2;
 }
 
 // By rank, then by `sooner(stamp, stamp)`, then by slot.

@@ -1,10 +1,10 @@
 // Which hot rows give way to fetched ones. One definition for all kernels on the host: what is
 // evicted changes no result, but every implementation evicts the same.
 //
-// All take empty slots first, then rows that were fetched on a guess and never used (measured with
-// queries that drift by a tenth a step: 484 instead of 491 us, hits 0.68 instead of 0.66, where
-// they had their turn by age), and never a slot that was stamped in this step: its row is needed,
-// or on its way. `keep`: slots that stay as well, or null.
+// All take empty slots first, then rows that were fetched on a prediction and never used (measured
+// with queries that drift by a tenth a step: 484 instead of 491 us, hits 0.68 instead of 0.66,
+// where they had their turn by age), and never a slot that was stamped in this step: its row is
+// needed, or on its way. `keep`: slots that stay as well, or null.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,10 @@ struct PrefetchSettings {
   bool off() const { return predictor == PredictorKind::kNone || depth == 0; }
 };
 
-// What guessing asks of a step's scratch.
-struct GuessScratch {
+// What predictions need of a step's scratch.
+struct PredictionScratch {
   int max_depth = 0;         // layers
-  bool writes_sets = false;  // guesses are sets of their own
+  bool writes_sets = false;  // predictions are sets of their own
 };
 
 }  // namespace fasa

@@ -40,8 +40,8 @@ class StepPipeline {
   // The streams of ours that a step's work goes to.
   std::vector<StreamView> streams() const;
   // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
-  // what lies in device memory: how many waves, what is guessed. False where that is too much: with
-  // rows on the host, dense layers are streamed page by page.
+  // what lies in device memory: how many waves, what is predicted. False where that is too much:
+  // with rows on the host, dense layers are streamed page by page.
   bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
@@ -68,7 +68,8 @@ class StepPipeline {
                              float* lse) const;
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);
-  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer sees.
+  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer
+  // sees.
   void fetch_selected(const Call& call);
   void fetch_visible(const Call& call);
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);

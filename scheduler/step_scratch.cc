@@ -24,21 +24,21 @@ bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
 }
 
-void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
-                   DecodeScratch* scratch) {
+void carve_predictions(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+                       DecodeScratch* scratch) {
   scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
-  scratch->guess_rows = shape.guess_rows(settings.layout.hot_rows);
-  scratch->guess_capacity = shape.guess_capacity;
-  scratch->guess_buffers = shape.guess_buffers;
-  if (scratch->guess_rows == 0) return;
-  const int64_t sets = shape.guess_buffers * scratch->heads;
+  scratch->prediction_rows = shape.prediction_rows(settings.layout.hot_rows);
+  scratch->prediction_capacity = shape.prediction_capacity;
+  scratch->prediction_buffers = shape.prediction_buffers;
+  if (scratch->prediction_rows == 0) return;
+  const int64_t sets = shape.prediction_buffers * scratch->heads;
   const int64_t streams = settings.prefetch_streams() * scratch->heads;
   if (sets > 0) {
-    scratch->guess_sets = carver.take<int32_t>(sets * shape.guess_capacity);
-    scratch->guess_sizes = carver.take<int32_t>(sets);
+    scratch->prediction_sets = carver.take<int32_t>(sets * shape.prediction_capacity);
+    scratch->prediction_sizes = carver.take<int32_t>(sets);
   }
-  scratch->guess_fetches = carver.take<FetchItem>(streams * scratch->guess_rows);
-  scratch->guess_counts = carver.take<int32_t>(streams);
+  scratch->prediction_fetches = carver.take<FetchItem>(streams * scratch->prediction_rows);
+  scratch->prediction_counts = carver.take<int32_t>(streams);
 }
 
 void carve_low_bit(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
@@ -56,9 +56,9 @@ void carve_low_bit(const StepSettings& settings, const DecodeShape& shape, Carve
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
-  const bool guesses = shape.guess_rows(settings.layout.hot_rows) > 0;
+  const bool predictions = shape.prediction_rows(settings.layout.hot_rows) > 0;
   const int capacity = std::max(shape.selected_capacity + shape.low_bit_capacity,
-                                guesses ? shape.guess_capacity : 0);
+                                predictions ? shape.prediction_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
@@ -98,7 +98,7 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
           carver.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
     }
   }
-  carve_guesses(settings, shape, carver, &scratch);
+  carve_predictions(settings, shape, carver, &scratch);
   scratch.select = carver.take<std::byte>(select_bytes(settings, shape));
   return scratch;
 }
@@ -123,17 +123,18 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 }  // namespace
 
-int DecodeShape::guess_rows(int hot_rows) const {
-  if (!guesses) return 0;
+int DecodeShape::prediction_rows(int hot_rows) const {
+  if (!predictions) return 0;
   const int spare = std::max(0, hot_rows - selected_capacity);
-  return guess_buffers > 0 ? std::min(spare, guess_capacity) : spare;
+  return prediction_buffers > 0 ? std::min(spare, prediction_capacity) : spare;
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && selected_capacity >= other.selected_capacity &&
          low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
-         ring_tokens >= other.ring_tokens && guesses >= other.guesses &&
-         guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
+         ring_tokens >= other.ring_tokens && predictions >= other.predictions &&
+         prediction_capacity >= other.prediction_capacity &&
+         prediction_buffers >= other.prediction_buffers;
 }
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
@@ -142,9 +143,9 @@ DecodeShape DecodeShape::joined(const DecodeShape& other) const {
           std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(dense_tokens, other.dense_tokens),
           std::max(ring_tokens, other.ring_tokens),
-          guesses || other.guesses,
-          std::max(guess_capacity, other.guess_capacity),
-          std::max(guess_buffers, other.guess_buffers)};
+          predictions || other.predictions,
+          std::max(prediction_capacity, other.prediction_capacity),
+          std::max(prediction_buffers, other.prediction_buffers)};
 }
 
 bool PrefillShape::covers(const PrefillShape& other) const {
@@ -212,8 +213,8 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
   for (const int size : {shape.count, shape.selected_capacity, shape.low_bit_capacity,
-                         shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.guesses),
-                         shape.guess_capacity, shape.guess_buffers}) {
+                         shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.predictions),
+                         shape.prediction_capacity, shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

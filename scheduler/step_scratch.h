@@ -18,16 +18,16 @@ struct DecodeShape {
   int low_bit_capacity = 0;   // of the largest low-bit set
   int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
   int ring_tokens = 0;        // ... of what the ring's layers see
-  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are
-  // under way at a time (0 where the guesses are no sets).
-  bool guesses = false;
-  int guess_capacity = 0;
-  int guess_buffers = 0;
+  // Predictions, if there are any: tokens of the largest predicted set and how many of those sets
+  // are under way at a time (0 where the predictions are no sets).
+  bool predictions = false;
+  int prediction_capacity = 0;
+  int prediction_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
   // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer
   // sets leave fewer, so this is no size of its own that a longer context would need less of.
-  int guess_rows(int hot_rows) const;
+  int prediction_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
@@ -52,7 +52,8 @@ struct DecodeScratch {
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
   LowBitSet low_bit;
-  std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
+  std::byte* select =
+      nullptr;  // that selects work in, of sets and of predictions one after the other
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;
@@ -63,24 +64,26 @@ struct DecodeScratch {
   std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
   std::byte* pages[2] = {};
-  int guess_rows = 0;
-  int guess_capacity = 0;
-  int guess_buffers = 0;
+  int prediction_rows = 0;
+  int prediction_capacity = 0;
+  int prediction_buffers = 0;
   int64_t heads = 0;                   // count * kv_heads, the stride of what follows
-  int32_t* guess_sets = nullptr;       // [guess_buffers, count, kv_heads, guess_capacity]
-  int32_t* guess_sizes = nullptr;      // [guess_buffers, count, kv_heads]
-  FetchItem* guess_fetches = nullptr;  // [streams, count, kv_heads, guess_rows]
-  int32_t* guess_counts = nullptr;     // [streams, count, kv_heads]
+  int32_t* prediction_sets = nullptr;  // [prediction_buffers, count, kv_heads, prediction_capacity]
+  int32_t* prediction_sizes = nullptr;      // [prediction_buffers, count, kv_heads]
+  FetchItem* prediction_fetches = nullptr;  // [streams, count, kv_heads, prediction_rows]
+  int32_t* prediction_counts = nullptr;     // [streams, count, kv_heads]
 
-  int32_t* guess_sets_of(int layer) const {
-    return guess_sets + layer % guess_buffers * heads * guess_capacity;
+  int32_t* prediction_sets_of(int layer) const {
+    return prediction_sets + layer % prediction_buffers * heads * prediction_capacity;
   }
-  int32_t* guess_sizes_of(int layer) const { return guess_sizes + layer % guess_buffers * heads; }
-  FetchItem* guess_fetches_of(size_t stream) const {
-    return guess_fetches + static_cast<int64_t>(stream) * heads * guess_rows;
+  int32_t* prediction_sizes_of(int layer) const {
+    return prediction_sizes + layer % prediction_buffers * heads;
   }
-  int32_t* guess_counts_of(size_t stream) const {
-    return guess_counts + static_cast<int64_t>(stream) * heads;
+  FetchItem* prediction_fetches_of(size_t stream) const {
+    return prediction_fetches + static_cast<int64_t>(stream) * heads * prediction_rows;
+  }
+  int32_t* prediction_counts_of(size_t stream) const {
+    return prediction_counts + static_cast<int64_t>(stream) * heads;
   }
 };
 

@@ -28,9 +28,9 @@ struct LayerSettings {
   bool in_ring = false;      // its rows lie in the ring's layout; dense then
   int index = 0;             // among the layers of its layout
 
-  // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
-  // and one that is missing costs time.
-  TokenBudget guess_budget() const {
+  // What a prediction asks for: a quarter more than the set, for a prediction that is wrong costs
+  // bandwidth and one that is missing costs time.
+  TokenBudget prediction_budget() const {
     const int64_t tokens = int64_t{budget.tokens} * 5 / 4;
     return {.tokens = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX)),
             .share = std::min(budget.share * 1.25f, 1.0f)};

@@ -42,7 +42,7 @@ class PlanCommand final : public Command {
   int64_t tokens_ = 0;
   CLI::Option* tokens_option_ = nullptr;
   std::optional<int> weight_bits_;
-  PlanGuess guess_;
+  PlanPrediction prediction_;
   bool allow_long_ = false;
   bool list_ = false;
   bool json_ = false;
@@ -75,12 +75,13 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
           "says")
       ->type_name("N");
   command_
-      ->add_option("--overlap", guess_.overlap,
+      ->add_option("--overlap", prediction_.overlap,
                    "Supposed: share of a set that is among the hot rows from the steps before")
       ->type_name("SHARE")
       ->capture_default_str();
   command_
-      ->add_option("--recall", guess_.recall, "Supposed: share of the rest that prefetch foresees")
+      ->add_option("--recall", prediction_.recall,
+                   "Supposed: share of the rest that prefetch foresees")
       ->type_name("SHARE")
       ->capture_default_str();
   command_->add_flag("--allow-long", allow_long_, "More tokens than the model has positions");
@@ -166,8 +167,8 @@ void PlanCommand::check_values() const {
     if (value >= 0 && value <= 1) return;
     throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
   };
-  check("--overlap", guess_.overlap);
-  check("--recall", guess_.recall);
+  check("--overlap", prediction_.overlap);
+  check("--recall", prediction_.recall);
   if (weight_bits_ && *weight_bits_ != 16 && *weight_bits_ != 8 && *weight_bits_ != 4) {
     throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", *weight_bits_));
   }
@@ -192,7 +193,7 @@ int PlanCommand::run() {
   } else {
     request.weights = planned_weights(request);
   }
-  request.guess = guess_;
+  request.prediction = prediction_;
   config.validate_for(request.model.geometry);
   const Plan plan = make_plan(request);
   if (json_) {

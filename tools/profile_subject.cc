@@ -220,11 +220,13 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
 }
 
 void add_late_notes(ProfileRun& run) {
-  if (const auto guesses = run.decode->guesses(); guesses && guesses->not_recorded > 0) {
-    run.notes.push_back(fmt::format(
-        "{} of {} guesses were deeper than the trace has recorded and fell back to the set of the "
-        "step before.",
-        guesses->not_recorded, guesses->asked));
+  if (const auto predictions = run.decode->predictions();
+      predictions && predictions->not_recorded > 0) {
+    run.notes.push_back(
+        fmt::format("{} of {} predictions were deeper than the trace has recorded and fell back to "
+                    "the set of the "
+                    "step before.",
+                    predictions->not_recorded, predictions->asked));
   }
   if (run.decode->dropped() > 0) {
     run.notes.push_back(fmt::format("{} operations beyond what is kept of a step were left out.",

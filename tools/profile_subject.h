@@ -61,7 +61,7 @@ class ProfileSubject {
   std::string trace_name_;
 };
 
-// What has to be said after the steps: guesses that fell back, entries that were dropped.
+// What has to be said after the steps: predictions that fell back, entries that were dropped.
 void add_late_notes(ProfileRun& run);
 
 }  // namespace fasa

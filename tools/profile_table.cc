@@ -118,7 +118,7 @@ class ProfileTable {
     return known ? fmt::format("{:.1f}", 100 * value) : "-";
   }
   std::string layer_row(const std::string& name, const LayerProfile& part) const {
-    const bool guessed = part.rows.prefetched > 0;
+    const bool predicted = part.rows.prefetched > 0;
     const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
@@ -127,7 +127,7 @@ class ProfileTable {
         name, us(part.compute), us(part.wait(WaitReason::kRows)),
         us(part.waiting() - part.wait(WaitReason::kRows)), us(profile_.transfer(part)),
         share(moved, profile_.hidden(part)), share(looked, part.rows.hit_rate()),
-        share(guessed, part.rows.precision()), share(guessed, part.rows.recall()),
+        share(predicted, part.rows.precision()), share(predicted, part.rows.recall()),
         short_bytes(part.miss.bytes), share(part.miss.bytes > 0, part.scoring_share()),
         short_bytes(part.prefetch.bytes), share(knows_overlap(part), part.overlap.share()));
   }

@@ -32,7 +32,7 @@ MachineRates rates_of(const Config& config) {
 
 // The rows that were measured, as the cost model takes them.
 StepLoad load_of(const StepCounters& rows, int64_t tokens) {
-  StepCounters without = rows;  // guesses
+  StepCounters without = rows;  // predictions
   without.hits -= std::min(without.hits, rows.prefetched_used);
   without.misses += rows.prefetched_used;
   return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};
@@ -41,7 +41,7 @@ StepLoad load_of(const StepCounters& rows, int64_t tokens) {
 std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLayout& layout,
                                         int64_t tokens, uint64_t projection_bytes) {
   if (rows.prefetched == 0) return std::nullopt;
-  PrefetchLoad load = guess_by_query(layout, tokens, projection_bytes);
+  PrefetchLoad load = prediction_by_query(layout, tokens, projection_bytes);
   load.recall = rows.recall();
   if (rows.prefetched_used > 0) load.overfetch = 1 / rows.precision();
   return load;

@@ -212,7 +212,7 @@ class AttendCall {
 
   // Computes the wanted tiles of [begin, end); `place(task, tile)` says where a tile's partials go,
   // `done(tile)` takes them. While a tile is computed, the next one's rows are prefetched: random
-  // rows then arrive 32 ahead of their use, beyond what the hardware would guess.
+  // rows then arrive 32 ahead of their use, beyond what the hardware prefetches.
   template <typename Place, typename Done>
   void compute_tiles(const Head& head, int index, float* q, int begin, int end, const Place& place,
                      const Done& done) {

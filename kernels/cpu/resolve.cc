@@ -43,7 +43,7 @@ class ResolveHead {
     add(totals->resident, resident_);
     add(totals->hits, hits_);
     add(totals->misses, fetched_);
-    if (used_guesses_ > 0) add(totals->prefetched_used, used_guesses_);
+    if (used_predictions_ > 0) add(totals->prefetched_used, used_predictions_);
   }
 
  private:
@@ -113,15 +113,15 @@ class ResolveHead {
     if (count > 0) fetch(misses, count);
   }
 
-  // Entry `i` of the whole set. A guess of this step is still on its way, one of an earlier step
-  // has been waited for.
+  // Entry `i` of the whole set. A prediction of this step is still on its way, one of an earlier
+  // step has been waited for.
   void stamp_hit(const HotIndex& index, int i) {
     if (is_resident(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
     int32_t& stamp = slots_.stamps[slot];
-    if (is_guess(stamp)) {
-      ++used_guesses_;
+    if (is_prediction(stamp)) {
+      ++used_predictions_;
       if (step_of(stamp) == params_.stamp.read() && i < entries_) ready_[i / kTileTokens] = 0;
     }
     stamp = used_stamp(stamp, params_.stamp.read());
@@ -172,7 +172,7 @@ class ResolveHead {
   int resident_ = 0;
   int hits_ = 0;
   int fetched_ = 0;
-  int used_guesses_ = 0;
+  int used_predictions_ = 0;
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr int kSampledPages = 128;    // at most, about
 constexpr int kKeepAllTokens = 1024;  // up to here every token survives
 constexpr int32_t kRoom = 4096;       // survivors of a part, at least
 
-// Every which page is ranked. Denser in short contexts, where the rank would be a guess.
+// Every which page is ranked. Denser in short contexts, where the rank would be a rough estimate.
 int sample_stride(const SelectPlan& plan) {
   const int pages = (plan.end - 1) / kPageTokens - plan.first / kPageTokens + 1;
   if (plan.visible() <= kKeepAllTokens || plan.ranked() * 4 >= plan.visible()) return 0;

@@ -92,10 +92,10 @@ class HotHead {
   FASA_DEVICE int64_t row_offset(int position) const {
     return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
   }
-  // 0: empty; 1: holds a guess that no set used; 2: by the policy.
+  // 0: empty; 1: holds a prediction that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {
     if (slots_.positions[slot] < 0) return 0;
-    return is_guess(slots_.stamps[slot]) ? 1 : 2;
+    return is_prediction(slots_.stamps[slot]) ? 1 : 2;
   }
   template <typename Keep>
   FASA_DEVICE bool may_go(int slot, int32_t step, const Keep& keep) const {
@@ -214,7 +214,7 @@ class HotHead {
     simt::sync_block();
   }
 
-  // Empty slots and unused guesses by slot; then the hand, twice around at most: it passes over
+  // Empty slots and unused predictions by slot; then the hand, twice around at most: it passes over
   // what was used and takes that chance away.
   template <typename Keep>
   FASA_DEVICE void choose_by_clock(int32_t step, const Keep& keep, int wanted,

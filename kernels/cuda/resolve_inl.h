@@ -51,7 +51,7 @@ struct ResolveKernel {
     add_counter(&params.counters->resident, counts.resident);
     add_counter(&params.counters->hits, counts.hits);
     add_counter(&params.counters->misses, counts.misses);
-    add_counter(&params.counters->prefetched_used, counts.used_guesses);
+    add_counter(&params.counters->prefetched_used, counts.used_predictions);
     return {wave.fetches, fetched};
   }
 
@@ -60,7 +60,7 @@ struct ResolveKernel {
     int resident;
     int hits;
     int misses;
-    int used_guesses;
+    int used_predictions;
   };
   struct Wave {
     int64_t head;  // sequence * kv_heads + kv_head
@@ -106,10 +106,10 @@ struct ResolveKernel {
     simt::sync_block();
   }
 
-  // A guess of this step is still on its way, one of an earlier step has been waited for.
+  // A prediction of this step is still on its way, one of an earlier step has been waited for.
   FASA_DEVICE void stamp_hit(int32_t* stamp, int entry, const Wave& wave, Counts* counts) const {
-    if (is_guess(*stamp)) {
-      ++counts->used_guesses;
+    if (is_prediction(*stamp)) {
+      ++counts->used_predictions;
       if (step_of(*stamp) == params.stamp.read() && entry < wave.entries) {
         wave.ready[entry / kTileTokens] = 0;
       }

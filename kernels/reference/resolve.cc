@@ -53,7 +53,7 @@ void stamp_hits(const Head& head, int size) {
     const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
     int32_t& stamp = head.slots.stamps[slot];
-    if (is_guess(stamp)) {
+    if (is_prediction(stamp)) {
       ++params.counters->prefetched_used;
       const bool in_flight = step_of(stamp) == params.stamp.read() && i < params.end;
       const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;

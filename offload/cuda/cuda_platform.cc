@@ -255,7 +255,7 @@ CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* strea
 
 CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* stream) {
   cudaGraphExec_t made = nullptr;
-  // Nodes keep the priority of the stream that they were captured on: a miss overtakes a guess.
+  // Nodes keep the priority of the stream that they were captured on: a miss overtakes a prefetch.
   cudaError_t status = cudaGraphInstantiateWithFlags(&made, static_cast<cudaGraph_t>(graph),
                                                      cudaGraphInstantiateFlagUseNodePriority);
   if (status != cudaSuccess) return status;

@@ -82,10 +82,10 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
     QueryScratch own;
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const CalibrationQuery truth(samples, q, rule, own);
-      const CalibrationQuery guess(slice, q, rule, own);
+      const CalibrationQuery scored(slice, q, rule, own);
       ScoreRows rows;
       for (size_t c = 0; c < samples.chunks.size(); ++c) {
-        guess.add_chunk(static_cast<int>(c), rows, own);
+        scored.add_chunk(static_cast<int>(c), rows, own);
       }
       option.kept += truth.captured_distant(rows, -1, own);
     }

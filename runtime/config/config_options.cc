@@ -41,7 +41,7 @@ constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement:
 
 constexpr std::array<Named<Replacement>, 3> kReplacements{
     {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
-const std::string kPredictorHelp = "Who guesses: " + predictor_help();
+const std::string kPredictorHelp = "The predictor: " + predictor_help();
 
 constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
                                                            {"int8", WeightRounding::kInt8},
@@ -446,7 +446,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .type = "FILE",
      .allowed = "the path of an FC map, from the working directory",
      .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
-             "one, guesses read the first chunks of its order.",
+             "one, predictions read the first chunks of its order.",
      .default_text =
          "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; made from "
          "the prompt where there is none",
@@ -515,8 +515,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to the number of layers",
-     .help = "How many layers ahead rows are fetched on a guess; 0 = never, auto = from measured "
-             "compute and transfer times. Results do not depend on it.",
+     .help =
+         "How many layers ahead rows are fetched on a prediction; 0 = never, auto = from measured "
+         "compute and transfer times. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "runtime/base/error.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/tensor_check.h"
 
 namespace fasa {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/hot_slots.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/tensor_check.h"
 
 namespace fasa {

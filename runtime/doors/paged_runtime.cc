@@ -54,10 +54,10 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
         "the paged door chooses with the device's own kernels: selection.kind = fasa with its "
         "default rules, or full; the sequences door has the others");
   }
-  const bool guesses =
+  const bool predictions =
       config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
                                                 config.prefetch.predictor != PredictorKind::kNone);
-  if (guesses) {
+  if (predictions) {
     throw UsageError(
         "the paged door fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
         "= "

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "runtime/base/error.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/paged_runtime.h"
 #include "runtime/doors/paged_settings.h"
 #include "scheduler/descriptor_buffer.h"

@@ -156,8 +156,9 @@ void Runtime::Impl::set_query_source(QuerySource* source) {
 }
 
 int Runtime::Impl::estimate_depth() const {
-  const GuessScratch guesses = PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
-  return guesses.writes_sets ? guesses.max_depth : 0;
+  const PredictionScratch predictions =
+      PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
+  return predictions.writes_sets ? predictions.max_depth : 0;
 }
 
 void Runtime::Impl::set_predictor(Predictor* predictor) {
@@ -175,8 +176,8 @@ Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
 SequenceId Runtime::create() { return impl_->sequences().create(); }
-KvMemory Runtime::predict(int64_t tokens, int step_tokens, int64_t reach) const {
-  return impl_->step_memory().predict(tokens, step_tokens, reach);
+KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t reach) const {
+  return impl_->step_memory().estimate(tokens, step_tokens, reach);
 }
 void Runtime::set_reach(SequenceId sequence, int64_t tokens) { impl_->set_reach(sequence, tokens); }
 int64_t Runtime::reach(SequenceId sequence) const {

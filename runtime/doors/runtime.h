@@ -3,8 +3,8 @@
 //
 // A step goes:
 //   runtime.begin_step({{id, 1, StepMode::kDecode}, ...});  // the only call that fails for budgets
-//   for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse, stream);
-//   runtime.end_step();                                     // or abort_step()
+//   for each layer: runtime.append(layer, k, v, stream); runtime.attend(layer, q, out, lse,
+//   stream); runtime.end_step();                                     // or abort_step()
 // A step that only appends loads keys and values whose attention was computed elsewhere.
 // Tensors hold the new tokens of all sequences of the step, in the order of begin_step, and must
 // stay alive until `stream` has passed the call. One thread at a time.
@@ -72,19 +72,19 @@ class Runtime {
   // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
   // what is needed.
   // `reach`: the sequence's, see set_reach(); below 0: that of create().
-  KvMemory predict(int64_t tokens, int step_tokens, int64_t reach = -1) const;
+  KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t reach = -1) const;
   // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
   // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
-  // Says that a sequence will be truncated and forked at most `tokens` tokens from its end, or at 0.
-  // Of layers that see a window only, its pages of tokens that nobody sees then are given back as it
-  // grows, and reserve() takes no more than that needs: in every tier, where all layers have a window;
-  // on the device, where such rows lie, beside layers that see everything. A fork inherits it. Before
-  // reserve(). Throws UsageError.
+  // Says that a sequence will be truncated and forked at most `tokens` tokens from its end, or at
+  // 0. Of layers that see a window only, its pages of tokens that nobody sees then are given back
+  // as it grows, and reserve() takes no more than that needs: in every tier, where all layers have
+  // a window; on the device, where such rows lie, beside layers that see everything. A fork
+  // inherits it. Before reserve(). Throws UsageError.
   void set_reach(SequenceId sequence, int64_t tokens);
   int64_t reach(SequenceId sequence) const;  // below 0: it can be cut anywhere
-  // Whether it can be truncated to, or forked at, `tokens` tokens: nothing that is needed then was given
-  // back.
+  // Whether it can be truncated to, or forked at, `tokens` tokens: nothing that is needed then was
+  // given back.
   bool reaches(SequenceId sequence, int64_t tokens) const;
   // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them. Throws
   // UsageError where it does not reach so far back, as truncate(), read() and save_page() do.
@@ -94,18 +94,18 @@ class Runtime {
   int64_t length(SequenceId sequence) const;  // committed tokens
 
   // Estimates later layers' queries for predictor = next-query; null: none. It must live until
-  // another is set. Outside of a step, and before reserve(), which counts what guesses need.
+  // another is set. Outside of a step, and before reserve(), which counts what predictions need.
   void set_query_source(QuerySource* source);
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
   int estimate_depth() const;
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
-  // Its guesses may be anything, in a layer's window where sequences have a reach: they change times,
-  // never results. As above.
+  // Its predictions may be anything, in a layer's window where sequences have a reach: they change
+  // times, never results. As above.
   void set_predictor(Predictor* predictor);
 
-  // Tokens that a sequence may decode in one step, each attending as if it had come in a step of its
-  // own: 1; on the cpu device, with a selection that evicts nothing, as many as its newest page has
-  // room for. Throws UsageError (unknown sequence).
+  // Tokens that a sequence may decode in one step, each attending as if it had come in a step of
+  // its own: 1; on the cpu device, with a selection that evicts nothing, as many as its newest page
+  // has room for. Throws UsageError (unknown sequence).
   int most_decoded(SequenceId id) const;
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
   // a step already open, a decode of more tokens than may be, next-query without a query source) or
@@ -136,30 +136,31 @@ class Runtime {
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
             StreamView stream);
 
-  // --- a sequence as pages of kPageTokens tokens, for whoever keeps it elsewhere. Outside of steps. ---
-  // They hold for runtimes of the same geometry, settings, row dtype and slice dimensions.
+  // --- a sequence as pages of kPageTokens tokens, for whoever keeps it elsewhere. Outside of
+  // steps. --- They hold for runtimes of the same geometry, settings, row dtype and slice
+  // dimensions.
   PageBytes page_bytes() const;
-  // Page `page` of the committed tokens; its slices where it is full, else none. Rows that no token has
-  // are zero, and so are the ring's where they were given back. Waits. Throws UsageError, and what a row
-  // source throws.
+  // Page `page` of the committed tokens; its slices where it is full, else none. Rows that no token
+  // has are zero, and so are the ring's where they were given back. Waits. Throws UsageError, and
+  // what a row source throws.
   void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
                  std::span<std::byte> slices);
   // `tokens` more tokens, behind whole pages, from a page that has at least those: its slices where
-  // they fill it, else none. Rows may be left out in pages that a source has; the ring's in any page, and
-  // those of all pages before it are given back, too. Waits. Throws UsageError, and BudgetError;
-  // nothing changes then.
+  // they fill it, else none. Rows may be left out in pages that a source has; the ring's in any
+  // page, and those of all pages before it are given back, too. Waits. Throws UsageError, and
+  // BudgetError; nothing changes then.
   void load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
                  std::span<const std::byte> slices);
 
-  // The page from which on nothing was given back, and whether a sequence with all rows from such a page
-  // on can be cut to `tokens` tokens.
+  // The page from which on nothing was given back, and whether a sequence with all rows from such a
+  // page on can be cut to `tokens` tokens.
   int64_t first_page(SequenceId sequence) const;
   bool reaches_from(int64_t first_page, int64_t tokens) const;
 
   // Rows of the first `pages` pages come out of `source` when a decode step selects them; what else
-  // reads them (prefill, read, save_page, a fork's last page) fetches what it needs first. The last page
-  // of a sequence needs its rows from the start. What `source` throws comes out of the call that needed
-  // rows; of a step, from attend(), and nothing has happened once it is aborted.
+  // reads them (prefill, read, save_page, a fork's last page) fetches what it needs first. The last
+  // page of a sequence needs its rows from the start. What `source` throws comes out of the call
+  // that needed rows; of a step, from attend(), and nothing has happened once it is aborted.
   bool takes_row_sources() const;
   void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
   // Some more of the rows that are missing, about `most_bytes`. True: none is missing any more.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/reclaim_pause.h"
 
 namespace fasa {
@@ -19,7 +19,7 @@ uint64_t SpareHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
   StepSettings& settings = parts_.settings;
   const int before = std::exchange(settings.layout.hot_rows, hot_rows);
   const uint64_t bytes =
-      predict_memory(settings, tokens, step_tokens, parts_.prefetch.scratch()).device_total();
+      estimate_memory(settings, tokens, step_tokens, parts_.prefetch.scratch()).device_total();
   settings.layout.hot_rows = before;
   return bytes;
 }

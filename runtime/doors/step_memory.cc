@@ -6,18 +6,18 @@
 #include <bit>
 
 #include "runtime/base/error.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "scheduler/cache/reach.h"
 
 namespace fasa {
 
-KvMemory StepMemory::predict_least(int64_t tokens, int step_tokens, int64_t reach) const {
-  return predict_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(), reach);
+KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens, int64_t reach) const {
+  return estimate_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(), reach);
 }
 
 // Copies of rows take what is left.
-KvMemory StepMemory::predict(int64_t tokens, int step_tokens, int64_t reach) const {
-  KvMemory memory = predict_least(tokens, step_tokens, reach);
+KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t reach) const {
+  KvMemory memory = estimate_least(tokens, step_tokens, reach);
   if (!parts_.settings.device_copies) return memory;
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
@@ -29,7 +29,7 @@ KvMemory StepMemory::predict(int64_t tokens, int step_tokens, int64_t reach) con
 }
 
 void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t reach) const {
-  const KvMemory need = predict_least(tokens, step_tokens, reach);
+  const KvMemory need = estimate_least(tokens, step_tokens, reach);
   const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
     const MemoryUse use = parts_.device.memory(space);
     if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;

@@ -26,7 +26,7 @@ std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint
   const Device& device = parts_.device;
   if (!wanted_ || parts_.device.graphs() == nullptr || device.timeline() != nullptr) return {};
   if (tables.any(StepMode::kPrefill) || tables.probe != nullptr) return {};
-  if (parts_.prefetch.guesses_by_caller()) return {};
+  if (parts_.prefetch.predictions_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(tables.count()),
                  key_word(tables.on_device)};
   parts_.scratch.add_to_key(key);

@@ -15,10 +15,10 @@ class StepTiming {
  public:
   explicit StepTiming(const RuntimeParts& parts);
 
-  // Steps that guess and steps that were measured take turns with the host by themselves: what a
+  // Steps that predict and steps that were measured take turns with the host by themselves: what a
   // slot measured is read when its next step begins, which has to wait for that step anyway.
   void read(size_t slot);
-  // What the step guesses; measures it where that is due.
+  // What the step predicts; measures it where that is due.
   PrefetchPlan plan(const OpenStep& step, int32_t stamp);
   // Null where the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }

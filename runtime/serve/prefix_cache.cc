@@ -81,7 +81,8 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 
 uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
   changed();
-  const KvMemory memory = runtime_.predict(conversation.log.size(), 1, runtime_.reach(sequence));
+  const KvMemory memory =
+      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.reach(sequence));
   Kept heir{.id = next_id_++,
             .conversation = std::move(conversation),
             .sequence = sequence,

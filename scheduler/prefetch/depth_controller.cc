@@ -64,8 +64,9 @@ void DepthController::choose_rival() {
   begin(Stretch::kTrial, rival_);
 }
 
-// Who guesses more has to beat the better of both stretches; who guesses less, their mean. None fills
-// hot rows with what is asked for alone, which shows late: what is close is measured for longer.
+// A depth that predicts more has to beat the better of both stretches; one that predicts less,
+// their mean. None fills hot rows with what is asked for alone, which shows late: what is close is
+// measured for longer.
 void DepthController::judge(double after) {
   const double mean = (before_ + after) / 2;
   const double doubt = std::max(kClear * mean, std::abs(before_ - after));

@@ -1,5 +1,5 @@
 // ClaimSlots against the reference, slot for slot, between resolves with changing sets; and what it
-// promises whatever the guesses are; for any device's kernels.
+// promises whatever the predictions are; for any device's kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -99,30 +99,30 @@ class ClaimSlotsSide {
 };
 
 inline std::vector<int32_t> anything(std::mt19937& random, int count) {
-  std::vector<int32_t> guesses;
+  std::vector<int32_t> predictions;
   for (int i = 0; i < count; ++i) {
     const auto kind = random() % 12;
-    guesses.push_back(kind == 0   ? static_cast<int32_t>(random())
-                      : kind == 1 ? INT_MAX
-                      : kind == 2 ? INT_MIN
-                      : kind == 3 && i > 0
-                          ? guesses.back()
-                          : static_cast<int32_t>(random() % (kClaimLength + 20)) - 5);
+    predictions.push_back(kind == 0   ? static_cast<int32_t>(random())
+                          : kind == 1 ? INT_MAX
+                          : kind == 2 ? INT_MIN
+                          : kind == 3 && i > 0
+                              ? predictions.back()
+                              : static_cast<int32_t>(random() % (kClaimLength + 20)) - 5);
   }
-  return guesses;
+  return predictions;
 }
 
 // As a select writes them: four heads' sets, each rising.
 inline std::vector<int32_t> ascending(std::mt19937& random, int capacity) {
-  std::vector<int32_t> guesses;
+  std::vector<int32_t> predictions;
   for (int head = 0; head < 4; ++head) {
     int32_t position = -3;
     for (int i = 0; i < capacity; ++i) {
       position += 1 + static_cast<int32_t>(random() % 6);
-      guesses.push_back(position);
+      predictions.push_back(position);
     }
   }
-  return guesses;
+  return predictions;
 }
 
 // Sinks, recent and random others: the same in both.
@@ -200,16 +200,16 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
   std::mt19937 random(9);
   for (int stamp = 1; stamp <= 14; ++stamp) {
     const int capacity = 1 + static_cast<int>(random() % 90);
-    std::vector<int32_t> guesses = anything(random, 4 * capacity);
-    if (stamp % 2 == 0) guesses = ascending(random, capacity);
+    std::vector<int32_t> predictions = anything(random, 4 * capacity);
+    if (stamp % 2 == 0) predictions = ascending(random, capacity);
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
-    const ClaimSlotsParams guess{.step = {},
-                                 .stamp = StepStamp(stamp),
-                                 .replacement = setting.replacement,
-                                 .max_rows = setting.max_rows,
-                                 .selected_capacity = capacity,
-                                 .sets = guesses.data(),
-                                 .selected_sizes = sizes.data()};
+    const ClaimSlotsParams prediction{.step = {},
+                                      .stamp = StepStamp(stamp),
+                                      .replacement = setting.replacement,
+                                      .max_rows = setting.max_rows,
+                                      .selected_capacity = capacity,
+                                      .sets = predictions.data(),
+                                      .selected_sizes = sizes.data()};
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
     const std::vector<int32_t> selected_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
@@ -221,10 +221,10 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
     for (ClaimSlotsSide* side : {&fast, &slow}) {
       side->begin();
       const uint64_t before = side->counters.prefetched;
-      side->claim_slots(guess);
-      const uint64_t guessed = side->counters.prefetched - before;
-      EXPECT_LE(guessed, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
-      side->claim_slots(guess);  // once more: all of it is there, or there was no room
+      side->claim_slots(prediction);
+      const uint64_t predicted = side->counters.prefetched - before;
+      EXPECT_LE(predicted, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
+      side->claim_slots(prediction);  // once more: all of it is there, or there was no room
       expect_sound(*side);
       for (const int32_t count : side->buffers.counts) EXPECT_LE(count, setting.max_rows);
     }
@@ -276,13 +276,13 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
   }
   const HotSlots slots = fast.slots(0, 0);
   std::set<int32_t> positions;
-  int guessed = 0;
+  int predicted = 0;
   for (int slot = 0; slot < slots.count; ++slot) {
     if (slots.positions[slot] < 0) continue;
     EXPECT_TRUE(positions.insert(slots.positions[slot]).second);
-    guessed += slots.stamps[slot] == guessed_stamp(2) ? 1 : 0;
+    predicted += slots.stamps[slot] == predicted_stamp(2) ? 1 : 0;
   }
-  EXPECT_EQ(guessed, 8);
+  EXPECT_EQ(predicted, 8);
 }
 
 }  // namespace fasa

@@ -79,8 +79,8 @@ TEST(LowBitSelect, ThreadsDoNotMatterToRescans) {
   }
 }
 
-// A guess has none.
-TEST(LowBitSelect, GuessesHaveNone) {
+// A prediction has none.
+TEST(LowBitSelect, PredictionsHaveNone) {
   LowBitShape shape;
   shape.select.ahead = 1;
   SelectCase cache(shape.select, {900}, gaussian_keys(6), gaussian_queries(6));

@@ -21,14 +21,14 @@ bool may_go(const Table& table, size_t slot, int32_t step, const std::vector<uin
   return keep[slot] == 0 && (table.positions[slot] < 0 || step_of(table.stamps[slot]) != step);
 }
 
-// The next victim, or -1. Empty slots, then unused guesses, are common to all.
+// The next victim, or -1. Empty slots, then unused predictions, are common to all.
 int simple_victim(const Table& table, int32_t step, const std::vector<uint8_t>& keep) {
   for (const bool empty : {true, false}) {
     int best = -1;
     for (size_t slot = 0; slot < table.positions.size(); ++slot) {
       if (!may_go(table, slot, step, keep) || (table.positions[slot] < 0) != empty) continue;
       if (empty) return static_cast<int>(slot);
-      if (is_guess(table.stamps[slot]) && best < 0) best = static_cast<int>(slot);
+      if (is_prediction(table.stamps[slot]) && best < 0) best = static_cast<int>(slot);
     }
     if (best >= 0) return best;
   }
@@ -60,7 +60,7 @@ int next_victim(Replacement policy, Table& table, int32_t step, const std::vecto
     const int32_t stamp = table.stamps[slot];
     double value = step - step_of(stamp);
     if (policy == Replacement::kScore) value /= uses_of(stamp) + 1;
-    if (is_guess(stamp)) value += 1e9;
+    if (is_prediction(stamp)) value += 1e9;
     if (value > best_value) best_value = value, best = static_cast<int>(slot);
   }
   return best;
@@ -75,7 +75,7 @@ Table random_table(std::mt19937& random, int count, int32_t step) {
                                           : 100 + slot);
     const auto then = step - static_cast<int32_t>(random() % 6);
     table.stamps.push_back(random() % 5 == 0
-                               ? guessed_stamp(then)
+                               ? predicted_stamp(then)
                                : slot_stamp(then, static_cast<int32_t>(random() % 8)));
   }
   return table;
@@ -119,8 +119,8 @@ TEST(Replacement, UsesCountAndDecay) {
   EXPECT_EQ(step_of(stamp), 39);
   EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 16)), 4);
   EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 500)), 1);
-  EXPECT_EQ(used_stamp(guessed_stamp(7), 7), slot_stamp(7, 1));
-  EXPECT_EQ(step_of(guessed_stamp(kMaxSteps)), kMaxSteps);
+  EXPECT_EQ(used_stamp(predicted_stamp(7), 7), slot_stamp(7, 1));
+  EXPECT_EQ(step_of(predicted_stamp(kMaxSteps)), kMaxSteps);
   EXPECT_EQ(remembered(remembered(5)), 5);
   EXPECT_LT(remembered(0), -1);
 }

@@ -39,7 +39,8 @@ TimelineEntry wait(OperationTag tag, TimeSpan span, const char* name, OperationT
 }
 
 // Two layers. Layer 0 misses 100 bytes in 10 s + 1 s of latency and waits 4 s for them. For layer 1
-// 300 bytes were fetched ahead, a third of which was used; it waits 2 s for a guess to claim slots.
+// 300 bytes were fetched ahead, a third of which was used; it waits 2 s for a prediction to claim
+// slots.
 ProfiledStep step() {
   const OperationTag first = tag_of(0, Cause::kCompute);
   const OperationTag second = tag_of(1, Cause::kCompute);
@@ -74,7 +75,7 @@ TEST(Profile, TellsWhatWasFetchedWhileScoring) {
   ProfiledStep split = step();
   // A second select of layer 0, beside which 4 of its gather's 10 s on the link lie.
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kCompute), {22, 26}));
-  // Guesses and other layers' selects do not count.
+  // Predictions and other layers' selects do not count.
   split.entries.push_back(work("select", kComputeStream, tag_of(1, Cause::kCompute), {26, 27}));
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kPrefetch), {27, 28}));
   Profile profile(2);
@@ -96,7 +97,7 @@ TEST(Profile, DividesTheStepAmongLayers) {
   EXPECT_EQ(first.miss.bytes, 100u);
   EXPECT_DOUBLE_EQ(second.compute, 48);
   EXPECT_DOUBLE_EQ(second.wait(WaitReason::kRows), 0);
-  EXPECT_DOUBLE_EQ(second.wait(WaitReason::kGuesses), 2);
+  EXPECT_DOUBLE_EQ(second.wait(WaitReason::kPredictions), 2);
   EXPECT_EQ(second.prefetch.bytes, 300u);
   EXPECT_EQ(second.wasted_bytes(), 200u);
   EXPECT_EQ(second.write_back_bytes, 16u);

@@ -86,7 +86,7 @@ class Script {
   Outputs outputs_;
 };
 
-// Enqueued one by one, on the cpu device: all placements and guesses have these bits.
+// Enqueued one by one, on the cpu device: all placements and predictions have these bits.
 Outputs expected(RunSetup setup) {
   setup.device = "cpu";
   RuntimeRun run(setup);

@@ -64,7 +64,7 @@ struct NamedSetup {
   RunSetup setup;
 };
 
-// All with the same outputs on one kind of device. The tests' own guessers are host code.
+// All with the same outputs on one kind of device. The tests' own predictors are host code.
 std::vector<NamedSetup> ways() {
   return {{"host rows", {}},
           {"device rows", {.rows = RowPlacement::kDevice}},

@@ -123,8 +123,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dense_layer", {.hot_rows = 30, .dense_layers = {1}}, 70},
         Case{"coded", {.hot_rows = 64, .row_dtype = RowDType::kInt8, .dense_layers = {1}}, 70},
         Case{"all_dense", {.kind = SelectionKind::kFull}, 45},
-        Case{"guesses", {.hot_rows = 64, .depth = 2, .guesser = Guesser::kGoodQueries}, 100},
-        Case{"anything_guessed", {.hot_rows = 70, .depth = 1, .guesser = Guesser::kRandom}, 300}),
+        Case{"predictions",
+             {.hot_rows = 64, .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
+             100},
+        Case{"anything_predicted",
+             {.hot_rows = 70, .depth = 1, .prediction_source = PredictionSource::kRandom},
+             300}),
     [](const auto& one) { return one.param.name; });
 
 TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
@@ -136,7 +140,7 @@ TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
   EXPECT_GT(run.runtime().metrics().rows.hits, 0u);
   EXPECT_EQ(run.runtime().memory().device_rows, 6 * kBlock);
   EXPECT_EQ(run.runtime().memory().host_rows, 6 * kBlock);
-  EXPECT_EQ(run.runtime().predict(330, 100).device_rows, 6 * kBlock);
+  EXPECT_EQ(run.runtime().estimate_memory(330, 100).device_rows, 6 * kBlock);
   run.runtime().free(id);
   EXPECT_EQ(run.runtime().memory().device_rows, 0u);
 }
@@ -235,9 +239,10 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
     options.device_memory = uint64_t{16} << 20;
     auto owned = std::make_unique<PumpedDevice>(fifo(), options);
     PumpedDevice& device = *owned;
-    RuntimeRun run(
-        std::move(owned),
-        {.rows = rows, .dense_layers = {1}, .depth = depth, .guesser = Guesser::kGoodQueries});
+    RuntimeRun run(std::move(owned), {.rows = rows,
+                                      .dense_layers = {1},
+                                      .depth = depth,
+                                      .prediction_source = PredictionSource::kGoodQueries});
     const SequenceId id = run.runtime().create();
     run.runtime().reserve(id, kPrompt + 75, 100);  // so that nothing else waits for steps
     run.prefill(id, 1, kPrompt - 1, 100);

@@ -93,18 +93,20 @@ TEST(LowBitExactness, WindowsAndDenseLayers) {
   }
 }
 
-TEST(LowBitExactness, GuessesChangeNothing) {
+TEST(LowBitExactness, PredictionsChangeNothing) {
   Geometry geometry = small_geometry();
   geometry.layers = 5;
   const Outputs base = decoded({.low_bit_tokens = 70, .depth = 0}, kPrompt, geometry);
-  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kPoorQueries, Guesser::kRandom}) {
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kPoorQueries,
+        PredictionSource::kRandom}) {
     for (const int hot_rows : {30, 51, 300}) {
       expect_same(base,
                   decoded({.device = "emulated",
                            .hot_rows = hot_rows,
                            .low_bit_tokens = 70,
                            .depth = 2,
-                           .guesser = guesser},
+                           .prediction_source = prediction_source},
                           kPrompt, geometry),
                   "hot rows " + std::to_string(hot_rows));
     }

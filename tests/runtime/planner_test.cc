@@ -193,14 +193,14 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
   request.config.prefetch.head_groups = 1;  // nothing is fetched while heads are scored
-  request.guess.recall = 1;
+  request.prediction.recall = 1;
   const PlanOption foreseen = make_plan(request).option("fasa-m");
   EXPECT_EQ(foreseen.config.prefetch.depth, 1);
   EXPECT_EQ(foreseen.config.prefetch.predictor, PredictorKind::kNextQuery);
-  request.guess.recall = 0.01;
+  request.prediction.recall = 0.01;
   const PlanOption blind = make_plan(request).option("fasa-m");
   EXPECT_EQ(blind.config.prefetch.depth, 0);
-  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for guesses
+  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for predictions
   request.config.prefetch.depth = 2;                               // asked for: kept
   const PlanOption asked = make_plan(request).option("fasa-m");
   EXPECT_EQ(asked.config.prefetch.depth, 2);

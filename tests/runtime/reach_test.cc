@@ -45,7 +45,8 @@ std::vector<RunSetup> setups() {
     all.push_back({.device = "emulated", .rows = rows});
     all.push_back({.device = "emulated", .rows = rows, .kind = SelectionKind::kFull});
   }
-  all.push_back({.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries});
+  all.push_back(
+      {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries});
   all.push_back({.device = "emulated", .depth = 2, .predictor = PredictorKind::kPreviousStep});
   return all;
 }
@@ -123,8 +124,8 @@ TEST(Reach, MemoryIsWhatWasReservedAndDoesNotGrow) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup));
     Runtime& runtime = run.runtime();
-    const uint64_t predicted = rows_of(runtime.predict(50000, 100, 64));
-    EXPECT_LT(predicted * 20, rows_of(runtime.predict(50000, 100))) << name_of(setup);
+    const uint64_t predicted = rows_of(runtime.estimate_memory(50000, 100, 64));
+    EXPECT_LT(predicted * 20, rows_of(runtime.estimate_memory(50000, 100))) << name_of(setup);
     const SequenceId id = runtime.create();
     runtime.set_reach(id, 64);
     runtime.reserve(id, 50000, 100);
@@ -149,7 +150,7 @@ TEST(Reach, ALongSequenceFitsABudgetThatHoldsAFewPages) {
   uint64_t rows = 0;
   {
     RuntimeRun run(setup, windowed(setup));
-    rows = run.runtime().predict(50000, 100, 0).host_rows;
+    rows = run.runtime().estimate_memory(50000, 100, 0).host_rows;
   }
   setup.host_memory = rows + (uint64_t{1} << 20);
   RuntimeRun run(setup, windowed(setup));
@@ -196,10 +197,10 @@ TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
     const auto of_all = [&](int64_t tokens) {  // one layer's rows
       return static_cast<uint64_t>(pages_of(tokens)) * runtime.page_bytes().rows / 3;
     };
-    const KvMemory predicted = runtime.predict(6000, 100, 64);
+    const KvMemory predicted = runtime.estimate_memory(6000, 100, 64);
     if (setup.rows != RowPlacement::kAuto) {  // copies take all that is free
       EXPECT_LT(rows_of(predicted), of_all(6000) + 2 * of_all(1300)) << name_of(setup);
-      EXPECT_EQ(rows_of(runtime.predict(6000, 100, kReachesAll)), 3 * of_all(6000));
+      EXPECT_EQ(rows_of(runtime.estimate_memory(6000, 100, kReachesAll)), 3 * of_all(6000));
     }
     const SequenceId id = runtime.create();
     runtime.set_reach(id, 64);

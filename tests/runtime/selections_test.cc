@@ -228,7 +228,7 @@ std::vector<Variant> cpu_variants() {
 INSTANTIATE_TEST_SUITE_P(All, CpuSelections, ::testing::ValuesIn(cpu_variants()),
                          [](const auto& one) { return one.param.label; });
 
-// Wherever rows are, whoever guesses.
+// Wherever rows are, whatever predicts.
 TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   Geometry geometry = small_geometry();
   for (const bool alibi : {false, true}) {
@@ -246,8 +246,8 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
       setup.rows = RowPlacement::kHost;
       setup.depth = 1;
       setup.predictor = PredictorKind::kNextQuery;
-      setup.guesser = Guesser::kGoodQueries;
-      expect_same(base, generate(setup, 67, kSteps, geometry), "guesses");
+      setup.prediction_source = PredictionSource::kGoodQueries;
+      expect_same(base, generate(setup, 67, kSteps, geometry), "predictions");
       setup = {};
       EXPECT_FALSE(same_bits(base.back(), generate(setup, kPrompt, kSteps, geometry).back()));
     }

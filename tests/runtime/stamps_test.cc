@@ -1,4 +1,5 @@
-// Steps have numbers, and numbers run out: hot rows begin anew then, and nothing else is seen of it.
+// Steps have numbers, and numbers run out: hot rows begin anew then, and nothing else is seen of
+// it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +42,7 @@ TEST(Stamps, MayRunOutInTheSequencesDoor) {
       {.device = "emulated", .replacement = Replacement::kClock},
       {.device = "emulated", .replacement = Replacement::kScore},
       {.device = "emulated", .hot_rows = 30, .depth = 1, .predictor = PredictorKind::kPreviousStep},
-      {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries}};
+      {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries}};
   for (const RunSetup& setup : setups) {
     const Observed whole = observe(setup, kMaxSteps);
     for (const int32_t most_steps : {1, 2, 5}) {

@@ -88,7 +88,7 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
           table[at] = random() % 6 == 0 ? -1 : slot;
           const auto step = static_cast<int32_t>(kStep - random() % 20);
           table[at + static_cast<size_t>(slots)] =
-              random() % 5 == 0 ? guessed_stamp(step)
+              random() % 5 == 0 ? predicted_stamp(step)
                                 : slot_stamp(step, static_cast<int32_t>(random() % 8));
         }
         table.back() = static_cast<int32_t>(random() % static_cast<unsigned>(slots + 3)) - 1;

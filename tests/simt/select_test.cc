@@ -211,7 +211,7 @@ TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
   EXPECT_EQ(counted % 8, 0u);
 }
 
-TEST_P(SimtSelectOf, PartsOfTheSliceAndGuesses) {
+TEST_P(SimtSelectOf, PartsOfTheSliceAndPredictions) {
   for (const int score_dims : {1, 17, 100}) {
     for (const int tokens : {1, 64, 65, 2300}) {
       SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");

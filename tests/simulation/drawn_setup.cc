@@ -79,12 +79,13 @@ void draw_placement(Draw& draw, Config::Placement& placement) {
   placement.replacement = draw.of({Replacement::kLru, Replacement::kClock, Replacement::kScore});
 }
 
-void draw_prefetch(Draw& draw, DrawnGuesser guesser, int layers, Config::Prefetch& prefetch) {
+void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,
+                   Config::Prefetch& prefetch) {
   const int depth = draw.of({-1, 0, 1, 2});
   if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
   prefetch.predictor =
       draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kPreviousStep});
-  if (guesser == DrawnGuesser::kQueries && draw.one_in(3)) {
+  if (prediction_source == DrawnSource::kQueries && draw.one_in(3)) {
     prefetch.predictor = PredictorKind::kNextQuery;
   }
   prefetch.streams = static_cast<int>(draw.between(1, 3));
@@ -114,8 +115,9 @@ DrawnSetup drawn_setup(uint64_t seed) {
   setup.geometry = drawn_geometry(draw);
   draw_selection(draw, setup.geometry, setup.config.selection);
   draw_placement(draw, setup.config.placement);
-  setup.guesser = draw.of({DrawnGuesser::kNobody, DrawnGuesser::kQueries, DrawnGuesser::kAnything});
-  draw_prefetch(draw, setup.guesser, setup.geometry.layers, setup.config.prefetch);
+  setup.prediction_source =
+      draw.of({DrawnSource::kNone, DrawnSource::kQueries, DrawnSource::kAnything});
+  draw_prefetch(draw, setup.prediction_source, setup.geometry.layers, setup.config.prefetch);
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
@@ -148,7 +150,7 @@ std::string describe(const DrawnSetup& setup) {
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
-      "guesser {}{}{}{}",
+      "prediction_source {}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
@@ -159,7 +161,7 @@ std::string describe(const DrawnSetup& setup) {
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
       config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
       config.prefetch.streams, config.prefetch.head_groups.value_or(0),
-      static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
+      static_cast<int>(setup.prediction_source), setup.device_memory ? ", device limit" : "",
       setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
 }
 

@@ -106,7 +106,7 @@ class CallDrill final : public LifeDrill {
 };
 
 const LifeSetup kSetups[] = {{.name = "host"},
-                             {.name = "guesses", .hot_rows = 60, .depth = 2, .queries = true},
+                             {.name = "predictions", .hot_rows = 60, .depth = 2, .queries = true},
                              {.name = "auto", .rows = RowPlacement::kAuto},
                              {.name = "device", .rows = RowPlacement::kDevice},
                              {.name = "dense", .hot_rows = 0, .dense_layers = {1}}};

@@ -63,10 +63,10 @@ World::World(uint64_t seed, bool faults)
   pumped_->fill_new_memory(setup_.new_memory);
   pumped_->on_run([this](const char*) { return late_.fails(FaultPoint::kOperation); });
   runtime_.emplace(*device_, setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims);
-  if (setup_.guesser == DrawnGuesser::kQueries) {
+  if (setup_.prediction_source == DrawnSource::kQueries) {
     queries_ = std::make_unique<NoisyQueries>(*device_, setup_.geometry, 0.5f);
     runtime_->set_query_source(queries_.get());
-  } else if (setup_.guesser == DrawnGuesser::kAnything) {
+  } else if (setup_.prediction_source == DrawnSource::kAnything) {
     anything_ = std::make_unique<RandomPredictor>(*device_, seed);
     runtime_->set_predictor(anything_.get());
   }

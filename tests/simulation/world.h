@@ -17,7 +17,7 @@
 #include "tests/simulation/drawn_setup.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/fault_seam.h"
-#include "tests/support/guessers.h"
+#include "tests/support/prediction_sources.h"
 #include "tests/support/pumped_device.h"
 #include "tests/support/seam_device.h"
 
@@ -100,8 +100,8 @@ class World {
                  bool lasting);
   void arm(Draw& draw, FaultPoints points);
   bool fits(const BudgetError& error) const;  // what was refused
-  // Something that was under way has failed: the sequences whose it may have been are lost or right,
-  // all others are right.
+  // Something that was under way has failed: the sequences whose it may have been are lost or
+  // right, all others are right.
   void meet_late_failure();
   bool failed_late() const { return late_.fired() > 0; }
   void check_books(std::string_view what) const;

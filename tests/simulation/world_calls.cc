@@ -143,7 +143,7 @@ void World::look_at_metrics(Draw& draw) {
   FetchMetrics metrics;
   if (attempt(draw, last_, [&] { metrics = runtime_->metrics(); }) != Outcome::kDone) return;
   if (metrics.rows.prefetched_used > metrics.rows.prefetched) {
-    mismatch("more guessed rows were used than were fetched");
+    mismatch("more predicted rows were used than were fetched");
   }
   digest_.add(metrics.rows.hits);
   digest_.add(metrics.rows.misses);

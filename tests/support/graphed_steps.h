@@ -12,7 +12,7 @@
 
 namespace fasa::testing {
 
-// Guesses are the true queries and noise, written down before the step.
+// Predictions are the true queries and noise, written down before the step.
 class WrittenQueries final : public QuerySource {
  public:
   WrittenQueries(Device& device, const Geometry& geometry, int most_tokens, float error)
@@ -76,7 +76,7 @@ class GraphedSteps {
     return results(static_cast<int64_t>(parts.size()));
   }
 
-  WrittenQueries* written = nullptr;        // null: nobody guesses
+  WrittenQueries* written = nullptr;        // null: nothing is predicted
   std::function<void(int layer)> on_layer;  // while the layers are enqueued
   int64_t enqueued = 0;                     // how often they were
 

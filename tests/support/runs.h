@@ -8,14 +8,14 @@
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
 #include "tests/support/faulty_device.h"
-#include "tests/support/guessers.h"
+#include "tests/support/prediction_sources.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
 
-// Who guesses: the configured predictor without or with a source of queries (of that error), or
-// somebody who proposes anything.
-enum class Guesser : uint8_t { kNobody, kGoodQueries, kPoorQueries, kRandom };
+// Where predictions come from: the configured predictor without or with a source of queries (of
+// that error), or a predictor of random sets.
+enum class PredictionSource : uint8_t { kNone, kGoodQueries, kPoorQueries, kRandom };
 
 struct RunSetup {
   std::string device = "cpu";
@@ -36,7 +36,7 @@ struct RunSetup {
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;
   Replacement replacement = Replacement::kLru;
-  Guesser guesser = Guesser::kNobody;
+  PredictionSource prediction_source = PredictionSource::kNone;
   std::optional<double> link_bandwidth = std::nullopt;
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
@@ -71,11 +71,11 @@ class RuntimeRun {
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,
                  setup.most_steps),
         tape_(*device_, runtime_, DType::kF32) {
-    if (setup.guesser == Guesser::kRandom) {
+    if (setup.prediction_source == PredictionSource::kRandom) {
       random_ = std::make_unique<RandomPredictor>(*device_, 5);
       runtime_.set_predictor(random_.get());
-    } else if (setup.guesser != Guesser::kNobody) {
-      const float error = setup.guesser == Guesser::kGoodQueries ? 0.3f : 8.0f;
+    } else if (setup.prediction_source != PredictionSource::kNone) {
+      const float error = setup.prediction_source == PredictionSource::kGoodQueries ? 0.3f : 8.0f;
       queries_ = std::make_unique<TapeQuerySource>(*device_, geometry, 4, error);
       runtime_.set_query_source(queries_.get());
       tape_.on_begin = [this](std::span<const Part> parts) { queries_->expect(parts); };

@@ -131,7 +131,7 @@ void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
   metrics.gauge("fasa_hot_row_hit_ratio", "Selected rows that the device held.",
                 fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
   const uint64_t fetched = fetches.bytes.miss + fetches.bytes.prefetch;
-  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a guess, of all fetched.",
+  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a prediction, of all fetched.",
                 fetched == 0
                     ? 0.0
                     : static_cast<double>(fetches.bytes.prefetch) / static_cast<double>(fetched));

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int kMinGuessChunks = 8;  // a lane of 2-bit codes
+constexpr int kMinPredictionChunks = 8;  // a lane of 2-bit codes
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -33,7 +33,7 @@ TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceO
                    .predictions = {}};
   const int tokens = static_cast<int>(std::lround(options.over_fetch * shape.budget));
   for (int depth = 1; depth <= std::min(options.max_depth, geometry.layers - 1); ++depth) {
-    for (const int chunks : options.chunks_of_guesses(geometry)) {
+    for (const int chunks : options.chunks_of_predictions(geometry)) {
       shape.predictions.push_back(
           {.predictor = "next-query", .depth = depth, .chunks = chunks, .tokens = tokens});
     }
@@ -41,7 +41,7 @@ TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceO
   return shape;
 }
 
-// Follows a generation: keeps slices of its own, selects with each query and each guess.
+// Follows a generation: keeps slices of its own, selects with each query and each prediction.
 class Recorder final : public LayerObserver {
  public:
   Recorder(const Model& model, const Config& config, const TraceOptions& options, int64_t tokens)
@@ -52,8 +52,8 @@ class Recorder final : public LayerObserver {
                index_shape(model, config, config.effective_tip_chunks(geometry_.chunks()), tokens),
                ranked_dims_),
         sets_(trace_.slots()) {
-    for (const int count : options.chunks_of_guesses(geometry_)) {
-      guesses_.emplace_back(geometry_, index_shape(model, config, count, tokens), ranked_dims_);
+    for (const int count : options.chunks_of_predictions(geometry_)) {
+      predictions_.emplace_back(geometry_, index_shape(model, config, count, tokens), ranked_dims_);
     }
     // Observers must not throw: the sets keep this room.
     for (auto& set : sets_) set.reserve(static_cast<size_t>(largest_set()));
@@ -78,19 +78,19 @@ class Recorder final : public LayerObserver {
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override {
     exact_.append(layer, k, v, start_position);
-    for (SliceIndex& guess : guesses_) guess.append(layer, k, v, start_position);
+    for (SliceIndex& prediction : predictions_) prediction.append(layer, k, v, start_position);
     position_ = start_position;
     if (!recording_) return;
     exact_.select(layer, q, position_, trace_.shape().budget);
     keep(exact_, layer, 0);
   }
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
-    for (size_t i = 0; i < guesses_.size(); ++i) {
-      const size_t prediction = static_cast<size_t>(ahead - 1) * guesses_.size() + i;
+    for (size_t i = 0; i < predictions_.size(); ++i) {
+      const size_t prediction = static_cast<size_t>(ahead - 1) * predictions_.size() + i;
       // That layer has not seen this token yet.
-      guesses_[i].select(layer + ahead, q, position_ - 1,
-                         trace_.shape().predictions[prediction].tokens);
-      keep(guesses_[i], layer + ahead, 1 + prediction);
+      predictions_[i].select(layer + ahead, q, position_ - 1,
+                             trace_.shape().predictions[prediction].tokens);
+      keep(predictions_[i], layer + ahead, 1 + prediction);
     }
   }
 
@@ -123,7 +123,7 @@ class Recorder final : public LayerObserver {
   SelectionTrace trace_;
   const std::vector<int16_t> ranked_dims_;
   SliceIndex exact_;
-  std::vector<SliceIndex> guesses_;         // by count of FCs
+  std::vector<SliceIndex> predictions_;     // by count of FCs
   std::vector<std::vector<int32_t>> sets_;  // of the step, by slot
   int64_t position_ = 0;
   bool recording_ = false;
@@ -157,10 +157,10 @@ struct Generation {
 
 }  // namespace
 
-std::vector<int> TraceOptions::chunks_of_guesses(const Geometry& geometry) const {
-  if (!guess_chunks.empty()) return guess_chunks;
+std::vector<int> TraceOptions::chunks_of_predictions(const Geometry& geometry) const {
+  if (!prediction_chunks.empty()) return prediction_chunks;
   std::vector<int> counts;
-  for (int count = kMinGuessChunks; count < geometry.chunks(); count *= 2) {
+  for (int count = kMinPredictionChunks; count < geometry.chunks(); count *= 2) {
     counts.push_back(count);
   }
   counts.push_back(geometry.chunks());
@@ -183,10 +183,10 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
   require(steps >= 1, "steps", steps, "1 or more");
   require(max_depth >= 1, "max_depth", max_depth, "1 or more");
   require(shape_of(config, geometry, *this).predictions.size() <= SelectionTrace::kMaxPredictions,
-          "max_depth x guess_chunks", max_depth,
-          fmt::format("at most {} guesses", SelectionTrace::kMaxPredictions));
-  for (const int count : guess_chunks) {
-    require(count >= 1 && count <= geometry.chunks(), "guess_chunks", count,
+          "max_depth x prediction_chunks", max_depth,
+          fmt::format("at most {} predictions", SelectionTrace::kMaxPredictions));
+  for (const int count : prediction_chunks) {
+    require(count >= 1 && count <= geometry.chunks(), "prediction_chunks", count,
             fmt::format("1 to {}, the FCs of a head", geometry.chunks()));
   }
   require(over_fetch >= 1 && over_fetch <= 16, "over_fetch", over_fetch, "1 to 16");

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/kernel_work.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "scheduler/head_groups.h"
 
 namespace fasa {
@@ -39,7 +39,8 @@ CostTerms& CostTerms::operator+=(const CostTerms& other) {
   return *this;
 }
 
-PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t projection_bytes) {
+PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
+                                 uint64_t projection_bytes) {
   constexpr int kMinDims = 16;
   const SliceFormat prefix = {
       layout.slice.dtype, std::min(layout.slice.dims, std::max(kMinDims, layout.slice.dims / 8))};

@@ -30,7 +30,7 @@ struct StepLoad {
   DType out = DType::kBF16;  // of attention's output
 };
 
-// Speculation one layer ahead or more, deep enough that a guess has a layer's time to arrive.
+// Speculation one layer ahead or more, deep enough that a prediction has a layer's time to arrive.
 struct PrefetchLoad {
   double recall = 0;           // of the entries that are not on the device, those fetched ahead
   double overfetch = 1;        // rows fetched ahead for each that a step then uses, >= 1
@@ -38,9 +38,11 @@ struct PrefetchLoad {
   int predict_launches = 0;
 };
 
-// The cost of guesses by query: scoring over the first eighth of a slice of `tokens` tokens, with a
-// query whose projection reads `projection_bytes`. Recall and overfetch are the caller's to set.
-PrefetchLoad guess_by_query(const CacheLayout& layout, int64_t tokens, uint64_t projection_bytes);
+// The cost of predictions by query: scoring over the first eighth of a slice of `tokens` tokens,
+// with a query whose projection reads `projection_bytes`. Recall and overfetch are the caller's to
+// set.
+PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
+                                 uint64_t projection_bytes);
 
 // Weights, 0 for attention alone.
 struct WeightLoad {

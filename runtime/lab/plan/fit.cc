@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/settings.h"
 #include "scheduler/cache/reach.h"
 #include "scheduler/prefetch/prefetch_control.h"
@@ -60,9 +60,9 @@ class Fitting {
   KvMemory memory_of(const Config& config, int64_t tokens) const {
     const StepSettings settings = settings_of(config, tokens);
     const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
-    return predict_memory(settings, tokens, step,
-                          PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
-                          kConversationReach);
+    return estimate_memory(settings, tokens, step,
+                           PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
+                           kConversationReach);
   }
   uint64_t device_bytes(const KvMemory& kv) const {
     return request_.model_bytes + kv.device_total();

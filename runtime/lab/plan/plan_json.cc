@@ -120,9 +120,9 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"activation_bytes", plan.activation_bytes},
           {"prefill_seconds_at_least", prefill ? Json(plan.prefill_seconds) : Json(nullptr)},
           {"supposed",
-           {{"overlap", request.guess.overlap},
-            {"recall", request.guess.recall},
-            {"prefetched_per_miss", request.guess.prefetched_per_miss()}}},
+           {{"overlap", request.prediction.overlap},
+            {"recall", request.prediction.recall},
+            {"prefetched_per_miss", request.prediction.prefetched_per_miss()}}},
           {"options", options},
           {"recommended", recommended},
           {"config", config_to_json(request.config)}};

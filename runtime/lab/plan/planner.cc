@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/settings.h"
 #include "scheduler/cache/reach.h"
 #include "scheduler/prefetch/prefetch_control.h"
@@ -95,8 +95,9 @@ class Planner {
   }
   KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
     const int layers_ahead = settings.layer_count() - 1;  // that a model sees
-    return predict_memory(settings, tokens, step,
-                          PrefetchControl::scratch_for(settings, layers_ahead), kConversationReach);
+    return estimate_memory(settings, tokens, step,
+                           PrefetchControl::scratch_for(settings, layers_ahead),
+                           kConversationReach);
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
@@ -196,7 +197,7 @@ class Planner {
 
   void predict_steps(const StepSettings& settings, PlanOption& option) const {
     const CostModel model(settings, request_.machine.rates, request_.tokens);
-    option.hit_rate = model.hit_rate(request_.guess.overlap, request_.tokens);
+    option.hit_rate = model.hit_rate(request_.prediction.overlap, request_.tokens);
     const StepLoad load = {
         .tokens = request_.tokens, .hit_rate = option.hit_rate, .out = DType::kBF16};
     const WeightLoad weights = weight_load();
@@ -208,7 +209,7 @@ class Planner {
                     model.step(load, prefetch_load(settings.layout, query_bytes()), weights)};
   }
 
-  // What was asked for stays. One layer ahead: deeper guesses are worse.
+  // What was asked for stays. One layer ahead: deeper predictions are worse.
   void choose_prefetch(const PlanOption& option, Config& config) const {
     Config::Prefetch& prefetch = config.prefetch;
     if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
@@ -239,9 +240,9 @@ class Planner {
 
   // The projection's weights count where weights do.
   PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
-    PrefetchLoad load = guess_by_query(layout, request_.tokens, projection);
-    load.recall = request_.guess.recall;
-    if (load.recall > 0) load.overfetch = request_.guess.prefetched_per_miss() / load.recall;
+    PrefetchLoad load = prediction_by_query(layout, request_.tokens, projection);
+    load.recall = request_.prediction.recall;
+    if (load.recall > 0) load.overfetch = request_.prediction.prefetched_per_miss() / load.recall;
     return load;
   }
 

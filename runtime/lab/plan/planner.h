@@ -16,10 +16,10 @@
 namespace fasa {
 
 // What a plan can't know and has to suppose; measured values are better (`fasa generate --stats`).
-struct PlanGuess {
+struct PlanPrediction {
   double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
-  // Of prefetch: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a guess scores
-  // (docs/results/prefetch.md: depth 1, x1.25, rows that two sets of hot rows miss).
+  // Of prefetch: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a prediction
+  // scores (docs/results/prefetch.md: depth 1, x1.25, rows that two sets of hot rows miss).
   double recall = 0.17;
 
   // Rows fetched ahead for each row that is not on the device, right or wrong: 2.0, 1.87, 1.74 and
@@ -57,7 +57,7 @@ struct PlanRequest {
   std::optional<PlannedWeights> weights = {};  // over `weight_bits`
   RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
-  PlanGuess guess;
+  PlanPrediction prediction;
 };
 
 // Attention alone, and with weights, embedding and logits.

@@ -15,7 +15,7 @@ bool is_row_cause(Cause cause) { return cause == Cause::kMiss || cause == Cause:
 WaitReason reason_of(const TimelineEntry::Source& awaited) {
   if (awaited.name == nullptr) return WaitReason::kOther;
   const std::string_view name = awaited.name;
-  if (name == "claim_slots") return WaitReason::kGuesses;
+  if (name == "claim_slots") return WaitReason::kPredictions;
   if (is_row_cause(awaited.tag.cause)) return WaitReason::kRows;
   if (awaited.tag.cause == Cause::kWriteBack) return WaitReason::kWriteBack;
   if (awaited.tag.cause == Cause::kControl) return WaitReason::kTables;
@@ -34,8 +34,8 @@ double hidden_share(double waited, double transferred) {
 }  // namespace
 
 const char* wait_reason_name(WaitReason reason) {
-  static constexpr std::array<const char*, kWaitReasons> kNames = {"rows", "guesses", "write_back",
-                                                                   "tables", "other"};
+  static constexpr std::array<const char*, kWaitReasons> kNames = {"rows", "predictions",
+                                                                   "write_back", "tables", "other"};
   return kNames[static_cast<size_t>(reason)];
 }
 

@@ -18,14 +18,14 @@ namespace fasa {
 
 // What the compute stream stood still for.
 enum class WaitReason : uint8_t {
-  kRows,       // rows on their way to the device
-  kGuesses,    // a guess of this layer's set that claims hot rows
-  kWriteBack,  // an older row that is not on the host yet
-  kTables,     // page tables, descriptors, counters
+  kRows,         // rows on their way to the device
+  kPredictions,  // a prediction of this layer's set that claims hot rows
+  kWriteBack,    // an older row that is not on the host yet
+  kTables,       // page tables, descriptors, counters
   kOther,
 };
 inline constexpr size_t kWaitReasons = 5;
-const char* wait_reason_name(WaitReason reason);  // "rows", "guesses", "write_back", ...
+const char* wait_reason_name(WaitReason reason);  // "rows", "predictions", "write_back", ...
 
 // One decode step that has passed.
 struct ProfiledStep {
@@ -100,7 +100,7 @@ class Profile {
   double transfer(const LayerProfile& part) const;
   // 1 - wait for rows / transfer, in [0, 1]; 1 where nothing was transferred.
   double hidden(const LayerProfile& part) const;
-  // Sums over the parts, each with its own share of used guesses.
+  // Sums over the parts, each with its own share of used predictions.
   double total_transfer() const;
   double total_hidden() const;
   uint64_t total_wasted_bytes() const;

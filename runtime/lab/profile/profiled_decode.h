@@ -36,8 +36,8 @@ class ProfiledDecode {
   virtual Device& device() = 0;
   virtual KvMemory memory() const = 0;
   virtual int64_t context() const = 0;  // tokens that the next step sees, less its own
-  // Guesses that a trace was asked for; none for a model's own.
-  virtual std::optional<SyntheticDevice::Guesses> guesses() const { return std::nullopt; }
+  // Predictions that a trace was asked for; none for a model's own.
+  virtual std::optional<SyntheticDevice::Predictions> predictions() const { return std::nullopt; }
 
  protected:
   struct Taken {
@@ -69,7 +69,9 @@ class ProfiledSynthetic final : public ProfiledDecode {
   Device& device() override { return decode_.device(); }
   KvMemory memory() const override { return memory_; }
   int64_t context() const override { return tokens_ + done_; }
-  std::optional<SyntheticDevice::Guesses> guesses() const override { return decode_.guesses(); }
+  std::optional<SyntheticDevice::Predictions> predictions() const override {
+    return decode_.predictions();
+  }
 
  private:
   Taken run_step() override;

@@ -14,7 +14,7 @@
 namespace fasa {
 namespace {
 
-// Guesses deeper than this are poor, and each depth takes room for a query.
+// Predictions deeper than this are poor, and each depth takes room for a query.
 constexpr int kMaxAutomaticDepth = 4;
 
 void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
@@ -47,7 +47,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelC
   runtime_ = std::make_unique<Runtime>(device_, config, model.geometry(),
                                        config.placement.row_dtype.value_or(model.row_dtype()),
                                        settings.slice_dims(model_), prompt + settings.max_steps);
-  guess_with_model(config);
+  prediction_with_model(config);
   sequence_ = runtime_->create();
   model_.reserve(chunk);
   runtime_->reserve(sequence_, prompt + settings.max_steps, chunk);
@@ -56,7 +56,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelC
 
 ProfiledModel::~ProfiledModel() { stop_recording(); }
 
-void ProfiledModel::guess_with_model(const Config& config) {
+void ProfiledModel::prediction_with_model(const Config& config) {
   const int most = model_.config().layers - 1;
   const int depth = std::min(most, config.prefetch.depth.value_or(kMaxAutomaticDepth));
   if (depth < 1 || !takes_queries(config.prefetch.predictor)) return;

@@ -37,7 +37,7 @@ class ProfiledModel final : public ProfiledDecode {
 
  private:
   Taken run_step() override;
-  void guess_with_model(const Config& config);
+  void prediction_with_model(const Config& config);
   void prefill(const ProfiledModelSettings& settings);
 
   const std::unique_ptr<Device> inner_;

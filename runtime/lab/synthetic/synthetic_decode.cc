@@ -54,7 +54,7 @@ TransferTotals difference(const TransferTotals& now, const TransferTotals& befor
           .d2h_seconds = now.d2h_seconds - before.d2h_seconds};
 }
 
-// Charges an estimate; the query is what it is, for the trace knows the guess.
+// Charges an estimate; the query is what it is, for the trace knows the prediction.
 class SyntheticQueries final : public QuerySource {
  public:
   SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticSettings& settings)
@@ -216,7 +216,9 @@ SyntheticDecode::~SyntheticDecode() = default;
 SyntheticStep SyntheticDecode::step() { return impl_->step(); }
 Runtime& SyntheticDecode::runtime() { return impl_->runtime(); }
 Device& SyntheticDecode::device() { return impl_->device(); }
-SyntheticDevice::Guesses SyntheticDecode::guesses() const { return impl_->device().guesses(); }
+SyntheticDevice::Predictions SyntheticDecode::predictions() const {
+  return impl_->device().predictions();
+}
 std::vector<OverlapCount> SyntheticDecode::take_overlap() {
   return impl_->device().overlap().take();
 }
@@ -226,14 +228,14 @@ SyntheticResult SyntheticDecode::run(int warmup, int steps) {
   require(steps >= 1, "steps", steps, "1 or more");
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < warmup; ++i) step();
-  const SyntheticDevice::Guesses before = guesses();
+  const SyntheticDevice::Predictions before = predictions();
   SyntheticResult result;
   for (int i = 0; i < steps; ++i) {
     result.steps.push_back(step());
     result.tpot_seconds += result.steps.back().seconds / steps;
   }
-  result.guesses = {.asked = guesses().asked - before.asked,
-                    .not_recorded = guesses().not_recorded - before.not_recorded};
+  result.predictions = {.asked = predictions().asked - before.asked,
+                        .not_recorded = predictions().not_recorded - before.not_recorded};
   result.memory = runtime().memory();
   result.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

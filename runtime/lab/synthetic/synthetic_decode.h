@@ -44,7 +44,7 @@ struct SyntheticStep {
 struct SyntheticResult {
   std::vector<SyntheticStep> steps;
   double tpot_seconds = 0;  // mean of the steps
-  SyntheticDevice::Guesses guesses;
+  SyntheticDevice::Predictions predictions;
   KvMemory memory;
   double wall_seconds = 0;
 };
@@ -64,7 +64,7 @@ class SyntheticDecode {
 
   Runtime& runtime();
   Device& device();
-  SyntheticDevice::Guesses guesses() const;
+  SyntheticDevice::Predictions predictions() const;
   // How much of each set was in that of the step before, by layer, since the last call.
   std::vector<OverlapCount> take_overlap();
 

@@ -65,9 +65,9 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
         continue;
       }
       const int all = params.step.layout.slice.dims / 2;
-      ++guesses_asked_;
-      if (!tiling_.guessed_set(place, ahead, chunks == all ? 0 : chunks, plan, set)) {
-        ++guesses_missing_;
+      ++predictions_asked_;
+      if (!tiling_.predicted_set(place, ahead, chunks == all ? 0 : chunks, plan, set)) {
+        ++predictions_missing_;
       }
     }
   }

@@ -25,12 +25,12 @@ class SyntheticDevice final : public WrappedDevice {
   SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
                   SyntheticCompute compute);
 
-  // Guessed sets that were handed out, per KV head; of them, those that the trace had not.
-  struct Guesses {
+  // Predicted sets that were handed out, per KV head; of them, those that the trace had not.
+  struct Predictions {
     uint64_t asked = 0;
     uint64_t not_recorded = 0;
   };
-  Guesses guesses() const { return {guesses_asked_, guesses_missing_}; }
+  Predictions predictions() const { return {predictions_asked_, predictions_missing_}; }
   // Of the true sets that were handed out.
   SetOverlap& overlap() { return overlap_; }
 
@@ -46,8 +46,8 @@ class SyntheticDevice final : public WrappedDevice {
   const TraceTiling& tiling_;
   const int64_t tokens_;
   const SyntheticCompute compute_;
-  std::atomic<uint64_t> guesses_asked_{0};
-  std::atomic<uint64_t> guesses_missing_{0};
+  std::atomic<uint64_t> predictions_asked_{0};
+  std::atomic<uint64_t> predictions_missing_{0};
   SetOverlap overlap_;
 };
 

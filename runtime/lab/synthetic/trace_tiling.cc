@@ -59,7 +59,7 @@ int64_t TraceTiling::stretch_begin(int64_t position) const {
   return position * tokens_ / trace_.context(trace_.steps() - 1);
 }
 
-// Later groups repeat the layers that a guess can be of: the first has no layer before it.
+// Later groups repeat the layers that a prediction can be of: the first has no layer before it.
 int TraceTiling::trace_layer(int layer) const {
   const int layers = trace_.shape().layers;
   if (layer < layers || layers == 1) return layer % layers;
@@ -122,8 +122,8 @@ void TraceTiling::true_set(const TracePlace& place, const SelectPlan& plan, int3
        plan, set);
 }
 
-bool TraceTiling::guessed_set(const TracePlace& place, int ahead, int chunks,
-                              const SelectPlan& plan, int32_t* set) const {
+bool TraceTiling::predicted_set(const TracePlace& place, int ahead, int chunks,
+                                const SelectPlan& plan, int32_t* set) const {
   const int layer = trace_layer(place.layer);
   const auto& predictions = trace_.shape().predictions;
   // The fewest FCs that are enough, else the most.

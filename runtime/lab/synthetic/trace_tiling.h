@@ -27,10 +27,10 @@ class TraceTiling {
   // Writes plan.budget ascending positions of [plan.first, plan.end): sinks and recent as the plan
   // has them, the others where the trace's set lies. Any thread.
   void true_set(const TracePlace& place, const SelectPlan& plan, int32_t* set) const;
-  // The guess made `ahead` layers before with `chunks` FCs (0 = all). False where the trace has
-  // none so deep for the layer that stands there: then it is the set of the step before.
-  bool guessed_set(const TracePlace& place, int ahead, int chunks, const SelectPlan& plan,
-                   int32_t* set) const;
+  // The prediction made `ahead` layers before with `chunks` FCs (0 = all). False where the trace
+  // has none so deep for the layer that stands there: then it is the set of the step before.
+  bool predicted_set(const TracePlace& place, int ahead, int chunks, const SelectPlan& plan,
+                     int32_t* set) const;
 
   // What of the trace stands for a place.
   int trace_layer(int layer) const;

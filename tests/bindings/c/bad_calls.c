@@ -275,7 +275,7 @@ static void sequences(const char* device) {
   fasa_kv_memory memory = FASA_KV_MEMORY_INIT;
   fasa_metrics metrics = FASA_METRICS_INIT;
   USAGE(fasa_memory(runtime, NULL), "memory is null");
-  USAGE(fasa_predict(runtime, -5, 1, &memory), "predict: -5 tokens");
+  USAGE(fasa_estimate_memory(runtime, -5, 1, &memory), "estimate_memory: -5 tokens");
   USAGE(fasa_read_metrics(runtime, 2, &metrics), "metrics of layer 2");
   USAGE(fasa_read_metrics(runtime, -1, NULL), "metrics is null");
   USAGE(fasa_synchronize(NULL), "runtime is null");

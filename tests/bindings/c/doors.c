@@ -99,7 +99,7 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, int 
   fasa_kv_memory memory = FASA_KV_MEMORY_INIT;
   fasa_kv_memory predicted = FASA_KV_MEMORY_INIT;
   OK(fasa_memory(runtime, &memory));
-  OK(fasa_predict(runtime, kTokens, 64, &predicted));
+  OK(fasa_estimate_memory(runtime, kTokens, 64, &predicted));
   CHECK(memory.device_slices > 0 && memory.host_rows + memory.device_rows > 0);
   CHECK(predicted.host_rows + predicted.device_rows > 0);
   OK(fasa_sequence_set_reach(runtime, child, INT64_MAX));

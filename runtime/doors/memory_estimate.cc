@@ -1,4 +1,4 @@
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,23 +13,23 @@ int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
                                                : context);
 }
 
-void add_guesses(const StepSettings& settings, int64_t context, GuessScratch guesses,
-                 DecodeShape& shape) {
-  shape.guesses = true;
-  if (!settings.prefetches() || !guesses.writes_sets) return;
+void add_predictions(const StepSettings& settings, int64_t context, PredictionScratch predictions,
+                     DecodeShape& shape) {
+  shape.predictions = true;
+  if (!settings.prefetches() || !predictions.writes_sets) return;
   for (const LayerSettings& layer : settings.layers) {
     if (layer.dense) continue;
-    shape.guess_capacity =
-        std::max(shape.guess_capacity,
-                 layer.guess_budget().of(visible_tokens(layer, context), settings.budget_floor()));
+    shape.prediction_capacity = std::max(
+        shape.prediction_capacity,
+        layer.prediction_budget().of(visible_tokens(layer, context), settings.budget_floor()));
   }
-  shape.guess_buffers = guesses.max_depth + 1;
+  shape.prediction_buffers = predictions.max_depth + 1;
 }
 
 }  // namespace
 
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
-                         GuessScratch guesses) {
+                         PredictionScratch predictions) {
   DecodeShape shape{.count = count, .selected_capacity = 0, .dense_tokens = 0};
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
@@ -49,7 +49,7 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     shape.selected_capacity = std::max(shape.selected_capacity, budget);
     shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
   }
-  if (guesses.max_depth > 0) add_guesses(settings, context, guesses, shape);
+  if (predictions.max_depth > 0) add_predictions(settings, context, predictions, shape);
   return shape;
 }
 
@@ -61,9 +61,10 @@ PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int toke
 }
 
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
-                                                     int step_tokens, GuessScratch guesses) {
+                                                     int step_tokens,
+                                                     PredictionScratch predictions) {
   const int64_t last_start = std::max<int64_t>(0, tokens - 1);  // chunks may end anywhere
-  return {decode_shape(settings, tokens, 1, guesses),
+  return {decode_shape(settings, tokens, 1, predictions),
           step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
 }
 
@@ -81,8 +82,8 @@ int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_b
   return slots >= 2 * layout.hot_rows ? slots : 0;
 }
 
-KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                        GuessScratch guesses, int64_t reach) {
+KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                         PredictionScratch predictions, int64_t reach) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
   const int64_t kept = most_pages(settings, tokens, step_tokens, reach);
@@ -99,7 +100,7 @@ KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_t
     memory.device_hot_rows =
         bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.resident_bytes());
   }
-  const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, guesses);
+  const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
   // Tables of page addresses, grown in powers of two.
   const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
   const uint64_t tables = (settings.has_ring() ? 3 : 2) * table;

@@ -1,5 +1,5 @@
 // Scratch that is reserved for a context serves every shorter one.
-#include "runtime/doors/memory_prediction.h"
+#include "runtime/doors/memory_estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -53,31 +53,33 @@ StepSettings draw_settings(Draw& draw) {
   return settings;
 }
 
-TEST(MemoryPrediction, AShorterContextNeedsNoMoreOfAnything) {
+TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Draw draw(seed);
     const StepSettings settings = draw_settings(draw);
-    const GuessScratch guesses = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
+    const PredictionScratch predictions = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
     const int tokens = draw.of(1, 1200);
-    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, guesses);
+    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, predictions);
     for (int context = 1; context <= tokens; ++context) {
-      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, guesses)))
+      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, predictions)))
           << context << " of " << tokens << " tokens";
     }
   }
 }
 
-// Hot rows that no set takes are guesses' rows: of a longer set fewer are left.
-TEST(MemoryPrediction, GuessesHaveTheHotRowsThatNoSetTakes) {
-  const DecodeShape sets = {
-      .selected_capacity = 100, .guesses = true, .guess_capacity = 125, .guess_buffers = 2};
-  EXPECT_EQ(sets.guess_rows(300), 125);
-  EXPECT_EQ(sets.guess_rows(150), 50);
-  EXPECT_EQ(sets.guess_rows(100), 0);
-  EXPECT_EQ(sets.guess_rows(40), 0);
-  EXPECT_EQ((DecodeShape{.selected_capacity = 100, .guesses = true}.guess_rows(300)), 200);
-  EXPECT_EQ((DecodeShape{.selected_capacity = 100}.guess_rows(300)), 0);
+// Hot rows that no set takes are predictions' rows: of a longer set fewer are left.
+TEST(MemoryEstimate, PredictionsHaveTheHotRowsThatNoSetTakes) {
+  const DecodeShape sets = {.selected_capacity = 100,
+                            .predictions = true,
+                            .prediction_capacity = 125,
+                            .prediction_buffers = 2};
+  EXPECT_EQ(sets.prediction_rows(300), 125);
+  EXPECT_EQ(sets.prediction_rows(150), 50);
+  EXPECT_EQ(sets.prediction_rows(100), 0);
+  EXPECT_EQ(sets.prediction_rows(40), 0);
+  EXPECT_EQ((DecodeShape{.selected_capacity = 100, .predictions = true}.prediction_rows(300)), 200);
+  EXPECT_EQ((DecodeShape{.selected_capacity = 100}.prediction_rows(300)), 0);
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ namespace fasa {
 
 // Scratch that a decode step of `count` sequences needs, the longest `context` tokens long.
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
-                         GuessScratch guesses = {});
+                         PredictionScratch predictions = {});
 // ... and a prefill of `tokens` new tokens behind `start` others.
 PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens);
 // Both for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
-                                                     int step_tokens, GuessScratch guesses = {});
+                                                     int step_tokens,
+                                                     PredictionScratch predictions = {});
 
 // hot_rows = auto: as many as a decoding sequence of so many tokens takes of `free_bytes` of the
 // device's memory, when all that it needs is there, in place of those that it was promised; 0 where
@@ -26,7 +27,7 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
 // What reserve() of an empty sequence takes. `reach` as in KvSequence.
-KvMemory predict_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                        GuessScratch guesses = {}, int64_t reach = -1);
+KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                         PredictionScratch predictions = {}, int64_t reach = -1);
 
 }  // namespace fasa

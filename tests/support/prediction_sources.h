@@ -1,4 +1,4 @@
-// Those who guess, for tests: a source of queries that knows the tape and adds noise, and a
+// Sources of predictions, for tests: a source of queries that knows the tape and adds noise, and a
 // predictor that proposes anything at all.
 #pragma once
 
@@ -70,9 +70,9 @@ class RandomPredictor final : public Predictor {
 
   int max_depth() const override { return max_depth_; }
   bool writes_sets() const override { return true; }
-  void predict(const Guess& guess) override {
-    const SelectParams select = guess.select;
-    device_.launch(guess.compute, "random guess", [select, seed = random_()] {
+  void predict(const PredictedSet& prediction) override {
+    const SelectParams select = prediction.select;
+    device_.launch(prediction.compute, "random prediction", [select, seed = random_()] {
       std::mt19937 random(static_cast<uint32_t>(seed));
       const int heads = select.step.layout.kv_heads;
       for (int head = 0; head < select.step.count * heads; ++head) {
