@@ -54,8 +54,8 @@ struct Score {
     fetched += other.fetched;
     right += other.right;
   }
-  double recall() const { return wanted == 0 ? 1 : double(found) / double(wanted); }
-  double precision() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
+  double coverage() const { return wanted == 0 ? 1 : double(found) / double(wanted); }
+  double accuracy() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
 };
 
 // Hot rows of one head, least recently used first out.
@@ -295,14 +295,14 @@ Score over_layers(const std::map<Key, Score>& scores, int depth, size_t variant,
 void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Score>& missed,
                       size_t variant) {
   fmt::print(
-      "\nThe last step's runners-up as a prediction: recall / precision in percent\n\n| rows |");
+      "\nThe last step's runners-up as a prediction: coverage / accuracy in percent\n\n| rows |");
   for (const double over : kLastStepSets) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|\n");
   const auto print = [&](const char* rows, const std::map<Key, Score>& scores) {
     fmt::print("| {} |", rows);
     for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
       const Score sum = over_layers(scores, kRunnersUp, variant, over);
-      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.coverage(), 100 * sum.accuracy());
     }
     fmt::print("\n");
   };
@@ -312,7 +312,7 @@ void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Sco
 
 void print_table(const char* title, const std::map<Key, Score>& scores,
                  const std::vector<Variant>& variants) {
-  fmt::print("\n{}: recall / precision in percent\n\n| FCs | order | depth |", title);
+  fmt::print("\n{}: coverage / accuracy in percent\n\n| FCs | order | depth |", title);
   for (const double over : kOverFetch) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|---|---|\n");
   for (size_t variant = 0; variant < variants.size(); ++variant) {
@@ -321,7 +321,7 @@ void print_table(const char* title, const std::map<Key, Score>& scores,
                  depth);
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
         const Score sum = over_layers(scores, depth, variant, over);
-        fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+        fmt::print(" {:.1f} / {:.1f} |", 100 * sum.coverage(), 100 * sum.accuracy());
       }
       fmt::print("\n");
     }
@@ -375,7 +375,7 @@ int run(int argc, char** argv) {
     variants = study.variants();
   }
   fmt::print("\n| layer | kept from the step before | missed with two sets of hot rows |");
-  for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" recall, depth {} |", depth);
+  for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" coverage, depth {} |", depth);
   fmt::print("\n|---|---|---|---|---|---|\n");
   for (const auto& [layer, pair] : overlap) {
     fmt::print("| {} | {:.1f} % | {:.1f} % |", layer,
@@ -387,7 +387,7 @@ int run(int argc, char** argv) {
       if (found == missed.end()) {
         fmt::print(" |");
       } else {
-        fmt::print(" {:.1f} % |", 100 * found->second.recall());
+        fmt::print(" {:.1f} % |", 100 * found->second.coverage());
       }
     }
     fmt::print("\n");

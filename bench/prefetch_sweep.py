@@ -59,7 +59,7 @@ def variants():
 def main_table(bench, tokens_attended):
     print(f"\n### k = {tokens_attended}\n")
     print("| link | what | TPOT, ms | over FASA-C | TPOT with 4-bit weights, ms | over FASA-C "
-          "| transfer, ms | hidden | hit rate | precision | recall | wasted, MB |")
+          "| transfer, ms | hidden | hit rate | accuracy | coverage | wasted, MB |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for link in LINKS:
         base = base_weights = None
@@ -75,8 +75,8 @@ def main_table(bench, tokens_attended):
                      f"{run['transfer_ms']:.3f}" if moved else "-",
                      f"{100 * run['transfer_hidden']:.0f} %" if moved else "-",
                      f"{100 * run['hit_rate']:.1f} %",
-                     f"{100 * run['prefetch']['precision']:.0f} %" if predicted else "-",
-                     f"{100 * run['prefetch']['recall']:.0f} %" if predicted else "-",
+                     f"{100 * run['prefetch']['accuracy']:.0f} %" if predicted else "-",
+                     f"{100 * run['prefetch']['coverage']:.0f} %" if predicted else "-",
                      f"{run['prefetch']['wasted'] / 1e6:.1f}" if predicted else "-"]
             print("| " + " | ".join(cells) + " |", flush=True)
 

@@ -189,10 +189,10 @@ struct StepCounters {
 
   // Each 1 where there was nothing to be right or wrong about.
   double hit_rate() const { return share(resident + hits, misses); }
-  double precision() const {  // of the predictions
+  double accuracy() const {  // of the predictions
     return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
-  double recall() const { return share(prefetched_used, misses); }  // of what was not there
+  double coverage() const { return share(prefetched_used, misses); }  // of what was not there
 
   StepCounters& operator+=(const StepCounters& other) {
     resident += other.resident;

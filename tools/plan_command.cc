@@ -80,7 +80,7 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
       ->type_name("SHARE")
       ->capture_default_str();
   command_
-      ->add_option("--recall", prediction_.recall,
+      ->add_option("--coverage", prediction_.coverage,
                    "Supposed: share of the rest that prefetch foresees")
       ->type_name("SHARE")
       ->capture_default_str();
@@ -168,7 +168,7 @@ void PlanCommand::check_values() const {
     throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
   };
   check("--overlap", prediction_.overlap);
-  check("--recall", prediction_.recall);
+  check("--coverage", prediction_.coverage);
   if (weight_bits_ && *weight_bits_ != 16 && *weight_bits_ != 8 && *weight_bits_ != 4) {
     throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", *weight_bits_));
   }

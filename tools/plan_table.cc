@@ -177,7 +177,7 @@ std::string notes(const PlanRequest& request, const Plan& plan) {
     text += fmt::format(
         "Supposed: {:.0f} % of a set is on the device already ({} hot rows); prefetch "
         "brings {:.0f} % of\nthe rest ahead, fetching {:.2f} rows for each row of the rest.\n",
-        100 * option.hit_rate, option.hot_rows, 100 * request.prediction.recall,
+        100 * option.hit_rate, option.hot_rows, 100 * request.prediction.coverage,
         request.prediction.prefetched_per_miss());
     if (option.spare_hot_rows > 0) {
       text += fmt::format(

@@ -42,8 +42,8 @@ std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLay
                                         int64_t tokens, uint64_t projection_bytes) {
   if (rows.prefetched == 0) return std::nullopt;
   PrefetchLoad load = prediction_by_query(layout, tokens, projection_bytes);
-  load.recall = rows.recall();
-  if (rows.prefetched_used > 0) load.overfetch = 1 / rows.precision();
+  load.coverage = rows.coverage();
+  if (rows.prefetched_used > 0) load.overfetch = 1 / rows.accuracy();
   return load;
 }
 

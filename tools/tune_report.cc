@@ -23,8 +23,8 @@ std::string times(const TuneTrial& trial) {
 std::string quality(const StepCounters& rows) {
   std::string text = fmt::format("hit rate {:.1f} %", 100 * rows.hit_rate());
   if (rows.prefetched > 0) {
-    text += fmt::format(", prefetch: precision {:.1f} %, recall {:.1f} %", 100 * rows.precision(),
-                        100 * rows.recall());
+    text += fmt::format(", prefetch: accuracy {:.1f} %, coverage {:.1f} %", 100 * rows.accuracy(),
+                        100 * rows.coverage());
   }
   return text;
 }
@@ -63,7 +63,7 @@ Json trial_json(const TuneTrial& trial) {
   }
   json["steps"] = trial.measured->decode_steps;
   json["hit_rate"] = rows.hit_rate();
-  json["prefetch"] = {{"precision", rows.precision()}, {"recall", rows.recall()}};
+  json["prefetch"] = {{"accuracy", rows.accuracy()}, {"coverage", rows.coverage()}};
   return json;
 }
 

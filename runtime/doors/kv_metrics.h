@@ -46,8 +46,8 @@ struct FetchMetrics {
   std::vector<FetchBytes> layer_bytes;
   uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
   double hit_rate() const { return rows.hit_rate(); }
-  double prefetch_precision() const { return rows.precision(); }
-  double prefetch_recall() const { return rows.recall(); }
+  double prefetch_accuracy() const { return rows.accuracy(); }
+  double prefetch_coverage() const { return rows.coverage(); }
 };
 
 }  // namespace fasa

@@ -46,7 +46,7 @@ TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
   EXPECT_EQ(side.counters.prefetched_used, 4u);
   EXPECT_EQ(side.counters.hits, 4u);
   EXPECT_EQ(side.buffers.ready, (std::vector<uint8_t>{0, 1, 0, 1, 0, 1, 0, 1}));
-  EXPECT_NEAR(side.counters.precision(), 0.5, 1e-9);
+  EXPECT_NEAR(side.counters.accuracy(), 0.5, 1e-9);
 }
 
 }  // namespace

@@ -89,10 +89,10 @@ TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   together.prefetch.head_groups = 1;
   const CostModel whole = model_of(together, kTokens);
   EXPECT_GT(whole.layer(0, load).wait, transfer);
-  const CostTerms all = whole.layer(0, load, PrefetchLoad{.recall = 1, .overfetch = 1});
+  const CostTerms all = whole.layer(0, load, PrefetchLoad{.coverage = 1, .overfetch = 1});
   EXPECT_LT(all.wait, 2 * kRates.launch_seconds);  // to look them up
   EXPECT_GT(all.hidden(), 0.95);
-  const CostTerms most = whole.layer(0, load, PrefetchLoad{.recall = 0.9, .overfetch = 1.5});
+  const CostTerms most = whole.layer(0, load, PrefetchLoad{.coverage = 0.9, .overfetch = 1.5});
   EXPECT_GT(most.wait, all.wait);
   EXPECT_LT(most.wait, whole.layer(0, load).wait);
   EXPECT_NEAR(static_cast<double>(most.wasted_bytes), 0.45 * static_cast<double>(none.used_bytes),
@@ -104,7 +104,7 @@ TEST(CostModel, ALinkThatIsTooSlowHoldsUpPrefetchToo) {
   slow.link_bandwidth = 1e9;
   const CostModel model(settings_of(config_of("fasa-m"), 131072), slow, 131072);
   const CostTerms terms = model.layer(0, {.tokens = 131072, .hit_rate = 0.5},
-                                      PrefetchLoad{.recall = 1, .overfetch = 1.25});
+                                      PrefetchLoad{.coverage = 1, .overfetch = 1.25});
   EXPECT_NEAR(terms.total(), 1.25 * 8 * 128 * 512 / 1e9, 1e-6);
 }
 

@@ -193,11 +193,11 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
   request.config.prefetch.head_groups = 1;  // nothing is fetched while heads are scored
-  request.prediction.recall = 1;
+  request.prediction.coverage = 1;
   const PlanOption foreseen = make_plan(request).option("fasa-m");
   EXPECT_EQ(foreseen.config.prefetch.depth, 1);
   EXPECT_EQ(foreseen.config.prefetch.predictor, PredictorKind::kNextQuery);
-  request.prediction.recall = 0.01;
+  request.prediction.coverage = 0.01;
   const PlanOption blind = make_plan(request).option("fasa-m");
   EXPECT_EQ(blind.config.prefetch.depth, 0);
   EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for predictions

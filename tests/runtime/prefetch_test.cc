@@ -191,8 +191,8 @@ DecodeResult measure(const char* what, const DecodeCase& setup) {
   const StepCounters& rows = result.metrics.rows;
   ::testing::Test::RecordProperty(what,
                                   fmt::format("{:.1f} us a step", result.seconds_per_step * 1e6));
-  fmt::print("{}: {:.1f} us a step, hit rate {:.3f}, precision {:.3f}, recall {:.3f}\n", what,
-             result.seconds_per_step * 1e6, rows.hit_rate(), rows.precision(), rows.recall());
+  fmt::print("{}: {:.1f} us a step, hit rate {:.3f}, accuracy {:.3f}, coverage {:.3f}\n", what,
+             result.seconds_per_step * 1e6, rows.hit_rate(), rows.accuracy(), rows.coverage());
   return result;
 }
 
@@ -205,8 +205,8 @@ TEST(Prefetch, PredictedRowsAreThere) {
   EXPECT_LT(one.seconds_per_step, 0.98 * off.seconds_per_step);
   EXPECT_GT(one.metrics.hit_rate(), off.metrics.hit_rate() + 0.03);
   EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // nothing predicts it
-  EXPECT_GT(one.metrics.layers[1].recall(), 0.25);
-  EXPECT_GT(one.metrics.layers[1].precision(), 0.2);
+  EXPECT_GT(one.metrics.layers[1].coverage(), 0.25);
+  EXPECT_GT(one.metrics.layers[1].accuracy(), 0.2);
   EXPECT_EQ(one.metrics.bytes.prefetch, one.metrics.rows.prefetched * 512);
   EXPECT_EQ(one.metrics.bytes.miss, one.metrics.fetched_bytes);
   EXPECT_EQ(one.metrics.bytes.write_back, uint64_t{kSteps - kWarm} * 2 * 8 * 512);

@@ -55,7 +55,7 @@ class Profile(CommandTest):
         self.assertEqual(profile["bytes"]["miss"], profile["rows"]["misses"] * 256)  # 2 x 64 bf16
         self.assertEqual(profile["bytes"]["write_back"], 16 * 8 * 256)
         prefetch = profile["prefetch"]
-        self.assertAlmostEqual(prefetch["precision"],
+        self.assertAlmostEqual(prefetch["accuracy"],
                                prefetch["rows_used"] / prefetch["rows"], places=9)
         self.assertTrue(0 < profile["overlap"] < 1)
 

@@ -22,8 +22,8 @@ inline nlohmann::json metrics_json(const FetchMetrics& metrics) {
           {"misses", metrics.rows.misses},
           {"nan_scores", metrics.rows.nan_scores},
           {"fetched_bytes", metrics.fetched_bytes},
-          {"prefetch_precision", metrics.prefetch_precision()},
-          {"prefetch_recall", metrics.prefetch_recall()}};
+          {"prefetch_accuracy", metrics.prefetch_accuracy()},
+          {"prefetch_coverage", metrics.prefetch_coverage()}};
 }
 
 }  // namespace fasa::python

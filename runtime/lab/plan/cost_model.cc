@@ -144,9 +144,9 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
                            static_cast<double>(layout.kv_heads);
   Fetch fetch;
   fetch.missing = std::clamp((1 - hit_rate) * entries, 0.0, entries - residents);
-  const double recall = prefetch ? std::clamp(prefetch->recall, 0.0, 1.0) : 0;
-  fetch.demanded = fetch.missing * (1 - recall);
-  if (prefetch) fetch.prefetched = fetch.missing * recall * std::max(1.0, prefetch->overfetch);
+  const double coverage = prefetch ? std::clamp(prefetch->coverage, 0.0, 1.0) : 0;
+  fetch.demanded = fetch.missing * (1 - coverage);
+  if (prefetch) fetch.prefetched = fetch.missing * coverage * std::max(1.0, prefetch->overfetch);
   // Entries miss independently of each other, as far as the model knows.
   const double present = entries > residents ? 1 - fetch.demanded / (entries - residents) : 1;
   const double there = entries > residents ? 1 - fetch.missing / (entries - residents) : 1;

@@ -32,15 +32,15 @@ struct StepLoad {
 
 // Speculation one layer ahead or more, deep enough that a prediction has a layer's time to arrive.
 struct PrefetchLoad {
-  double recall = 0;           // of the entries that are not on the device, those fetched ahead
+  double coverage = 0;         // of the entries that are not on the device, those fetched ahead
   double overfetch = 1;        // rows fetched ahead for each that a step then uses, >= 1
   uint64_t predict_bytes = 0;  // device bytes that predicting one layer's set reads
   int predict_launches = 0;
 };
 
 // The cost of predictions by query: scoring over the first eighth of a slice of `tokens` tokens,
-// with a query whose projection reads `projection_bytes`. Recall and overfetch are the caller's to
-// set.
+// with a query whose projection reads `projection_bytes`. Coverage and overfetch are the caller's
+// to set.
 PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
                                  uint64_t projection_bytes);
 

@@ -121,7 +121,7 @@ Json to_json(const PlanRequest& request, const Plan& plan) {
           {"prefill_seconds_at_least", prefill ? Json(plan.prefill_seconds) : Json(nullptr)},
           {"supposed",
            {{"overlap", request.prediction.overlap},
-            {"recall", request.prediction.recall},
+            {"coverage", request.prediction.coverage},
             {"prefetched_per_miss", request.prediction.prefetched_per_miss()}}},
           {"options", options},
           {"recommended", recommended},

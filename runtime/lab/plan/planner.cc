@@ -241,8 +241,9 @@ class Planner {
   // The projection's weights count where weights do.
   PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
     PrefetchLoad load = prediction_by_query(layout, request_.tokens, projection);
-    load.recall = request_.prediction.recall;
-    if (load.recall > 0) load.overfetch = request_.prediction.prefetched_per_miss() / load.recall;
+    load.coverage = request_.prediction.coverage;
+    if (load.coverage > 0)
+      load.overfetch = request_.prediction.prefetched_per_miss() / load.coverage;
     return load;
   }
 

@@ -20,11 +20,11 @@ struct PlanPrediction {
   double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
   // Of prefetch: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a prediction
   // scores (docs/results/prefetch.md: depth 1, x1.25, rows that two sets of hot rows miss).
-  double recall = 0.17;
+  double coverage = 0.17;
 
   // Rows fetched ahead for each row that is not on the device, right or wrong: 2.0, 1.87, 1.74 and
-  // 1.39 were measured where recall was 0.17, 0.32, 0.44 and 1.
-  double prefetched_per_miss() const { return 2.1 - 0.7 * recall; }
+  // 1.39 were measured where coverage was 0.17, 0.32, 0.44 and 1.
+  double prefetched_per_miss() const { return 2.1 - 0.7 * coverage; }
 };
 
 // What a model takes on the device where that is known by the byte.
