@@ -32,10 +32,10 @@ struct SequenceDesc {
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
-  int32_t stamp = 0;               // of this step, the same for all of its sequences
-  std::byte* tail = nullptr;       // CacheLayout: tail
-  std::byte* residents = nullptr;  // rows on the host only, else null
-  std::byte* hot = nullptr;        // hot rows, null where there are none
+  int32_t stamp = 0;                    // of this step, the same for all of its sequences
+  std::byte* tail = nullptr;            // CacheLayout: tail
+  std::byte* protected_rows = nullptr;  // rows on the host only, else null
+  std::byte* hot = nullptr;             // hot rows, null where there are none
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
   // Prefill with rows on the host: the new rows' pages of the even layers, first the page that
@@ -116,7 +116,7 @@ struct StoredRows {
 };
 
 // k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
-// to the residents (decode) or to the stage, and to the residents where they belong there
+// to the protected rows (decode) or to the stage, and to the protected rows where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
@@ -132,14 +132,14 @@ struct AppendParams {
   StoredRows stored = {};  // in place of k and v, if any
 };
 
-// New rows, from residents or stage, to the row blocks on the host. Link traffic.
+// New rows, from protected rows or stage, to the row blocks on the host. Link traffic.
 struct WriteBackParams {
   static constexpr const char* kName = "write_back";
   StepParams step;
 };
 
-// Rebuilds tail and residents of each sequence at length `start` (tokens = 0) from its row blocks,
-// for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
+// Rebuilds tail and protected rows of each sequence at length `start` (tokens = 0) from its row
+// blocks, for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
 // slice_dims is [layers][kv_heads][dims]. No hot row is trusted any more: those at positions
 // >= `start` are forgotten, for those positions will be written anew; the others are remembered as
 // what was there (hot_slots.h).
@@ -180,7 +180,7 @@ struct LowBitSet {
 
 // Counters of one layer in device memory, added to atomically.
 struct StepCounters {
-  uint64_t resident = 0;         // set entries that were sinks or recent
+  uint64_t protected_rows = 0;   // set entries that were sinks or recent
   uint64_t hits = 0;             // found among the hot rows
   uint64_t misses = 0;           // fetched when they were asked for
   uint64_t nan_scores = 0;       // taken as -inf
@@ -188,14 +188,14 @@ struct StepCounters {
   uint64_t prefetched_used = 0;  // of them, those that a set then had; each once, among the hits
 
   // Each 1 where there was nothing to be right or wrong about.
-  double hit_rate() const { return share(resident + hits, misses); }
+  double hit_rate() const { return share(protected_rows + hits, misses); }
   double accuracy() const {  // of the predictions
     return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
   double coverage() const { return share(prefetched_used, misses); }  // of what was not there
 
   StepCounters& operator+=(const StepCounters& other) {
-    resident += other.resident;
+    protected_rows += other.protected_rows;
     hits += other.hits;
     misses += other.misses;
     nan_scores += other.nan_scores;
@@ -271,8 +271,8 @@ struct FetchItem {
 };
 
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
-// their address in the row blocks. On the host: a resident, a row of a page that the device has a
-// copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
+// their address in the row blocks. On the host: a protected row, a row of a page that the device
+// has a copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
 // (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 stamps the hits
 // of the whole set) or, with no slot left, into the staging buffer. A row that was predicted in
 // this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
@@ -296,7 +296,7 @@ struct ResolveParams {
 };
 
 // Predictions of what a later attend of this layer will ask for -> hot slots and fetches. Before
-// the layer's append. A prediction is skipped where its row is no committed token's, resident, hot
+// the layer's append. A prediction is skipped where its row is no committed token's, protected, hot
 // or in a page's device copy already; hot rows that are predicted stay. Slots are chosen as by
 // resolve: none that this step uses. No position ever has two slots. Where there are more new
 // predictions than there is room for, some are taken at equal distances: the same ones, in whatever

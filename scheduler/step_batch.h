@@ -36,8 +36,8 @@ struct StepBatch {
   StepCounters* counters = nullptr;     // device, [layers]
   StepStamp stamp;                      // for kernels; rising from step to step
   EventView tables_ready;               // the tables are on the device
-  // The sequences are pages that a caller put together (paged door): none has residents, and what
-  // is appended is not attended to from the stage.
+  // The sequences are pages that a caller put together (paged door): none has protected rows, and
+  // what is appended is not attended to from the stage.
   bool by_page = false;
   // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.
   bool rows_only = false;

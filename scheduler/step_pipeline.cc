@@ -88,8 +88,8 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
   }
   const bool on_host = !settings_.on_device(layer);
   if (on_host) {
-    // The residents' slots and the stage are written again: their last rows must be on the host.
-    // Copy streams fetch what earlier steps wrote.
+    // The protected rows' slots and the stage are written again: their last rows must be on the
+    // host. Copy streams fetch what earlier steps wrote.
     wait_written_back(layer, compute, call.tag());
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_stage(call);

@@ -85,7 +85,7 @@ struct StepSettings {
   }
   int prefetch_streams() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
-  int32_t budget_floor() const { return layout.residents() + 1; }
+  int32_t budget_floor() const { return layout.protected_tokens() + 1; }
   // Of a layer's set and low-bit set, of so many visible tokens.
   int32_t selected_tokens(int index, int32_t visible) const {
     return layer(index).budget.of(visible, budget_floor());

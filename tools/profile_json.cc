@@ -69,7 +69,7 @@ class ProfileJson {
               {"rows", per_step(part.rows.prefetched)},
               {"rows_used", per_step(part.rows.prefetched_used)}}},
             {"rows",
-             {{"resident", per_step(part.rows.resident)},
+             {{"protected", per_step(part.rows.protected_rows)},
               {"hits", per_step(part.rows.hits)},
               {"misses", per_step(part.rows.misses)}}},
             {"bytes",

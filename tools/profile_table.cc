@@ -119,7 +119,7 @@ class ProfileTable {
   }
   std::string layer_row(const std::string& name, const LayerProfile& part) const {
     const bool predicted = part.rows.prefetched > 0;
-    const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
+    const bool looked = part.rows.protected_rows + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
         "{:>5} {:>7.1f} {:>7.1f} {:>7.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "

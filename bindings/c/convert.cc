@@ -197,7 +197,7 @@ void give_metrics(const FetchMetrics& metrics, int layer, fasa_metrics* result) 
   const FetchBytes& bytes = layer < 0 ? metrics.bytes : metrics.layer_bytes[at];
   fasa_metrics values = FASA_METRICS_INIT;
   values.decode_steps = metrics.decode_steps;
-  values.resident = rows.resident;
+  values.protected_rows = rows.protected_rows;
   values.hits = rows.hits;
   values.misses = rows.misses;
   values.prefetched = rows.prefetched;

@@ -216,7 +216,7 @@ typedef struct fasa_kv_memory {
 typedef struct fasa_metrics {
   size_t struct_size;
   uint64_t decode_steps;
-  uint64_t resident;         ///< set entries that were sinks or recent tokens
+  uint64_t protected_rows;   ///< set entries that were sinks or recent tokens
   uint64_t hits;             ///< found on the device
   uint64_t misses;           ///< fetched when they were asked for
   uint64_t prefetched;       ///< fetched ahead

@@ -112,11 +112,12 @@ class AppendCall {
 
   const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {
     const int64_t row_bytes = layout_.row.bytes();
-    const bool resident = position < layout_.sinks || position >= sequence.end() - layout_.recent;
+    const bool is_protected =
+        position < layout_.sinks || position >= sequence.end() - layout_.recent;
     std::byte* home = nullptr;
-    if (sequence.residents != nullptr && resident) {
-      home = sequence.residents +
-             layout_.resident_offset(params_.step.layer, head, layout_.resident_slot(position));
+    if (sequence.protected_rows != nullptr && is_protected) {
+      home = sequence.protected_rows +
+             layout_.protected_offset(params_.step.layer, head, layout_.protected_slot(position));
     }
     std::byte* row = home;
     if (params_.rows_on_device) {

@@ -40,7 +40,7 @@ class ResolveHead {
       resolve_on_host();
     }
     if (params_.fetch_counts != nullptr) params_.fetch_counts[index_] = fetched_;
-    add(totals->resident, resident_);
+    add(totals->protected_rows, protected_);
     add(totals->hits, hits_);
     add(totals->misses, fetched_);
     if (used_predictions_ > 0) add(totals->prefetched_used, used_predictions_);
@@ -51,7 +51,7 @@ class ResolveHead {
     std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(amount), std::memory_order_relaxed);
   }
 
-  bool is_resident(int position) const {
+  bool is_protected(int position) const {
     return position < layout_.sinks || position >= sequence_.end() - layout_.recent;
   }
 
@@ -71,7 +71,7 @@ class ResolveHead {
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
       rows_[i] = block_row(position);
-      ++(is_resident(position) ? resident_ : hits_);
+      ++(is_protected(position) ? protected_ : hits_);
     }
   }
 
@@ -91,10 +91,11 @@ class ResolveHead {
     int count = 0;
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
-      if (is_resident(position)) {
-        rows_[i] = sequence_.residents + layout_.resident_offset(params_.step.layer, head_,
-                                                                 layout_.resident_slot(position));
-        ++resident_;
+      if (is_protected(position)) {
+        rows_[i] =
+            sequence_.protected_rows +
+            layout_.protected_offset(params_.step.layer, head_, layout_.protected_slot(position));
+        ++protected_;
         continue;
       }
       if (const std::byte* device = device_row(position); device != nullptr) {
@@ -116,7 +117,7 @@ class ResolveHead {
   // Entry `i` of the whole set. A prediction of this step is still on its way, one of an earlier
   // step has been waited for.
   void stamp_hit(const HotIndex& index, int i) {
-    if (is_resident(set_[i]) || device_row(set_[i]) != nullptr) return;
+    if (is_protected(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
     int32_t& stamp = slots_.stamps[slot];
@@ -169,7 +170,7 @@ class ResolveHead {
   int entries_ = 0;  // of this wave
   HotSlots slots_;
   int32_t* victims_ = nullptr;
-  int resident_ = 0;
+  int protected_ = 0;
   int hits_ = 0;
   int fetched_ = 0;
   int used_predictions_ = 0;

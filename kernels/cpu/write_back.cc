@@ -1,4 +1,5 @@
-// New rows to their home in host memory: decode's from the residents, prefill's from the stage.
+// New rows to their home in host memory: decode's from the protected rows, prefill's from the
+// stage.
 
 #include <algorithm>
 #include <cstring>
@@ -23,8 +24,8 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
     return;
   }
   for (int position = begin; position < end; ++position, home += row_bytes) {
-    const int slot = layout.resident_slot(position);
-    std::memcpy(home, sequence.residents + layout.resident_offset(step.layer, head, slot),
+    const int slot = layout.protected_slot(position);
+    std::memcpy(home, sequence.protected_rows + layout.protected_offset(step.layer, head, slot),
                 static_cast<size_t>(row_bytes));
   }
 }

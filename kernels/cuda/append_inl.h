@@ -177,11 +177,11 @@ struct AppendKernel {
     for (int64_t i = simt::thread_index(); i < bytes / 16; i += kThreads) words[i] = {};
   }
 
-  FASA_DEVICE std::byte* resident_of(const SequenceDesc& sequence, int position) const {
-    if (sequence.residents == nullptr) return nullptr;
+  FASA_DEVICE std::byte* protected_row_of(const SequenceDesc& sequence, int position) const {
+    if (sequence.protected_rows == nullptr) return nullptr;
     if (position >= layout().sinks && position < sequence.end() - layout().recent) return nullptr;
-    return sequence.residents + layout().resident_offset(params.step.layer, simt::block_y(),
-                                                         layout().resident_slot(position));
+    return sequence.protected_rows + layout().protected_offset(params.step.layer, simt::block_y(),
+                                                               layout().protected_slot(position));
   }
 
   // Where a new row goes first.
@@ -192,7 +192,7 @@ struct AppendKernel {
       return sequence.row_blocks[page] +
              layout().row_offset(params.step.layer, simt::block_y(), slot);
     }
-    if (sequence.mode == StepMode::kDecode) return resident_of(sequence, position);
+    if (sequence.mode == StepMode::kDecode) return protected_row_of(sequence, position);
     return params.step.staged_row(sequence, simt::block_y(), position);
   }
 
@@ -203,7 +203,7 @@ struct AppendKernel {
     if (device != nullptr) {
       device += layout().row_offset(params.step.layer, simt::block_y(), position % kPageTokens);
     }
-    std::byte* const homes[3] = {row_of(sequence, position), resident_of(sequence, position),
+    std::byte* const homes[3] = {row_of(sequence, position), protected_row_of(sequence, position),
                                  device};
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params.stored.rows != nullptr) {

@@ -96,10 +96,11 @@ struct ClaimSlotsKernel {
     return predictions;
   }
 
-  // A committed token's row that the device does not hold as a resident or in a page's copy.
+  // A committed token's row that the device does not hold as a protected token's or in a page's
+  // copy.
   FASA_DEVICE static bool eligible(const HotHead& hot, const SequenceDesc& sequence,
                                    int32_t position) {
-    return position >= 0 && position < sequence.start && !hot.resident(position) &&
+    return position >= 0 && position < sequence.start && !hot.is_protected(position) &&
            hot.device_row(position) == nullptr;
   }
   FASA_DEVICE static bool among(const Predictions& predictions, int32_t position, int end) {

@@ -47,12 +47,13 @@ class HotHead {
                             sequence.hot_slots(step.layout))) {}
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
-  FASA_DEVICE bool resident(int position) const {
+  FASA_DEVICE bool is_protected(int position) const {
     return position < step_.layout.sinks || position >= sequence_.end() - step_.layout.recent;
   }
-  FASA_DEVICE const std::byte* resident_row(int position) const {
-    return sequence_.residents + step_.layout.resident_offset(step_.layer, kv_head_,
-                                                              step_.layout.resident_slot(position));
+  FASA_DEVICE const std::byte* protected_row(int position) const {
+    return sequence_.protected_rows +
+           step_.layout.protected_offset(step_.layer, kv_head_,
+                                         step_.layout.protected_slot(position));
   }
   FASA_DEVICE const std::byte* block_row(int position) const {
     return sequence_.row_blocks[position / step_.layout.row_page] + row_offset(position);

@@ -37,7 +37,7 @@ struct ResolveKernel {
       for (int i = simt::thread_index(); i < wave.entries; i += kThreads) {
         const int position = wave.set[params.begin + i];
         wave.rows[i] = head.block_row(position);
-        ++(head.resident(position) ? counts.resident : counts.hits);
+        ++(head.is_protected(position) ? counts.protected_rows : counts.hits);
       }
     } else {
       find_hot(head, wave, &counts);
@@ -48,7 +48,7 @@ struct ResolveKernel {
       if (params.fetch_counts != nullptr) params.fetch_counts[wave.head] = fetched;
       counts.misses = fetched;
     }
-    add_counter(&params.counters->resident, counts.resident);
+    add_counter(&params.counters->protected_rows, counts.protected_rows);
     add_counter(&params.counters->hits, counts.hits);
     add_counter(&params.counters->misses, counts.misses);
     add_counter(&params.counters->prefetched_used, counts.used_predictions);
@@ -57,7 +57,7 @@ struct ResolveKernel {
 
  private:
   struct Counts {
-    int resident;
+    int protected_rows;
     int hits;
     int misses;
     int used_predictions;
@@ -96,7 +96,7 @@ struct ResolveKernel {
     const HotSlots& slots = head.slots();
     for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
       const int32_t position = slots.positions[slot];
-      if (position < 0 || head.resident(position)) continue;
+      if (position < 0 || head.is_protected(position)) continue;
       const int i = find_sorted(wave.set, wave.size, position);
       if (i < 0 || head.device_row(position) != nullptr) continue;
       const int entry = i - params.begin;
@@ -117,8 +117,8 @@ struct ResolveKernel {
     *stamp = used_stamp(*stamp, params.stamp.read());
   }
 
-  // Residents and device copies; the misses' entries, in order, into the fetch list. Returns how
-  // many of those there are.
+  // Protected rows and device copies; the misses' entries, in order, into the fetch list. Returns
+  // how many of those there are.
   FASA_DEVICE int find_others(const HotHead& head, const Wave& wave, Counts* counts) const {
     int misses = 0;
     for (int begin = 0; begin < wave.entries; begin += kThreads) {
@@ -126,9 +126,9 @@ struct ResolveKernel {
       bool miss = false;
       if (i < wave.entries) {
         const int position = wave.set[params.begin + i];
-        if (head.resident(position)) {
-          wave.rows[i] = head.resident_row(position);
-          ++counts->resident;
+        if (head.is_protected(position)) {
+          wave.rows[i] = head.protected_row(position);
+          ++counts->protected_rows;
         } else if (wave.rows[i] != nullptr) {
           ++counts->hits;
         } else if (const std::byte* row = head.device_row(position); row != nullptr) {

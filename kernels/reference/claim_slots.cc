@@ -40,8 +40,8 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   std::vector<uint8_t> keep(static_cast<size_t>(slots.count), 0);
   std::vector<int32_t> candidates;
   for (const int32_t position : predictions_of(params, slots, index)) {
-    const bool resident = position < layout.sinks || position >= desc.end() - layout.recent;
-    if (position < 0 || position >= desc.start || resident) continue;
+    const bool is_protected = position < layout.sinks || position >= desc.end() - layout.recent;
+    if (position < 0 || position >= desc.start || is_protected) continue;
     if (desc.device_row_block(position / kPageTokens) != nullptr) continue;
     const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
     if (found != slots.positions + slots.count) {

@@ -16,7 +16,7 @@ struct Head {
   int64_t index;  // sequence * kv_heads + kv_head
   HotSlots slots;
 
-  bool resident(int position) const {
+  bool is_protected(int position) const {
     const CacheLayout& layout = params.step.layout;
     return position < layout.sinks || position >= desc.end() - layout.recent;
   }
@@ -49,7 +49,7 @@ void stamp_hits(const Head& head, int size) {
   const ResolveParams& params = head.params;
   const int32_t* set = params.sets + head.index * params.selected_capacity;
   for (int i = params.begin; i < size; ++i) {
-    const bool here = head.resident(set[i]) || head.device_row(set[i]) != nullptr;
+    const bool here = head.is_protected(set[i]) || head.device_row(set[i]) != nullptr;
     const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
     int32_t& stamp = head.slots.stamps[slot];
@@ -102,14 +102,14 @@ void resolve_head(const Head& head, int size) {
   for (int i = params.begin; i < std::min(size, params.end); ++i) {
     const int entry = i - params.begin;
     const std::byte*& row = params.rows[head.index * wave + entry];
-    const bool resident = head.resident(set[i]);
-    if (resident) ++params.counters->resident;
+    const bool protects = head.is_protected(set[i]);
+    if (protects) ++params.counters->protected_rows;
     if (params.rows_on_device) {
-      if (!resident) ++params.counters->hits;
+      if (!protects) ++params.counters->hits;
       row = head.block_row(set[i]);
-    } else if (resident) {
-      row = head.desc.residents +
-            layout.resident_offset(params.step.layer, head.kv_head, layout.resident_slot(set[i]));
+    } else if (protects) {
+      row = head.desc.protected_rows +
+            layout.protected_offset(params.step.layer, head.kv_head, layout.protected_slot(set[i]));
     } else if (const std::byte* device = head.device_row(set[i]); device != nullptr) {
       ++params.counters->hits;
       row = device;

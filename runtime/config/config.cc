@@ -30,7 +30,7 @@ constexpr std::array<Preset, 3> kPresets{{
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxSparseTurn = 65536;
 constexpr int kMaxStreams = 16;
-constexpr int kMaxResidents = 65536;  // sinks, recent
+constexpr int kMaxProtectedTokens = 65536;  // sinks, recent
 constexpr int kMaxHotRows = 1 << 24;
 constexpr int kMaxChunks = 512;
 constexpr int kMaxLayers = 4096;
@@ -240,8 +240,8 @@ void Config::validate() const {
           "auto, interleave, or the number of a node");
   require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",
           fmt::to_string(weights.group), "32, 64, 128");
-  require_range("selection.sinks", selection.sinks, 0, kMaxResidents);
-  require_range("selection.recent", selection.recent, 1, kMaxResidents);
+  require_range("selection.sinks", selection.sinks, 0, kMaxProtectedTokens);
+  require_range("selection.recent", selection.recent, 1, kMaxProtectedTokens);
   require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
           "one value, or an array with one per layer");
   for (const TokenCount& count : selection.fac_tokens) {

@@ -45,7 +45,7 @@ class HitRateSampler {
   static void tell(Timeline& timeline, std::span<const StepCounters> counters, Totals& last) {
     Totals now;
     for (const StepCounters& layer : counters) {
-      now.found += layer.resident + layer.hits;
+      now.found += layer.protected_rows + layer.hits;
       now.missed += layer.misses;
     }
     const Totals before = now.found < last.found || now.missed < last.missed ? Totals{} : last;

@@ -12,7 +12,7 @@ namespace fasa {
 struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
   uint64_t device_rows = 0;      // row pages on the device
-  uint64_t device_hot_rows = 0;  // hot rows, their tables, residents
+  uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
   // Sets, addresses, partials, staging, page tables, descriptors; graphs of steps, once there are.
   uint64_t device_scratch = 0;
   uint64_t host_rows = 0;

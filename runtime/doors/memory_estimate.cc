@@ -98,7 +98,7 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
   }
   if (!settings.rows_on_device) {
     memory.device_hot_rows =
-        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.resident_bytes());
+        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes());
   }
   const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
   // Tables of page addresses, grown in powers of two.

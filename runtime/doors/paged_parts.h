@@ -34,7 +34,8 @@ struct PagedParts {
   void wait_for_tables(StreamView stream, OperationTag tag);
   void record_tables() { device.record(tables_ready.view(), control.view()); }
   void record_last(StreamView stream) { device.record(last.view(), stream); }
-  // Tails and residents are functions of the rows: those of the slot's list are made of them again.
+  // Tails and protected rows are functions of the rows: those of the slot's list are made of them
+  // again.
   void restore(DescriptorBuffer& slot);
   // What all tables have in common; those on the device are the slot's.
   void describe(DescriptorBuffer& slot, StepBatch* tables) const;

@@ -120,8 +120,8 @@ void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shap
   recorder_.run(stream, shape, layers);
 }
 
-// Rows of a step lie in the residents or on a stream's way until they are written back; what was
-// committed before is in the row blocks once that stream has passed the layer.
+// Rows of a step lie in the protected rows or on a stream's way until they are written back; what
+// was committed before is in the row blocks once that stream has passed the layer.
 void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
                          StreamView stream) {
   KvSequence& sequence = sequences_.find_usable(id);

@@ -130,7 +130,7 @@ void KvSequence::grow(int64_t tokens, int64_t ring_tokens) {
       ensure(tail_, layout.tail_bytes(), "the newest page's slices");
     }
     if (!settings_.rows_on_device) {
-      ensure(residents_, layout.resident_bytes(), "sinks and recent rows");
+      ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");
       hot_rows_.reserve();
     }
     if (settings_.has_ring()) ring_.grow(pages_of(ring_tokens));
@@ -153,7 +153,7 @@ void KvSequence::give_back_to(const Reserved& before) {
   if (hot_rows_.wide() && !before.wide) hot_rows_.drop_wide();
   if (before.whole) return;
   tail_ = Buffer();
-  residents_ = Buffer();
+  protected_rows_ = Buffer();
   hot_rows_.give_back();
   stale_ = length_ > 0;
 }
@@ -186,7 +186,7 @@ SequenceDesc KvSequence::describe() const {
                        .device_row_blocks = device_rows_.device_data(),
                        .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
                        .tail = tail_.data(),
-                       .residents = residents_.data(),
+                       .protected_rows = protected_rows_.data(),
                        .hot = nullptr,
                        .hot_table = nullptr,
                        .hot_rows = 0,

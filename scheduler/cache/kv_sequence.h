@@ -1,5 +1,5 @@
 // One sequence's part of the cache: its pages, and what the device keeps of it whole (tail,
-// residents, hot rows). Created empty and without memory; begin_step and reserve give it some.
+// protected rows, hot rows). Created empty and without memory; begin_step and reserve give it some.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +32,17 @@ class KvSequence {
   KvSequence(Device& device, const StepSettings& settings, KvPools& pools);
 
   int64_t length() const { return length_; }  // committed tokens
-  // Shares the pages of the first `tokens` tokens of `other`; its own tail, residents and hot rows
-  // are made again by the next step.
+  // Shares the pages of the first `tokens` tokens of `other`; its own tail, protected rows and hot
+  // rows are made again by the next step.
   void share(const KvSequence& other, int64_t tokens);
   void truncate(int64_t tokens);
   void commit(int64_t tokens) { length_ += tokens; }
   // What a step wrote beyond the committed length is not to be trusted.
   void invalidate();
 
-  // It will be truncated and forked at most `tokens` tokens from its end, or at 0: pages behind that are
-  // dropped as it grows, of the ring, or where every layer sees a window only. See reach.h.
+  // It will be truncated and forked at most `tokens` tokens from its end, or at 0: pages behind
+  // that are dropped as it grows, of the ring, or where every layer sees a window only. See
+  // reach.h.
   void set_reach(int64_t tokens) { reach_ = tokens; }
   int64_t reach() const { return reach_; }
   // Pages that may be dropped; drops them. Streams are idle then.
@@ -56,25 +57,26 @@ class KvSequence {
   // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
   // call added is given back.
   void reserve(int64_t tokens);
-  // ... in steps of `step_tokens`: of pages that are dropped on the way no more than it has at a time.
+  // ... in steps of `step_tokens`: of pages that are dropped on the way no more than it has at a
+  // time.
   void reserve(int64_t tokens, int step_tokens);
-  // What is reserved now, and back to it: nothing of a step that cannot begin stays but, where there
-  // were pages, room in the arrays of their addresses and a last page that is no longer shared.
-  // Without work enqueued in between.
+  // What is reserved now, and back to it: nothing of a step that cannot begin stays but, where
+  // there were pages, room in the arrays of their addresses and a last page that is no longer
+  // shared. Without work enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages, ring_pages;
     int64_t row_places, slice_places, ring_places, copy_places;  // in the tables
-    bool whole;                                                  // tail, residents, hot rows
+    bool whole;                                                  // tail, protected rows, hot rows
     bool wide;                                                   // hot rows beyond the layout's
   };
   Reserved reserved() const {
-    return {rows_.pages(),           slices_.pages(),     ring_.pages(),
-            rows_.capacity(),        slices_.capacity(),  ring_.capacity(),
-            device_rows_.capacity(), tail_ || residents_, hot_rows_.wide()};
+    return {rows_.pages(),           slices_.pages(),          ring_.pages(),
+            rows_.capacity(),        slices_.capacity(),       ring_.capacity(),
+            device_rows_.capacity(), tail_ || protected_rows_, hot_rows_.wide()};
   }
   void give_back_to(const Reserved& before);
   // Enqueues on `control` what must be done before a step: a page that others share is copied
-  // before it is written, tables are uploaded, tail and residents are rebuilt.
+  // before it is written, tables are uploaded, tail and protected rows are rebuilt.
   // The private page may throw BudgetError, the others enqueue only.
   bool needs_private_page() const;
   void make_last_page_private(StreamView control);
@@ -104,7 +106,7 @@ class KvSequence {
   SelectionHistory* history() { return history_ ? &*history_ : nullptr; }
 
   uint64_t tail_bytes() const { return tail_.bytes(); }
-  uint64_t hot_bytes() const { return hot_rows_.bytes() + residents_.bytes(); }
+  uint64_t hot_bytes() const { return hot_rows_.bytes() + protected_rows_.bytes(); }
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + ring_.device_bytes() +
            device_rows_.table_bytes();
@@ -135,7 +137,7 @@ class KvSequence {
   LaterRows later_rows_;
   std::optional<SelectionHistory> history_;  // where the selection remembers
   Buffer tail_;
-  Buffer residents_;
+  Buffer protected_rows_;
   HotRows hot_rows_;
   int64_t length_ = 0;
   int64_t reach_;           // tokens, below 0: all

@@ -1,5 +1,5 @@
-// How far back a sequence can be cut: of layers that see a window only, pages that nobody sees any more
-// need not be kept. Of all layers, where every one has a window; else of those in the ring.
+// How far back a sequence can be cut: of layers that see a window only, pages that nobody sees any
+// more need not be kept. Of all layers, where every one has a window; else of those in the ring.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace fasa {
 
-// Tokens that a conversation can be cut back by from its cache, where nothing else is said: a few turns.
+// Tokens that a conversation can be cut back by from its cache, where nothing else is said: a few
+// turns.
 inline constexpr int64_t kConversationReach = 2048;
 
 // Of a sequence that can be cut anywhere.
@@ -19,9 +20,9 @@ inline constexpr int64_t kReachesAll = INT64_MAX;
 // Pages that may go wait until there are so many: streams are waited for then.
 inline constexpr int64_t kPagesDroppedTogether = 8;
 
-// Tokens that a token needs of what may be given back, itself among them: what any layer there sees, and,
-// where nothing else is kept, what residents are made from. 0: all, for a layer has no window, or a
-// selection has a memory of its own.
+// Tokens that a token needs of what may be given back, itself among them: what any layer there
+// sees, and, where nothing else is kept, what protected rows are made from. 0: all, for a layer has
+// no window, or a selection has a memory of its own.
 inline int64_t seen_tokens(const StepSettings& settings) {
   int64_t seen = settings.selection == nullptr ? settings.layout.recent + 1 : 0;
   if (settings.has_ring()) seen = 1;
@@ -43,7 +44,8 @@ inline int64_t first_needed_page(const StepSettings& settings, int64_t tokens) {
   return seen == 0 ? 0 : std::max<int64_t>(0, tokens + 1 - seen) / kPageTokens;
 }
 
-// Whether a sequence can be cut to `tokens` tokens that has nothing of the pages before `first_page`.
+// Whether a sequence can be cut to `tokens` tokens that has nothing of the pages before
+// `first_page`.
 inline bool reaches_from(const StepSettings& settings, int64_t first_page, int64_t tokens) {
   return tokens == 0 || first_page == 0 || first_needed_page(settings, tokens) >= first_page;
 }

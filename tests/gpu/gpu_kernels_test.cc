@@ -281,7 +281,7 @@ TEST_F(GpuKernels, SmallRestore) {
     reference::restore({slow.params(other, 0), false});
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
-      EXPECT_EQ(fast.sequence(s).residents, slow.sequence(s).residents) << length;
+      EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
       EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
     }
   }

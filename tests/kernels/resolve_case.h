@@ -55,7 +55,7 @@ inline Sets random_sets(const CacheLayout& layout, int count, int length, int si
     std::vector<int32_t> others(static_cast<size_t>(length + 1 - layout.sinks - layout.recent));
     std::iota(others.begin(), others.end(), layout.sinks);
     std::shuffle(others.begin(), others.end(), random);
-    const int taken = size - head % 3 - layout.residents();
+    const int taken = size - head % 3 - layout.protected_tokens();
     std::vector<int32_t> set(others.begin(), others.begin() + taken);
     for (int i = 0; i < layout.sinks; ++i) set.push_back(i);
     for (int i = 0; i < layout.recent; ++i) set.push_back(length - i);
@@ -75,7 +75,8 @@ inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std
   if (within(wave.staging)) return {-1, address - wave.staging.data()};
   for (int s = 0; s < 2; ++s) {
     RowSequence& sequence = cache.sequence(s);
-    if (within(sequence.residents)) return {s * 1000, address - sequence.residents.data()};
+    if (within(sequence.protected_rows))
+      return {s * 1000, address - sequence.protected_rows.data()};
     if (within(sequence.hot)) return {s * 1000 + 1, address - sequence.hot.data()};
     for (size_t page = 0; page < sequence.copies.size(); ++page) {
       if (within(sequence.copies[page])) {
@@ -171,7 +172,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
 
       EXPECT_EQ(waves[0].counts, waves[1].counts);
       EXPECT_EQ(waves[0].ready, waves[1].ready);
-      EXPECT_EQ(waves[0].counters.resident, waves[1].counters.resident);
+      EXPECT_EQ(waves[0].counters.protected_rows, waves[1].counters.protected_rows);
       EXPECT_EQ(waves[0].counters.hits, waves[1].counters.hits);
       EXPECT_EQ(waves[0].counters.misses, waves[1].counters.misses);
       uint64_t fetched = 0;

@@ -69,7 +69,7 @@ struct RowSequence {
       slice_blocks.push_back(slices[static_cast<size_t>(page)].data());
     }
     tail = bytes(layout.tail_bytes());
-    residents = bytes(layout.resident_bytes());
+    protected_rows = bytes(layout.protected_bytes());
     hot = bytes(layout.hot_bytes());
     hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
   }
@@ -85,7 +85,7 @@ struct RowSequence {
   int length = 0;
   std::vector<std::vector<std::byte>> rows, slices, copies;
   std::vector<std::byte*> row_blocks, slice_blocks, device_row_blocks;
-  std::vector<std::byte> tail, residents, hot;
+  std::vector<std::byte> tail, protected_rows, hot;
   std::vector<int32_t> hot_table;
 };
 
@@ -148,7 +148,7 @@ class RowCase {
       desc.device_row_pages = static_cast<int32_t>(owner.device_row_blocks.size());
       if (shape_.slices) desc.tail = owner.tail.data();
       if (!shape_.on_device) {
-        desc.residents = owner.residents.data();
+        desc.protected_rows = owner.protected_rows.data();
         if (shape_.hot_rows > 0) desc.hot = owner.hot.data();
         if (shape_.hot_rows > 0) desc.hot_table = owner.hot_table.data();
         if (advance.mode == StepMode::kPrefill && advance.tokens > 0) {

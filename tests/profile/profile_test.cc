@@ -64,7 +64,7 @@ ProfiledStep step() {
   back.work.d2h_bytes = 16;
   step.entries.push_back(back);
   step.fetch.layers.resize(2);
-  step.fetch.layers[0] = {.resident = 2, .hits = 1, .misses = 1};
+  step.fetch.layers[0] = {.protected_rows = 2, .hits = 1, .misses = 1};
   step.fetch.layers[1] = {.hits = 4, .prefetched = 3, .prefetched_used = 1};
   for (const StepCounters& layer : step.fetch.layers) step.fetch.rows += layer;
   step.overlap = {{.kept = 1, .entries = 2}, {.kept = 3, .entries = 4}};

@@ -82,7 +82,7 @@ TEST(Config, SlicePresetsAndWhatOverridesThem) {
   EXPECT_EQ(config.effective_tip_chunks(64), 5);
 }
 
-TEST(Config, FacTokensBelowTheResidentsPlusOneIsAnError) {
+TEST(Config, FacTokensBelowTheProtectedOnesPlusOneIsAnError) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 21, .share = 0}};
   config.validate();
@@ -95,7 +95,7 @@ TEST(Config, FacTokensBelowTheResidentsPlusOneIsAnError) {
   config.selection.fac_tokens = {{.tokens = 256, .share = 0}, {.tokens = 5, .share = 0}};
   EXPECT_NE(message_of([&] { config.validate(); }), "");  // every layer's is checked
   config.selection.fac_tokens = {{.tokens = 0, .share = 0.001}};
-  config.validate();  // a share is raised to the residents plus one in each step
+  config.validate();  // a share is raised to the protected tokens plus one in each step
 }
 
 TEST(Config, RangesAreChecked) {

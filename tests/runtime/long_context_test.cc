@@ -215,7 +215,7 @@ void expect_exact(int64_t tokens) {
     for (size_t at = 0; at < out.size(); ++at) ASSERT_NEAR(out[at], expected[at], 2e-5f) << at;
   }
   const StepCounters rows = context.metrics().rows;
-  EXPECT_EQ(rows.resident, 3u * kHeads * (kSinks + kRecent));
+  EXPECT_EQ(rows.protected_rows, 3u * kHeads * (kSinks + kRecent));
   EXPECT_GT(rows.hits, rows.misses);  // the second step finds what the first one fetched
   for (const int64_t first : {int64_t{0}, tokens / 2, tokens - 3}) context.expect_rows(first);
 }

@@ -195,7 +195,7 @@ TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
   run.decode(id, 1, 3);
   const StepCounters rows = run.runtime().metrics().rows;
   const uint64_t sets = GetParam().options.scope == SelectionScope::kQueryHead ? 6 : 2;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 3u * 3 * sets * 48);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 3 * sets * 48);
 }
 
 std::vector<Variant> variants() {

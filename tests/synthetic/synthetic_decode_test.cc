@@ -40,8 +40,8 @@ TEST(SyntheticDecode, MissesAreWhatTheTraceBringsAnew) {
   for (int i = 0; i < 3; ++i) decode.step();
   const SyntheticStep step = decode.step();
   const StepCounters& rows = step.fetch.rows;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 5u * 3u * 100u);
-  EXPECT_EQ(rows.resident, 5u * 3u * 20u);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 5u * 3u * 100u);
+  EXPECT_EQ(rows.protected_rows, 5u * 3u * 20u);
   // 4 of 18 competing tokens are new in every step.
   EXPECT_NEAR(static_cast<double>(rows.misses), 5 * 3 * 80 * 4.0 / 18, 5 * 3 * 8);
   const uint64_t row_bytes = 128;  // (32 + 24) x 2, padded
@@ -94,7 +94,7 @@ TEST(SyntheticDecode, TakesWeightsAndSequences) {
   settings.sequences = 3;
   SyntheticDecode many(settings, make_trace());
   const StepCounters rows = many.step().fetch.rows;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 3u * 5u * 3u * 100u);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 5u * 3u * 100u);
 }
 
 TEST(SyntheticDecode, SaysWhatIsImpossible) {

@@ -8,7 +8,7 @@ SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup
 SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "predictions"),
         ("wait_ms", "tables"), ("bytes", "miss"), ("bytes", "prefetch"), ("bytes", "write_back"),
         ("prefetch", "wasted"), ("prefetch", "rows"), ("prefetch", "rows_used"),
-        ("rows", "resident"), ("rows", "hits"), ("rows", "misses"))
+        ("rows", "protected"), ("rows", "hits"), ("rows", "misses"))
 
 
 def value(part, path):

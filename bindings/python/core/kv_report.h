@@ -17,7 +17,7 @@ inline nlohmann::json memory_json(const KvMemory& memory) {
 inline nlohmann::json metrics_json(const FetchMetrics& metrics) {
   return {{"decode_steps", metrics.decode_steps},
           {"hit_rate", metrics.hit_rate()},
-          {"resident", metrics.rows.resident},
+          {"protected", metrics.rows.protected_rows},
           {"hits", metrics.rows.hits},
           {"misses", metrics.rows.misses},
           {"nan_scores", metrics.rows.nan_scores},

@@ -82,12 +82,12 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
     if (settings_.layer(layer).dense) continue;
     const auto set = static_cast<double>(selected_size(layer, tokens));
-    const double residents = std::min<double>(set, settings_.layout.residents());
-    const double competing = set - residents;
+    const double protected_tokens = std::min<double>(set, settings_.layout.protected_tokens());
+    const double competing = set - protected_tokens;
     const auto hot = static_cast<double>(settings_.layout.hot_rows);
     // A context that fits is fetched once and stays.
     const double kept = hot >= static_cast<double>(tokens) ? 1 : overlap;
-    found += residents + std::min(hot, kept * competing);
+    found += protected_tokens + std::min(hot, kept * competing);
     all += set;
   }
   return all > 0 ? found / all : 1;
@@ -140,17 +140,20 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
                                      const std::optional<PrefetchLoad>& prefetch) const {
   const CacheLayout& layout = settings_.layout;
   const auto entries = static_cast<double>(set * layout.kv_heads);
-  const double residents = std::min<double>(static_cast<double>(set), layout.residents()) *
-                           static_cast<double>(layout.kv_heads);
+  const double protected_tokens =
+      std::min<double>(static_cast<double>(set), layout.protected_tokens()) *
+      static_cast<double>(layout.kv_heads);
   Fetch fetch;
-  fetch.missing = std::clamp((1 - hit_rate) * entries, 0.0, entries - residents);
+  fetch.missing = std::clamp((1 - hit_rate) * entries, 0.0, entries - protected_tokens);
   const double coverage = prefetch ? std::clamp(prefetch->coverage, 0.0, 1.0) : 0;
   fetch.demanded = fetch.missing * (1 - coverage);
   if (prefetch) fetch.prefetched = fetch.missing * coverage * std::max(1.0, prefetch->overfetch);
   // Entries miss independently of each other, as far as the model knows.
-  const double present = entries > residents ? 1 - fetch.demanded / (entries - residents) : 1;
-  const double there = entries > residents ? 1 - fetch.missing / (entries - residents) : 1;
-  fetch.any_demand = 1 - std::pow(present, entries - residents);
+  const double present =
+      entries > protected_tokens ? 1 - fetch.demanded / (entries - protected_tokens) : 1;
+  const double there =
+      entries > protected_tokens ? 1 - fetch.missing / (entries - protected_tokens) : 1;
+  fetch.any_demand = 1 - std::pow(present, entries - protected_tokens);
   fetch.ready = std::pow(there, kTileTokens);
   return fetch;
 }

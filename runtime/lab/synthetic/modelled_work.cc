@@ -67,7 +67,7 @@ KernelWork modelled_work(const RestoreParams& params) {
   for (int i = 0; i < params.step.count; ++i) {
     const int start = params.step.sequences[i].start;
     if (start > 0 && layout.slice.dims > 0) rows += (start - 1) % kPageTokens + 1;
-    if (!params.rows_on_device) rows += std::min(start, layout.residents());
+    if (!params.rows_on_device) rows += std::min(start, layout.protected_tokens());
   }
   const uint64_t bytes = rows_bytes(layout, rows * layout.heads());
   return {.device_bytes = bytes, .h2d_bytes = params.rows_on_device ? 0 : bytes, .d2h_bytes = 0};
