@@ -91,7 +91,7 @@ class Ours:
 
 
 class Sdpa:
-    """PyTorch's attention, by one of the two forms that spare copies of keys."""
+    """PyTorch's attention, by one of the two forms that avoid copies of keys."""
 
     def __init__(self, keys, folded):
         self.keys = keys

@@ -125,8 +125,8 @@ PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& s
 
 int DecodeShape::prediction_rows(int hot_rows) const {
   if (!predictions) return 0;
-  const int spare = std::max(0, hot_rows - selected_capacity);
-  return prediction_buffers > 0 ? std::min(spare, prediction_capacity) : spare;
+  const int extra = std::max(0, hot_rows - selected_capacity);
+  return prediction_buffers > 0 ? std::min(extra, prediction_capacity) : extra;
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {

@@ -179,11 +179,11 @@ std::string notes(const PlanRequest& request, const Plan& plan) {
         "brings {:.0f} % of\nthe rest ahead, fetching {:.2f} rows for each row of the rest.\n",
         100 * option.hit_rate, option.hot_rows, 100 * request.prediction.coverage,
         request.prediction.prefetched_per_miss());
-    if (option.spare_hot_rows > 0) {
+    if (option.extra_hot_rows > 0) {
       text += fmt::format(
           "Of what is left, hot_rows = auto takes {} more for {} hot rows, and gives it back when\n"
           "asked: the hit rate is higher then.\n",
-          format_bytes(option.spare_bytes), option.spare_hot_rows);
+          format_bytes(option.extra_bytes), option.extra_hot_rows);
     }
   }
   text +=

@@ -69,13 +69,13 @@ class HotHead {
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 
   // Up to `wanted` slots for which `keep(slot)` is false and that this step has not stamped.
-  // `spare`: device memory for `wanted` keys, 16 bytes apart. The whole block; as choose_victims().
-  // Clock moves its hand and stamps what it chooses.
+  // `overflow`: device memory for `wanted` keys, 16 bytes apart. The whole block; as
+  // choose_victims(). Clock moves its hand and stamps what it chooses.
   template <typename Keep>
   FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
-                             void* spare) const {
+                             void* overflow) const {
     const bool room = wanted <= HotShared::kSorted;
-    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(spare), room ? 1 : 2, 0};
+    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(overflow), room ? 1 : 2, 0};
     if (policy == Replacement::kClock) {
       choose_by_clock(step, keep, wanted, &victims);
     } else if (wanted > 0) {

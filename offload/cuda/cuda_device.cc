@@ -33,10 +33,10 @@ DeviceTraits traits_of(const CudaPlatform& platform) {
 // Pinned memory can't be swapped, and the kernel ends processes before it refuses a pin: without a
 // limit of the user's, what the machine has left when the device is opened, but for a little.
 std::optional<uint64_t> pinnable_bytes() {
-  constexpr uint64_t kSpared = uint64_t{2} << 30;
+  constexpr uint64_t kReserved = uint64_t{2} << 30;
   const auto available = available_host_bytes();
   if (!available) return std::nullopt;
-  return *available > kSpared ? *available - kSpared : *available / 2;
+  return *available > kReserved ? *available - kReserved : *available / 2;
 }
 
 }  // namespace

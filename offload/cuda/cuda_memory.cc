@@ -14,7 +14,7 @@ namespace {
 uint64_t free_at_opening(CudaCalls& calls) {
   uint64_t free_bytes = 0, total = 0;
   check_cuda(calls, calls.free_memory(&free_bytes, &total), {"cudaMemGetInfo"});
-  return free_bytes - std::min(free_bytes, CudaMemory::kSpare);
+  return free_bytes - std::min(free_bytes, CudaMemory::kReserve);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 }
 
 // Half of what is free stays free, for whoever comes next would wait until these are given up.
-int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
+int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
   constexpr int kMaxSets = 16;  // on the shipped trace 32 find no more
   const CacheLayout& layout = settings.layout;
   if (settings.device_copies || layout.hot_rows == 0) return 0;

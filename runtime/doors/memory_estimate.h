@@ -24,7 +24,7 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 // hot_rows = auto: as many as a decoding sequence of so many tokens takes of `free_bytes` of the
 // device's memory, when all that it needs is there, in place of those that it was promised; 0 where
 // that would not be worth its while.
-int spare_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
+int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
 // What reserve() of an empty sequence takes. `reach` as in KvSequence.
 KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,

@@ -6,10 +6,10 @@
 #include <optional>
 #include <span>
 
+#include "runtime/doors/extra_hot_rows.h"
 #include "runtime/doors/memory_guard.h"
 #include "runtime/doors/row_copies.h"
 #include "runtime/doors/runtime_parts.h"
-#include "runtime/doors/spare_hot_rows.h"
 
 namespace fasa {
 
@@ -41,7 +41,7 @@ class StepMemory {
   void own_last_page(SequenceId id);
 
   const RuntimeParts parts_;
-  SpareHotRows hot_rows_;
+  ExtraHotRows hot_rows_;
   RowCopies copies_;
 };
 

@@ -206,7 +206,7 @@ TEST(CudaMemory, OthersMayTakeIt) {
   fake.gpus[0].memory_bytes = uint64_t{1} << 30;
   const auto device = open(fake);
   EXPECT_EQ(device->memory(MemorySpace::kDevice).limit_bytes,
-            (uint64_t{1} << 30) - CudaMemory::kSpare);
+            (uint64_t{1} << 30) - CudaMemory::kReserve);
   fake.others_bytes = uint64_t{1000} << 20;
   try {
     device->allocate(MemorySpace::kDevice, 100 << 20, "slice pages");

@@ -211,11 +211,11 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
     Buffer other;
     if (disturbed) {
       const MemoryUse use = run.device().memory(MemorySpace::kDevice);
-      const uint64_t spare = use.limit_bytes - use.used_bytes;
-      other = run.device().allocate(MemorySpace::kDevice, spare + before / 2, "somebody else");
+      const uint64_t left = use.limit_bytes - use.used_bytes;
+      other = run.device().allocate(MemorySpace::kDevice, left + before / 2, "somebody else");
       EXPECT_LE(run.runtime().memory().device_rows, before / 2);
       EXPECT_GT(run.runtime().memory().device_rows, 0u);
-      EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, spare + before, "too much"),
+      EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, left + before, "too much"),
                    BudgetError);
       EXPECT_GT(run.runtime().memory().device_rows, 0u);  // nothing was lost for nothing
       other = Buffer();

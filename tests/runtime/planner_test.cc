@@ -119,7 +119,7 @@ TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
 }
 
 // What a decoding sequence then holds, by the runtime's own counter.
-TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
+TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
   request.config.prefetch.depth = 0;
@@ -129,7 +129,7 @@ TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
   request.weights = PlannedWeights{};
   const PlanOption option = make_plan(request).option("fasa-m");
   ASSERT_TRUE(option.fits);
-  EXPECT_EQ(option.spare_hot_rows, 1536);  // all, below 16 sets
+  EXPECT_EQ(option.extra_hot_rows, 1536);  // all, below 16 sets
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
@@ -139,12 +139,12 @@ TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
   const StepSequence part{filled.sequence(), 1, StepMode::kDecode};
   filled.runtime().begin_step({&part, 1});
   EXPECT_EQ(filled.runtime().memory().device_hot_rows,
-            option.kv.device_hot_rows + option.spare_bytes);
+            option.kv.device_hot_rows + option.extra_bytes);
   filled.runtime().abort_step();
 }
 
 // Auto stays auto where it takes more than was promised.
-TEST(Planner, SpareHotRowsAreNotForbidden) {
+TEST(Planner, ExtraHotRowsAreNotForbidden) {
   PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   for (const bool room : {true, false}) {
@@ -152,7 +152,7 @@ TEST(Planner, SpareHotRowsAreNotForbidden) {
     if (!room) request.machine.device_memory = option.device_bytes + request.machine.reserved_bytes;
     const Plan plan = make_plan(request);
     ASSERT_EQ(plan.options.at(plan.recommended.value()).config.preset, "fasa-m");
-    EXPECT_EQ(plan.option("fasa-m").spare_hot_rows > 0, room);
+    EXPECT_EQ(plan.option("fasa-m").extra_hot_rows > 0, room);
     const Config config = parse_config(recommended_toml(request, plan), "plan.toml");
     EXPECT_EQ(config.placement.hot_rows.has_value(), !room);
   }
@@ -182,7 +182,7 @@ TEST(Planner, TheRecommendationIsAConfig) {
     EXPECT_EQ(config.selection.fac_tokens, option.config.selection.fac_tokens);
     EXPECT_EQ(config.selection.dense_layers, option.config.selection.dense_layers);
     EXPECT_EQ(config.placement.rows, option.config.placement.rows);
-    if (option.hot_rows > 0 && option.spare_hot_rows == 0) {
+    if (option.hot_rows > 0 && option.extra_hot_rows == 0) {
       EXPECT_EQ(config.placement.hot_rows, option.hot_rows);
     }
   }

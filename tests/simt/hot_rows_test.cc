@@ -58,14 +58,14 @@ struct ChooseKernel {
   Replacement policy;
   int32_t stamp;
   int wanted;
-  FetchItem* spare;
+  FetchItem* overflow;
   int32_t* chosen;
   int* count;
 
   void operator()() const {
     const cuda::HotHead head(step, *sequence, sequence->hot_table, 0);
     const cuda::Victims victims = head.choose(
-        policy, stamp, [](int slot) { return slot % 5 == 1; }, wanted, spare);
+        policy, stamp, [](int slot) { return slot % 5 == 1; }, wanted, overflow);
     for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
       chosen[i] = victims.slot(i);
     }
@@ -102,14 +102,14 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
 
         SequenceDesc sequence;
         sequence.hot_table = table.data();
-        std::vector<FetchItem> spare(static_cast<size_t>(wanted));
+        std::vector<FetchItem> overflow(static_cast<size_t>(wanted));
         std::vector<int32_t> chosen(static_cast<size_t>(slots));
         int count = -1;
         SimtInterpreter interpreter(SimtInterpreter::Order::kRandom, 3);
         SimtLauncher launch(interpreter);
         launch(
             ChooseKernel{
-                {layout}, &sequence, policy, kStep, wanted, spare.data(), chosen.data(), &count},
+                {layout}, &sequence, policy, kStep, wanted, overflow.data(), chosen.data(), &count},
             {.shared_bytes = sizeof(cuda::HotShared)});
         ASSERT_EQ(count, static_cast<int>(expected.size()));
         chosen.resize(expected.size());

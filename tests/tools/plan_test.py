@@ -41,8 +41,8 @@ class Plan(CommandTest):
                              slices)
         self.assertEqual(plan["recommended"]["preset"], "fasa-m")
         # hot_rows = auto takes more than it is promised, and stays auto.
-        self.assertGreater(fasa_m["spare_hot_rows"], 2 * fasa_m["hot_rows"])
-        self.assertGreater(fasa_m["spare_bytes"], 0)
+        self.assertGreater(fasa_m["extra_hot_rows"], 2 * fasa_m["hot_rows"])
+        self.assertGreater(fasa_m["extra_bytes"], 0)
         self.assertIn('hot_rows = "auto"', plan["recommended"]["toml"])
 
     def test_the_recommendation_is_a_config_file(self):

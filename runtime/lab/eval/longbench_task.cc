@@ -105,10 +105,10 @@ std::string LongBenchTask::id(size_t example) const {
   return fmt::to_string(lines_.lines[example].number);
 }
 
-std::vector<int32_t> LongBenchTask::prompt(size_t example, int64_t spare) const {
+std::vector<int32_t> LongBenchTask::prompt(size_t example, int64_t reserved) const {
   return without_middle(
       encode_prompt(tokenizer_, filled_template(format_.prompt, lines_.lines[example].object)),
-      std::max<int64_t>(0, context_ - format_.answer_tokens - spare));
+      std::max<int64_t>(0, context_ - format_.answer_tokens - reserved));
 }
 
 nlohmann::json LongBenchTask::record(size_t example, size_t tokens,

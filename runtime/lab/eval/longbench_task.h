@@ -45,8 +45,8 @@ class LongBenchTask final : public EvalTask {
 
   const std::vector<std::string>& problems() const { return lines_.problems; }
   int64_t answer_tokens() const { return format_.answer_tokens; }
-  // Leaves room in the context for the answer and `spare` tokens more.
-  std::vector<int32_t> prompt(size_t example, int64_t spare = 0) const;
+  // Leaves room in the context for the answer and `reserved` tokens more.
+  std::vector<int32_t> prompt(size_t example, int64_t reserved = 0) const;
   // What run() returns for a prediction to a prompt of so many tokens.
   nlohmann::json record(size_t example, size_t tokens, const std::string& prediction) const;
 

@@ -46,8 +46,8 @@ void PerplexityOptions::validate(int64_t max_positions) const {
 PerplexityTask::PerplexityTask(std::vector<EvalText> texts, const PerplexityOptions& options)
     : texts_(std::move(texts)), options_(options) {
   const auto windows_of = [&](const EvalText& text) {
-    const auto spare = static_cast<int64_t>(text.ids.size()) - options_.context - 1;
-    return spare < 0 ? int64_t{0} : spare / options_.stride + 1;
+    const auto beyond = static_cast<int64_t>(text.ids.size()) - options_.context - 1;
+    return beyond < 0 ? int64_t{0} : beyond / options_.stride + 1;
   };
   int64_t most = 0;
   for (const EvalText& text : texts_) {

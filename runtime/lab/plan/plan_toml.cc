@@ -17,7 +17,7 @@ std::string recommended_toml(const PlanRequest& request, const Plan& plan) {
   }
   Config config = option.config;
   // Auto takes more than the promised ones where there is room.
-  if (config.placement.rows != RowPlacement::kDevice && option.spare_hot_rows == 0) {
+  if (config.placement.rows != RowPlacement::kDevice && option.extra_hot_rows == 0) {
     config.placement.hot_rows = option.hot_rows;
   }
   return text + settings_toml(config);

@@ -175,24 +175,24 @@ class Planner {
     option.device_bytes = device_bytes(option.kv);
     option.host_bytes = option.kv.host_rows + weights_.host;
     option.fits = fits(option.kv);
-    add_spare_hot_rows(settings, config, option);
+    add_extra_hot_rows(settings, config, option);
     option.longest_context = longest_context(config);
     option.config = std::move(config);
     plan_.options.push_back(std::move(option));
   }
 
   // As the runtime widens them: not where the number was asked for, or had to shrink.
-  void add_spare_hot_rows(const StepSettings& settings, const Config& config,
+  void add_extra_hot_rows(const StepSettings& settings, const Config& config,
                           PlanOption& option) const {
     if (!option.fits || settings.rows_on_device || config.placement.hot_rows) return;
     // While it decodes, what a prefill worked in is free.
     const uint64_t held = device_bytes(memory_of(settings, request_.tokens, 1));
     const uint64_t free = request_.machine.usable_device_bytes() - held;
-    option.spare_hot_rows = spare_hot_rows(settings, request_.tokens, free);
-    if (option.spare_hot_rows == 0) return;
-    option.spare_bytes =  // beside those promised, which are empty then
-        static_cast<uint64_t>(settings.layout.hot_bytes(option.spare_hot_rows) +
-                              settings.layout.hot_table_bytes(option.spare_hot_rows));
+    option.extra_hot_rows = extra_hot_rows(settings, request_.tokens, free);
+    if (option.extra_hot_rows == 0) return;
+    option.extra_bytes =  // beside those promised, which are empty then
+        static_cast<uint64_t>(settings.layout.hot_bytes(option.extra_hot_rows) +
+                              settings.layout.hot_table_bytes(option.extra_hot_rows));
   }
 
   void predict_steps(const StepSettings& settings, PlanOption& option) const {

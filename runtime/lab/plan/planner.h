@@ -76,8 +76,8 @@ struct PlanOption {
   int hot_rows = 0;        // per layer and KV head, promised
   // hot_rows = auto: how many a decoding sequence takes in place of these out of what is free,
   // given back when asked; 0 = stays with those promised. And the bytes that this adds.
-  int spare_hot_rows = 0;
-  uint64_t spare_bytes = 0;
+  int extra_hot_rows = 0;
+  uint64_t extra_bytes = 0;
   double hit_rate = 1;        // supposed
   KvMemory kv;                // at the request's tokens
   uint64_t device_bytes = 0;  // with weights and activations

@@ -12,14 +12,14 @@
 
 namespace fasa {
 
-class SpareHotRows {
+class ExtraHotRows {
  public:
   // `wanted`: none where their number is not ours to choose.
-  SpareHotRows(const RuntimeParts& parts, std::optional<int> wanted)
+  ExtraHotRows(const RuntimeParts& parts, std::optional<int> wanted)
       : parts_(parts), wanted_(wanted) {}
 
-  // As many as `count` sequences of `tokens` tokens leave room for, while no sequence has any. Where
-  // the length is not known (`may_grow`), they take no more than half of what is free.
+  // As many as `count` sequences of `tokens` tokens leave room for, while no sequence has any.
+  // Where the length is not known (`may_grow`), they take no more than half of what is free.
   void fit(int64_t tokens, int step_tokens, int count, bool may_grow);
   // Last of all that a step takes memory for: nothing here can fail for memory.
   void widen(std::span<const StepSequence> sequences);

@@ -1,4 +1,4 @@
-#include "runtime/doors/spare_hot_rows.h"
+#include "runtime/doors/extra_hot_rows.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ uint64_t free_bytes(const MemoryUse& use) {
 
 }  // namespace
 
-uint64_t SpareHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens) const {
+uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens) const {
   StepSettings& settings = parts_.settings;
   const int before = std::exchange(settings.layout.hot_rows, hot_rows);
   const uint64_t bytes =
@@ -24,7 +24,7 @@ uint64_t SpareHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
   return bytes;
 }
 
-void SpareHotRows::set(int hot_rows) {
+void ExtraHotRows::set(int hot_rows) {
   if (hot_rows == parts_.settings.layout.hot_rows) return;
   parts_.streams.drain();
   parts_.scratch.drop_decode();  // was made for as many hot rows as there were
@@ -32,7 +32,7 @@ void SpareHotRows::set(int hot_rows) {
   parts_.prefetch.refresh();
 }
 
-void SpareHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow) {
+void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow) {
   constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
   if (!wanted_) return;
   for (const auto& [id, sequence] : parts_.sequences) {
@@ -44,8 +44,8 @@ void SpareHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
       (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) / static_cast<uint64_t>(count);
   const auto fits = [&](int hot_rows) {
     const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
-    const uint64_t spare = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
-    return need <= room && spare <= room - need;
+    const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
+    return need <= room && extra <= room - need;
   };
   // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
   // which fewer rows need less. A range that does not begin with a fit has none.
@@ -69,7 +69,7 @@ void SpareHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
   set(best);
 }
 
-void SpareHotRows::widen(std::span<const StepSequence> sequences) {
+void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
   const StepSettings& settings = parts_.settings;
   if (!wanted_) return;
   if (settings.layout.hot_rows < *wanted_) return;  // not even those had room
@@ -78,14 +78,14 @@ void SpareHotRows::widen(std::span<const StepSequence> sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (part.mode != StepMode::kDecode || !sequence.hot_rows().may_widen()) continue;
     const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
-    const int slots = spare_hot_rows(settings, std::max(reserved, sequence.length() + part.tokens),
+    const int slots = extra_hot_rows(settings, std::max(reserved, sequence.length() + part.tokens),
                                      free_bytes(parts_.device.memory(MemorySpace::kDevice)));
     if (slots > 0) sequence.hot_rows().widen(slots);
   }
 }
 
 // Of sequences with equally many, the oldest. Null where there are none.
-KvSequence* SpareHotRows::widest() const {
+KvSequence* ExtraHotRows::widest() const {
   KvSequence* most = nullptr;
   uint64_t most_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
@@ -98,12 +98,12 @@ KvSequence* SpareHotRows::widest() const {
   return most;
 }
 
-bool SpareHotRows::reclaim(MemorySpace space, size_t bytes) {
+bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   if (space != MemorySpace::kDevice) return false;
-  uint64_t spare = 0;
-  for (const auto& [id, sequence] : parts_.sequences) spare += sequence->hot_rows().wide_bytes();
+  uint64_t extra = 0;
+  for (const auto& [id, sequence] : parts_.sequences) extra += sequence->hot_rows().wide_bytes();
   uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
-  if (spare == 0 || room + spare < bytes) return false;  // nothing lost for nothing
+  if (extra == 0 || room + extra < bytes) return false;  // nothing lost for nothing
   const ReclaimPause pause(parts_.reclaim_paused);
   parts_.streams.drain_step();
   do {
@@ -117,7 +117,7 @@ bool SpareHotRows::reclaim(MemorySpace space, size_t bytes) {
 }
 
 // Streams are idle. The descriptors of an open step point to what its sequences have now.
-void SpareHotRows::renew() {
+void ExtraHotRows::renew() {
   const StreamView control = parts_.streams.control();
   const OpenStep& step = *parts_.step;
   for (size_t i = 0; i < step.sequences.size(); ++i) {

@@ -1,5 +1,5 @@
-// Hot rows beyond two sets (placement.hot_rows = auto): what the device's budget has left, given back
-// when somebody asks, whenever that is; bits do not depend on it.
+// Hot rows beyond two sets (placement.hot_rows = auto): what the device's budget has left, given
+// back when somebody asks, whenever that is; bits do not depend on it.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
@@ -30,7 +30,7 @@ uint64_t free_bytes(RuntimeRun& run) {
   return use.limit_bytes - use.used_bytes;
 }
 
-TEST(SpareHotRows, AreWhatIsLeftAndHitMore) {
+TEST(ExtraHotRows, AreWhatIsLeftAndHitMore) {
   const auto decode = [](std::optional<int> hot_rows, uint64_t* bytes, uint64_t* misses) {
     RuntimeRun run(setup_with(hot_rows));
     const SequenceId id = run.runtime().create();
@@ -41,16 +41,16 @@ TEST(SpareHotRows, AreWhatIsLeftAndHitMore) {
     *misses = run.runtime().metrics().rows.misses;
     return outputs;
   };
-  uint64_t of_two = 0, of_spare = 0, misses_two = 0, misses_spare = 0;
+  uint64_t of_two = 0, of_extra = 0, misses_two = 0, misses_extra = 0;
   const Outputs two = decode(96, &of_two, &misses_two);
-  const Outputs spare = decode(std::nullopt, &of_spare, &misses_spare);
-  expect_same(two, spare, "spare hot rows");
-  EXPECT_GT(of_spare, 5 * of_two);
-  EXPECT_LT(misses_spare, misses_two * 3 / 4);
+  const Outputs extra = decode(std::nullopt, &of_extra, &misses_extra);
+  expect_same(two, extra, "extra hot rows");
+  EXPECT_GT(of_extra, 5 * of_two);
+  EXPECT_LT(misses_extra, misses_two * 3 / 4);
 }
 
 // Inside a step too: its layers go on with fewer.
-TEST(SpareHotRows, AnybodysAllocationComesFirst) {
+TEST(ExtraHotRows, AnybodysAllocationComesFirst) {
   const auto run_one = [](bool disturbed) {
     RuntimeRun run(setup_with(std::nullopt));
     const SequenceId id = run.runtime().create();
@@ -78,7 +78,7 @@ TEST(SpareHotRows, AnybodysAllocationComesFirst) {
   expect_same(run_one(false), run_one(true), "disturbed");
 }
 
-TEST(SpareHotRows, GiveWayToAnotherSequence) {
+TEST(ExtraHotRows, GiveWayToAnotherSequence) {
   RuntimeRun run(setup_with(std::nullopt));
   const SequenceId first = run.runtime().create();
   run.prefill(first, 1, kPrompt, 100);
@@ -98,7 +98,7 @@ TEST(SpareHotRows, GiveWayToAnotherSequence) {
 
 // Steps that are all enqueued before any has to run, in whatever order: what was widened is read by
 // later steps alone.
-TEST(SpareHotRows, EveryOrderOfStreamsGivesTheSameBits) {
+TEST(ExtraHotRows, EveryOrderOfStreamsGivesTheSameBits) {
   const auto run_one = [](std::optional<int> hot_rows, const PumpPolicy& policy) {
     auto owned = std::make_unique<PumpedDevice>();
     PumpedDevice& device = *owned;
