@@ -7,10 +7,10 @@
 //   scan    one pass over the other pages; tokens with some head at or above its bound survive,
 //           with the raw scores of all heads. A new maximum always survives, so the true maxima
 //           are known after the pass
-//   finish  survivors are compared by max over heads of (raw - true maximum), the best are taken.
+//   finish  candidates are compared by max over heads of (raw - true maximum), the best are taken.
 //           Certain if the last one taken lies above what any other token can reach, max over
 //           heads of (bound - true maximum); f32 subtraction is monotone, so this is exact
-//   rescan  otherwise (heads whose maxima the sample missed; more survivors than room): a second
+//   rescan  otherwise (heads whose maxima the sample missed; more candidates than room): a second
 //           pass with the true maxima, from the best bound known, into buffers that are pruned
 //           exactly when full: no part of a head holds more of its set than its own best
 //
@@ -96,12 +96,12 @@ class HeadPart {
   // [heads], of what was scored and did not survive too; after the scan, of the whole head
   std::vector<float> maxima_;
   std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
-  Survivors survivors_ = {};
+  Candidates candidates_ = {};
   bool overflow_ = false;
   bool rescans_ = false;
   bool has_floor_ = false;  // of a rescan
   uint64_t nan_scores_ = 0;
-  int32_t first_competing_ = 0;  // survivors [first, end) compete
+  int32_t first_competing_ = 0;  // candidates [first, end) compete
   int32_t end_competing_ = 0;
   int32_t first_gathered_ = 0;  // among the head's contenders
   ScratchArray<float> samples_;

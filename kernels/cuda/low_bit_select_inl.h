@@ -35,7 +35,7 @@ FASA_DEVICE void write_low_bit_positions(const SelectHead& head, const int32_t* 
   simt::sync_block();
 }
 
-// Out of the survivors, of which those that rank have keys from `least` on; a thread visits the
+// Out of the candidates, of which those that rank have keys from `least` on; a thread visits the
 // keys that it wrote itself.
 FASA_DEVICE void copy_low_bit_scores(const SelectHead& head, int32_t count, uint32_t least) {
   const SelectLists& lists = head.lists();

@@ -1,4 +1,4 @@
-// A select's fourth kernel (select_inl.h): a head's survivors are ranked, by one large block, and
+// A select's fourth kernel (select_inl.h): a head's candidates are ranked, by one large block, and
 // the sets written where they tell them.
 #pragma once
 
@@ -16,7 +16,7 @@ struct FinishKernel : SelectKernel {
     const SelectHead head(params, scratch, scorers);
     if (!head.scores()) return;
     const SelectLists& lists = head.lists();
-    const int32_t asked = simt::load_fresh(&lists.state->survivors);
+    const int32_t asked = simt::load_fresh(&lists.state->candidates);
     // A count that passed the largest int comes back negative.
     const bool overflown = asked < 0 || asked > lists.capacity;
     const int32_t count = overflown ? lists.capacity : asked;

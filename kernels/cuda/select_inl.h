@@ -5,11 +5,11 @@
 //           relative scores give a bound for each query head
 //   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
 //           scores of all heads. A new maximum always survives, so the true maxima are known then
-//   finish  survivors are compared by max over heads of (raw - true maximum). Certain if the last
+//   finish  candidates are compared by max over heads of (raw - true maximum). Certain if the last
 //           one taken lies above what any other token can reach, max over heads of (bound - true
 //           maximum): f32 subtraction is monotone
 //   rescan  where it is not (the sample missed some head's maximum by much): pages are scored again
-//           with the true maxima; what reaches the last survivor that would have been taken is
+//           with the true maxima; what reaches the last candidate that would have been taken is
 //           ranked. Where even that is more than there is room for (rows of equal values), the
 //           head's last block ranks by reading the slices three more times. Ends at once otherwise
 //

@@ -14,11 +14,11 @@ inline constexpr int kMaximaPages = 3;  // that are scored beside the sample, fo
 
 // What the blocks of one head tell each other; zero before the scan.
 struct SelectState {
-  uint32_t rescanned;  // blocks that are done with the rescan
-  int32_t survivors;   // asked to be kept, more than there is room for where this exceeds it
-  int32_t candidates;  // of the rescan
-  uint32_t uncertain;  // the survivors do not tell the set: a rescan does
-  uint32_t floor;      // of its keys
+  uint32_t rescanned;         // blocks that are done with the rescan
+  int32_t candidates;         // asked to be kept, more than there is room for where this exceeds it
+  int32_t rescan_candidates;  // of the rescan
+  uint32_t uncertain;         // the candidates do not tell the set: a rescan does
+  uint32_t floor;             // of its keys
   uint32_t padding[3];
   // then bounds [group], maxima [group], as sort keys
 };
@@ -32,7 +32,7 @@ struct SelectBound {
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int group = 1;
-  int capacity = 0;  // survivors of a head
+  int capacity = 0;  // candidates of a head
   int both = 0;      // room for set and low-bit set together, where there is a low-bit set
 
   // `selected_capacity`: of the set and the low-bit set together.

@@ -156,8 +156,8 @@ TEST_P(SelectOf, UnrepresentativeSamplesLoseNothing) {
   }
 }
 
-// More survivors than there is room for: the scan gives up keeping them and the rescan prunes.
-TEST_P(SelectOf, OverflowingSurvivorsAreRescannedExactly) {
+// More candidates than there is room for: the scan gives up keeping them and the rescan prunes.
+TEST_P(SelectOf, OverflowingCandidatesAreRescannedExactly) {
   SelectShape shape{GetParam(), 2, 1, 2, 4, 16, 0, 300};
   SelectCase cache(
       shape, {50000}, [](int, int, int t, int) { return t % 16 == 15 || t < 64 ? -1.0f : 1.0f; },

@@ -254,7 +254,7 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   }
 }
 
-// Slices that lose nothing, or survivors without end, are the oracle.
+// Slices that lose nothing, or candidates without end, are the oracle.
 TEST(Selections, FasaWithoutLossIsTheOracle) {
   const Outputs oracle = generate({.kind = kind_of("oracle"), .row_dtype = DType::kF32});
   expect_same(oracle, generate({.slice = SliceDType::kF32, .row_dtype = DType::kF32}), "f32");
