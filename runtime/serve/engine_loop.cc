@@ -60,9 +60,9 @@ void EngineLoop::step() {
   memory_.admit_waiting();
   inbox_.count(choices_.active().size(), choices_.waiting().size());
   steps_.decode();
-  memory_.wake_next();
+  memory_.resume_next();
   steps_.prefill();
-  memory_.park_idle();
+  memory_.suspend_idle();
 }
 
 // What a lost device computed is not to be trusted, it can't be had back, and nothing is asked of it

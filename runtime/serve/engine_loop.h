@@ -53,8 +53,8 @@ class EngineLoop {
   // Gives up the memory of all that is kept and not being served.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }
-  // All that is kept goes to disk; status().parking.busy tells until when.
-  void park_idle_now() { inbox_.park(); }
+  // All that is kept goes to disk; status().suspension.busy tells until when.
+  void suspend_idle_now() { inbox_.suspend(); }
   // None is taken any more, those that are here go on.
   void drain() { inbox_.drain(); }
   bool idle() const { return inbox_.idle(); }

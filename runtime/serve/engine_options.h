@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 #include "scheduler/cache/reach.h"
 
 namespace fasa::serve {
@@ -18,11 +18,12 @@ struct EngineOptions {
   // depend on it, and on nothing that happened to the conversation meanwhile.
   int sparse_turn_tokens = 0;
   // Tokens from its end within which a conversation goes on elsewhere from its cache, where layers see
-  // a window only and no sessions are parked (with those, what Runtime::create() says): see
+  // a window only and no sessions are suspended (with those, what Runtime::create() says): see
   // Runtime::set_reach. Behind that all is computed anew.
   int64_t reach = kConversationReach;
   size_t log_bytes = size_t{64} << 20;
-  std::optional<ParkingOptions> sessions = {};  // none: what does not fit into memory is forgotten
+  std::optional<SuspensionOptions> sessions =
+      {};  // none: what does not fit into memory is forgotten
 };
 
 }  // namespace fasa::serve

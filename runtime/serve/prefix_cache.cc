@@ -61,11 +61,11 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   }
   int64_t held = match.cached;
   for (const Kept& kept : kept_) {
-    if (kept.conversation.salt != salt || !kept.parked) continue;
-    const int64_t tokens = std::min({kept.log().common(match.known), most, kept.parked->tokens});
-    if (!runtime_.reaches_from(kept.parked->first_page, tokens)) continue;
+    if (kept.conversation.salt != salt || !kept.suspended) continue;
+    const int64_t tokens = std::min({kept.log().common(match.known), most, kept.suspended->tokens});
+    if (!runtime_.reaches_from(kept.suspended->first_page, tokens)) continue;
     if (tokens <= held) continue;
-    match.parked = {kept.parked->session, held = tokens, kept.parked->first_page};
+    match.suspended = {kept.suspended->session, held = tokens, kept.suspended->first_page};
   }
   return match;
 }
@@ -106,7 +106,7 @@ void PrefixCache::keep(Conversation conversation, uint64_t session, int64_t firs
   const int64_t tokens = conversation.log.size();
   kept_.push_back({.id = next_id_++,
                    .conversation = std::move(conversation),
-                   .parked = ParkedPrefix{session, tokens, first_page},
+                   .suspended = SuspendedPrefix{session, tokens, first_page},
                    .last_used = ++uses_});
 }
 
@@ -117,11 +117,11 @@ void PrefixCache::inherit(Kept& heir, Kept& beginning) {
     heir.conversation.text = std::move(beginning.conversation.text);
     heir.conversation.ahead = std::move(beginning.conversation.ahead);
   }
-  if (!beginning.parked) return;
-  if (!heir.parked || beginning.parked->tokens > heir.parked->tokens) {
-    std::swap(heir.parked, beginning.parked);
+  if (!beginning.suspended) return;
+  if (!heir.suspended || beginning.suspended->tokens > heir.suspended->tokens) {
+    std::swap(heir.suspended, beginning.suspended);
   }
-  if (beginning.parked) unwanted_.push_back(beginning.parked->session);
+  if (beginning.suspended) unwanted_.push_back(beginning.suspended->session);
 }
 
 Kept* PrefixCache::oldest_resident() {
@@ -143,7 +143,7 @@ bool PrefixCache::forget(uint64_t id) {
   if (kept == nullptr) return false;
   changed();
   free(*kept);
-  if (kept->parked) unwanted_.push_back(kept->parked->session);
+  if (kept->suspended) unwanted_.push_back(kept->suspended->session);
   kept_.remove_if([&](const Kept& one) { return one.id == id; });
   return true;
 }
@@ -170,7 +170,7 @@ void PrefixCache::free(Kept& kept) {
 }
 
 void PrefixCache::forget_oldest_logs() {
-  const auto remembered = [](const Kept& kept) { return !kept.sequence && !kept.parked; };
+  const auto remembered = [](const Kept& kept) { return !kept.sequence && !kept.suspended; };
   size_t bytes = 0;
   for (const Kept& kept : kept_) bytes += remembered(kept) ? kept.bytes() : 0;
   while (bytes > log_bytes_) {

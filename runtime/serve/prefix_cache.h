@@ -19,7 +19,7 @@
 namespace fasa::serve {
 
 // The first tokens of a session on disk.
-struct ParkedPrefix {
+struct SuspendedPrefix {
   uint64_t session = 0;  // of the session store
   int64_t tokens = 0;
   int64_t first_page = 0;  // from which on it has all rows
@@ -32,10 +32,10 @@ struct Kept {
   Conversation conversation = {};
   std::optional<SequenceId> sequence = {};
   uint64_t device_bytes = 0, host_bytes = 0;  // of the sequence, what it shares included
-  std::optional<ParkedPrefix> parked = {};
+  std::optional<SuspendedPrefix> suspended = {};
   uint64_t last_used = 0;  // a count of requests, not a time
   std::chrono::steady_clock::time_point used_at{};
-  bool unparkable = false;  // the disk did not take it
+  bool suspend_failed = false;  // the disk did not take it
 
   const TokenLog& log() const { return conversation.log; }
   size_t bytes() const;  // in host memory, beside the sequence's
@@ -49,7 +49,7 @@ struct PrefixMatch {
   std::optional<uint64_t> source;
   int64_t cached = 0;
   // A session on disk that holds more of them.
-  std::optional<ParkedPrefix> parked;
+  std::optional<SuspendedPrefix> suspended;
 };
 
 // One thread at a time. Frees its sequences when it is destroyed; `runtime` outlives it.

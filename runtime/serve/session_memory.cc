@@ -33,7 +33,7 @@ SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, Ser
       numbers_(numbers),
       cache_(runtime, options.log_bytes) {
   if (!options.sessions) return;
-  parking_.emplace(*options.sessions, runtime, cache_);
+  suspension_.emplace(*options.sessions, runtime, cache_);
   for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
 }
 
@@ -83,7 +83,7 @@ void SessionMemory::place(ActiveChoice& active) {
   OwnedSequence owned(runtime_, sequence);
   // A session goes to disk whole, and what comes back is cut as Runtime::create() says.
   if (!match.source && !options_.sessions) runtime_.set_reach(sequence, options_.reach);
-  if (match.parked) {  // what comes from the disk comes in whole pages
+  if (match.suspended) {  // what comes from the disk comes in whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());
   }
@@ -98,7 +98,7 @@ void SessionMemory::place(ActiveChoice& active) {
     throw;
   }
   active.sequence = owned.release();
-  active.cached = match.parked ? match.parked->tokens : match.cached;
+  active.cached = match.suspended ? match.suspended->tokens : match.cached;
   if (!active.decodes_turn) {
     active.decodes_turn =
         goes_on(match.known) && tokens - match.known.size() <= options_.sparse_turn_tokens;
@@ -108,8 +108,9 @@ void SessionMemory::place(ActiveChoice& active) {
   const bool sparse = active.decodes_from(active.cached);
   const bool lacks_rows = runtime_.lacks_rows(sequence);
   active.lacks_rows = lacks_rows && !sparse;
-  if (match.parked) {
-    active.waking = Waking{*match.parked, sparse && !lacks_rows && runtime_.takes_row_sources()};
+  if (match.suspended) {
+    active.resuming =
+        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.takes_row_sources()};
   }
   numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
@@ -134,7 +135,7 @@ void SessionMemory::preempt(ActiveChoice& active) {
 
 void SessionMemory::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
-  active.waking.reset();
+  active.resuming.reset();
   active.lacks_rows = false;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
@@ -147,7 +148,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
 bool SessionMemory::evict_oldest() {
   Kept* const oldest = cache_.oldest_resident();
   if (oldest == nullptr) return false;
-  if (parking_) parking_->park(*oldest);
+  if (suspension_) suspension_->suspend(*oldest);
   cache_.release(*oldest);
   ++numbers_.evictions;
   return true;
@@ -155,48 +156,48 @@ bool SessionMemory::evict_oldest() {
 
 // --- sessions on disk ---
 
-// A piece of the first that wakes; the others that are served go on before the next.
-void SessionMemory::wake_next() {
+// The next piece of the first session that resumes; other requests run before the one after it.
+void SessionMemory::resume_next() {
   constexpr size_t kBytes = size_t{16} << 20;
-  const auto waking = std::find_if(
+  const auto resuming = std::find_if(
       choices_.active().begin(), choices_.active().end(),
       [](const auto& one) { return one->placed() && !one->finished && !one->computes(); });
-  if (waking == choices_.active().end()) return;
-  ActiveChoice& active = **waking;
-  if (active.waking) {
-    wake(active);
+  if (resuming == choices_.active().end()) return;
+  ActiveChoice& active = **resuming;
+  if (active.resuming) {
+    resume(active);
   } else {
     active.lacks_rows = !runtime_.fetch_rows(*active.sequence, kBytes);
   }
 }
 
-void SessionMemory::wake(ActiveChoice& active) {
+void SessionMemory::resume(ActiveChoice& active) {
   try {
-    parking_->wake_some(*active.waking, *active.sequence);
+    suspension_->resume_some(*active.resuming, *active.sequence);
   } catch (const BudgetError& error) {
     if (!make_room(true)) choices_.fail(active, error.kind(), error.what());
-    if (!active.waking) return;  // it gave way itself
+    if (!active.resuming) return;  // it gave way itself
   }
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
     active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
   }
-  if (active.log.size() < active.waking->prefix.tokens) return;
-  active.waking.reset();
-  parking_->count_woken(active.cached);
+  if (active.log.size() < active.resuming->prefix.tokens) return;
+  active.resuming.reset();
+  suspension_->count_resumed(active.cached);
 }
 
 // Who had rows of it on the disk only is computed again; who has them in memory goes on.
 void SessionMemory::give_up(const LostSession& error) {
   log_warning(fmt::format("{}; it is computed again", error.what()));
-  parking_->give_up(error.session());
+  suspension_->give_up(error.session());
   std::vector<ActiveChoice*> losers;
   for (const auto& one : choices_.active()) {
     if (!one->placed() || one->finished) continue;
     const bool lost = runtime_.lost_rows(*one->sequence);
-    const bool wakes = one->waking && one->waking->prefix.session == error.session();
+    const bool resumes = one->resuming && one->resuming->prefix.session == error.session();
     if (lost) losers.push_back(one.get());
-    if (wakes) one->waking.reset();
-    if (!lost && !wakes) continue;
+    if (resumes) one->resuming.reset();
+    if (!lost && !resumes) continue;
     const int64_t cached = lost ? 0 : one->log.size();
     numbers_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
     one->cached = cached;
@@ -228,19 +229,19 @@ void SessionMemory::keep_finished() {
   release_lost();
 }
 
-void SessionMemory::park_idle() {
-  if (parking_) parking_->park_some(Clock::now());
+void SessionMemory::suspend_idle() {
+  if (suspension_) suspension_->suspend_some(Clock::now());
 }
 
 void SessionMemory::obey(const EngineCommands& commands) {
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
-  if (commands.park && parking_) parking_->park_all();
+  if (commands.suspend && suspension_) suspension_->suspend_all();
   while (commands.evict && evict_oldest()) continue;
 }
 
 void SessionMemory::show() {
   if (listed_ != cache_.changes()) list_sessions();
-  if (parking_) numbers_.parking = parking_->status();
+  if (suspension_) numbers_.suspension = suspension_->status();
 }
 
 void SessionMemory::list_sessions() {
@@ -249,13 +250,13 @@ void SessionMemory::list_sessions() {
     SessionStatus session{.id = kept.id,
                           .salt = kept.conversation.salt,
                           .tokens = kept.log().size(),
-                          .parked_tokens = kept.parked ? kept.parked->tokens : 0,
+                          .suspended_tokens = kept.suspended ? kept.suspended->tokens : 0,
                           .resident = kept.sequence.has_value()};
     if (session.resident) {
       session.device_bytes = kept.device_bytes;
       session.host_bytes = kept.host_bytes;
     }
-    if (parking_) session.disk_bytes = parking_->bytes(session.parked_tokens);
+    if (suspension_) session.disk_bytes = suspension_->bytes(session.suspended_tokens);
     sessions->push_back(std::move(session));
   }
   numbers_.sessions = std::move(sessions);
@@ -263,7 +264,7 @@ void SessionMemory::list_sessions() {
 }
 
 std::optional<Clock::time_point> SessionMemory::next_due() const {
-  return parking_ ? parking_->next_due() : std::nullopt;
+  return suspension_ ? suspension_->next_due() : std::nullopt;
 }
 
 }  // namespace fasa::serve

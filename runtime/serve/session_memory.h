@@ -13,7 +13,7 @@
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/served_choices.h"
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 
 namespace fasa::serve {
 
@@ -31,15 +31,15 @@ class SessionMemory {
   // Gives up what nobody waits for; where it may preempt, then the youngest of those served, so that
   // the oldest always gets on. False: there is nothing left to give up.
   bool make_room(bool may_preempt);
-  // A piece of the first that wakes; the others that are served go on before the next.
-  void wake_next();
+  // The next piece of the first session that resumes; other requests run before the one after it.
+  void resume_next();
   // What the finished ones leave in the cache is kept for whoever begins alike.
   void keep_finished();
   // Who had rows of it on the disk only is computed again; who has them in memory goes on.
   void give_up(const LostSession& error);
-  void park_idle();
+  void suspend_idle();
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
-  // Forgetting, parking and evicting, as asked for.
+  // Forgets, suspends and evicts sessions, as asked for.
   void obey(const EngineCommands& commands);
   // Into the numbers.
   void show();
@@ -50,7 +50,7 @@ class SessionMemory {
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
   bool evict_oldest();
-  void wake(ActiveChoice& active);
+  void resume(ActiveChoice& active);
   void release_lost();
   void list_sessions();
 
@@ -60,7 +60,7 @@ class SessionMemory {
   EngineInbox& inbox_;
   EngineStatus& numbers_;
   PrefixCache cache_;
-  std::optional<SessionParking> parking_;
+  std::optional<SessionSuspension> suspension_;
   std::vector<Conversation> found_;
   uint64_t listed_ = 0;  // the cache's changes that numbers_.sessions shows
 };

@@ -245,8 +245,8 @@ int64_t SessionStore::committed(uint64_t session) const {
   return found == stored_.end() ? 0 : found->second.committed;
 }
 
-std::shared_ptr<ParkedPages> SessionStore::open(uint64_t session, int64_t pages,
-                                                ReadPool& pool) const {
+std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pages,
+                                                   ReadPool& pool) const {
   const auto found = stored_.find(session);
   auto file = std::make_unique<PageFile>(path(session, kRows), O_RDONLY);
   if (found == stored_.end() || pages > static_cast<int64_t>(found->second.pages.size()) ||
@@ -255,8 +255,8 @@ std::shared_ptr<ParkedPages> SessionStore::open(uint64_t session, int64_t pages,
                       fmt::format("{}: it has no {} pages that can be read", file->path(), pages));
   }
   const auto& all = found->second.pages;
-  return std::make_shared<ParkedPages>(pool, session, std::move(file), format_,
-                                       std::vector(all.begin(), all.begin() + pages));
+  return std::make_shared<SuspendedPages>(pool, session, std::move(file), format_,
+                                          std::vector(all.begin(), all.begin() + pages));
 }
 
 // The manifest first: rows without one are nobody's.

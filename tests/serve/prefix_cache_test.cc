@@ -42,10 +42,10 @@ TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
   const PrefixMatch match = cache().find("a", prompt_of(90));
   EXPECT_EQ(match.known.size(), 89);
   EXPECT_EQ(match.known.computed(85), Computed::kDecode);
-  ASSERT_TRUE(match.parked);
-  EXPECT_EQ(match.parked->session, 2u);
-  EXPECT_EQ(match.parked->tokens, 89);
-  EXPECT_FALSE(cache().find("c", prompt_of(90)).parked);
+  ASSERT_TRUE(match.suspended);
+  EXPECT_EQ(match.suspended->session, 2u);
+  EXPECT_EQ(match.suspended->tokens, 89);
+  EXPECT_FALSE(cache().find("c", prompt_of(90)).suspended);
 }
 
 // Who was here before goes on as it began, whatever others have computed of the same tokens since.
@@ -54,8 +54,8 @@ TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
   const PrefixMatch match = cache().find("a", prompt_of(120), log_of(40, 40));
   EXPECT_EQ(match.known.size(), 40);
   EXPECT_EQ(match.known.computed(35), Computed::kPrefill);
-  ASSERT_TRUE(match.parked);
-  EXPECT_EQ(match.parked->tokens, 30);  // from there on they were computed otherwise
+  ASSERT_TRUE(match.suspended);
+  EXPECT_EQ(match.suspended->tokens, 30);  // from there on they were computed otherwise
 }
 
 }  // namespace

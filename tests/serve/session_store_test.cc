@@ -66,7 +66,7 @@ void grow(SessionStore& store, uint64_t session, int64_t tokens) {
   store.commit(session, conversation_of(tokens), 0);
 }
 
-std::vector<std::byte> read_rows(ParkedPages& pages, int64_t page) {
+std::vector<std::byte> read_rows(SuspendedPages& pages, int64_t page) {
   std::vector<std::byte> rows(kPage.rows), head(kFormat.head_bytes());
   pages.read_heads(page, head);
   pages.read_rows(page, rows);

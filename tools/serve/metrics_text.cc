@@ -85,42 +85,43 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"hot_rows\"", memory.device_hot_rows);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"scratch\"", memory.device_scratch);
   metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"rows\"", memory.host_rows);
-  const ParkingStatus& parking = status.parking;
-  const bool has_disk = parking.limit_bytes > 0;
+  const SuspensionStatus& suspension = status.suspension;
+  const bool has_disk = suspension.limit_bytes > 0;
   if (has_disk) {
-    metrics.sample("fasa_tier_bytes", "tier=\"disk\",kind=\"sessions\"", parking.disk_bytes);
+    metrics.sample("fasa_tier_bytes", "tier=\"disk\",kind=\"sessions\"", suspension.disk_bytes);
   }
   metrics.head("fasa_budget_bytes", "gauge", "The limit, by tier.");
-  if (has_disk) metrics.sample("fasa_budget_bytes", "tier=\"disk\"", parking.limit_bytes);
+  if (has_disk) metrics.sample("fasa_budget_bytes", "tier=\"disk\"", suspension.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"device\"", status.device_memory.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"host\"", status.host_memory.limit_bytes);
   metrics.head("fasa_used_bytes", "gauge", "What is taken of it, weights included.");
-  if (has_disk) metrics.sample("fasa_used_bytes", "tier=\"disk\"", parking.disk_bytes);
+  if (has_disk) metrics.sample("fasa_used_bytes", "tier=\"disk\"", suspension.disk_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"device\"", status.device_memory.used_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"host\"", status.host_memory.used_bytes);
 }
 
 void add_sessions(Metrics& metrics, const EngineStatus& status) {
-  int resident = 0, parked = 0;
+  int resident = 0, suspended = 0;
   for (const SessionStatus& session : *status.sessions) {
     if (session.resident) {
       ++resident;
-    } else if (session.parked_tokens > 0) {
-      ++parked;
+    } else if (session.suspended_tokens > 0) {
+      ++suspended;
     }
   }
   metrics.head("fasa_sessions", "gauge", "Conversations that are kept.");
   metrics.sample("fasa_sessions", "state=\"resident\"", resident);
-  metrics.sample("fasa_sessions", "state=\"parked\"", parked);
+  metrics.sample("fasa_sessions", "state=\"suspended\"", suspended);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
-                 static_cast<int>(status.sessions->size()) - resident - parked);
-  const ParkingStatus& parking = status.parking;
-  metrics.counter("fasa_sessions_parked_total", "Times that a conversation went to disk.",
-                  parking.parked);
-  metrics.counter("fasa_sessions_woken_total", "Times that one came back.", parking.woken);
-  metrics.counter("fasa_sessions_woken_tokens_total", "Their tokens.", parking.woken_tokens);
+                 static_cast<int>(status.sessions->size()) - resident - suspended);
+  const SuspensionStatus& suspension = status.suspension;
+  metrics.counter("fasa_sessions_suspended_total",
+                  "Times that a conversation was suspended to disk.", suspension.suspended);
+  metrics.counter("fasa_sessions_resumed_total", "Times that a conversation was resumed from disk.",
+                  suspension.resumed);
+  metrics.counter("fasa_sessions_resumed_tokens_total", "Their tokens.", suspension.resumed_tokens);
   metrics.counter("fasa_sessions_damaged_total", "Those that were computed again.",
-                  parking.damaged);
+                  suspension.damaged);
 }
 
 void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {

@@ -160,7 +160,7 @@ HttpResponse Service::sessions(const Call& call) {
                     {"object", "session"},
                     {"tokens", session.tokens},
                     {"resident", session.resident},
-                    {"parked_tokens", session.parked_tokens},
+                    {"suspended_tokens", session.suspended_tokens},
                     {"device_bytes", session.device_bytes},
                     {"host_bytes", session.host_bytes},
                     {"disk_bytes", session.disk_bytes}});

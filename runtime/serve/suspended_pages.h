@@ -44,11 +44,11 @@ class PageFile {
   int file_ = -1;
 };
 
-class ParkedPages final : public RowSource {
+class SuspendedPages final : public RowSource {
  public:
   // `pool` outlives it.
-  ParkedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
-              const PageFormat& format, std::vector<StoredPage> pages);
+  SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
+                 const PageFormat& format, std::vector<StoredPage> pages);
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
   const PageFormat& format() const { return format_; }

@@ -1,5 +1,5 @@
 // Conversations that go to disk and come back are, bit for bit, those that stayed.
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-class SessionParkingTest : public testing::TestWithParam<const char*> {
+class SessionSuspensionTest : public testing::TestWithParam<const char*> {
  protected:
   EngineOptions options(const std::string& fingerprint = "a") const {
     return {.prefill_chunk = 96,
             .sessions =
-                ParkingOptions{.dir = folder_.path() + "/sessions", .fingerprint = fingerprint}};
+                SuspensionOptions{.dir = folder_.path() + "/sessions", .fingerprint = fingerprint}};
   }
   std::string file(const std::string& name) const { return folder_.path() + "/sessions/" + name; }
 
@@ -33,9 +33,9 @@ class SessionParkingTest : public testing::TestWithParam<const char*> {
 };
 
 // Until all that is kept is on disk alone.
-void park(LocalServer& server) {
-  server.loop().park_idle_now();
-  while (server.loop().status().parking.busy) std::this_thread::yield();
+void suspend(LocalServer& server) {
+  server.loop().suspend_idle_now();
+  while (server.loop().status().suspension.busy) std::this_thread::yield();
 }
 
 // The turns of converse(), and what `between` does after each.
@@ -87,30 +87,30 @@ struct Question {
   }
 };
 
-TEST_P(SessionParkingTest, AWokenConversationIsTheSame) {
+TEST_P(SessionSuspensionTest, AResumedConversationIsTheSame) {
   LocalServer server(GetParam(), options());
-  const Turns turns =
-      converse_with([&]() -> LocalServer& { return server; },
-                    [&] {
-                      park(server);
-                      const EngineStatus status = server.loop().status();
-                      ASSERT_THAT(*status.sessions, SizeIs(1));
-                      EXPECT_FALSE((*status.sessions)[0].resident);
-                      EXPECT_EQ((*status.sessions)[0].parked_tokens, (*status.sessions)[0].tokens);
-                      EXPECT_EQ(status.memory.host_rows, 0u);
-                    });
+  const Turns turns = converse_with([&]() -> LocalServer& { return server; },
+                                    [&] {
+                                      suspend(server);
+                                      const EngineStatus status = server.loop().status();
+                                      ASSERT_THAT(*status.sessions, SizeIs(1));
+                                      EXPECT_FALSE((*status.sessions)[0].resident);
+                                      EXPECT_EQ((*status.sessions)[0].suspended_tokens,
+                                                (*status.sessions)[0].tokens);
+                                      EXPECT_EQ(status.memory.host_rows, 0u);
+                                    });
   expect_equal(turns, undisturbed(GetParam()));
-  const ParkingStatus parking = server.loop().status().parking;
-  EXPECT_EQ(parking.parked, 3u);
-  EXPECT_EQ(parking.woken, 2u);
-  EXPECT_EQ(parking.damaged, 0u);
+  const SuspensionStatus suspension = server.loop().status().suspension;
+  EXPECT_EQ(suspension.suspended, 3u);
+  EXPECT_EQ(suspension.resumed, 2u);
+  EXPECT_EQ(suspension.damaged, 0u);
 }
 
 // Decoded turns are what they are wherever the conversation was meanwhile.
-TEST_P(SessionParkingTest, ShortTurnsAreTheSameWhereverTheyBegin) {
+TEST_P(SessionSuspensionTest, ShortTurnsAreTheSameWhereverTheyBegin) {
   EngineOptions kept{.prefill_chunk = 96, .sparse_turn_tokens = 256};
-  EngineOptions parked = options();
-  parked.sparse_turn_tokens = kept.sparse_turn_tokens;
+  EngineOptions suspended = options();
+  suspended.sparse_turn_tokens = kept.sparse_turn_tokens;
   const auto resident = std::make_unique<LocalServer>(GetParam(), kept);
   const Turns expected = converse_with([&]() -> LocalServer& { return *resident; }, [] {});
   EXPECT_NE(expected.logprobs, undisturbed(GetParam()).logprobs) << "no turn was decoded";
@@ -121,25 +121,25 @@ TEST_P(SessionParkingTest, ShortTurnsAreTheSameWhereverTheyBegin) {
   EXPECT_EQ(computed_again.ids, expected.ids);
   EXPECT_EQ(computed_again.logprobs, expected.logprobs);
 
-  auto server = std::make_unique<LocalServer>(GetParam(), parked);
+  auto server = std::make_unique<LocalServer>(GetParam(), suspended);
   const auto on_disk =
-      converse_with([&]() -> LocalServer& { return *server; }, [&] { park(*server); });
+      converse_with([&]() -> LocalServer& { return *server; }, [&] { suspend(*server); });
   expect_equal(on_disk, expected);
   server.reset();
   std::filesystem::remove_all(file(""));
-  server = std::make_unique<LocalServer>(GetParam(), parked);
+  server = std::make_unique<LocalServer>(GetParam(), suspended);
   const Turns restarted = converse_with([&]() -> LocalServer& { return *server; },
                                         [&] {
-                                          park(*server);
+                                          suspend(*server);
                                           server.reset();
                                           server =
-                                              std::make_unique<LocalServer>(GetParam(), parked);
+                                              std::make_unique<LocalServer>(GetParam(), suspended);
                                         });
   expect_equal(restarted, expected);
 }
 
 // Two conversations that begin with the same words are not each other's next turn.
-TEST_P(SessionParkingTest, AnothersBeginningMakesNoTurnShort) {
+TEST_P(SessionSuspensionTest, AnothersBeginningMakesNoTurnShort) {
   const auto prompt = bytes_of(some_text(0, 400));
   auto own = prompt;
   const auto question = bytes_of(some_text(2000, 50));
@@ -154,7 +154,7 @@ TEST_P(SessionParkingTest, AnothersBeginningMakesNoTurnShort) {
 }
 
 // The same question again: its last token is computed as it was the first time.
-TEST_P(SessionParkingTest, AShortTurnAskedAgainIsTheSame) {
+TEST_P(SessionSuspensionTest, AShortTurnAskedAgainIsTheSame) {
   LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
   auto prompt = bytes_of(some_text(0, 400));
   const auto first = server.start(prompt, 6)->wait().ids;
@@ -167,11 +167,11 @@ TEST_P(SessionParkingTest, AShortTurnAskedAgainIsTheSame) {
   EXPECT_EQ(again->cached(), static_cast<int64_t>(prompt.size()) - 1);
 }
 
-TEST_P(SessionParkingTest, AConversationOutlivesItsServer) {
+TEST_P(SessionSuspensionTest, AConversationOutlivesItsServer) {
   auto server = std::make_unique<LocalServer>(GetParam(), options());
   const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
                                     [&] {
-                                      park(*server);
+                                      suspend(*server);
                                       server.reset();
                                       server = std::make_unique<LocalServer>(GetParam(), options());
                                       EXPECT_THAT(server->loop().take_found(), SizeIs(1));
@@ -179,13 +179,13 @@ TEST_P(SessionParkingTest, AConversationOutlivesItsServer) {
   expect_equal(turns, undisturbed(GetParam()));
 }
 
-// What was not parked when its server ended is computed again.
-TEST_P(SessionParkingTest, AnAbruptEndLosesOnlyWhatWasNotParked) {
+// What was not suspended when its server ended is computed again.
+TEST_P(SessionSuspensionTest, AnAbruptEndLosesOnlyWhatWasNotSuspended) {
   auto server = std::make_unique<LocalServer>(GetParam(), options());
   int turn = 0;
   const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
                                     [&] {
-                                      if (turn++ == 0) park(*server);
+                                      if (turn++ == 0) suspend(*server);
                                       server.reset();
                                       server = std::make_unique<LocalServer>(GetParam(), options());
                                     });
@@ -197,36 +197,36 @@ TEST_P(SessionParkingTest, AnAbruptEndLosesOnlyWhatWasNotParked) {
   EXPECT_EQ(turns.computed[2], expected.computed[2] + 12 + 40);
 }
 
-TEST_P(SessionParkingTest, EvictedSessionsAreOnDisk) {
+TEST_P(SessionSuspensionTest, EvictedSessionsAreOnDisk) {
   LocalServer server(GetParam(), options());
   const Turns turns =
       converse_with([&]() -> LocalServer& { return server; }, [&] { server.loop().evict_idle(); });
   expect_equal(turns, undisturbed(GetParam()));
 }
 
-// One that is woken and one that goes on meanwhile.
-TEST_P(SessionParkingTest, OthersGoOnWhileOneWakes) {
+// One that is resumed and one that goes on meanwhile.
+TEST_P(SessionSuspensionTest, OthersGoOnWhileOneResumes) {
   const auto prompt = bytes_of(some_text(0, 900)), other = bytes_of(some_text(900, 300));
   LocalServer alone(GetParam());
   const auto expected = alone.start(prompt, 8)->wait().ids;
   const auto expected_other = alone.start(other, 60)->wait().ids;
   LocalServer server(GetParam(), options());
   EXPECT_EQ(server.start(prompt, 8)->wait().ids, expected);
-  park(server);
+  suspend(server);
   const auto streams = server.start(other, 60);
   streams->wait_for_tokens(3);
-  const auto woken = server.start(prompt, 8);
-  EXPECT_EQ(woken->wait().ids, expected);
-  EXPECT_EQ(woken->cached(), 899);
+  const auto resumed = server.start(prompt, 8);
+  EXPECT_EQ(resumed->wait().ids, expected);
+  EXPECT_EQ(resumed->cached(), 899);
   EXPECT_EQ(streams->wait().ids, expected_other);
 }
 
-// Half of what is on disk, and a fork of what woke.
-TEST_P(SessionParkingTest, APromptTakesWhatItShares) {
+// Half of what is on disk, and a fork of what was resumed.
+TEST_P(SessionSuspensionTest, APromptTakesWhatItShares) {
   LocalServer server(GetParam(), options());
   const auto prompt = bytes_of(some_text(0, 400));
   server.start(prompt, 4)->wait();
-  park(server);
+  suspend(server);
   std::vector<int32_t> changed(prompt.begin(), prompt.begin() + 250);
   const auto more = bytes_of(some_text(2000, 100));
   changed.insert(changed.end(), more.begin(), more.end());
@@ -240,29 +240,29 @@ TEST_P(SessionParkingTest, APromptTakesWhatItShares) {
 }
 
 // On a processor a short turn reads the rows that it selects, and nothing else of them.
-TEST_P(SessionParkingTest, AShortTurnReadsWhatItSelects) {
+TEST_P(SessionSuspensionTest, AShortTurnReadsWhatItSelects) {
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
   const Question same(kept);
   const auto expected = kept.start(same.next, 10)->wait();
   LocalServer server(GetParam(), with_short_turns(options()));
   const Question question(server);
   ASSERT_EQ(question.next, same.next);
-  park(server);
-  const uint64_t all = server.loop().status().parking.disk_bytes;
-  const auto woken = server.start(question.next, 10)->wait();
-  EXPECT_EQ(woken.ids, expected.ids);
-  EXPECT_EQ(woken.logprobs, expected.logprobs);
-  const ParkingStatus parking = server.loop().status().parking;
-  EXPECT_EQ(parking.woken, 1u);
+  suspend(server);
+  const uint64_t all = server.loop().status().suspension.disk_bytes;
+  const auto resumed = server.start(question.next, 10)->wait();
+  EXPECT_EQ(resumed.ids, expected.ids);
+  EXPECT_EQ(resumed.logprobs, expected.logprobs);
+  const SuspensionStatus suspension = server.loop().status().suspension;
+  EXPECT_EQ(suspension.resumed, 1u);
   if (std::string(GetParam()) == "cpu") {
-    EXPECT_LT(parking.read_bytes, all * 3 / 4);
+    EXPECT_LT(suspension.read_bytes, all * 3 / 4);
   } else {
-    EXPECT_GT(parking.read_bytes, all * 3 / 4);
+    EXPECT_GT(suspension.read_bytes, all * 3 / 4);
   }
 }
 
-// What lacks rows is parked again, forked, cut, prefilled behind, beside another's steps: all the same.
-TEST_P(SessionParkingTest, WhatLacksRowsIsAConversationLikeOthers) {
+// What lacks rows is suspended again, forked, cut, prefilled behind, beside another's steps: all the same.
+TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
   const auto converse_on = [&](LocalServer& server, const std::function<void()>& between) {
     const Question question(server);
     std::vector<std::vector<double>> heard;
@@ -297,10 +297,10 @@ TEST_P(SessionParkingTest, WhatLacksRowsIsAConversationLikeOthers) {
   };
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
   const auto expected = converse_on(kept, [] {});
-  LocalServer parked(GetParam(), with_short_turns(options()));
-  EXPECT_EQ(converse_on(parked, [&] { park(parked); }), expected);
+  LocalServer suspended(GetParam(), with_short_turns(options()));
+  EXPECT_EQ(converse_on(suspended, [&] { suspend(suspended); }), expected);
   std::filesystem::remove_all(file(""));
-  // Parked once, so that later turns meet sequences in memory that lack rows.
+  // Suspended once, so that later turns meet sequences in memory that lack rows.
   LocalServer once(GetParam(), with_short_turns(options()));
   int turn = 0;
   EXPECT_EQ(converse_on(once,
@@ -311,7 +311,7 @@ TEST_P(SessionParkingTest, WhatLacksRowsIsAConversationLikeOthers) {
 }
 
 // Slices, checksums, and rows that a step selects: each is found, and the conversation computed again.
-TEST_P(SessionParkingTest, DamageUnderAShortTurnIsComputedAgain) {
+TEST_P(SessionSuspensionTest, DamageUnderAShortTurnIsComputedAgain) {
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
   const Question same(kept);
   const auto expected = kept.start(same.next, 10)->wait();
@@ -319,7 +319,7 @@ TEST_P(SessionParkingTest, DamageUnderAShortTurnIsComputedAgain) {
     std::filesystem::remove_all(file(""));
     LocalServer server(GetParam(), with_short_turns(options()));
     const Question question(server);
-    park(server);
+    suspend(server);
     const PageFormat format{server.runtime().page_bytes()};
     {
       std::fstream pages(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
@@ -333,18 +333,18 @@ TEST_P(SessionParkingTest, DamageUnderAShortTurnIsComputedAgain) {
     const auto again = server.start(question.next, 10);
     EXPECT_EQ(again->wait().logprobs, expected.logprobs);
     EXPECT_EQ(again->choices()[0].ids, expected.ids);
-    EXPECT_EQ(server.loop().status().parking.damaged, 1u) << rows;
+    EXPECT_EQ(server.loop().status().suspension.damaged, 1u) << rows;
     EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
     const auto later = server.start(question.next, 10);
     EXPECT_EQ(later->wait().logprobs, expected.logprobs);
   }
 }
 
-TEST_P(SessionParkingTest, DamagedRowsAreComputedAgain) {
+TEST_P(SessionSuspensionTest, DamagedRowsAreComputedAgain) {
   LocalServer server(GetParam(), options());
   const auto prompt = bytes_of(some_text(0, 400));
   const auto first = server.start(prompt, 6)->wait();
-  park(server);
+  suspend(server);
   {
     std::fstream rows(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
     const PageFormat format{server.runtime().page_bytes()};
@@ -355,16 +355,16 @@ TEST_P(SessionParkingTest, DamagedRowsAreComputedAgain) {
   EXPECT_EQ(again->wait().ids, first.ids);
   EXPECT_EQ(again->choices()[0].logprobs, first.logprobs);
   EXPECT_LT(again->cached(), 399);
-  EXPECT_EQ(server.loop().status().parking.damaged, 1u);
+  EXPECT_EQ(server.loop().status().suspension.damaged, 1u);
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
 }
 
-TEST_P(SessionParkingTest, SaltsAndFingerprintsShareNothing) {
+TEST_P(SessionSuspensionTest, SaltsAndFingerprintsShareNothing) {
   const auto prompt = bytes_of(some_text(0, 200));
   {
     LocalServer server(GetParam(), options());
     server.start(prompt, 3, "mine")->wait();
-    park(server);
+    suspend(server);
     const auto other = server.start(prompt, 3, "another's");
     other->wait();
     EXPECT_EQ(other->cached(), 0);
@@ -382,29 +382,29 @@ TEST_P(SessionParkingTest, SaltsAndFingerprintsShareNothing) {
   EXPECT_EQ(asked->cached(), 199);
 }
 
-TEST_P(SessionParkingTest, TheDiskHasALimit) {
+TEST_P(SessionSuspensionTest, TheDiskHasALimit) {
   EngineOptions limited = options();
   const auto of = [](size_t begin, size_t tokens) { return bytes_of(some_text(begin, tokens)); };
   {
     LocalServer server(GetParam(), limited);
     server.start(of(0, 200), 3)->wait();
-    park(server);
-    limited.sessions->limit_bytes = server.loop().status().parking.disk_bytes * 3 / 2;
+    suspend(server);
+    limited.sessions->limit_bytes = server.loop().status().suspension.disk_bytes * 3 / 2;
   }
   LocalServer server(GetParam(), limited);
   server.start(of(1000, 200), 3)->wait();
-  park(server);  // takes the place of the first
+  suspend(server);  // takes the place of the first
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_TRUE(std::filesystem::exists(file("2.rows")));
   server.start(of(2000, 900), 3)->wait();
-  park(server);  // larger than all that is allowed
+  suspend(server);  // larger than all that is allowed
   const EngineStatus status = server.loop().status();
   EXPECT_TRUE(status.sessions->back().resident);
-  EXPECT_LE(status.parking.disk_bytes, limited.sessions->limit_bytes);
+  EXPECT_LE(status.suspension.disk_bytes, limited.sessions->limit_bytes);
 }
 
 // The conversation goes on from memory, and nothing is left of the attempt.
-TEST_P(SessionParkingTest, ADiskThatRefusesKeepsNothing) {
+TEST_P(SessionSuspensionTest, ADiskThatRefusesKeepsNothing) {
   EngineOptions refusing = options();
   int left = 5;
   refusing.sessions->before_change = [&left] {
@@ -413,22 +413,22 @@ TEST_P(SessionParkingTest, ADiskThatRefusesKeepsNothing) {
   LocalServer server(GetParam(), refusing);
   const auto prompt = bytes_of(some_text(0, 400));
   const auto first = server.start(prompt, 3)->wait().ids;
-  park(server);
+  suspend(server);
   EXPECT_LT(left, 0);
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_FALSE(std::filesystem::exists(file("1.session")));
   const EngineStatus status = server.loop().status();
   EXPECT_TRUE(status.sessions->front().resident);
-  EXPECT_EQ(status.parking.disk_bytes, 0u);
+  EXPECT_EQ(status.suspension.disk_bytes, 0u);
   const auto again = server.start(prompt, 3);
   EXPECT_EQ(again->wait().ids, first);
   EXPECT_EQ(again->cached(), 399);
 }
 
-TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
+TEST_P(SessionSuspensionTest, AForgottenSessionLeavesTheDisk) {
   LocalServer server(GetParam(), options());
   server.start(bytes_of(some_text(0, 200)), 3)->wait();
-  park(server);
+  suspend(server);
   ASSERT_TRUE(std::filesystem::exists(file("1.session")));
   ASSERT_TRUE(server.loop().forget("", server.loop().status().sessions->front().id));
   server.start(bytes_of("x"), 1)->wait();
@@ -436,16 +436,16 @@ TEST_P(SessionParkingTest, AForgottenSessionLeavesTheDisk) {
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
 }
 
-TEST_P(SessionParkingTest, IdleOnesGoByThemselves) {
+TEST_P(SessionSuspensionTest, IdleOnesGoByThemselves) {
   EngineOptions soon = options();
   soon.sessions->idle_after = 0.01;
   LocalServer server(GetParam(), soon);
   server.start(bytes_of(some_text(0, 200)), 3)->wait();
-  while (server.loop().status().parking.parked == 0) std::this_thread::yield();
+  while (server.loop().status().suspension.suspended == 0) std::this_thread::yield();
   EXPECT_FALSE(server.loop().status().sessions->front().resident);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SessionParkingTest, testing::Values("cpu", "emulated"));
+INSTANTIATE_TEST_SUITE_P(Devices, SessionSuspensionTest, testing::Values("cpu", "emulated"));
 
 }  // namespace
 }  // namespace fasa::serve

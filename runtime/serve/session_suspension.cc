@@ -1,4 +1,4 @@
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,8 @@ constexpr size_t kBytesAtOnce = size_t{16} << 20;
 
 }  // namespace
 
-SessionParking::SessionParking(const ParkingOptions& options, Runtime& runtime, PrefixCache& cache)
+SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& runtime,
+                                     PrefixCache& cache)
     : runtime_(runtime),
       cache_(cache),
       idle_after_(options.idle_after),
@@ -32,17 +33,17 @@ SessionParking::SessionParking(const ParkingOptions& options, Runtime& runtime, 
   }
 }
 
-int64_t SessionParking::pages_at_once(size_t bytes_of_one) const {
+int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
   return static_cast<int64_t>(std::max<size_t>(1, kBytesAtOnce / bytes_of_one));
 }
 
-bool SessionParking::is_due(const Kept& kept, Clock::time_point now) const {
-  return kept.sequence && !kept.unparkable && (all_ || now - kept.used_at >= idle_after_);
+bool SessionSuspension::is_due(const Kept& kept, Clock::time_point now) const {
+  return kept.sequence && !kept.suspend_failed && (all_ || now - kept.used_at >= idle_after_);
 }
 
 // The one that has been idle longest; where all are due, the one that was, least: if time runs out it
 // is there.
-Kept* SessionParking::next_to_park(Clock::time_point now) {
+Kept* SessionSuspension::next_to_suspend(Clock::time_point now) {
   Kept* next = nullptr;
   for (Kept& kept : cache_.kept()) {
     if (!is_due(kept, now)) continue;
@@ -53,10 +54,10 @@ Kept* SessionParking::next_to_park(Clock::time_point now) {
   return next;
 }
 
-std::optional<SessionParking::Clock::time_point> SessionParking::next_due() const {
+std::optional<SessionSuspension::Clock::time_point> SessionSuspension::next_due() const {
   std::optional<Clock::time_point> next;
   for (const Kept& kept : std::as_const(cache_).kept()) {
-    if (!kept.sequence || kept.unparkable) continue;
+    if (!kept.sequence || kept.suspend_failed) continue;
     const auto due = all_ ? Clock::now()
                           : kept.used_at + std::chrono::duration_cast<Clock::duration>(idle_after_);
     if (!next || due < *next) next = due;
@@ -64,12 +65,12 @@ std::optional<SessionParking::Clock::time_point> SessionParking::next_due() cons
   return next;
 }
 
-bool SessionParking::park_some(Clock::time_point now) {
+bool SessionSuspension::suspend_some(Clock::time_point now) {
   drop_unwanted();
-  Kept* const kept = next_to_park(now);
+  Kept* const kept = next_to_suspend(now);
   if (kept == nullptr) return false;
   try {
-    if (park_piece(*kept)) cache_.release(*kept);
+    if (suspend_piece(*kept)) cache_.release(*kept);
   } catch (const DeviceError&) {
     throw;
   } catch (const LostSession&) {
@@ -77,13 +78,13 @@ bool SessionParking::park_some(Clock::time_point now) {
   } catch (const std::exception& error) {
     refused(*kept, error.what());
   }
-  return next_to_park(now) != nullptr;
+  return next_to_suspend(now) != nullptr;
 }
 
-void SessionParking::park(Kept& kept) {
-  if (kept.unparkable) return;
+void SessionSuspension::suspend(Kept& kept) {
+  if (kept.suspend_failed) return;
   try {
-    while (!park_piece(kept)) continue;
+    while (!suspend_piece(kept)) continue;
   } catch (const DeviceError&) {
     throw;
   } catch (const LostSession&) {
@@ -93,17 +94,17 @@ void SessionParking::park(Kept& kept) {
   }
 }
 
-// What a first attempt left goes: nobody could wake from it.
-void SessionParking::refused(Kept& kept, const char* why) {
+// What a first attempt left is removed: no session could resume from it.
+void SessionSuspension::refused(Kept& kept, const char* why) {
   log_warning(fmt::format("a session of {} tokens is not on disk: {}", kept.log().size(), why));
-  kept.unparkable = true;
-  if (kept.parked && kept.parked->tokens == 0) lost(kept.parked->session);
+  kept.suspend_failed = true;
+  if (kept.suspended && kept.suspended->tokens == 0) lost(kept.suspended->session);
 }
 
 // True: all of it is on disk.
-bool SessionParking::park_piece(Kept& kept) {
-  if (!kept.parked) kept.parked = ParkedPrefix{store_.create(), 0};
-  const uint64_t session = kept.parked->session;
+bool SessionSuspension::suspend_piece(Kept& kept) {
+  if (!kept.suspended) kept.suspended = SuspendedPrefix{store_.create(), 0};
+  const uint64_t session = kept.suspended->session;
   const int64_t end = kept.log().size();
   const int64_t begin = store_.written(session);
   const PageBytes bytes = runtime_.page_bytes();
@@ -122,63 +123,64 @@ bool SessionParking::park_piece(Kept& kept) {
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
-    ParkedPrefix& parked = *kept.parked;
-    parked.first_page = std::max(parked.first_page, runtime_.first_page(*kept.sequence));
-    store_.commit(session, kept.conversation, parked.first_page);
-    parked.tokens = end;
+    SuspendedPrefix& suspended = *kept.suspended;
+    suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*kept.sequence));
+    store_.commit(session, kept.conversation, suspended.first_page);
+    suspended.tokens = end;
     cache_.changed();
-    ++status_.parked;
+    ++status_.suspended;
   }
   return true;
 }
 
 // Sessions used longest ago go first.
-void SessionParking::require_room(const Kept& kept, uint64_t bytes) {
+void SessionSuspension::require_room(const Kept& kept, uint64_t bytes) {
   while (!store_.make_room(bytes)) {
     Kept* oldest = nullptr;
     for (Kept& one : cache_.kept()) {
-      const bool other = one.parked && one.id != kept.id;
+      const bool other = one.suspended && one.id != kept.id;
       if (other && (oldest == nullptr || one.last_used < oldest->last_used)) oldest = &one;
     }
     if (oldest == nullptr) {
       throw UsageError(fmt::format("it takes {} on disk; sessions_limit allows {}",
                                    format_bytes(bytes), format_bytes(store_.limit_bytes())));
     }
-    lost(oldest->parked->session);
+    lost(oldest->suspended->session);
   }
 }
 
-int64_t SessionParking::wake_some(Waking& waking, SequenceId sequence) {
+int64_t SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) {
   const int64_t have = runtime_.length(sequence);
-  const int64_t first = have / kPageTokens, end = pages_of(waking.prefix.tokens);
-  if (!waking.pages) {
-    waking.pages = store_.open(waking.prefix.session, end, pool_);
-    waking.pages->has_until(first);
-    if (waking.rows_later) runtime_.set_row_source(sequence, waking.pages, end - 1);
+  const int64_t first = have / kPageTokens, end = pages_of(resuming.prefix.tokens);
+  if (!resuming.pages) {
+    resuming.pages = store_.open(resuming.prefix.session, end, pool_);
+    resuming.pages->has_until(first);
+    if (resuming.rows_later) runtime_.set_row_source(sequence, resuming.pages, end - 1);
   }
-  const PageFormat& format = waking.pages->format();
+  const PageFormat& format = resuming.pages->format();
   const size_t bytes =
-      waking.rows_later ? format.head_bytes() : format.head_bytes() + format.bytes.rows;
-  load_pages(waking, sequence, first, std::min(pages_at_once(bytes), end - first));
+      resuming.rows_later ? format.head_bytes() : format.head_bytes() + format.bytes.rows;
+  load_pages(resuming, sequence, first, std::min(pages_at_once(bytes), end - first));
   return runtime_.length(sequence) - have;
 }
 
 // The last page's rows come with it: its tail is made from them.
-void SessionParking::load_pages(Waking& waking, SequenceId sequence, int64_t first, int64_t pages) {
-  const PageFormat& format = waking.pages->format();
-  const int64_t last = pages_of(waking.prefix.tokens) - 1;
-  const int64_t rows_from = !waking.rows_later ? first : std::min(last, first + pages);
+void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int64_t first,
+                                   int64_t pages) {
+  const PageFormat& format = resuming.pages->format();
+  const int64_t last = pages_of(resuming.prefix.tokens) - 1;
+  const int64_t rows_from = !resuming.rows_later ? first : std::min(last, first + pages);
   heads_.resize(static_cast<size_t>(pages) * format.head_bytes());
-  waking.pages->read_heads(first, heads_);
+  resuming.pages->read_heads(first, heads_);
   rows_.resize(static_cast<size_t>(first + pages - rows_from) * format.bytes.rows);
-  waking.pages->read_rows(rows_from, rows_);
+  resuming.pages->read_rows(rows_from, rows_);
   const std::span<const std::byte> heads = heads_, rows = rows_;
   for (int64_t page = first; page < first + pages; ++page) {
     const int64_t tokens =
-        std::min<int64_t>(kPageTokens, waking.prefix.tokens - page * kPageTokens);
+        std::min<int64_t>(kPageTokens, resuming.prefix.tokens - page * kPageTokens);
     const auto head = heads.subspan(static_cast<size_t>(page - first) * format.head_bytes());
     const size_t wanted =
-        format.bytes.rows - (page < waking.prefix.first_page ? format.bytes.ring : 0);
+        format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.ring : 0);
     const auto row =
         page < rows_from
             ? rows.first(0)
@@ -188,20 +190,20 @@ void SessionParking::load_pages(Waking& waking, SequenceId sequence, int64_t fir
   }
 }
 
-void SessionParking::lost(uint64_t session) {
+void SessionSuspension::lost(uint64_t session) {
   store_.remove(session);
   cache_.changed();
   for (Kept& kept : cache_.kept()) {
-    if (kept.parked && kept.parked->session == session) kept.parked.reset();
+    if (kept.suspended && kept.suspended->session == session) kept.suspended.reset();
   }
 }
 
-void SessionParking::drop_unwanted() {
+void SessionSuspension::drop_unwanted() {
   for (const uint64_t session : cache_.take_unwanted()) lost(session);
 }
 
-ParkingStatus SessionParking::status() const {
-  ParkingStatus status = status_;
+SuspensionStatus SessionSuspension::status() const {
+  SuspensionStatus status = status_;
   status.read_bytes = pool_.bytes_read();
   status.disk_bytes = store_.used_bytes();
   status.limit_bytes = store_.limit_bytes();

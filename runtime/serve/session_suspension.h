@@ -12,12 +12,12 @@
 #include "runtime/doors/runtime.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/read_pool.h"
+#include "runtime/serve/resuming.h"
 #include "runtime/serve/session_store.h"
-#include "runtime/serve/waking.h"
 
 namespace fasa::serve {
 
-struct ParkingOptions {
+struct SuspensionOptions {
   std::string dir;
   uint64_t limit_bytes = uint64_t{64} << 30;
   double idle_after = 600;  // seconds
@@ -27,58 +27,58 @@ struct ParkingOptions {
 };
 
 // Counts since the start, and what is on disk now.
-struct ParkingStatus {
-  uint64_t parked = 0, woken = 0, damaged = 0;  // sessions
-  uint64_t woken_tokens = 0;
+struct SuspensionStatus {
+  uint64_t suspended = 0, resumed = 0, damaged = 0;  // sessions
+  uint64_t resumed_tokens = 0;
   uint64_t disk_bytes = 0, limit_bytes = 0;
   uint64_t read_bytes = 0;
   bool busy = false;  // there is one to write that is due
 };
 
-class SessionParking {
+class SessionSuspension {
  public:
   using Clock = std::chrono::steady_clock;
 
   // What lies in the folder is kept in `cache` from now on. Throws UsageError (the folder).
-  SessionParking(const ParkingOptions& options, Runtime& runtime, PrefixCache& cache);
+  SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
   // A piece of a session that is due; one that is whole on disk gives up its memory. True: it was not
-  // the last piece of the last one. This and park() throw DeviceError and LostSession.
-  bool park_some(Clock::time_point now);
+  // the last piece of the last one. This and suspend() throw DeviceError and LostSession.
+  bool suspend_some(Clock::time_point now);
   // Until when nothing is due; none: nothing will be.
   std::optional<Clock::time_point> next_due() const;
   // From now on all are due.
-  void park_all() { all_ = true; }
+  void suspend_all() { all_ = true; }
   // At once: before its memory is given up.
-  void park(Kept& kept);
+  void suspend(Kept& kept);
 
   // The next pages of a session behind the whole pages that `sequence` holds; returns how many tokens
-  // they are, none once it holds waking.prefix.tokens. Throws LostSession; BudgetError: the sequence has
+  // they are, none once it holds resuming.prefix.tokens. Throws LostSession; BudgetError: the sequence has
   // no room, and nothing has changed.
-  int64_t wake_some(Waking& waking, SequenceId sequence);
+  int64_t resume_some(Resuming& resuming, SequenceId sequence);
   // Its pages are damaged or gone: nobody is offered it again.
   void give_up(uint64_t session) {
     ++status_.damaged;
     lost(session);
   }
-  void count_woken(int64_t tokens) {
-    ++status_.woken, status_.woken_tokens += static_cast<uint64_t>(tokens);
+  void count_resumed(int64_t tokens) {
+    ++status_.resumed, status_.resumed_tokens += static_cast<uint64_t>(tokens);
   }
 
   // What was asked to be forgotten goes from the disk.
   void drop_unwanted();
-  ParkingStatus status() const;
+  SuspensionStatus status() const;
   // Of so many tokens' keys and values on disk.
   uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
 
  private:
-  Kept* next_to_park(Clock::time_point now);
+  Kept* next_to_suspend(Clock::time_point now);
   bool is_due(const Kept& kept, Clock::time_point now) const;
-  bool park_piece(Kept& kept);
+  bool suspend_piece(Kept& kept);
   void require_room(const Kept& kept, uint64_t bytes);
   void refused(Kept& kept, const char* why);
   void lost(uint64_t session);
-  void load_pages(Waking& waking, SequenceId sequence, int64_t first, int64_t pages);
+  void load_pages(Resuming& resuming, SequenceId sequence, int64_t first, int64_t pages);
   int64_t pages_at_once(size_t bytes_of_one) const;
 
   Runtime& runtime_;
@@ -88,7 +88,7 @@ class SessionParking {
   ReadPool pool_;
   bool all_ = false;
   std::vector<std::byte> heads_, rows_;  // of pages on their way
-  ParkingStatus status_;
+  SuspensionStatus status_;
 };
 
 }  // namespace fasa::serve

@@ -1,4 +1,4 @@
-#include "runtime/serve/parked_pages.h"
+#include "runtime/serve/suspended_pages.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ PageFile::~PageFile() {
   if (file_ >= 0) ::close(file_);
 }
 
-ParkedPages::ParkedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
-                         const PageFormat& format, std::vector<StoredPage> pages)
+SuspendedPages::SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
+                               const PageFormat& format, std::vector<StoredPage> pages)
     : pool_(pool),
       session_(session),
       file_(std::move(file)),
@@ -37,13 +37,13 @@ ParkedPages::ParkedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageF
   ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_RANDOM);
 }
 
-void ParkedPages::read_added() {
+void SuspendedPages::read_added() {
   if (!lost_ && pool_.read(file_->get(), reads_)) return;
   lost_ = true;
   throw LostSession(session_, fmt::format("{}: it is not what was written", file_->path()));
 }
 
-void ParkedPages::read_heads(int64_t first, std::span<std::byte> heads) {
+void SuspendedPages::read_heads(int64_t first, std::span<std::byte> heads) {
   reads_.clear();
   const size_t bytes = format_.head_bytes();
   for (size_t at = 0; at < heads.size(); at += bytes) {
@@ -62,7 +62,7 @@ void ParkedPages::read_heads(int64_t first, std::span<std::byte> heads) {
 }
 
 // A piece of a page's rows, beside the one before it where they are neighbours.
-void ParkedPages::add(int64_t page, size_t piece, std::byte* block) {
+void SuspendedPages::add(int64_t page, size_t piece, std::byte* block) {
   const size_t index = static_cast<size_t>(page) * format_.pieces() + piece;
   const size_t bytes = format_.piece_bytes(piece);
   const uint64_t offset =
@@ -83,7 +83,7 @@ void ParkedPages::add(int64_t page, size_t piece, std::byte* block) {
                     .checksums = &checksums_[index]});
 }
 
-void ParkedPages::read_rows(int64_t first, std::span<std::byte> rows) {
+void SuspendedPages::read_rows(int64_t first, std::span<std::byte> rows) {
   reads_.clear();
   for (size_t at = 0; at < rows.size(); at += format_.bytes.rows) {
     const int64_t page = first + static_cast<int64_t>(at / format_.bytes.rows);
@@ -92,12 +92,12 @@ void ParkedPages::read_rows(int64_t first, std::span<std::byte> rows) {
   read_added();
 }
 
-void ParkedPages::has_until(int64_t page) {
+void SuspendedPages::has_until(int64_t page) {
   complete_ = std::max(complete_, page);
   std::fill_n(present_.begin(), static_cast<size_t>(complete_) * format_.pieces(), true);
 }
 
-void ParkedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) {
+void SuspendedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) {
   reads_.clear();
   for (const RowBytes& part : wanted) {
     if (part.page < complete_) continue;
@@ -113,7 +113,8 @@ void ParkedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte* c
   read_added();
 }
 
-bool ParkedPages::fetch_next(int64_t pages, size_t most_bytes, std::span<std::byte* const> blocks) {
+bool SuspendedPages::fetch_next(int64_t pages, size_t most_bytes,
+                                std::span<std::byte* const> blocks) {
   reads_.clear();
   size_t bytes = 0;
   for (; complete_ < pages && bytes < most_bytes; ++complete_) {
