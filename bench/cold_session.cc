@@ -98,10 +98,10 @@ void run(const Options& options) {
   for (int64_t i = 0; i < options.tokens; ++i) {
     conversation.log.append(1, serve::Computed::kPrefill);
   }
-  cache.keep(std::move(conversation), filled.sequence());
-  serve::Kept& kept = cache.kept().back();
-  suspension.suspend(kept);
-  cache.release(kept);
+  cache.insert(std::move(conversation), filled.sequence());
+  serve::CachedSession& cached = cache.sessions().back();
+  suspension.suspend(cached);
+  cache.release(cached);
   const PageBytes page = filled.runtime().page_bytes();
   fmt::print(
       "{} tokens, {} layers: rows {:.1f} MB, slices {:.1f} MB, on disk {:.1f} MB\n", options.tokens,
@@ -110,9 +110,9 @@ void run(const Options& options) {
       static_cast<double>(page.slices * static_cast<size_t>(options.tokens / kPageTokens)) * 1e-6,
       static_cast<double>(suspension.status().disk_bytes) * 1e-6);
   for (const bool rows_later : {false, true, false, true}) {
-    resume(filled, suspension, *kept.suspended, rows_later, options);
+    resume(filled, suspension, *cached.suspended, rows_later, options);
   }
-  cache.forget(kept.id);
+  cache.forget(cached.id);
   suspension.drop_unwanted();
 }
 

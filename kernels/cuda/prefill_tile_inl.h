@@ -56,7 +56,7 @@ struct PrefillTileKernel {
   static constexpr DType kElement = Stage::kElement;
   static constexpr int kDepths = Dim::kDepths;
   static constexpr int kStride = Dim::kStride;
-  static constexpr int kKeptDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
+  static constexpr int kHeldDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
   static constexpr int64_t kSharedBytes = Stage::kSharedBytes;
 
   PrefillParams params;
@@ -64,8 +64,8 @@ struct PrefillTileKernel {
 
   // What a thread has of its two rows: lane / 4 of its warp's sixteen, and eight below.
   struct State {
-    uint32_t q[kKeptDepths][4];
-    uint32_t q_rest[kSplit ? kKeptDepths : 1][4];
+    uint32_t q[kHeldDepths][4];
+    uint32_t q_rest[kSplit ? kHeldDepths : 1][4];
     float out[2 * kDepths][4];  // see dim_of
     float top[2];
     float sum[2];

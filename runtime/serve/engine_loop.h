@@ -48,12 +48,12 @@ class EngineLoop {
     return inbox_.submit(std::move(request));
   }
   void cancel(uint64_t request) { inbox_.cancel(request); }
-  // Forgets a kept session of that salt. False: there is none of that number.
+  // Forgets a cached session of that salt. False: there is none of that number.
   bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
-  // Gives up the memory of all that is kept and not being served.
+  // Gives up the memory of all cached sessions that are not being served.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }
-  // All that is kept goes to disk; status().suspension.busy tells until when.
+  // Suspends all cached sessions to disk; status().suspension.busy tells until when.
   void suspend_idle_now() { inbox_.suspend(); }
   // None is taken any more, those that are here go on.
   void drain() { inbox_.drain(); }

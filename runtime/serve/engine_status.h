@@ -51,7 +51,7 @@ struct SessionStatus {
 struct EngineStatus {
   int running = 0;
   int waiting = 0;
-  // Those that are kept; one list for all who ask until it changes.
+  // The cached sessions; one list for all callers until it changes.
   std::shared_ptr<const std::vector<SessionStatus>> sessions =
       std::make_shared<std::vector<SessionStatus>>();
   uint64_t requests = 0;

@@ -34,7 +34,7 @@ SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, Ser
       cache_(runtime, options.log_bytes) {
   if (!options.sessions) return;
   suspension_.emplace(*options.sessions, runtime, cache_);
-  for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
+  for (const CachedSession& cached : cache_.sessions()) found_.push_back(cached.conversation);
 }
 
 void SessionMemory::admit_waiting() {
@@ -93,7 +93,7 @@ void SessionMemory::place(ActiveChoice& active) {
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
     if (log.size() > 0) {
-      cache_.keep({.salt = active.request.salt, .log = std::move(log)}, owned.release());
+      cache_.insert({.salt = active.request.salt, .log = std::move(log)}, owned.release());
     }
     throw;
   }
@@ -146,7 +146,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
 
 // With a place on disk for it, it is there before its memory is another's.
 bool SessionMemory::evict_oldest() {
-  Kept* const oldest = cache_.oldest_resident();
+  CachedSession* const oldest = cache_.oldest_resident();
   if (oldest == nullptr) return false;
   if (suspension_) suspension_->suspend(*oldest);
   cache_.release(*oldest);
@@ -206,15 +206,15 @@ void SessionMemory::give_up(const LostSession& error) {
   release_lost();
 }
 
-// Kept ones that lack rows which can't be had: how they were computed is remembered.
+// Cached sessions that lack rows which cannot be had: only how they were computed is remembered.
 void SessionMemory::release_lost() {
-  const auto is_lost = [&](const Kept& kept) {
-    return kept.sequence && runtime_.lost_rows(*kept.sequence);
+  const auto is_lost = [&](const CachedSession& cached) {
+    return cached.sequence && runtime_.lost_rows(*cached.sequence);
   };
-  auto& kept = cache_.kept();
+  auto& cached = cache_.sessions();
   for (;;) {  // a release may forget others
-    const auto lost = std::find_if(kept.begin(), kept.end(), is_lost);
-    if (lost == kept.end()) return;
+    const auto lost = std::find_if(cached.begin(), cached.end(), is_lost);
+    if (lost == cached.end()) return;
     cache_.release(*lost);
   }
 }
@@ -224,7 +224,7 @@ void SessionMemory::keep_finished() {
     if (!one->finished || !one->placed()) continue;
     const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
     OwnedSequence owned(runtime_, sequence);
-    if (one->log.size() > 0) cache_.keep(one->conversation(), owned.release());
+    if (one->log.size() > 0) cache_.insert(one->conversation(), owned.release());
   }
   release_lost();
 }
@@ -246,15 +246,15 @@ void SessionMemory::show() {
 
 void SessionMemory::list_sessions() {
   auto sessions = std::make_shared<std::vector<SessionStatus>>();
-  for (const Kept& kept : std::as_const(cache_).kept()) {
-    SessionStatus session{.id = kept.id,
-                          .salt = kept.conversation.salt,
-                          .tokens = kept.log().size(),
-                          .suspended_tokens = kept.suspended ? kept.suspended->tokens : 0,
-                          .resident = kept.sequence.has_value()};
+  for (const CachedSession& cached : std::as_const(cache_).sessions()) {
+    SessionStatus session{.id = cached.id,
+                          .salt = cached.conversation.salt,
+                          .tokens = cached.log().size(),
+                          .suspended_tokens = cached.suspended ? cached.suspended->tokens : 0,
+                          .resident = cached.sequence.has_value()};
     if (session.resident) {
-      session.device_bytes = kept.device_bytes;
-      session.host_bytes = kept.host_bytes;
+      session.device_bytes = cached.device_bytes;
+      session.host_bytes = cached.host_bytes;
     }
     if (suspension_) session.disk_bytes = suspension_->bytes(session.suspended_tokens);
     sessions->push_back(std::move(session));

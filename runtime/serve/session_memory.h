@@ -33,7 +33,7 @@ class SessionMemory {
   bool make_room(bool may_preempt);
   // The next piece of the first session that resumes; other requests run before the one after it.
   void resume_next();
-  // What the finished ones leave in the cache is kept for whoever begins alike.
+  // Caches the sessions of finished requests, for later requests that begin alike.
   void keep_finished();
   // Who had rows of it on the disk only is computed again; who has them in memory goes on.
   void give_up(const LostSession& error);

@@ -29,7 +29,7 @@ SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& 
               .page = runtime.page_bytes(),
               .before_change = options.before_change}) {
   for (FoundSession& found : store_.take_found()) {
-    cache_.keep(std::move(found.conversation), found.number, found.first_page);
+    cache_.insert(std::move(found.conversation), found.number, found.first_page);
   }
 }
 
@@ -37,29 +37,30 @@ int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
   return static_cast<int64_t>(std::max<size_t>(1, kBytesAtOnce / bytes_of_one));
 }
 
-bool SessionSuspension::is_due(const Kept& kept, Clock::time_point now) const {
-  return kept.sequence && !kept.suspend_failed && (all_ || now - kept.used_at >= idle_after_);
+bool SessionSuspension::is_due(const CachedSession& cached, Clock::time_point now) const {
+  return cached.sequence && !cached.suspend_failed && (all_ || now - cached.used_at >= idle_after_);
 }
 
 // The one that has been idle longest; where all are due, the one that was, least: if time runs out it
 // is there.
-Kept* SessionSuspension::next_to_suspend(Clock::time_point now) {
-  Kept* next = nullptr;
-  for (Kept& kept : cache_.kept()) {
-    if (!is_due(kept, now)) continue;
-    const bool better = next == nullptr || (all_ ? kept.last_used > next->last_used
-                                                 : kept.last_used < next->last_used);
-    if (better) next = &kept;
+CachedSession* SessionSuspension::next_to_suspend(Clock::time_point now) {
+  CachedSession* next = nullptr;
+  for (CachedSession& cached : cache_.sessions()) {
+    if (!is_due(cached, now)) continue;
+    const bool better = next == nullptr || (all_ ? cached.last_used > next->last_used
+                                                 : cached.last_used < next->last_used);
+    if (better) next = &cached;
   }
   return next;
 }
 
 std::optional<SessionSuspension::Clock::time_point> SessionSuspension::next_due() const {
   std::optional<Clock::time_point> next;
-  for (const Kept& kept : std::as_const(cache_).kept()) {
-    if (!kept.sequence || kept.suspend_failed) continue;
-    const auto due = all_ ? Clock::now()
-                          : kept.used_at + std::chrono::duration_cast<Clock::duration>(idle_after_);
+  for (const CachedSession& cached : std::as_const(cache_).sessions()) {
+    if (!cached.sequence || cached.suspend_failed) continue;
+    const auto due =
+        all_ ? Clock::now()
+             : cached.used_at + std::chrono::duration_cast<Clock::duration>(idle_after_);
     if (!next || due < *next) next = due;
   }
   return next;
@@ -67,50 +68,50 @@ std::optional<SessionSuspension::Clock::time_point> SessionSuspension::next_due(
 
 bool SessionSuspension::suspend_some(Clock::time_point now) {
   drop_unwanted();
-  Kept* const kept = next_to_suspend(now);
-  if (kept == nullptr) return false;
+  CachedSession* const cached = next_to_suspend(now);
+  if (cached == nullptr) return false;
   try {
-    if (suspend_piece(*kept)) cache_.release(*kept);
+    if (suspend_piece(*cached)) cache_.release(*cached);
   } catch (const DeviceError&) {
     throw;
   } catch (const LostSession&) {
     throw;
   } catch (const std::exception& error) {
-    refused(*kept, error.what());
+    refused(*cached, error.what());
   }
   return next_to_suspend(now) != nullptr;
 }
 
-void SessionSuspension::suspend(Kept& kept) {
-  if (kept.suspend_failed) return;
+void SessionSuspension::suspend(CachedSession& cached) {
+  if (cached.suspend_failed) return;
   try {
-    while (!suspend_piece(kept)) continue;
+    while (!suspend_piece(cached)) continue;
   } catch (const DeviceError&) {
     throw;
   } catch (const LostSession&) {
     throw;
   } catch (const std::exception& error) {
-    refused(kept, error.what());
+    refused(cached, error.what());
   }
 }
 
 // What a first attempt left is removed: no session could resume from it.
-void SessionSuspension::refused(Kept& kept, const char* why) {
-  log_warning(fmt::format("a session of {} tokens is not on disk: {}", kept.log().size(), why));
-  kept.suspend_failed = true;
-  if (kept.suspended && kept.suspended->tokens == 0) lost(kept.suspended->session);
+void SessionSuspension::refused(CachedSession& cached, const char* why) {
+  log_warning(fmt::format("a session of {} tokens is not on disk: {}", cached.log().size(), why));
+  cached.suspend_failed = true;
+  if (cached.suspended && cached.suspended->tokens == 0) lost(cached.suspended->session);
 }
 
 // True: all of it is on disk.
-bool SessionSuspension::suspend_piece(Kept& kept) {
-  if (!kept.suspended) kept.suspended = SuspendedPrefix{store_.create(), 0};
-  const uint64_t session = kept.suspended->session;
-  const int64_t end = kept.log().size();
+bool SessionSuspension::suspend_piece(CachedSession& cached) {
+  if (!cached.suspended) cached.suspended = SuspendedPrefix{store_.create(), 0};
+  const uint64_t session = cached.suspended->session;
+  const int64_t end = cached.log().size();
   const int64_t begin = store_.written(session);
   const PageBytes bytes = runtime_.page_bytes();
   if (begin < end) {
     const uint64_t again = begin % kPageTokens != 0 ? store_.bytes_of(1) : 0;
-    require_room(kept, store_.bytes_of(end) - store_.bytes_of(begin) + again);
+    require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again);
   }
   int64_t left = pages_at_once(bytes.rows + bytes.slices);
   for (int64_t at = begin; at < end && left > 0; at = store_.written(session), --left) {
@@ -118,14 +119,14 @@ bool SessionSuspension::suspend_piece(Kept& kept) {
     const auto tokens = static_cast<int>(std::min<int64_t>(kPageTokens, end - page * kPageTokens));
     rows_.resize(bytes.rows);
     heads_.resize(tokens == kPageTokens ? bytes.slices : 0);
-    runtime_.save_page(*kept.sequence, page, rows_, heads_);
+    runtime_.save_page(*cached.sequence, page, rows_, heads_);
     store_.write(session, tokens, rows_, heads_);
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
-    SuspendedPrefix& suspended = *kept.suspended;
-    suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*kept.sequence));
-    store_.commit(session, kept.conversation, suspended.first_page);
+    SuspendedPrefix& suspended = *cached.suspended;
+    suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*cached.sequence));
+    store_.commit(session, cached.conversation, suspended.first_page);
     suspended.tokens = end;
     cache_.changed();
     ++status_.suspended;
@@ -134,11 +135,11 @@ bool SessionSuspension::suspend_piece(Kept& kept) {
 }
 
 // Sessions used longest ago go first.
-void SessionSuspension::require_room(const Kept& kept, uint64_t bytes) {
+void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes) {
   while (!store_.make_room(bytes)) {
-    Kept* oldest = nullptr;
-    for (Kept& one : cache_.kept()) {
-      const bool other = one.suspended && one.id != kept.id;
+    CachedSession* oldest = nullptr;
+    for (CachedSession& one : cache_.sessions()) {
+      const bool other = one.suspended && one.id != cached.id;
       if (other && (oldest == nullptr || one.last_used < oldest->last_used)) oldest = &one;
     }
     if (oldest == nullptr) {
@@ -193,8 +194,8 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
 void SessionSuspension::lost(uint64_t session) {
   store_.remove(session);
   cache_.changed();
-  for (Kept& kept : cache_.kept()) {
-    if (kept.suspended && kept.suspended->session == session) kept.suspended.reset();
+  for (CachedSession& cached : cache_.sessions()) {
+    if (cached.suspended && cached.suspended->session == session) cached.suspended.reset();
   }
 }
 

@@ -39,7 +39,7 @@ class SessionSuspension {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What lies in the folder is kept in `cache` from now on. Throws UsageError (the folder).
+  // What lies in the folder is cached in `cache` from now on. Throws UsageError (the folder).
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
   // A piece of a session that is due; one that is whole on disk gives up its memory. True: it was not
@@ -50,7 +50,7 @@ class SessionSuspension {
   // From now on all are due.
   void suspend_all() { all_ = true; }
   // At once: before its memory is given up.
-  void suspend(Kept& kept);
+  void suspend(CachedSession& cached);
 
   // The next pages of a session behind the whole pages that `sequence` holds; returns how many tokens
   // they are, none once it holds resuming.prefix.tokens. Throws LostSession; BudgetError: the sequence has
@@ -72,11 +72,11 @@ class SessionSuspension {
   uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
 
  private:
-  Kept* next_to_suspend(Clock::time_point now);
-  bool is_due(const Kept& kept, Clock::time_point now) const;
-  bool suspend_piece(Kept& kept);
-  void require_room(const Kept& kept, uint64_t bytes);
-  void refused(Kept& kept, const char* why);
+  CachedSession* next_to_suspend(Clock::time_point now);
+  bool is_due(const CachedSession& cached, Clock::time_point now) const;
+  bool suspend_piece(CachedSession& cached);
+  void require_room(const CachedSession& cached, uint64_t bytes);
+  void refused(CachedSession& cached, const char* why);
   void lost(uint64_t session);
   void load_pages(Resuming& resuming, SequenceId sequence, int64_t first, int64_t pages);
   int64_t pages_at_once(size_t bytes_of_one) const;

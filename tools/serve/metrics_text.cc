@@ -64,7 +64,7 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
   metrics.counter("fasa_generated_tokens_total", "Tokens generated.", status.generated_tokens);
   metrics.counter("fasa_preemptions_total", "Requests that gave up their memory for a while.",
                   status.preemptions);
-  metrics.counter("fasa_evictions_total", "Kept sessions whose memory was given up.",
+  metrics.counter("fasa_evictions_total", "Cached sessions whose memory was given up.",
                   status.evictions);
   metrics.histogram("fasa_queue_seconds", "From arrival to the first step.", status.queue_seconds);
   metrics.histogram("fasa_time_to_first_token_seconds", "From arrival to the first token.",
@@ -109,7 +109,7 @@ void add_sessions(Metrics& metrics, const EngineStatus& status) {
       ++suspended;
     }
   }
-  metrics.head("fasa_sessions", "gauge", "Conversations that are kept.");
+  metrics.head("fasa_sessions", "gauge", "Conversations that are cached.");
   metrics.sample("fasa_sessions", "state=\"resident\"", resident);
   metrics.sample("fasa_sessions", "state=\"suspended\"", suspended);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
