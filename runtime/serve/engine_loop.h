@@ -2,7 +2,7 @@
 // thread of its own. Those who decode go first; prompts come in chunks between their steps.
 //
 // A request's tokens do not depend on who else is served: every part of a step is independent of its
-// company, and what was evicted is computed again as it was computed before (token_log.h).
+// batch, and what was evicted is computed again as it was computed before (token_log.h).
 #pragma once
 
 #include <chrono>

@@ -13,7 +13,7 @@ struct EngineOptions {
   int max_sequences = 16;  // that are computed at once
   int max_waiting = 64;
   int prefill_chunk = 512;
-  double max_step_seconds = 0;  // 0: see Pace
+  double max_step_seconds = 0;  // 0: see PrefillBudget
   // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
   // depend on it, and on nothing that happened to the conversation meanwhile.
   int sparse_turn_tokens = 0;

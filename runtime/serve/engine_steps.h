@@ -11,7 +11,7 @@
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
-#include "runtime/serve/pace.h"
+#include "runtime/serve/prefill_budget.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_memory.h"
 #include "runtime/text/tokenizer.h"
@@ -53,7 +53,7 @@ class EngineSteps {
   ServedChoices& choices_;
   SessionMemory& memory_;
   EngineStatus& numbers_;
-  Pace pace_;
+  PrefillBudget prefill_budget_;
 };
 
 }  // namespace fasa::serve

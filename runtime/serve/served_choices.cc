@@ -19,7 +19,7 @@ void ServedChoices::end_finished() {
       one = next;
     }
   }
-  if (active_.size() < before) crowded_ = false;
+  if (active_.size() < before) memory_pressure_ = false;
 }
 
 void ServedChoices::tell_ended() {

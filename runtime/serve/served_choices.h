@@ -21,9 +21,9 @@ class ServedChoices {
   const List& active() const { return active_; }
   List& waiting() { return waiting_; }  // oldest first
   const List& waiting() const { return waiting_; }
-  // No room for one more until one of those served has ended.
-  bool crowded() const { return crowded_; }
-  void set_crowded(bool crowded) { crowded_ = crowded; }
+  // Memory is short: no request is admitted until one of the active ones ends.
+  bool under_memory_pressure() const { return memory_pressure_; }
+  void set_memory_pressure(bool on) { memory_pressure_ = on; }
 
   // The first that waits is served from now on.
   void admit_first() { active_.splice(active_.end(), waiting_, waiting_.begin()); }
@@ -53,7 +53,7 @@ class ServedChoices {
   List active_;
   List waiting_;
   List ended_;
-  bool crowded_ = false;
+  bool memory_pressure_ = false;
 };
 
 }  // namespace fasa::serve

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
-#include "runtime/serve/pace.h"
+#include "runtime/serve/prefill_budget.h"
 
 namespace fasa::serve {
 
@@ -38,8 +38,8 @@ SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, Ser
 }
 
 void SessionMemory::admit_waiting() {
-  if (choices_.active().empty()) choices_.set_crowded(false);
-  while (!choices_.waiting().empty() && !choices_.crowded() &&
+  if (choices_.active().empty()) choices_.set_memory_pressure(false);
+  while (!choices_.waiting().empty() && !choices_.under_memory_pressure() &&
          static_cast<int>(choices_.active().size()) < options_.max_sequences) {
     ActiveChoice& first = *choices_.waiting().front();
     if (!admit(first)) {
@@ -60,7 +60,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
       return true;
     } catch (const BudgetError& error) {
       if (make_room(false)) continue;
-      choices_.set_crowded(true);
+      choices_.set_memory_pressure(true);
       if (choices_.active().empty()) choices_.fail(active, error.kind(), error.what());
       return false;
     } catch (const UsageError& error) {
@@ -129,7 +129,7 @@ bool SessionMemory::make_room(bool may_preempt) {
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
 void SessionMemory::preempt(ActiveChoice& active) {
   ++numbers_.preemptions;
-  choices_.set_crowded(true);
+  choices_.set_memory_pressure(true);
   step_back(active);
 }
 

@@ -231,13 +231,13 @@ TEST(Prefetch, MissesOvertakePredictions) {
   Decode one(near);
   Decode three(far);
   const double alone = one.layer_seconds()[1];
-  const double crowded = three.layer_seconds()[1];
+  const double contended = three.layer_seconds()[1];
   const StepCounters predicted = three.runtime().metrics().layers[2];
   EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
   const double crowd = 2 * static_cast<double>(predicted.prefetched) * 512 / kLink;
   constexpr double kChunk = 65536 / kLink;  // what is under way goes first
   ASSERT_GT(crowd, 10 * kChunk);
-  EXPECT_LT(crowded, alone + 2 * kChunk);
+  EXPECT_LT(contended, alone + 2 * kChunk);
 }
 
 TEST(Prefetch, NextQueryNeedsASource) {

@@ -111,7 +111,7 @@ void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& 
 }
 
 // Pages come one copy at a time through two buffers; attention works on the one while the other
-// fills, so the slower of the two sets the pace.
+// fills, so the slower of the two bounds the step.
 void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
   const int64_t seen = visible(layer, load.tokens);

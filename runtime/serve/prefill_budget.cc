@@ -1,4 +1,4 @@
-#include "runtime/serve/pace.h"
+#include "runtime/serve/prefill_budget.h"
 
 #include <algorithm>
 
@@ -13,9 +13,9 @@ void blend(double& mean, double value) {
 
 }  // namespace
 
-void Pace::decoded(double seconds) { blend(decode_seconds_, seconds); }
+void PrefillBudget::decoded(double seconds) { blend(decode_seconds_, seconds); }
 
-void Pace::prefilled(int64_t tokens, double seconds) {
+void PrefillBudget::prefilled(int64_t tokens, double seconds) {
   if (tokens <= 0) return;
   const auto count = static_cast<double>(tokens);
   if (seconds / count < least_per_token_) {
@@ -29,7 +29,7 @@ void Pace::prefilled(int64_t tokens, double seconds) {
   blend(prefill_per_token_, std::max(0.0, seconds - fixed_seconds()) / count);
 }
 
-double Pace::fixed_seconds() const {
+double PrefillBudget::fixed_seconds() const {
   if (least_tokens_ >= most_tokens_) return 0;  // one size says nothing
   const auto few = static_cast<double>(least_tokens_);
   const auto many = static_cast<double>(most_tokens_);
@@ -37,7 +37,7 @@ double Pace::fixed_seconds() const {
   return std::max(0.0, (least_seconds_ - few * least_per_token_) * many / (many - few));
 }
 
-int Pace::chunk(bool others_decode) const {
+int PrefillBudget::chunk(bool others_decode) const {
   if (!others_decode) return largest_chunk_;
   const int least = std::min(kMinChunk, largest_chunk_);
   if (prefill_per_token_ <= 0) return least;

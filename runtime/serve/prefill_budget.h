@@ -17,17 +17,17 @@ inline double seconds_between(std::chrono::steady_clock::time_point begin,
 //
 // A chunk costs something before its first token: its weights are read, and unpacked where they are
 // packed. That is found from the quickest chunk and the least time a token of a chunk, as it depends
-// on neither the context nor the company.
-class Pace {
+// on neither the context nor the batch.
+class PrefillBudget {
  public:
   static constexpr int kMinChunk = 16;
   static constexpr double kAutomaticMost = 0.1;  // seconds
-  // Of a chunk's time, the automatic pace spends at least so much on its tokens.
+  // Of a chunk's time, the automatic budget spends at least so much on its tokens.
   static constexpr double kUsefulShare = 0.75;
 
   // `max_step_seconds` 0: twice the decode step of the moment, at most kAutomaticMost, or what a
   // chunk takes that is worth its fixed cost.
-  Pace(double max_step_seconds, int largest_chunk)
+  PrefillBudget(double max_step_seconds, int largest_chunk)
       : max_step_seconds_(max_step_seconds), largest_chunk_(largest_chunk) {}
 
   void decoded(double seconds);
