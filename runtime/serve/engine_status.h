@@ -43,7 +43,7 @@ struct SessionStatus {
   std::string salt;
   int64_t tokens = 0;
   int64_t suspended_tokens = 0;  // whose keys and values are on disk
-  bool resident = false;         // all of its are in memory
+  bool in_memory = false;        // its keys and values are in memory
   // What forks share is counted for each.
   uint64_t device_bytes = 0, host_bytes = 0, disk_bytes = 0;
 };

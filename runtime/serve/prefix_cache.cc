@@ -126,7 +126,7 @@ void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   if (beginning.suspended) unwanted_.push_back(beginning.suspended->session);
 }
 
-CachedSession* PrefixCache::oldest_resident() {
+CachedSession* PrefixCache::oldest_in_memory() {
   CachedSession* oldest = nullptr;
   for (CachedSession& cached : sessions_) {
     if (cached.sequence && (oldest == nullptr || cached.last_used < oldest->last_used))

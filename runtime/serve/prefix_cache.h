@@ -76,7 +76,7 @@ class PrefixCache {
   void insert(Conversation conversation, uint64_t session, int64_t first_page = 0);
 
   // The one that holds memory and was used longest ago; null: there is none.
-  CachedSession* oldest_resident();
+  CachedSession* oldest_in_memory();
   // Gives up the memory of its sequence; its log stays.
   void release(CachedSession& cached);
   // Frees and forgets. False: there is no such one.

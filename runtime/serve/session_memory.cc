@@ -146,7 +146,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
 
 // With a place on disk for it, it is there before its memory is another's.
 bool SessionMemory::evict_oldest() {
-  CachedSession* const oldest = cache_.oldest_resident();
+  CachedSession* const oldest = cache_.oldest_in_memory();
   if (oldest == nullptr) return false;
   if (suspension_) suspension_->suspend(*oldest);
   cache_.release(*oldest);
@@ -251,8 +251,8 @@ void SessionMemory::list_sessions() {
                           .salt = cached.conversation.salt,
                           .tokens = cached.log().size(),
                           .suspended_tokens = cached.suspended ? cached.suspended->tokens : 0,
-                          .resident = cached.sequence.has_value()};
-    if (session.resident) {
+                          .in_memory = cached.sequence.has_value()};
+    if (session.in_memory) {
       session.device_bytes = cached.device_bytes;
       session.host_bytes = cached.host_bytes;
     }

@@ -94,7 +94,7 @@ TEST_P(SessionSuspensionTest, AResumedConversationIsTheSame) {
                                       suspend(server);
                                       const EngineStatus status = server.loop().status();
                                       ASSERT_THAT(*status.sessions, SizeIs(1));
-                                      EXPECT_FALSE((*status.sessions)[0].resident);
+                                      EXPECT_FALSE((*status.sessions)[0].in_memory);
                                       EXPECT_EQ((*status.sessions)[0].suspended_tokens,
                                                 (*status.sessions)[0].tokens);
                                       EXPECT_EQ(status.memory.host_rows, 0u);
@@ -111,8 +111,8 @@ TEST_P(SessionSuspensionTest, ShortTurnsAreTheSameWhereverTheyBegin) {
   EngineOptions kept{.prefill_chunk = 96, .sparse_turn_tokens = 256};
   EngineOptions suspended = options();
   suspended.sparse_turn_tokens = kept.sparse_turn_tokens;
-  const auto resident = std::make_unique<LocalServer>(GetParam(), kept);
-  const Turns expected = converse_with([&]() -> LocalServer& { return *resident; }, [] {});
+  const auto in_memory = std::make_unique<LocalServer>(GetParam(), kept);
+  const Turns expected = converse_with([&]() -> LocalServer& { return *in_memory; }, [] {});
   EXPECT_NE(expected.logprobs, undisturbed(GetParam()).logprobs) << "no turn was decoded";
 
   const auto evicted = std::make_unique<LocalServer>(GetParam(), kept);
@@ -399,7 +399,7 @@ TEST_P(SessionSuspensionTest, TheDiskHasALimit) {
   server.start(of(2000, 900), 3)->wait();
   suspend(server);  // larger than all that is allowed
   const EngineStatus status = server.loop().status();
-  EXPECT_TRUE(status.sessions->back().resident);
+  EXPECT_TRUE(status.sessions->back().in_memory);
   EXPECT_LE(status.suspension.disk_bytes, limited.sessions->limit_bytes);
 }
 
@@ -418,7 +418,7 @@ TEST_P(SessionSuspensionTest, ADiskThatRefusesKeepsNothing) {
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_FALSE(std::filesystem::exists(file("1.session")));
   const EngineStatus status = server.loop().status();
-  EXPECT_TRUE(status.sessions->front().resident);
+  EXPECT_TRUE(status.sessions->front().in_memory);
   EXPECT_EQ(status.suspension.disk_bytes, 0u);
   const auto again = server.start(prompt, 3);
   EXPECT_EQ(again->wait().ids, first);
@@ -442,7 +442,7 @@ TEST_P(SessionSuspensionTest, IdleOnesGoByThemselves) {
   LocalServer server(GetParam(), soon);
   server.start(bytes_of(some_text(0, 200)), 3)->wait();
   while (server.loop().status().suspension.suspended == 0) std::this_thread::yield();
-  EXPECT_FALSE(server.loop().status().sessions->front().resident);
+  EXPECT_FALSE(server.loop().status().sessions->front().in_memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SessionSuspensionTest, testing::Values("cpu", "emulated"));

@@ -101,19 +101,19 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
 }
 
 void add_sessions(Metrics& metrics, const EngineStatus& status) {
-  int resident = 0, suspended = 0;
+  int in_memory = 0, suspended = 0;
   for (const SessionStatus& session : *status.sessions) {
-    if (session.resident) {
-      ++resident;
+    if (session.in_memory) {
+      ++in_memory;
     } else if (session.suspended_tokens > 0) {
       ++suspended;
     }
   }
   metrics.head("fasa_sessions", "gauge", "Conversations that are cached.");
-  metrics.sample("fasa_sessions", "state=\"resident\"", resident);
+  metrics.sample("fasa_sessions", "state=\"in_memory\"", in_memory);
   metrics.sample("fasa_sessions", "state=\"suspended\"", suspended);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
-                 static_cast<int>(status.sessions->size()) - resident - suspended);
+                 static_cast<int>(status.sessions->size()) - in_memory - suspended);
   const SuspensionStatus& suspension = status.suspension;
   metrics.counter("fasa_sessions_suspended_total",
                   "Times that a conversation was suspended to disk.", suspension.suspended);

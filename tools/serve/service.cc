@@ -159,7 +159,7 @@ HttpResponse Service::sessions(const Call& call) {
     list.push_back({{"id", session.id},
                     {"object", "session"},
                     {"tokens", session.tokens},
-                    {"resident", session.resident},
+                    {"in_memory", session.in_memory},
                     {"suspended_tokens", session.suspended_tokens},
                     {"device_bytes", session.device_bytes},
                     {"host_bytes", session.host_bytes},
