@@ -62,21 +62,21 @@ struct Score {
 class HotRows {
  public:
   explicit HotRows(size_t capacity) : capacity_(capacity) {}
-  bool has(int32_t position) const { return stamps_.contains(position); }
-  void use(const std::vector<int32_t>& set, int stamp) {
-    for (const int32_t position : set) stamps_[position] = stamp;
-    while (stamps_.size() > capacity_) {
-      auto oldest = stamps_.begin();
-      for (auto at = stamps_.begin(); at != stamps_.end(); ++at) {
+  bool has(int32_t position) const { return last_uses_.contains(position); }
+  void use(const std::vector<int32_t>& set, int step_number) {
+    for (const int32_t position : set) last_uses_[position] = step_number;
+    while (last_uses_.size() > capacity_) {
+      auto oldest = last_uses_.begin();
+      for (auto at = last_uses_.begin(); at != last_uses_.end(); ++at) {
         if (at->second < oldest->second) oldest = at;
       }
-      stamps_.erase(oldest);
+      last_uses_.erase(oldest);
     }
   }
 
  private:
   size_t capacity_;
-  std::map<int32_t, int> stamps_;
+  std::map<int32_t, int> last_uses_;
 };
 
 // Chunks come by falling frequency, and what is not rotated last.
@@ -224,7 +224,7 @@ class Study final : public LayerObserver {
       overlap[layer].second += static_cast<int64_t>(truth.size());
       misses[layer].second += static_cast<int64_t>(truth.size());
     }
-    hot.use(truth, stamp_++);
+    hot.use(truth, step_number_++);
     last = truth;
   }
 
@@ -236,7 +236,7 @@ class Study final : public LayerObserver {
   std::vector<HotRows> hot_;
   std::map<int, std::vector<PredictedSet>> predictions_;
   int64_t position_ = 0;
-  int stamp_ = 0;
+  int step_number_ = 0;
   bool recording_ = false;
 };
 

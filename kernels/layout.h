@@ -14,7 +14,7 @@
 //   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence:
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
-//               and their table [layer][kv_head]{position[hot_rows], stamp[hot_rows], hand}, see
+//               and their table [layer][kv_head]{position[hot_rows], last_use[hot_rows], hand}, see
 //               hot_slots.h
 #pragma once
 

@@ -32,7 +32,7 @@ struct SequenceDesc {
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
-  int32_t stamp = 0;                    // of this step, the same for all of its sequences
+  int32_t step_number = 0;              // of this step, the same for all of its sequences
   std::byte* tail = nullptr;            // CacheLayout: tail
   std::byte* protected_rows = nullptr;  // rows on the host only, else null
   std::byte* hot = nullptr;             // hot rows, null where there are none
@@ -247,15 +247,15 @@ struct SelectParams {
 
 // A step's number, rising, at most kMaxSteps; by value, or where kernels find it when they run, so
 // that the same launch serves many steps.
-class StepStamp {
+class StepNumber {
  public:
-  constexpr StepStamp() = default;
-  constexpr explicit StepStamp(int32_t value) : value_(value) {}
+  constexpr StepNumber() = default;
+  constexpr explicit StepNumber(int32_t value) : value_(value) {}
   // `at`: in device memory.
-  static constexpr StepStamp of_device(const int32_t* at) {
-    StepStamp stamp;
-    stamp.at_ = at;
-    return stamp;
+  static constexpr StepNumber of_device(const int32_t* at) {
+    StepNumber step_number;
+    step_number.at_ = at;
+    return step_number;
   }
   // Where the kernel runs: elsewhere the address may mean nothing.
   constexpr int32_t read() const { return at_ != nullptr ? *at_ : value_; }
@@ -273,7 +273,7 @@ struct FetchItem {
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
 // their address in the row blocks. On the host: a protected row, a row of a page that the device
 // has a copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
-// (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 stamps the hits
+// (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 marks the hits
 // of the whole set) or, with no slot left, into the staging buffer. A row that was predicted in
 // this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
 struct ResolveParams {
@@ -282,7 +282,7 @@ struct ResolveParams {
   bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
-  StepStamp stamp;
+  StepNumber step_number;
   Replacement replacement = Replacement::kLru;
   int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
@@ -304,7 +304,7 @@ struct ResolveParams {
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
-  StepStamp stamp;
+  StepNumber step_number;
   Replacement replacement = Replacement::kLru;
   int32_t max_rows = 0;  // per head, what this step predicted before included; >= 0
   int32_t selected_capacity = 0;

@@ -83,9 +83,9 @@ class DescriptorBuffer {
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
   }
-  // Where the descriptors have the step's stamp, once they are uploaded.
-  const int32_t* device_stamp() const {
-    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, stamp));
+  // Where the descriptors have the step's number, once they are uploaded.
+  const int32_t* device_step_number() const {
+    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, step_number));
   }
   size_t capacity() const { return capacity_; }
   uint64_t bytes() const { return memory_.bytes(); }

@@ -34,7 +34,7 @@ struct StepBatch {
   const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
   const float* slopes = nullptr;        // device, [query_heads], see StepParams; or null
   StepCounters* counters = nullptr;     // device, [layers]
-  StepStamp stamp;                      // for kernels; rising from step to step
+  StepNumber step_number;               // for kernels; rising from step to step
   EventView tables_ready;               // the tables are on the device
   // The sequences are pages that a caller put together (paged door): none has protected rows, and
   // what is appended is not attended to from the stage.

@@ -207,7 +207,7 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
           .rows_on_device = settings_.rows_on_device,
           .begin = begin,
           .end = begin + scratch.wave,
-          .stamp = call.step.stamp,
+          .step_number = call.step.step_number,
           .replacement = settings_.replacement,
           .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,

@@ -43,18 +43,18 @@ class ClaimSlotsHead {
     HotIndex index(slots_, predictions, scratch);
     for (int i = 0; i < predictions; ++i) consider(index, predicted(i));
     const int wanted = std::min(room, count_);
-    const int chosen =
-        choose_victims(params_.replacement, slots_, params_.stamp.read(), keep_, wanted, victims);
+    const int chosen = choose_victims(params_.replacement, slots_, params_.step_number.read(),
+                                      keep_, wanted, victims);
     for (int i = 0; i < chosen; ++i) claim(victims[i], i, chosen);
     return chosen;
   }
 
  private:
   int predicted_in_this_step() const {
-    const int32_t stamp = predicted_stamp(params_.stamp.read());
+    const int32_t last_use = predicted_use(params_.step_number.read());
     int predicted = 0;
     for (int slot = 0; slot < slots_.count; ++slot) {
-      predicted += slots_.positions[slot] >= 0 && slots_.stamps[slot] == stamp ? 1 : 0;
+      predicted += slots_.positions[slot] >= 0 && slots_.last_uses[slot] == last_use ? 1 : 0;
     }
     return predicted;
   }
@@ -84,7 +84,7 @@ class ClaimSlotsHead {
   void claim(int32_t slot, int i, int chosen) {
     const int32_t position = candidates_[int64_t{i} * count_ / chosen];
     slots_.positions[slot] = position;
-    slots_.stamps[slot] = predicted_stamp(params_.stamp.read());
+    slots_.last_uses[slot] = predicted_use(params_.step_number.read());
     params_.fetches[index_ * params_.max_rows + i] = {
         sequence_.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head_, position % kPageTokens),

@@ -86,7 +86,7 @@ class ResolveHead {
 
     const HotIndex index(slots_, 0, scratch);
     if (params_.begin == 0) {
-      for (int i = 0; i < size_; ++i) stamp_hit(index, i);
+      for (int i = 0; i < size_; ++i) mark_hit(index, i);
     }
     int count = 0;
     for (int i = 0; i < entries_; ++i) {
@@ -116,16 +116,17 @@ class ResolveHead {
 
   // Entry `i` of the whole set. A prediction of this step is still on its way, one of an earlier
   // step has been waited for.
-  void stamp_hit(const HotIndex& index, int i) {
+  void mark_hit(const HotIndex& index, int i) {
     if (is_protected(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
-    int32_t& stamp = slots_.stamps[slot];
-    if (is_prediction(stamp)) {
+    int32_t& last_use = slots_.last_uses[slot];
+    if (is_prediction(last_use)) {
       ++used_predictions_;
-      if (step_of(stamp) == params_.stamp.read() && i < entries_) ready_[i / kTileTokens] = 0;
+      if (step_of(last_use) == params_.step_number.read() && i < entries_)
+        ready_[i / kTileTokens] = 0;
     }
-    stamp = used_stamp(stamp, params_.stamp.read());
+    last_use = renewed_use(last_use, params_.step_number.read());
   }
 
   std::byte* hot_row(int32_t slot) const {
@@ -133,8 +134,8 @@ class ResolveHead {
   }
 
   void fetch(const int32_t* misses, int count) {
-    const int slots =
-        choose_victims(params_.replacement, slots_, params_.stamp.read(), nullptr, count, victims_);
+    const int slots = choose_victims(params_.replacement, slots_, params_.step_number.read(),
+                                     nullptr, count, victims_);
     std::byte* staging = params_.staging;  // null where every miss finds a hot slot
     if (staging != nullptr) staging += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
@@ -144,7 +145,7 @@ class ResolveHead {
       if (m < slots) {
         const int32_t slot = victims_[m];
         slots_.positions[slot] = position;
-        slots_.stamps[slot] = slot_stamp(params_.stamp.read(), 1);
+        slots_.last_uses[slot] = slot_use(params_.step_number.read(), 1);
         destination = hot_row(slot);
       } else {
         destination = staging + i * layout_.row.bytes();

@@ -74,7 +74,7 @@ struct ClaimSlotsKernel {
     const HotSlots& slots = hot.slots();
     int mine = 0;
     for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
-      const bool prediction = slots.stamps[slot] == predicted_stamp(params.stamp.read());
+      const bool prediction = slots.last_uses[slot] == predicted_use(params.step_number.read());
       mine += slots.positions[slot] >= 0 && prediction ? 1 : 0;
     }
     return count_all(mine);
@@ -173,7 +173,7 @@ struct ClaimSlotsKernel {
       mine += candidate(i) ? 1 : 0;
     const int count = count_all(mine);
     FetchItem* fetches = params.fetches + index * params.max_rows;
-    const Victims victims = hot.choose(params.replacement, params.stamp.read(), keep,
+    const Victims victims = hot.choose(params.replacement, params.step_number.read(), keep,
                                        room < count ? room : count, fetches);
     if (victims.count == 0) return 0;
     spread(predictions, candidate, count, victims.count, fetches);
@@ -183,7 +183,7 @@ struct ClaimSlotsKernel {
           static_cast<int32_t>(reinterpret_cast<intptr_t>(fetches[i].destination));
       const int32_t slot = victims.slot(i);
       slots.positions[slot] = position;
-      slots.stamps[slot] = predicted_stamp(params.stamp.read());
+      slots.last_uses[slot] = predicted_use(params.step_number.read());
       fetches[i] = {hot.block_row(position), hot.hot_row(slot)};
     }
     return victims.count;

@@ -68,9 +68,9 @@ class HotHead {
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 
-  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not stamped.
+  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not used.
   // `overflow`: device memory for `wanted` keys, 16 bytes apart. The whole block; as
-  // choose_victims(). Clock moves its hand and stamps what it chooses.
+  // choose_victims(). Clock moves its hand and marks what it chooses as used in this step.
   template <typename Keep>
   FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
                              void* overflow) const {
@@ -96,11 +96,11 @@ class HotHead {
   // 0: empty; 1: holds a prediction that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {
     if (slots_.positions[slot] < 0) return 0;
-    return is_prediction(slots_.stamps[slot]) ? 1 : 2;
+    return is_prediction(slots_.last_uses[slot]) ? 1 : 2;
   }
   template <typename Keep>
   FASA_DEVICE bool may_go(int slot, int32_t step, const Keep& keep) const {
-    const bool free = slots_.positions[slot] < 0 || step_of(slots_.stamps[slot]) != step;
+    const bool free = slots_.positions[slot] < 0 || step_of(slots_.last_uses[slot]) != step;
     return free && !keep(slot);
   }
 
@@ -111,13 +111,13 @@ class HotHead {
     constexpr uint64_t kMinOften = 840;  // a multiple of 1 to kMaxUses + 1
     constexpr uint64_t kMaxOrder = (uint64_t{1} << 37) - 1;
     const int rank = rank_of(slot);
-    const int32_t stamp = slots_.stamps[slot];
+    const int32_t last_use = slots_.last_uses[slot];
     uint64_t order = 0;
     if (rank > 0) {
-      const auto idle = static_cast<uint64_t>(step - step_of(stamp));
+      const auto idle = static_cast<uint64_t>(step - step_of(last_use));
       order = policy == Replacement::kLru
-                  ? static_cast<uint64_t>(step_of(stamp))
-                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(stamp) + 1);
+                  ? static_cast<uint64_t>(step_of(last_use))
+                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(last_use) + 1);
     }
     return static_cast<uint64_t>(rank) << 62 | order << Victims::kSlotBits |
            static_cast<uint64_t>(slot);
@@ -248,19 +248,19 @@ class HotHead {
     const int at = begin + simt::thread_index();
     const int slot = (first + at) % slots_.count;
     const bool candidate = at < slots_.count && rank_of(slot) == 2 && may_go(slot, step, keep);
-    const int32_t stamp = candidate ? slots_.stamps[slot] : 0;
+    const int32_t last_use = candidate ? slots_.last_uses[slot] : 0;
     if (simt::thread_index() == 0) {
       const int end = begin + simt::block_threads();
       shared().stop = (end < slots_.count ? end : slots_.count) - 1;
     }
     simt::sync_block();
     const bool chosen =
-        take(candidate && uses_of(stamp) == 0, slot, wanted, victims, &shared().stop, at);
+        take(candidate && uses_of(last_use) == 0, slot, wanted, victims, &shared().stop, at);
     const int stop = shared().stop;
     if (chosen) {
-      slots_.stamps[slot] = slot_stamp(step, 0);  // taken: not a second time
-    } else if (candidate && uses_of(stamp) > 0 && at <= stop) {
-      slots_.stamps[slot] = slot_stamp(step_of(stamp), 0);
+      slots_.last_uses[slot] = slot_use(step, 0);  // taken: not a second time
+    } else if (candidate && uses_of(last_use) > 0 && at <= stop) {
+      slots_.last_uses[slot] = slot_use(step_of(last_use), 0);
     }
     simt::sync_block();
     return (first + stop + 1) % slots_.count;

@@ -89,7 +89,7 @@ struct ResolveKernel {
   }
 
   // Hot rows of the wave into `rows`, null for the others; at the set's first wave all of its hits
-  // are stamped: whatever is fetched, they stay.
+  // are marked as used in this step: whatever is fetched, they stay.
   FASA_DEVICE void find_hot(const HotHead& head, const Wave& wave, Counts* counts) const {
     for (int i = simt::thread_index(); i < wave.entries; i += kThreads) wave.rows[i] = nullptr;
     simt::sync_block();
@@ -100,21 +100,21 @@ struct ResolveKernel {
       const int i = find_sorted(wave.set, wave.size, position);
       if (i < 0 || head.device_row(position) != nullptr) continue;
       const int entry = i - params.begin;
-      if (params.begin == 0) stamp_hit(&slots.stamps[slot], entry, wave, counts);
+      if (params.begin == 0) mark_hit(&slots.last_uses[slot], entry, wave, counts);
       if (entry >= 0 && entry < wave.entries) wave.rows[entry] = head.hot_row(slot);
     }
     simt::sync_block();
   }
 
   // A prediction of this step is still on its way, one of an earlier step has been waited for.
-  FASA_DEVICE void stamp_hit(int32_t* stamp, int entry, const Wave& wave, Counts* counts) const {
-    if (is_prediction(*stamp)) {
+  FASA_DEVICE void mark_hit(int32_t* last_use, int entry, const Wave& wave, Counts* counts) const {
+    if (is_prediction(*last_use)) {
       ++counts->used_predictions;
-      if (step_of(*stamp) == params.stamp.read() && entry < wave.entries) {
+      if (step_of(*last_use) == params.step_number.read() && entry < wave.entries) {
         wave.ready[entry / kTileTokens] = 0;
       }
     }
-    *stamp = used_stamp(*stamp, params.stamp.read());
+    *last_use = renewed_use(*last_use, params.step_number.read());
   }
 
   // Protected rows and device copies; the misses' entries, in order, into the fetch list. Returns
@@ -151,7 +151,8 @@ struct ResolveKernel {
 
   FASA_DEVICE void fetch(const HotHead& head, const Wave& wave, int misses) const {
     const Victims victims = head.choose(
-        params.replacement, params.stamp.read(), [](int) { return false; }, misses, wave.fetches);
+        params.replacement, params.step_number.read(), [](int) { return false; }, misses,
+        wave.fetches);
     const HotSlots& slots = head.slots();
     const int64_t row_bytes = params.step.layout.row.bytes();
     for (int m = simt::thread_index(); m < misses; m += kThreads) {
@@ -161,7 +162,7 @@ struct ResolveKernel {
       if (m < victims.count) {
         const int32_t slot = victims.slot(m);
         slots.positions[slot] = position;
-        slots.stamps[slot] = slot_stamp(params.stamp.read(), 1);
+        slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
         destination = head.hot_row(slot);
       } else {
         destination = params.staging + (wave.head * (params.end - params.begin) + i) * row_bytes;

@@ -32,7 +32,8 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   if (desc.mode != StepMode::kDecode || slots.count == 0) return 0;
   int room = params.max_rows;
   for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] >= 0 && slots.stamps[slot] == predicted_stamp(params.stamp.read()))
+    if (slots.positions[slot] >= 0 &&
+        slots.last_uses[slot] == predicted_use(params.step_number.read()))
       --room;
   }
   if (room <= 0) return 0;
@@ -52,14 +53,14 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   }
   std::vector<int32_t> victims(static_cast<size_t>(slots.count));
   const int wanted = std::min(room, static_cast<int>(candidates.size()));
-  const int chosen = choose_victims(params.replacement, slots, params.stamp.read(), keep.data(),
-                                    wanted, victims.data());
+  const int chosen = choose_victims(params.replacement, slots, params.step_number.read(),
+                                    keep.data(), wanted, victims.data());
   for (int i = 0; i < chosen; ++i) {
     const int32_t slot = victims[static_cast<size_t>(i)];
     const int32_t position =
         candidates[static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
     slots.positions[slot] = position;
-    slots.stamps[slot] = predicted_stamp(params.stamp.read());
+    slots.last_uses[slot] = predicted_use(params.step_number.read());
     params.fetches[index * params.max_rows + i] = {
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(params.step.layer, kv_head, position % kPageTokens),

@@ -34,7 +34,7 @@ class CudaGpuScope {
   int previous_ = -1;  // -1: nothing to restore
 };
 
-// Seconds since the device was opened, from the GPU's own time stamps. Thread-safe.
+// Seconds since the device was opened, from the GPU's own timestamps. Thread-safe.
 class CudaClock {
  public:
   // Records on `stream`, which outlives this.

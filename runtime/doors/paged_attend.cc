@@ -115,15 +115,15 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
 }
 
 // A layer that is not after the last one begins a step.
-void PagedAttend::begin_stamp(int layer) {
-  if (layer <= last_layer_ || stamp_ == 0) {
-    if (stamp_ >= parts_.shape.most_steps) {
+void PagedAttend::begin_step_number(int layer) {
+  if (layer <= last_layer_ || step_number_ == 0) {
+    if (step_number_ >= parts_.shape.most_steps) {
       parts_.drain();
       views_.forget_hot_rows();
       plan_.epoch = 0;
-      stamp_ = 0;
+      step_number_ = 0;
     }
-    ++stamp_;
+    ++step_number_;
   }
   last_layer_ = layer;
 }
@@ -139,7 +139,7 @@ void PagedAttend::run(int layer, ConstTensorView q, const BlockTable& block_tabl
                 parts_.geometry.value_dim);
   Plan& plan = plan_;
   parts_.guard.run([&] {
-    begin_stamp(layer);
+    begin_step_number(layer);
     if (plan_matches(layer, block_table, seq_lens)) {
       plan.request.require_held(parts_, "attend", layer);
       for (const Part& part : plan.request.parts) views_.use(*part.view);
@@ -147,7 +147,7 @@ void PagedAttend::run(int layer, ConstTensorView q, const BlockTable& block_tabl
       make_plan(layer, block_table, seq_lens);
     }
     parts_.guard.begin();
-    plan.tables.stamp = StepStamp(stamp_);
+    plan.tables.step_number = StepNumber(step_number_);
     parts_.wait_for_tables(stream, tag_of(layer, Cause::kCompute));
     if (parts_.indexes()) index_.make(plan.request, plan.number, layer, stream);
     parts_.pipeline->attend(plan.tables, parts_.scratch, layer, q, out, lse, stream);

@@ -46,14 +46,14 @@ class PagedAttend {
   void make_plan(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens);
   void prepare_part(int layer, Part& part);
   void describe_parts();
-  void begin_stamp(int layer);
+  void begin_step_number(int layer);
 
   PagedParts& parts_;
   PagedViews& views_;
   std::array<DescriptorBuffer, 2> slots_;
   PagedIndex index_;
   Plan plan_;
-  int32_t stamp_ = 0;
+  int32_t step_number_ = 0;
   int last_layer_ = -1;  // that was attended to
 };
 

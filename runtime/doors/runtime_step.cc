@@ -53,7 +53,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   describer_.make_room();
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
-  step.slot_index = static_cast<size_t>(describer_.stamp()) % streams_.slots().size();
+  step.slot_index = static_cast<size_t>(describer_.step_number()) % streams_.slots().size();
   step.slot = &streams_.slots()[step.slot_index];
   streams_.free_slot(step.slot_index);
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
@@ -64,7 +64,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   describer_.advance();
   for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
   describer_.describe(step, counters_.layers());
-  streams_.pipeline().begin(timing_.plan(step, describer_.stamp()), prefetch_.predictor());
+  streams_.pipeline().begin(timing_.plan(step, describer_.step_number()), prefetch_.predictor());
   step.tables.probe = timing_.probe(step.slot_index);
   pages_.describe(step);
   StepDescriber::describe_each(step);

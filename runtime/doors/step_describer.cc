@@ -19,7 +19,7 @@ SequenceDesc in_ring(const SequenceDesc& desc, SequenceDesc ring) {
   ring.first_token = desc.first_token;
   ring.tokens = desc.tokens;
   ring.start = desc.start;
-  ring.stamp = desc.stamp;
+  ring.step_number = desc.step_number;
   return ring;
 }
 
@@ -49,10 +49,10 @@ void StepDescriber::upload_slopes(const Geometry& geometry) {
 }
 
 void StepDescriber::make_room() {
-  if (stamp_ < most_steps_) return;
+  if (step_number_ < most_steps_) return;
   parts_.streams.drain();
   for (const auto& [id, sequence] : parts_.sequences) sequence->hot_rows().forget();
-  stamp_ = 0;
+  step_number_ = 0;
 }
 
 void StepDescriber::list(OpenStep& step) const {
@@ -71,7 +71,7 @@ void StepDescriber::list(OpenStep& step) const {
     desc.mode = part.mode;
     desc.first_token = static_cast<int32_t>(step.tokens);
     desc.tokens = part.tokens;
-    desc.stamp = stamp_;
+    desc.step_number = step_number_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
     if (part.mode == StepMode::kPrefill && !settings.rows_on_device) {
@@ -118,7 +118,7 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.slopes = slopes_ ? slopes_.as<float>() : nullptr;
   step.tables.counters = counters;
-  step.tables.stamp = StepStamp::of_device(step.slot->device_stamp());
+  step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
 }
 
 // On the cpu device kernels read the host's memory, so nothing has to be uploaded. What a token

@@ -1,4 +1,4 @@
-// What kernels are told of a step: its sequences, its stamp, and what stays from step to step.
+// The parameters of a step that kernels read: its sequences, its number, and what stays from step to step.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace fasa {
 
 class StepDescriber {
  public:
-  // Stamps run from 1 to `most_steps`. Throws UsageError where that or the dimensions are wrong, and
+  // Step numbers run from 1 to `most_steps`. Throws UsageError where that or the dimensions are wrong, and
   // BudgetError.
   StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int32_t most_steps);
 
-  // The next step's stamp; when they have run out, hot rows start empty again.
-  int32_t stamp() const { return stamp_; }
+  // The next step's number; when the numbers have run out, hot rows start empty again.
+  int32_t step_number() const { return step_number_; }
   void make_room();
-  void advance() { ++stamp_; }
+  void advance() { ++step_number_; }
 
   // Enqueues tables and repairs of the step's sequences, whose memory is there, and fills in what
   // pipeline and kernels read.
@@ -36,7 +36,7 @@ class StepDescriber {
   Buffer slice_dims_;
   Buffer slopes_;
   const int32_t most_steps_;
-  int32_t stamp_ = 0;
+  int32_t step_number_ = 0;
 };
 
 }  // namespace fasa

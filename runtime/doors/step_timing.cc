@@ -15,7 +15,7 @@ void StepTiming::read(size_t slot) {
   probe.stop();
 }
 
-PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t stamp) {
+PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto remembers = [this](const StepSequence& part) {
@@ -23,7 +23,7 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t stamp) {
   };
   const bool remembered = std::any_of(step.sequences.begin(), step.sequences.end(), remembers);
   PrefetchPlan plan = parts_.prefetch.plan(static_cast<int>(step.sequences.size()), remembered);
-  if (parts_.prefetch.measures(stamp)) {
+  if (parts_.prefetch.measures(step_number)) {
     probes_[step.slot_index].start(parts_.prefetch.measured_layer());
     depths_[step.slot_index] = plan.depth;
   }

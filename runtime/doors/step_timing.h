@@ -19,7 +19,7 @@ class StepTiming {
   // slot measured is read when its next step begins, which has to wait for that step anyway.
   void read(size_t slot);
   // What the step predicts; measures it where that is due.
-  PrefetchPlan plan(const OpenStep& step, int32_t stamp);
+  PrefetchPlan plan(const OpenStep& step, int32_t step_number);
   // Null where the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
   void renew_events();  // streams are idle

@@ -30,7 +30,7 @@ class HotRows {
   bool wide() const { return wide_slots_ > 0; }
   uint64_t wide_bytes() const { return wide_rows_.bytes() + wide_table_.bytes(); }
 
-  // Stamps begin anew: what the table says no longer counts.
+  // Step numbers begin anew: the table's last uses no longer count.
   void forget() { state_ = State::kEmpty; }
   // What the table says is not to be trusted: the next step's restore empties its slots.
   void invalidate() {

@@ -84,10 +84,10 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
   return plan;
 }
 
-bool PrefetchControl::measures(int32_t stamp) const {
+bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0 || !predictor().writes_sets()) return false;
   const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
-  return unsettled || measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
+  return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
 }
 
 // Layers take turns; the first is never predicted.

@@ -42,8 +42,8 @@ class PrefetchControl {
   // rows that they lost.
   PrefetchPlan plan(int sequences, bool remembered) const;
 
-  // Whether step `stamp` should be measured, and which layer of it.
-  bool measures(int32_t stamp) const;
+  // Whether step `step_number` should be measured, and which layer of it.
+  bool measures(int32_t step_number) const;
   int measured_layer() const;
   // A measured step of that depth, and all transfers so far.
   void measured(int depth, const LayerTimes& times, const TransferTotals& transfers);

@@ -87,7 +87,7 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   device_.wait(stream, predicted_.view(), tag);
   ClaimSlotsParams params{
       .step = layer_params(settings_, target.step, target.layer),
-      .stamp = target.step.stamp,
+      .step_number = target.step.step_number,
       .replacement = settings_.replacement,
       .max_rows = most_rows(scratch),
       .selected_capacity = scratch.prediction_capacity,

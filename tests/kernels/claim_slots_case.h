@@ -198,13 +198,13 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
   ClaimSlotsSide fast(setting.hot_rows, kernels, setting.device_copies);
   ClaimSlotsSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
   std::mt19937 random(9);
-  for (int stamp = 1; stamp <= 14; ++stamp) {
+  for (int step_number = 1; step_number <= 14; ++step_number) {
     const int capacity = 1 + static_cast<int>(random() % 90);
     std::vector<int32_t> predictions = anything(random, 4 * capacity);
-    if (stamp % 2 == 0) predictions = ascending(random, capacity);
+    if (step_number % 2 == 0) predictions = ascending(random, capacity);
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
     const ClaimSlotsParams prediction{.step = {},
-                                      .stamp = StepStamp(stamp),
+                                      .step_number = StepNumber(step_number),
                                       .replacement = setting.replacement,
                                       .max_rows = setting.max_rows,
                                       .selected_capacity = capacity,
@@ -213,7 +213,7 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
     const std::vector<int32_t> selected_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
-                                .stamp = StepStamp(stamp),
+                                .step_number = StepNumber(step_number),
                                 .replacement = setting.replacement,
                                 .selected_capacity = kClaimSet,
                                 .sets = sets.data(),
@@ -262,13 +262,13 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
           slots.positions[slot] = slot % 3 == 0   ? remembered(20 + slot)
                                   : slot % 3 == 1 ? -1
                                                   : 150 + slot;
-          slots.stamps[slot] = slot_stamp(1, 1);
+          slots.last_uses[slot] = slot_use(1, 1);
         }
         slots.positions[3] = remembered(kClaimLength + 5);  // beyond the end
         slots.positions[6] = remembered(150 + 2);           // slot 2 holds it
       }
     }
-    side->claim_slots({.step = {}, .stamp = StepStamp(2), .max_rows = 8});
+    side->claim_slots({.step = {}, .step_number = StepNumber(2), .max_rows = 8});
     for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
   }
   for (int s = 0; s < 2; ++s) {
@@ -280,7 +280,7 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
   for (int slot = 0; slot < slots.count; ++slot) {
     if (slots.positions[slot] < 0) continue;
     EXPECT_TRUE(positions.insert(slots.positions[slot]).second);
-    predicted += slots.stamps[slot] == predicted_stamp(2) ? 1 : 0;
+    predicted += slots.last_uses[slot] == predicted_use(2) ? 1 : 0;
   }
   EXPECT_EQ(predicted, 8);
 }

@@ -27,7 +27,7 @@ TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
     predictions[2 * head] = 40, predictions[2 * head + 1] = 41;
   const std::vector<int32_t> sizes(4, 2);
   side.claim_slots({.step = {},
-                    .stamp = StepStamp(1),
+                    .step_number = StepNumber(1),
                     .max_rows = 5,
                     .selected_capacity = 2,
                     .sets = predictions.data(),
@@ -39,7 +39,7 @@ TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
   }
   const std::vector<int32_t> selected_sizes(4, 20);
   side.resolve({.step = {},
-                .stamp = StepStamp(1),
+                .step_number = StepNumber(1),
                 .selected_capacity = kClaimSet,
                 .sets = sets.data(),
                 .selected_sizes = selected_sizes.data()});

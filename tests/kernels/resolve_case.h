@@ -141,7 +141,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
     cache->advance({{0, kResolveLength}, {1, kResolveLength - 13}}, cache == &slow);
   }
 
-  for (int stamp = 1; stamp <= 12; ++stamp) {
+  for (int step_number = 1; step_number <= 12; ++step_number) {
     const std::vector<Advance> advances = {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}};
     RowStep steps[] = {fast.begin(advances), slow.begin(advances)};
     fast.append(steps[0]);
@@ -154,7 +154,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.rows_on_device = setting.on_device;
       params.begin = begin;
       params.end = begin + setting.wave;
-      params.stamp = StepStamp(stamp);
+      params.step_number = StepNumber(step_number);
       params.replacement = setting.replacement;
       params.selected_capacity = kSet;
       params.sets = sets.positions.data();
@@ -202,7 +202,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
           ASSERT_EQ(
               std::memcmp(waves[0].rows[at], truth, static_cast<size_t>(fast.layout().row.bytes())),
               0)
-              << "stamp " << stamp << " head " << head << " position " << position;
+              << "step_number " << step_number << " head " << head << " position " << position;
         }
       }
       for (int s = 0; s < 2; ++s) {

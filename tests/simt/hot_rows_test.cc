@@ -56,7 +56,7 @@ struct ChooseKernel {
   StepParams step;
   const SequenceDesc* sequence;
   Replacement policy;
-  int32_t stamp;
+  int32_t step_number;
   int wanted;
   FetchItem* overflow;
   int32_t* chosen;
@@ -65,7 +65,7 @@ struct ChooseKernel {
   void operator()() const {
     const cuda::HotHead head(step, *sequence, sequence->hot_table, 0);
     const cuda::Victims victims = head.choose(
-        policy, stamp, [](int slot) { return slot % 5 == 1; }, wanted, overflow);
+        policy, step_number, [](int slot) { return slot % 5 == 1; }, wanted, overflow);
     for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
       chosen[i] = victims.slot(i);
     }
@@ -88,8 +88,8 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
           table[at] = random() % 6 == 0 ? -1 : slot;
           const auto step = static_cast<int32_t>(kStep - random() % 20);
           table[at + static_cast<size_t>(slots)] =
-              random() % 5 == 0 ? predicted_stamp(step)
-                                : slot_stamp(step, static_cast<int32_t>(random() % 8));
+              random() % 5 == 0 ? predicted_use(step)
+                                : slot_use(step, static_cast<int32_t>(random() % 8));
         }
         table.back() = static_cast<int32_t>(random() % static_cast<unsigned>(slots + 3)) - 1;
         std::vector<int32_t> expected_table = table;

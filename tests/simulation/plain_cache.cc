@@ -213,7 +213,7 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                          .rows_on_device = true,
                          .begin = 0,
                          .end = kRoom,
-                         .stamp = {},
+                         .step_number = {},
                          .selected_capacity = kRoom,
                          .sets = sets.data(),
                          .selected_sizes = sizes.data(),

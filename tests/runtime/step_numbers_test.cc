@@ -36,7 +36,7 @@ Observed observe(RunSetup setup, int32_t most_steps) {
   return seen;
 }
 
-TEST(Stamps, MayRunOutInTheSequencesDoor) {
+TEST(StepNumbers, MayRunOutInTheSequencesDoor) {
   const RunSetup setups[] = {
       {.device = "emulated"},
       {.device = "emulated", .replacement = Replacement::kClock},
@@ -60,7 +60,7 @@ TEST(Stamps, MayRunOutInTheSequencesDoor) {
   }
 }
 
-TEST(Stamps, MayRunOutInThePagedDoor) {
+TEST(StepNumbers, MayRunOutInThePagedDoor) {
   const auto observe_paged = [](int32_t most_steps) {
     Engine engine({.device = "emulated", .most_steps = most_steps});
     Sequence sequence;
@@ -91,7 +91,7 @@ TEST(Stamps, MayRunOutInThePagedDoor) {
   }
 }
 
-TEST(Stamps, HaveAsManyBitsAsTheyHave) {
+TEST(StepNumbers, HaveAsManyBitsAsTheyHave) {
   for (const int32_t most_steps : {0, -1, kMaxSteps + 1}) {
     EXPECT_THROW(RuntimeRun(RunSetup{.most_steps = most_steps}), UsageError) << most_steps;
     EXPECT_THROW(Engine({.most_steps = most_steps}), UsageError) << most_steps;
