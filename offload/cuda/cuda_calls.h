@@ -1,5 +1,5 @@
 // The calls of the CUDA runtime that the device makes, as a table that can be another one: the
-// device is built and tested everywhere, against a runtime played by the host; only the real table
+// device is built and tested everywhere, against a fake runtime on the host; only the real table
 // (cuda_platform.cc) needs the toolkit. Handles are opaque (cudaStream_t, cudaEvent_t,
 // cudaMemPool_t), statuses the runtime's own numbers, results come through pointers as in the
 // runtime, and are untouched where a call fails.

@@ -1,4 +1,4 @@
-// Host memory for rows and for devices that the host plays: placed on NUMA nodes, on huge pages
+// Host memory for rows and for devices emulated on the host: placed on NUMA nodes, on huge pages
 // where there are any.
 //
 // Pages are touched by whoever writes them first, never here: a reservation of 16 GiB costs nothing

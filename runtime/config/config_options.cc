@@ -113,7 +113,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "device",
      .type = "NAME",
      .allowed = "auto, cpu, emulated, cuda:N",
-     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator played by "
+     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator emulated on "
              "the host, with its own memory, streams, link and a virtual clock; cuda:N = GPU N, in "
              "builds that have CUDA; auto = cuda:0 where that can be opened, else cpu.",
      .text = true,

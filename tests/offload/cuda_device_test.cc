@@ -1,4 +1,4 @@
-// The CUDA device against a runtime played by the host: each call failing in turn, failures while
+// The CUDA device against a fake runtime on the host: each call failing in turn, failures while
 // work runs, memory that others take, times, timelines.
 #include "offload/cuda/cuda_device.h"
 

@@ -1,4 +1,4 @@
-// A model's profile on the CUDA device, over a runtime played by the host.
+// A model's profile on the CUDA device, over a fake runtime on the host.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -234,11 +234,11 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
 // the steps that read it have passed.
 TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
   constexpr int kPrompt = 185;
-  const auto run_one = [](RowPlacement rows, const PumpPolicy& policy, int depth) {
+  const auto run_one = [](RowPlacement rows, const StepPolicy& policy, int depth) {
     DeviceOptions options;
     options.device_memory = uint64_t{16} << 20;
-    auto owned = std::make_unique<PumpedDevice>(fifo(), options);
-    PumpedDevice& device = *owned;
+    auto owned = std::make_unique<SteppedDevice>(fifo(), options);
+    SteppedDevice& device = *owned;
     RuntimeRun run(std::move(owned), {.rows = rows,
                                       .dense_layers = {1},
                                       .depth = depth,
@@ -269,7 +269,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
   };
   for (const int depth : {0, 1}) {
     const Outputs expected = run_one(RowPlacement::kHost, fifo(), depth);
-    for (const PumpPolicy& policy :
+    for (const StepPolicy& policy :
          {fifo(), lifo(), youngest_stream_first(), starve("write-back"), starve("copy"),
           starve("test compute"), starve("prefetch"), random_order(1), random_order(2)}) {
       expect_same(expected, run_one(RowPlacement::kAuto, policy, depth), "queued");

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -99,9 +99,9 @@ TEST(ExtraHotRows, GiveWayToAnotherSequence) {
 // Steps that are all enqueued before any has to run, in whatever order: what was widened is read by
 // later steps alone.
 TEST(ExtraHotRows, EveryOrderOfStreamsGivesTheSameBits) {
-  const auto run_one = [](std::optional<int> hot_rows, const PumpPolicy& policy) {
-    auto owned = std::make_unique<PumpedDevice>();
-    PumpedDevice& device = *owned;
+  const auto run_one = [](std::optional<int> hot_rows, const StepPolicy& policy) {
+    auto owned = std::make_unique<SteppedDevice>();
+    SteppedDevice& device = *owned;
     RuntimeRun run(std::move(owned), {.hot_rows = hot_rows, .head_groups = 2});
     const SequenceId id = run.runtime().create();
     run.runtime().reserve(id, 400, 100);
@@ -116,7 +116,7 @@ TEST(ExtraHotRows, EveryOrderOfStreamsGivesTheSameBits) {
     return queued.finish();
   };
   const Outputs expected = run_one(96, fifo());
-  for (const PumpPolicy& policy :
+  for (const StepPolicy& policy :
        {fifo(), lifo(), youngest_stream_first(), starve("write-back"), starve("copy"),
         starve("test compute"), starve("control"), random_order(1), random_order(2)}) {
     expect_same(expected, run_one(std::nullopt, policy), "queued");

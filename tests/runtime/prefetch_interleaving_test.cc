@@ -16,7 +16,7 @@ namespace fasa::testing {
 namespace {
 
 using Outputs = std::vector<std::vector<float>>;
-using NamedPolicy = std::pair<std::string, PumpPolicy>;
+using NamedPolicy = std::pair<std::string, StepPolicy>;
 
 constexpr int kPrefilled = 190;  // decode crosses into a new page after two steps
 constexpr int kSynchronized = 2;
@@ -48,8 +48,8 @@ struct Result {
 
 // A run whose last steps are all enqueued before any of them has to run; without the wait of that
 // number, 0 = with all.
-Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t dropped = 0) {
-  auto owned = std::make_unique<WaitDropper>(std::make_unique<PumpedDevice>());
+Result run_queued(const RunSetup& setup, const StepPolicy& policy, size_t dropped = 0) {
+  auto owned = std::make_unique<WaitDropper>(std::make_unique<SteppedDevice>());
   WaitDropper& device = *owned;
   RuntimeRun run(std::move(owned), setup, deep_geometry());
   const SequenceId id = run.runtime().create();
@@ -61,7 +61,7 @@ Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t droppe
     queued.prepare({&part, 1});
   }
   device.drop(dropped);
-  device.pumped().set_policy(policy);
+  device.stepped().set_policy(policy);
   queued.enqueue();
   Result result{.outputs = queued.finish(), .waits = device.waits(), .rows = {}};
   device.drop(0);

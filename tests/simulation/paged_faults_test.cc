@@ -13,8 +13,8 @@
 #include "runtime/doors/paged_runtime.h"
 #include "tests/simulation/fault_drill.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/seam_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -58,8 +58,8 @@ class PagedLife {
         seam_(seam),
         geometry_(page_geometry()),
         config_(page_config(setup.rows)),
-        pumped_(random_order(3)),
-        device_(pumped_, seam),
+        stepped_(random_order(3)),
+        device_(stepped_, seam),
         plain_(config_, geometry_, DType::kBF16, all_slice_dims(geometry_)),
         compute_(device_.create_stream(StreamPriority::kNormal, "compute")),
         paged_(device_, config_, geometry_, DType::kBF16, all_slice_dims(geometry_),
@@ -219,7 +219,7 @@ class PagedLife {
   FaultSeam& seam_;
   const Geometry geometry_;
   const Config config_;
-  PumpedDevice pumped_;
+  SteppedDevice stepped_;
   SeamDevice device_;
   PlainCache plain_;
   Stream compute_;

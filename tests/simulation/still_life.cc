@@ -42,7 +42,7 @@ std::unique_ptr<Device> life_device(const LifeSetup& setup) {
   options.threads = 1;
   options.device_memory = uint64_t{64} << 20;
   if (setup.emulated) return open_device(options);
-  return std::make_unique<PumpedDevice>(random_order(7), options);
+  return std::make_unique<SteppedDevice>(random_order(7), options);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ StillLife::StillLife(const LifeSetup& setup)
       runtime_(std::make_unique<Runtime>(*device_, config_, geometry_, DType::kBF16, slice_dims_)),
       compute_(device_->create_stream(StreamPriority::kNormal, "compute")) {
   if (!setup.emulated) {
-    static_cast<PumpedDevice&>(*inner_).on_run(
+    static_cast<SteppedDevice&>(*inner_).on_run(
         [this](const char*) { return seam_.fails(FaultPoint::kOperation); });
   }
   if (setup.queries) {

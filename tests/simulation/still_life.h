@@ -11,8 +11,8 @@
 #include "tests/simulation/noisy_queries.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/fault_seam.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/seam_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 
@@ -23,7 +23,7 @@ struct LifeSetup {
   std::optional<int> depth = 0;
   bool queries = false;  // somebody estimates them
   std::vector<int> dense_layers = {};
-  bool emulated = false;  // the product's own device in place of the pumped one
+  bool emulated = false;  // the product's own device in place of the stepped one
 };
 
 // One sequence's part of a step.

@@ -18,8 +18,8 @@
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/fault_seam.h"
 #include "tests/support/prediction_sources.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/seam_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 
@@ -146,7 +146,7 @@ class World {
   const DrawnSetup setup_;
   FaultSeam seam_;  // of calls
   FaultSeam late_;  // of what runs
-  std::unique_ptr<PumpedDevice> pumped_;
+  std::unique_ptr<SteppedDevice> stepped_;
   std::unique_ptr<SeamDevice> device_;
   std::unique_ptr<NoisyQueries> queries_;
   std::unique_ptr<RandomPredictor> anything_;

@@ -153,7 +153,7 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
     // Its tensors are read until then. Some of it may be under way where it has failed.
-    pumped_->run_until_idle();
+    stepped_->run_until_idle();
     return;
   }
   commit(std::move(step));

@@ -18,7 +18,7 @@
 namespace fasa::testing {
 
 struct PagedSetup {
-  const char* device = "cpu";  // cuda:0 is the played one
+  const char* device = "cpu";  // cuda:0 is the fake one
   bool interpreted = false;    // there: the kernels' bodies in place of the CPU's
   int page_size = 64;
   int64_t pages = 24;

@@ -68,8 +68,9 @@ uint64_t PlanMachine::usable_device_bytes() const {
 }
 
 PlanMachine make_plan_machine(const Config& config, const GivenMachine& given) {
-  const bool played = config.device.name == "emulated" || !config.device.gpu.empty() || given.any();
-  PlanMachine machine = played ? accelerator(config, given) : this_machine();
+  const bool modelled =
+      config.device.name == "emulated" || !config.device.gpu.empty() || given.any();
+  PlanMachine machine = modelled ? accelerator(config, given) : this_machine();
   if (config.memory.device_memory &&
       (!machine.device_memory || *config.memory.device_memory < machine.usable_device_bytes())) {
     // A budget of the config is for fasa alone.

@@ -1,4 +1,4 @@
-// A caller's own CUDA stream through the C interface, over a played CUDA runtime: the bits of the
+// A caller's own CUDA stream through the C interface, over a fake CUDA runtime: the bits of the
 // interface's own streams, in every door.
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/bindings/c/played_doors.h"
+#include "tests/bindings/c/fake_gpu_doors.h"
 
 namespace fasa {
 namespace {
 
-class NativeStream : public PlayedDoors {
+class NativeStream : public FakeGpuDoors {
  protected:
   void sequences(fasa_stream* stream, std::vector<float>& outputs) {
     fasa_runtime* runtime = nullptr;

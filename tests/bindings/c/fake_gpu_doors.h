@@ -1,4 +1,4 @@
-// The C interface over a played CUDA runtime: a device whose memory host code does not touch, and
+// The C interface over a fake CUDA runtime: a device whose memory host code does not touch, and
 // noise in it.
 #pragma once
 
@@ -37,9 +37,9 @@ inline Buffer filled(Device& device, size_t elements, int seed) {
   return buffer;
 }
 
-class PlayedDoors : public ::testing::Test {
+class FakeGpuDoors : public ::testing::Test {
  protected:
-  PlayedDoors() {
+  FakeGpuDoors() {
     DeviceOptions options;
     options.name = "cuda:0";
     options.threads = 2;

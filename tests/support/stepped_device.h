@@ -1,4 +1,4 @@
-// A device for tests whose streams run only when somebody pumps them: the test, one operation at a
+// A device for tests whose streams run only when the test steps them, one operation at a
 // time, or a host call that has to wait, in the order that a policy chooses. So every interleaving
 // that events allow can be forced. Kernels are the CPU's.
 //
@@ -19,26 +19,26 @@
 
 #include "offload/device.h"
 #include "offload/host/space_allocator.h"
-#include "tests/support/pump_policy.h"
+#include "tests/support/step_policy.h"
 
 namespace fasa {
 
-class PumpedStream;
+class SteppedStream;
 
-class PumpedDevice final : public Device, private HostWork {
+class SteppedDevice final : public Device, private HostWork {
  public:
-  explicit PumpedDevice(PumpPolicy policy = fifo(), const DeviceOptions& options = {});
-  ~PumpedDevice() override;
+  explicit SteppedDevice(StepPolicy policy = fifo(), const DeviceOptions& options = {});
+  ~SteppedDevice() override;
 
-  // The pump.
-  void set_policy(PumpPolicy policy);
+  // Stepping.
+  void set_policy(StepPolicy policy);
   // Names of the streams whose next operation may run, in the order of their creation.
   std::vector<std::string> runnable();
   // Runs the stream's next operation; false where it has none or that one still waits.
   bool step(StreamView stream);
   void run_until_idle();
   void run_random(uint64_t seed);  // until idle, whatever the policy
-  // Pumps by the policy until the next operation of the stream called `stream` has this name and
+  // Steps by the policy until the next operation of the stream called `stream` has this name and
   // layer (a sequence point); false where that never comes.
   bool run_until(std::string_view stream, std::string_view operation, int layer);
   // What the stream of this name would run next: an operation's name, "record", "wait", or "" for
@@ -65,12 +65,12 @@ class PumpedDevice final : public Device, private HostWork {
   TransferTotals transfers() override;          // after all that was enqueued
 
  private:
-  friend class PumpedStream;
+  friend class SteppedStream;
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void do_synchronize(StreamView stream) override;
   void do_wait(StreamView stream, EventView event, OperationTag tag) override;
-  bool passed(EventView event, Patience patience) override;  // kNone pumps nothing
+  bool passed(EventView event, Patience patience) override;  // kNone steps nothing
   void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override;
@@ -79,23 +79,23 @@ class PumpedDevice final : public Device, private HostWork {
   void run(StreamView stream, const char* name, std::function<KernelWork()> work,
            OperationTag tag) override;
 
-  void destroy(PumpedStream& stream) noexcept;
+  void destroy(SteppedStream& stream) noexcept;
   // `half`: what was done of it where it fails.
   void push(StreamView stream, const char* name, OperationTag tag, std::function<KernelWork()> work,
             std::function<void()> half = nullptr);
-  KernelWork execute_work(const PumpedStream& stream, const char* name,
+  KernelWork execute_work(const SteppedStream& stream, const char* name,
                           const std::function<KernelWork()>& work,
                           const std::function<void()>& half);
-  bool pump_once();
-  void pump_until(const std::function<bool()>& reached);
-  void execute(PumpedStream& stream);
+  bool step_once();
+  void step_until(const std::function<bool()>& reached);
+  void execute(SteppedStream& stream);
 
   // Recursive: what an operation's captures own may be freed while it runs.
   std::recursive_mutex mutex_;
-  PumpPolicy policy_;
+  StepPolicy policy_;
   SpaceAllocator memory_;
   tbb::task_arena arena_;
-  std::vector<std::unique_ptr<PumpedStream>> streams_;
+  std::vector<std::unique_ptr<SteppedStream>> streams_;
   uint64_t enqueued_ = 0;
   uint64_t executed_ = 0;
   TransferTotals totals_;

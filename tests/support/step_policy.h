@@ -1,4 +1,4 @@
-// Which stream of a pumped device goes next, where several could.
+// Which stream of a stepped device goes next, where several could.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ struct RunnableStream {
 };
 
 // Chooses one of at least one, by its place in the span.
-using PumpPolicy = std::function<size_t(std::span<const RunnableStream>)>;
+using StepPolicy = std::function<size_t(std::span<const RunnableStream>)>;
 
 // The order in which everything was enqueued.
-inline PumpPolicy fifo() {
+inline StepPolicy fifo() {
   return [](std::span<const RunnableStream> streams) {
     const auto found =
         std::min_element(streams.begin(), streams.end(),
@@ -34,7 +34,7 @@ inline PumpPolicy fifo() {
 }
 
 // What was enqueued last, of all that may run.
-inline PumpPolicy lifo() {
+inline StepPolicy lifo() {
   return [](std::span<const RunnableStream> streams) {
     const auto found =
         std::max_element(streams.begin(), streams.end(),
@@ -44,21 +44,21 @@ inline PumpPolicy lifo() {
 }
 
 // One stream as far as it goes before another: the youngest first, so lanes go in reverse order.
-inline PumpPolicy youngest_stream_first() {
+inline StepPolicy youngest_stream_first() {
   return [](std::span<const RunnableStream> streams) { return streams.size() - 1; };
 }
-inline PumpPolicy oldest_stream_first() {
+inline StepPolicy oldest_stream_first() {
   return [](std::span<const RunnableStream>) { return size_t{0}; };
 }
 
-inline PumpPolicy random_order(uint64_t seed) {
+inline StepPolicy random_order(uint64_t seed) {
   return [random = std::mt19937_64(seed)](std::span<const RunnableStream> streams) mutable {
     return static_cast<size_t>(random() % streams.size());
   };
 }
 
 // Streams whose name begins so run only when nothing else can; the others by `among`.
-inline PumpPolicy starve(std::string prefix, PumpPolicy among = fifo()) {
+inline StepPolicy starve(std::string prefix, StepPolicy among = fifo()) {
   return [prefix = std::move(prefix),
           among = std::move(among)](std::span<const RunnableStream> streams) {
     std::vector<RunnableStream> others;

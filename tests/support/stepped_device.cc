@@ -1,4 +1,4 @@
-#include "tests/support/pumped_device.h"
+#include "tests/support/stepped_device.h"
 
 #include <fmt/format.h>
 
@@ -21,11 +21,11 @@ struct Recording {
   std::string source;                  // the work before it and its stream, in words
 };
 
-struct PumpedEvent {
+struct SteppedEvent {
   std::shared_ptr<Recording> latest;  // null: never recorded
 };
 
-PumpedEvent& event_of(EventView event) { return *static_cast<PumpedEvent*>(event.native); }
+SteppedEvent& event_of(EventView event) { return *static_cast<SteppedEvent*>(event.native); }
 
 void throw_failure(const std::optional<std::string>& failure) {
   if (failure) throw DeviceError(*failure);
@@ -33,7 +33,7 @@ void throw_failure(const std::optional<std::string>& failure) {
 
 }  // namespace
 
-class PumpedStream {
+class SteppedStream {
  public:
   struct Operation {
     uint64_t sequence = 0;
@@ -45,13 +45,13 @@ class PumpedStream {
     std::shared_ptr<const Recording> waits;
   };
 
-  PumpedStream(PumpedDevice& owner, std::string_view stream_name)
+  SteppedStream(SteppedDevice& owner, std::string_view stream_name)
       : device(owner), name(stream_name) {}
   bool runnable() const {
     return !queue.empty() && (queue.front().waits == nullptr || queue.front().waits->executed);
   }
 
-  PumpedDevice& device;
+  SteppedDevice& device;
   const std::string name;
   std::deque<Operation> queue;
   std::optional<std::string> failure;  // the first; what follows is skipped
@@ -60,30 +60,30 @@ class PumpedStream {
 
 namespace {
 
-PumpedStream& stream_of(StreamView stream) { return *static_cast<PumpedStream*>(stream.native); }
-StreamView view_of(PumpedStream& stream) { return {DeviceKind::kEmulated, &stream}; }
+SteppedStream& stream_of(StreamView stream) { return *static_cast<SteppedStream*>(stream.native); }
+StreamView view_of(SteppedStream& stream) { return {DeviceKind::kEmulated, &stream}; }
 
 }  // namespace
 
-PumpedDevice::PumpedDevice(PumpPolicy policy, const DeviceOptions& options)
+SteppedDevice::SteppedDevice(StepPolicy policy, const DeviceOptions& options)
     : Device({.kind = DeviceKind::kEmulated,
-              .name = "pumped",
+              .name = "stepped",
               .traits = kEmulatedTraits,
               .host_work = this}),
       policy_(std::move(policy)),
       memory_(options, /*unified=*/false),
       arena_(options.threads > 0 ? options.threads : 1) {}
 
-PumpedDevice::~PumpedDevice() = default;
+SteppedDevice::~SteppedDevice() = default;
 
-// The pump.
+// Stepping.
 
-void PumpedDevice::set_policy(PumpPolicy policy) {
+void SteppedDevice::set_policy(StepPolicy policy) {
   const std::lock_guard lock(mutex_);
   policy_ = std::move(policy);
 }
 
-std::vector<std::string> PumpedDevice::runnable() {
+std::vector<std::string> SteppedDevice::runnable() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& stream : streams_) {
@@ -92,14 +92,14 @@ std::vector<std::string> PumpedDevice::runnable() {
   return names;
 }
 
-bool PumpedDevice::step(StreamView stream) {
+bool SteppedDevice::step(StreamView stream) {
   const std::lock_guard lock(mutex_);
   if (!stream_of(stream).runnable()) return false;
   execute(stream_of(stream));
   return true;
 }
 
-bool PumpedDevice::pump_once() {
+bool SteppedDevice::step_once() {
   std::vector<RunnableStream> choices;
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (streams_[i]->runnable()) {
@@ -111,63 +111,63 @@ bool PumpedDevice::pump_once() {
   return true;
 }
 
-void PumpedDevice::pump_until(const std::function<bool()>& reached) {
+void SteppedDevice::step_until(const std::function<bool()>& reached) {
   while (!reached()) {
-    if (!pump_once()) throw std::logic_error("pumped device: waits for what never was enqueued");
+    if (!step_once()) throw std::logic_error("stepped device: waits for what never was enqueued");
   }
 }
 
-void PumpedDevice::run_until_idle() {
+void SteppedDevice::run_until_idle() {
   const std::lock_guard lock(mutex_);
-  while (pump_once()) {
+  while (step_once()) {
   }
 }
 
-void PumpedDevice::run_random(uint64_t seed) {
+void SteppedDevice::run_random(uint64_t seed) {
   const std::lock_guard lock(mutex_);
-  PumpPolicy kept = std::exchange(policy_, random_order(seed));
+  StepPolicy kept = std::exchange(policy_, random_order(seed));
   run_until_idle();
   policy_ = std::move(kept);
 }
 
-bool PumpedDevice::run_until(std::string_view stream, std::string_view operation, int layer) {
+bool SteppedDevice::run_until(std::string_view stream, std::string_view operation, int layer) {
   const std::lock_guard lock(mutex_);
   const auto reached = [&] {
     return std::any_of(streams_.begin(), streams_.end(), [&](const auto& candidate) {
       if (candidate->name != stream || candidate->queue.empty()) return false;
-      const PumpedStream::Operation& next = candidate->queue.front();
+      const SteppedStream::Operation& next = candidate->queue.front();
       return next.work != nullptr && next.name == operation && next.tag.layer == layer;
     });
   };
   while (!reached()) {
-    if (!pump_once()) return false;
+    if (!step_once()) return false;
   }
   return true;
 }
 
-std::string PumpedDevice::wait_name(StreamView stream, EventView event) {
+std::string SteppedDevice::wait_name(StreamView stream, EventView event) {
   const std::lock_guard lock(mutex_);
   const auto& recording = event_of(event).latest;
   return recording == nullptr ? ""
                               : fmt::format("{} for {}", stream_of(stream).name, recording->source);
 }
 
-StreamView PumpedDevice::find_stream(std::string_view name) {
+StreamView SteppedDevice::find_stream(std::string_view name) {
   const std::lock_guard lock(mutex_);
   for (const auto& stream : streams_) {
     if (stream->name == name) return view_of(*stream);
   }
-  throw UsageError(fmt::format("the pumped device has no stream '{}'", name));
+  throw UsageError(fmt::format("the stepped device has no stream '{}'", name));
 }
 
-std::string PumpedDevice::next_operation(std::string_view stream) {
+std::string SteppedDevice::next_operation(std::string_view stream) {
   const std::lock_guard lock(mutex_);
   const auto& queue = stream_of(find_stream(stream)).queue;
   return queue.empty() ? "" : queue.front().name;
 }
 
-void PumpedDevice::execute(PumpedStream& stream) {
-  PumpedStream::Operation operation = std::move(stream.queue.front());
+void SteppedDevice::execute(SteppedStream& stream) {
+  SteppedStream::Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   ++executed_;
   if (operation.waits != nullptr) {
@@ -188,7 +188,7 @@ void PumpedDevice::execute(PumpedStream& stream) {
     } catch (...) {
     }
     if (failed) {
-      stream.failure = fmt::format("operation '{}' failed on stream '{}' of pumped: {}",
+      stream.failure = fmt::format("operation '{}' failed on stream '{}' of stepped: {}",
                                    operation.name, stream.name, reason);
     }
     totals_.h2d_bytes += done.h2d_bytes;
@@ -198,9 +198,9 @@ void PumpedDevice::execute(PumpedStream& stream) {
   }
 }
 
-KernelWork PumpedDevice::execute_work(const PumpedStream& stream, const char* name,
-                                      const std::function<KernelWork()>& work,
-                                      const std::function<void()>& half) {
+KernelWork SteppedDevice::execute_work(const SteppedStream& stream, const char* name,
+                                       const std::function<KernelWork()>& work,
+                                       const std::function<void()>& half) {
   if (fails_ && fails_(name)) {
     if (half) half();
     throw std::runtime_error(fmt::format("injected on {}", stream.name));
@@ -210,39 +210,39 @@ KernelWork PumpedDevice::execute_work(const PumpedStream& stream, const char* na
   return done;
 }
 
-void PumpedDevice::on_run(std::function<bool(const char* name)> fails) {
+void SteppedDevice::on_run(std::function<bool(const char* name)> fails) {
   const std::lock_guard lock(mutex_);
   fails_ = std::move(fails);
 }
 
 // Device.
 
-Stream PumpedDevice::create_stream(StreamPriority, std::string_view name) {
+Stream SteppedDevice::create_stream(StreamPriority, std::string_view name) {
   const std::lock_guard lock(mutex_);
-  streams_.push_back(std::make_unique<PumpedStream>(*this, name));
+  streams_.push_back(std::make_unique<SteppedStream>(*this, name));
   return {view_of(*streams_.back()),
           [](StreamView stream) noexcept { stream_of(stream).device.destroy(stream_of(stream)); }};
 }
 
-void PumpedDevice::destroy(PumpedStream& stream) noexcept {
+void SteppedDevice::destroy(SteppedStream& stream) noexcept {
   const std::lock_guard lock(mutex_);
-  pump_until([&] { return stream.queue.empty(); });
+  step_until([&] { return stream.queue.empty(); });
   std::erase_if(streams_, [&](const auto& candidate) { return candidate.get() == &stream; });
 }
 
-Event PumpedDevice::create_event() {
-  return {{new PumpedEvent}, [](EventView event) noexcept { delete &event_of(event); }};
+Event SteppedDevice::create_event() {
+  return {{new SteppedEvent}, [](EventView event) noexcept { delete &event_of(event); }};
 }
 
-void PumpedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
-                       OperationTag tag) {
+void SteppedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
+                        OperationTag tag) {
   push(stream, name, tag, std::move(work));
 }
 
-void PumpedDevice::push(StreamView stream, const char* name, OperationTag tag,
-                        std::function<KernelWork()> work, std::function<void()> half) {
+void SteppedDevice::push(StreamView stream, const char* name, OperationTag tag,
+                         std::function<KernelWork()> work, std::function<void()> half) {
   const std::lock_guard lock(mutex_);
-  PumpedStream::Operation operation;
+  SteppedStream::Operation operation;
   operation.sequence = ++enqueued_;
   operation.name = name;
   operation.tag = tag;
@@ -252,12 +252,12 @@ void PumpedDevice::push(StreamView stream, const char* name, OperationTag tag,
   stream_of(stream).queue.push_back(std::move(operation));
 }
 
-void PumpedDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+void SteppedDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   run(
       stream, kernel_name(call), [call] { return run_on_host(call); }, tag);
 }
 
-void PumpedDevice::record(EventView event, StreamView stream) {
+void SteppedDevice::record(EventView event, StreamView stream) {
   const std::lock_guard lock(mutex_);
   event_of(event).latest = std::make_shared<Recording>();
   event_of(event).latest->source =
@@ -266,31 +266,31 @@ void PumpedDevice::record(EventView event, StreamView stream) {
   stream_of(stream).queue.back().records = event_of(event).latest;
 }
 
-void PumpedDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
+void SteppedDevice::do_wait(StreamView stream, EventView event, OperationTag tag) {
   const std::lock_guard lock(mutex_);
   if (event_of(event).latest == nullptr) return;
   push(stream, "wait", tag, nullptr);
   stream_of(stream).queue.back().waits = event_of(event).latest;
 }
 
-void PumpedDevice::do_synchronize(StreamView stream) {
+void SteppedDevice::do_synchronize(StreamView stream) {
   const std::lock_guard lock(mutex_);
-  PumpedStream& target = stream_of(stream);
+  SteppedStream& target = stream_of(stream);
   const uint64_t last = enqueued_;
-  pump_until([&] { return target.queue.empty() || target.queue.front().sequence > last; });
+  step_until([&] { return target.queue.empty() || target.queue.front().sequence > last; });
   throw_failure(target.failure);
 }
 
-bool PumpedDevice::passed(EventView event, Patience patience) {
+bool SteppedDevice::passed(EventView event, Patience patience) {
   const std::lock_guard lock(mutex_);
   const auto recording = event_of(event).latest;
   if (recording == nullptr) return true;
-  if (patience == Patience::kUntilPassed) pump_until([&] { return recording->executed; });
+  if (patience == Patience::kUntilPassed) step_until([&] { return recording->executed; });
   throw_failure(recording->failure);
   return recording->executed;
 }
 
-double PumpedDevice::seconds_at(EventView event) {
+double SteppedDevice::seconds_at(EventView event) {
   if (event_of(event).latest == nullptr) {
     throw UsageError("seconds_at: the event was never recorded");
   }
@@ -298,8 +298,8 @@ double PumpedDevice::seconds_at(EventView event) {
   return event_of(event).latest->seconds;
 }
 
-void PumpedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
-                           OperationTag tag) {
+void SteppedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                            OperationTag tag) {
   for (const CopyRange& range : ranges) {
     if (range.bytes == 0) continue;
     push(
@@ -312,8 +312,8 @@ void PumpedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, Str
   }
 }
 
-void PumpedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
-                           OperationTag tag) {
+void SteppedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
+                            OperationTag tag) {
   if (bytes == 0) return;
   push(
       stream, "fill", tag,
@@ -324,7 +324,7 @@ void PumpedDevice::do_fill(void* destination, int byte, size_t bytes, StreamView
       [=] { std::memset(destination, byte, bytes / 2); });
 }
 
-TransferTotals PumpedDevice::transfers() {
+TransferTotals SteppedDevice::transfers() {
   const std::lock_guard lock(mutex_);
   run_until_idle();
   return totals_;
@@ -332,13 +332,13 @@ TransferTotals PumpedDevice::transfers() {
 
 // Zeroed, if nothing else was said: a test that leaves a wait out shall read nothing that points
 // anywhere.
-std::byte* PumpedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
+std::byte* SteppedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
   if (data != nullptr) std::memset(data, new_memory_, bytes);
   return data;
 }
 
-void PumpedDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+void SteppedDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
   memory_.free(space, data, bytes);
 }
 
