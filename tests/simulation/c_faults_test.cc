@@ -10,7 +10,7 @@
 
 #include "bindings/c/fasa.h"
 #include "tests/llm/temp_model.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/simulation/process_faults.h"
 
@@ -38,9 +38,9 @@ template <typename T, auto kDestroy>
 using Handle = std::unique_ptr<T, Destroy<kDestroy>>;
 
 // Everything once: config from a file, device, stream, runtime, a prompt, a fork, a decoded token.
-class DoorDrill final : public Drill {
+class DoorFaultCase final : public FaultCase {
  public:
-  explicit DoorDrill(FaultSeam& seam) : seam_(seam) {
+  explicit DoorFaultCase(FaultSeam& seam) : seam_(seam) {
     folder_.write("c.toml",
                   "[device]\nname = \"emulated\"\nthreads = 1\n[selection]\nfac_tokens = 20\n"
                   "sinks = 2\nrecent = 4\n[placement]\nhot_rows = 24\n");
@@ -146,11 +146,11 @@ class DoorDrill final : public Drill {
 
 TEST(CDoorFaults, FromConfigToTeardown) {
   FaultSeam seam;
-  DoorDrill drill(seam);
+  DoorFaultCase fault_case(seam);
   const int64_t blocks = live_heap_blocks();
-  DrillCount total;
+  FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += run_drill("C door", seam, drill, planned("C door", kCalls, mode, 23));
+    total += inject_faults("C door", seam, fault_case, planned("C door", kCalls, mode, 23));
     if (HasFailure()) return;
   }
   std::cout << "C door: injected " << total.injected << ", of which " << total.thrown

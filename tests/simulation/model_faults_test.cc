@@ -13,7 +13,7 @@
 #include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "tests/llm/llm_fixture.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/process_faults.h"
 #include "tests/support/seam_device.h"
 
@@ -38,9 +38,9 @@ struct Bench {
   SeamDevice device{*inner, seam, SeamDevice::Inner::kProducts};
 };
 
-class DeviceDrill : public Drill {
+class DeviceFaultCase : public FaultCase {
  public:
-  explicit DeviceDrill(Bench& bench) : bench_(bench) {}
+  explicit DeviceFaultCase(Bench& bench) : bench_(bench) {}
   void prepare() override {
     held_ = {bench_.device.held_bytes(MemorySpace::kDevice),
              bench_.device.held_bytes(MemorySpace::kHost)};
@@ -57,9 +57,9 @@ class DeviceDrill : public Drill {
 
 // Device memory and blocks of the heap are what they were, too, once a first call has made what is
 // made once.
-class LoadDrill final : public DeviceDrill {
+class LoadFaultCase final : public DeviceFaultCase {
  public:
-  explicit LoadDrill(Bench& bench) : DeviceDrill(bench) {
+  explicit LoadFaultCase(Bench& bench) : DeviceFaultCase(bench) {
     call();
     undo();
     blocks_ = live_heap_blocks();
@@ -76,10 +76,10 @@ class LoadDrill final : public DeviceDrill {
   int64_t blocks_ = 0;
 };
 
-class StepOfModelDrill final : public DeviceDrill {
+class StepOfModelFaultCase final : public DeviceFaultCase {
  public:
-  explicit StepOfModelDrill(Bench& bench)
-      : DeviceDrill(bench),
+  explicit StepOfModelFaultCase(Bench& bench)
+      : DeviceFaultCase(bench),
         model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
         runtime_(llm_test::full_runtime(model_)),
         sequence_(runtime_->create()) {
@@ -119,10 +119,10 @@ class StepOfModelDrill final : public DeviceDrill {
   std::vector<float> given_, logits_;
 };
 
-class CalibrationDrill final : public DeviceDrill {
+class CalibrationFaultCase final : public DeviceFaultCase {
  public:
-  explicit CalibrationDrill(Bench& bench)
-      : DeviceDrill(bench),
+  explicit CalibrationFaultCase(Bench& bench)
+      : DeviceFaultCase(bench),
         model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
         arena_(1) {
     for (int i = 0; i < 90; ++i) text_.push_back((i * 7 + i / 5) % 60 + 1);
@@ -153,7 +153,7 @@ class CalibrationDrill final : public DeviceDrill {
 };
 
 // A device with two streams: each is a thread.
-class OpenDrill final : public Drill {
+class OpenFaultCase final : public FaultCase {
  public:
   void call() override {
     device_ = open_emulated();
@@ -178,10 +178,10 @@ class OpenDrill final : public Drill {
   Stream streams_[2];
 };
 
-void run(const std::string& name, FaultSeam& seam, Drill& drill, int64_t usual) {
-  DrillCount total;
+void run(const std::string& name, FaultSeam& seam, FaultCase& fault_case, int64_t usual) {
+  FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += run_drill(name, seam, drill, planned(name, kCalls, mode, usual));
+    total += inject_faults(name, seam, fault_case, planned(name, kCalls, mode, usual));
     if (::testing::Test::HasFailure()) break;
   }
   std::cout << name << ": injected " << total.injected << ", of which " << total.thrown
@@ -191,27 +191,27 @@ void run(const std::string& name, FaultSeam& seam, Drill& drill, int64_t usual) 
 
 TEST(ModelFaults, Load) {
   Bench bench;
-  LoadDrill drill(bench);
-  run("load a model", bench.seam, drill, 29);
-  EXPECT_LE(drill.blocks_left(), 8);  // what grows once; a leak is one in every call
+  LoadFaultCase fault_case(bench);
+  run("load a model", bench.seam, fault_case, 29);
+  EXPECT_LE(fault_case.blocks_left(), 8);  // what grows once; a leak is one in every call
 }
 
 TEST(ModelFaults, Step) {
   Bench bench;
-  StepOfModelDrill drill(bench);
-  run("prefill and decode of a model", bench.seam, drill, 17);
+  StepOfModelFaultCase fault_case(bench);
+  run("prefill and decode of a model", bench.seam, fault_case, 17);
 }
 
 TEST(ModelFaults, Calibrate) {
   Bench bench;
-  CalibrationDrill drill(bench);
-  run("calibrate", bench.seam, drill, 97);
+  CalibrationFaultCase fault_case(bench);
+  run("calibrate", bench.seam, fault_case, 97);
 }
 
 TEST(DeviceFaults, Open) {
   FaultSeam seam;
-  OpenDrill drill;
-  run("open a device", seam, drill, 1);
+  OpenFaultCase fault_case;
+  run("open a device", seam, fault_case, 1);
 }
 
 }  // namespace

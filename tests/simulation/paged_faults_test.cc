@@ -11,7 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/doors/paged_runtime.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/seam_device.h"
 #include "tests/support/stepped_device.h"
@@ -230,11 +230,11 @@ class PagedLife {
 
 // Want of memory changes nothing. After a failure of the device nothing is to be trusted any more:
 // every later call says so, and the runtime can be destroyed.
-class PagedDrill final : public Drill {
+class PagedFaultCase final : public FaultCase {
  public:
   using Call = std::function<void(PagedLife&)>;
   // `prepare`: none, or what is done before each call, which then has a life of its own.
-  PagedDrill(const PageSetup& setup, FaultSeam& seam, Call call, Call prepare = {})
+  PagedFaultCase(const PageSetup& setup, FaultSeam& seam, Call call, Call prepare = {})
       : setup_(setup), seam_(seam), call_(std::move(call)), prepare_(std::move(prepare)) {
     begin_anew();
   }
@@ -247,7 +247,7 @@ class PagedDrill final : public Drill {
     of_device_ = dynamic_cast<const DeviceError*>(&error) != nullptr;
     if (of_device_) failure_ = error.what();
     // Where work was half enqueued, want of the process's memory is a failure of the device, too.
-    if (!(of_device_ && of_heap_)) Drill::check_error(point, error);
+    if (!(of_device_ && of_heap_)) FaultCase::check_error(point, error);
   }
   void check_unchanged() override {
     try {
@@ -289,13 +289,13 @@ class PagedDrill final : public Drill {
 
 class PagedFaults : public ::testing::TestWithParam<PageSetup> {
  protected:
-  void run(const std::string& what, const PagedDrill::Call& call,
-           const PagedDrill::Call& prepare = {}) {
+  void run(const std::string& what, const PagedFaultCase::Call& call,
+           const PagedFaultCase::Call& prepare = {}) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
       FaultSeam seam;
-      PagedDrill drill(GetParam(), seam, call, prepare);
+      PagedFaultCase fault_case(GetParam(), seam, call, prepare);
       const std::string name = std::string(GetParam().name) + ": " + what;
-      total_ += run_drill(name, seam, drill, planned(name, kCalls, mode, 2));
+      total_ += inject_faults(name, seam, fault_case, planned(name, kCalls, mode, 2));
       if (HasFailure()) return;
     }
   }
@@ -304,7 +304,7 @@ class PagedFaults : public ::testing::TestWithParam<PageSetup> {
               << " came out as errors\n";
     RecordProperty("injected", static_cast<int>(total_.injected));
   }
-  DrillCount total_;
+  FaultCount total_;
 };
 
 TEST_P(PagedFaults, AppendAttendCopy) {

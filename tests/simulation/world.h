@@ -1,4 +1,4 @@
-// One simulated life of a runtime: everything that happens in it follows from a seed. The device is
+// One simulation run of a runtime: everything that happens in it follows from a seed. The device is
 // one whose streams run only as a policy of the seed lets them, calls fail where the seed says so,
 // and after every operation the runtime is held against plain books of what it should be.
 #pragma once

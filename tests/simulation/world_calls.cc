@@ -1,4 +1,4 @@
-// The operations of a simulated life but for its steps.
+// The operations of a simulation run but for its steps.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The steps of a simulated life: several sequences at a time, not waited for, aborted now and then.
+// The steps of a simulation run: several sequences at a time, not waited for, aborted now and then.
 #include <fmt/format.h>
 
 #include <algorithm>

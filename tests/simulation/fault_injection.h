@@ -10,9 +10,9 @@
 
 namespace fasa::testing {
 
-class Drill {
+class FaultCase {
  public:
-  virtual ~Drill() = default;
+  virtual ~FaultCase() = default;
   // Before each call; nothing fails in it.
   virtual void prepare() {}
   // Throws what the product throws.
@@ -28,11 +28,11 @@ class Drill {
   virtual void undo() = 0;
 };
 
-struct DrillCount {
+struct FaultCount {
   int64_t injected = 0;  // faults that were met
   int64_t thrown = 0;    // of them, those that came out as an error; the others were got over
   int64_t points = 0;    // places that can fail, in one call
-  DrillCount& operator+=(const DrillCount& other) {
+  FaultCount& operator+=(const FaultCount& other) {
     injected += other.injected;
     thrown += other.thrown;
     points += other.points;
@@ -41,16 +41,17 @@ struct DrillCount {
 };
 
 // Every `stride`-th place, beginning with `first`.
-struct DrillPlan {
+struct FaultPlan {
   FaultPoints points;
   FaultMode mode = FaultMode::kOnce;
   int64_t first = 1;
   int64_t stride = 1;
 };
 
-DrillCount run_drill(const std::string& name, FaultSeam& seam, Drill& drill, const DrillPlan& plan);
+FaultCount inject_faults(const std::string& name, FaultSeam& seam, FaultCase& fault_case,
+                         const FaultPlan& plan);
 
-// FASA_LONG=1: every place; else one of `usual`, a different one for each drill.
-DrillPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual);
+// FASA_LONG=1: every place; else one of `usual`, a different one for each fault case.
+FaultPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual);
 
 }  // namespace fasa::testing

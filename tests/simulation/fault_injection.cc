@@ -1,4 +1,4 @@
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 
 #include <gtest/gtest.h>
 
@@ -22,17 +22,17 @@ bool names(const std::string& message, std::initializer_list<std::string_view> w
 }
 
 // True where the call threw.
-bool fails_once(const std::string& where, FaultSeam& seam, Drill& drill) {
+bool fails_once(const std::string& where, FaultSeam& seam, FaultCase& fault_case) {
   try {
     const ProcessFaults armed(seam);
-    drill.call();
+    fault_case.call();
     return false;
   } catch (const std::exception& error) {
     const int64_t fired = seam.lift();
     EXPECT_GT(fired, 0) << where << ": failed for no reason: " << error.what();
     if (fired > 0) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, error.what());
-      drill.check_error(seam.last(), error);
+      fault_case.check_error(seam.last(), error);
     }
     return true;
   }
@@ -47,7 +47,7 @@ bool all_places() {
 
 }  // namespace
 
-void Drill::check_error(FaultPoint point, const std::exception& error) {
+void FaultCase::check_error(FaultPoint point, const std::exception& error) {
   const std::string what = error.what();
   const auto* budget = dynamic_cast<const BudgetError*>(&error);
   switch (point) {
@@ -72,16 +72,16 @@ void Drill::check_error(FaultPoint point, const std::exception& error) {
   }
 }
 
-DrillCount run_drill(const std::string& name, FaultSeam& seam, Drill& drill,
-                     const DrillPlan& plan) {
-  DrillCount count;
+FaultCount inject_faults(const std::string& name, FaultSeam& seam, FaultCase& fault_case,
+                         const FaultPlan& plan) {
+  FaultCount count;
   for (int64_t n = plan.first;; n += plan.stride) {
     const std::string where = name + ", fault " + std::to_string(n) +
                               (plan.mode == FaultMode::kOnce ? "" : " and all after it");
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
-    drill.prepare();
+    fault_case.prepare();
     seam.arm(plan.points, n, plan.mode);
-    const bool thrown = fails_once(where, seam, drill);
+    const bool thrown = fails_once(where, seam, fault_case);
     const int64_t fired = seam.lift();
     count.points = std::max(count.points, seam.passed());
     if (fired > 0) {
@@ -91,11 +91,11 @@ DrillCount run_drill(const std::string& name, FaultSeam& seam, Drill& drill,
     try {
       if (thrown) {
         ++count.thrown;
-        drill.check_unchanged();
-        drill.call();  // with everything working again
+        fault_case.check_unchanged();
+        fault_case.call();  // with everything working again
       }
-      drill.check_done();
-      drill.undo();
+      fault_case.check_done();
+      fault_case.undo();
     } catch (const std::exception& error) {
       ADD_FAILURE() << "with everything working again: " << error.what();
     }
@@ -105,7 +105,7 @@ DrillCount run_drill(const std::string& name, FaultSeam& seam, Drill& drill,
   }
 }
 
-// Of all drills of the program.
+// All fault cases of the program together.
 class TotalOfFaults final : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -120,7 +120,7 @@ class TotalOfFaults final : public ::testing::Environment {
 [[maybe_unused]] const auto* const kTotalOfFaults =
     ::testing::AddGlobalTestEnvironment(new TotalOfFaults);
 
-DrillPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual) {
+FaultPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual) {
   if (all_places()) return {points, mode, 1, 1};
   uint64_t hash = 1469598103934665603ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
