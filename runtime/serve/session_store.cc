@@ -176,7 +176,7 @@ void SessionStore::write(uint64_t session, int tokens, std::span<const std::byte
   const bool again = page < stored.pages.size();
   const uint64_t place = stored.free.empty() ? stored.places : stored.free.back();
   write_at(name, bytes, place * format_.page_bytes());
-  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.head_bytes())};
+  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.header_bytes())};
   if (again) {
     stored.replaced.push_back(stored.pages.back().place);
     stored.pages.back() = written;

@@ -118,9 +118,9 @@ bool SessionSuspension::suspend_piece(CachedSession& cached) {
     const int64_t page = at / kPageTokens;
     const auto tokens = static_cast<int>(std::min<int64_t>(kPageTokens, end - page * kPageTokens));
     rows_.resize(bytes.rows);
-    heads_.resize(tokens == kPageTokens ? bytes.slices : 0);
-    runtime_.save_page(*cached.sequence, page, rows_, heads_);
-    store_.write(session, tokens, rows_, heads_);
+    page_headers_.resize(tokens == kPageTokens ? bytes.slices : 0);
+    runtime_.save_page(*cached.sequence, page, rows_, page_headers_);
+    store_.write(session, tokens, rows_, page_headers_);
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
@@ -160,7 +160,7 @@ int64_t SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) 
   }
   const PageFormat& format = resuming.pages->format();
   const size_t bytes =
-      resuming.rows_later ? format.head_bytes() : format.head_bytes() + format.bytes.rows;
+      resuming.rows_later ? format.header_bytes() : format.header_bytes() + format.bytes.rows;
   load_pages(resuming, sequence, first, std::min(pages_at_once(bytes), end - first));
   return runtime_.length(sequence) - have;
 }
@@ -171,15 +171,16 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
   const PageFormat& format = resuming.pages->format();
   const int64_t last = pages_of(resuming.prefix.tokens) - 1;
   const int64_t rows_from = !resuming.rows_later ? first : std::min(last, first + pages);
-  heads_.resize(static_cast<size_t>(pages) * format.head_bytes());
-  resuming.pages->read_heads(first, heads_);
+  page_headers_.resize(static_cast<size_t>(pages) * format.header_bytes());
+  resuming.pages->read_page_headers(first, page_headers_);
   rows_.resize(static_cast<size_t>(first + pages - rows_from) * format.bytes.rows);
   resuming.pages->read_rows(rows_from, rows_);
-  const std::span<const std::byte> heads = heads_, rows = rows_;
+  const std::span<const std::byte> page_headers = page_headers_, rows = rows_;
   for (int64_t page = first; page < first + pages; ++page) {
     const int64_t tokens =
         std::min<int64_t>(kPageTokens, resuming.prefix.tokens - page * kPageTokens);
-    const auto head = heads.subspan(static_cast<size_t>(page - first) * format.head_bytes());
+    const auto header =
+        page_headers.subspan(static_cast<size_t>(page - first) * format.header_bytes());
     const size_t wanted =
         format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.ring : 0);
     const auto row =
@@ -187,7 +188,7 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
             ? rows.first(0)
             : rows.subspan(static_cast<size_t>(page - rows_from) * format.bytes.rows, wanted);
     runtime_.load_page(sequence, static_cast<int>(tokens), row,
-                       head.first(tokens == kPageTokens ? format.bytes.slices : 0));
+                       header.first(tokens == kPageTokens ? format.bytes.slices : 0));
   }
 }
 

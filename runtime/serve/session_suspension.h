@@ -87,7 +87,7 @@ class SessionSuspension {
   SessionStore store_;
   ReadPool pool_;
   bool all_ = false;
-  std::vector<std::byte> heads_, rows_;  // of pages on their way
+  std::vector<std::byte> page_headers_, rows_;  // of pages on their way
   SuspensionStatus status_;
 };
 

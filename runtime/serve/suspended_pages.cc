@@ -43,20 +43,21 @@ void SuspendedPages::read_added() {
   throw LostSession(session_, fmt::format("{}: it is not what was written", file_->path()));
 }
 
-void SuspendedPages::read_heads(int64_t first, std::span<std::byte> heads) {
+void SuspendedPages::read_page_headers(int64_t first, std::span<std::byte> page_headers) {
   reads_.clear();
-  const size_t bytes = format_.head_bytes();
-  for (size_t at = 0; at < heads.size(); at += bytes) {
+  const size_t bytes = format_.header_bytes();
+  for (size_t at = 0; at < page_headers.size(); at += bytes) {
     const int64_t page = first + static_cast<int64_t>(at / bytes);
     reads_.push_back({.offset = offset_of(page),
-                      .to = heads.subspan(at, bytes),
+                      .to = page_headers.subspan(at, bytes),
                       .piece = bytes,
                       .checksums = &pages_[static_cast<size_t>(page)].checksum});
   }
   read_added();
-  for (size_t at = 0; at < heads.size(); at += bytes) {
+  for (size_t at = 0; at < page_headers.size(); at += bytes) {
     const size_t page = static_cast<size_t>(first) + at / bytes;
-    std::memcpy(&checksums_[page * format_.pieces()], heads.data() + at + format_.bytes.slices,
+    std::memcpy(&checksums_[page * format_.pieces()],
+                page_headers.data() + at + format_.bytes.slices,
                 format_.pieces() * sizeof(uint64_t));
   }
 }

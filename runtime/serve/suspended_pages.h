@@ -52,9 +52,9 @@ class SuspendedPages final : public RowSource {
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
   const PageFormat& format() const { return format_; }
-  // The heads of pages first, first + 1, ..., page after page; rows of these pages can be read from now
+  // The headers of pages first, first + 1, ..., page after page; rows of these pages can be read from now
   // on. These and the others throw LostSession.
-  void read_heads(int64_t first, std::span<std::byte> heads);
+  void read_page_headers(int64_t first, std::span<std::byte> page_headers);
   // Their rows.
   void read_rows(int64_t first, std::span<std::byte> rows);
   // Rows of pages before `page` are in memory.
@@ -76,7 +76,7 @@ class SuspendedPages final : public RowSource {
   const std::unique_ptr<PageFile> file_;
   const PageFormat format_;
   const std::vector<StoredPage> pages_;
-  std::vector<uint64_t> checksums_;  // [pages][pieces] of those whose heads were read
+  std::vector<uint64_t> checksums_;  // [pages][pieces] of those whose headers were read
   std::vector<bool> present_;        // the same of those whose rows are in memory
   int64_t complete_ = 0;             // pages from the first that lack nothing
   std::vector<CheckedRead> reads_;
