@@ -81,7 +81,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   }
   const CudaGpuScope scope(calls_, index, only_one);
   shared_ = std::make_unique<CudaShared>(platform, index, only_one, control_->stream());
-  show_timeline(shared_->tap.place());
+  show_timeline(shared_->hook.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
   DeviceRates rates;  // launches and latency as plans suppose them
@@ -311,7 +311,7 @@ void CudaDevice::set_timeline(Timeline* timeline) {
     const std::lock_guard lock(shared_->streams_mutex);
     for (CudaStream* stream : shared_->streams) stream->synchronize();
   }
-  shared_->tap.set_timeline(timeline);
+  shared_->hook.set_timeline(timeline);
   memory_->sample();
 }
 

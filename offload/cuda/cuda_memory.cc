@@ -96,7 +96,7 @@ void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
 }
 
 void CudaMemory::sample() const {
-  if (Timeline* const timeline = shared_.tap.timeline(); timeline != nullptr) {
+  if (Timeline* const timeline = shared_.hook.timeline(); timeline != nullptr) {
     timeline->sample(kDeviceMemoryCounter, shared_.clock.host_seconds(),
                      static_cast<double>(use().used_bytes));
   }

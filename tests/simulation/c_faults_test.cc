@@ -40,7 +40,7 @@ using Handle = std::unique_ptr<T, Destroy<kDestroy>>;
 // Everything once: config from a file, device, stream, runtime, a prompt, a fork, a decoded token.
 class DoorFaultCase final : public FaultCase {
  public:
-  explicit DoorFaultCase(FaultSeam& seam) : seam_(seam) {
+  explicit DoorFaultCase(FaultInjector& injector) : injector_(injector) {
     folder_.write("c.toml",
                   "[device]\nname = \"emulated\"\nthreads = 1\n[selection]\nfac_tokens = 20\n"
                   "sinks = 2\nrecent = 4\n[placement]\nhot_rows = 24\n");
@@ -105,7 +105,7 @@ class DoorFaultCase final : public FaultCase {
 
   void require(fasa_status status) {
     if (status == FASA_OK) return;
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     throw StatusError(status);
   }
   static fasa_tensor tensor(std::vector<float>& values, int first, int tokens) {
@@ -138,19 +138,19 @@ class DoorFaultCase final : public FaultCase {
     require(fasa_sequence_free(runtime, child));
   }
 
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   llm_test::TempDir folder_;
   std::string path_;
   std::vector<float> k_, v_, q_, out_, expected_;
 };
 
 TEST(CDoorFaults, FromConfigToTeardown) {
-  FaultSeam seam;
-  DoorFaultCase fault_case(seam);
+  FaultInjector injector;
+  DoorFaultCase fault_case(injector);
   const int64_t blocks = live_heap_blocks();
   FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += inject_faults("C door", seam, fault_case, planned("C door", kCalls, mode, 23));
+    total += inject_faults("C door", injector, fault_case, planned("C door", kCalls, mode, 23));
     if (HasFailure()) return;
   }
   std::cout << "C door: injected " << total.injected << ", of which " << total.thrown

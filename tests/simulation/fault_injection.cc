@@ -22,17 +22,17 @@ bool names(const std::string& message, std::initializer_list<std::string_view> w
 }
 
 // True where the call threw.
-bool fails_once(const std::string& where, FaultSeam& seam, FaultCase& fault_case) {
+bool fails_once(const std::string& where, FaultInjector& injector, FaultCase& fault_case) {
   try {
-    const ProcessFaults armed(seam);
+    const ProcessFaults armed(injector);
     fault_case.call();
     return false;
   } catch (const std::exception& error) {
-    const int64_t fired = seam.lift();
+    const int64_t fired = injector.lift();
     EXPECT_GT(fired, 0) << where << ": failed for no reason: " << error.what();
     if (fired > 0) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, error.what());
-      fault_case.check_error(seam.last(), error);
+      fault_case.check_error(injector.last(), error);
     }
     return true;
   }
@@ -72,7 +72,7 @@ void FaultCase::check_error(FaultPoint point, const std::exception& error) {
   }
 }
 
-FaultCount inject_faults(const std::string& name, FaultSeam& seam, FaultCase& fault_case,
+FaultCount inject_faults(const std::string& name, FaultInjector& injector, FaultCase& fault_case,
                          const FaultPlan& plan) {
   FaultCount count;
   for (int64_t n = plan.first;; n += plan.stride) {
@@ -80,10 +80,10 @@ FaultCount inject_faults(const std::string& name, FaultSeam& seam, FaultCase& fa
                               (plan.mode == FaultMode::kOnce ? "" : " and all after it");
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     fault_case.prepare();
-    seam.arm(plan.points, n, plan.mode);
-    const bool thrown = fails_once(where, seam, fault_case);
-    const int64_t fired = seam.lift();
-    count.points = std::max(count.points, seam.passed());
+    injector.arm(plan.points, n, plan.mode);
+    const bool thrown = fails_once(where, injector, fault_case);
+    const int64_t fired = injector.lift();
+    count.points = std::max(count.points, injector.passed());
     if (fired > 0) {
       ++count.injected;
       ++injected_in_all;

@@ -6,7 +6,7 @@
 #include <exception>
 #include <string>
 
-#include "tests/support/fault_seam.h"
+#include "tests/support/fault_injector.h"
 
 namespace fasa::testing {
 
@@ -48,7 +48,7 @@ struct FaultPlan {
   int64_t stride = 1;
 };
 
-FaultCount inject_faults(const std::string& name, FaultSeam& seam, FaultCase& fault_case,
+FaultCount inject_faults(const std::string& name, FaultInjector& injector, FaultCase& fault_case,
                          const FaultPlan& plan);
 
 // FASA_LONG=1: every place; else one of `usual`, a different one for each fault case.

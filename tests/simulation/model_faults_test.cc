@@ -15,7 +15,7 @@
 #include "tests/llm/llm_fixture.h"
 #include "tests/simulation/fault_injection.h"
 #include "tests/simulation/process_faults.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/injecting_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -31,11 +31,11 @@ std::unique_ptr<Device> open_emulated() {
   return open_device(options);
 }
 
-// A device of the product, whose calls fail by the seam.
+// A device of the product, whose calls fail by the injector.
 struct Bench {
-  FaultSeam seam;
+  FaultInjector injector;
   std::unique_ptr<Device> inner = open_emulated();
-  SeamDevice device{*inner, seam, SeamDevice::Inner::kProducts};
+  InjectingDevice device{*inner, injector, InjectingDevice::Inner::kProducts};
 };
 
 class DeviceFaultCase : public FaultCase {
@@ -96,10 +96,11 @@ class StepOfModelFaultCase final : public DeviceFaultCase {
     model_.step(*runtime_, ids, {&fill, 1});
     try {
       const auto logits = model_.step(*runtime_, {&next, 1}, {&decode, 1});
-      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);  // a caller's own copy
+      const FaultInjector::Pause pause(bench_.injector,
+                                       FaultPoint::kOperation);  // a caller's own copy
       given_.assign(logits.begin(), logits.end());
     } catch (...) {
-      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(bench_.injector, FaultPoint::kOperation);
       undo();
       throw;
     }
@@ -178,10 +179,10 @@ class OpenFaultCase final : public FaultCase {
   Stream streams_[2];
 };
 
-void run(const std::string& name, FaultSeam& seam, FaultCase& fault_case, int64_t usual) {
+void run(const std::string& name, FaultInjector& injector, FaultCase& fault_case, int64_t usual) {
   FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += inject_faults(name, seam, fault_case, planned(name, kCalls, mode, usual));
+    total += inject_faults(name, injector, fault_case, planned(name, kCalls, mode, usual));
     if (::testing::Test::HasFailure()) break;
   }
   std::cout << name << ": injected " << total.injected << ", of which " << total.thrown
@@ -192,26 +193,26 @@ void run(const std::string& name, FaultSeam& seam, FaultCase& fault_case, int64_
 TEST(ModelFaults, Load) {
   Bench bench;
   LoadFaultCase fault_case(bench);
-  run("load a model", bench.seam, fault_case, 29);
+  run("load a model", bench.injector, fault_case, 29);
   EXPECT_LE(fault_case.blocks_left(), 8);  // what grows once; a leak is one in every call
 }
 
 TEST(ModelFaults, Step) {
   Bench bench;
   StepOfModelFaultCase fault_case(bench);
-  run("prefill and decode of a model", bench.seam, fault_case, 17);
+  run("prefill and decode of a model", bench.injector, fault_case, 17);
 }
 
 TEST(ModelFaults, Calibrate) {
   Bench bench;
   CalibrationFaultCase fault_case(bench);
-  run("calibrate", bench.seam, fault_case, 97);
+  run("calibrate", bench.injector, fault_case, 97);
 }
 
 TEST(DeviceFaults, Open) {
-  FaultSeam seam;
+  FaultInjector injector;
   OpenFaultCase fault_case;
-  run("open a device", seam, fault_case, 1);
+  run("open a device", injector, fault_case, 1);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "runtime/doors/paged_runtime.h"
 #include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/injecting_device.h"
 #include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
@@ -53,13 +53,13 @@ struct PageSetup {
 // Two sequences in pages that lie anywhere; the newest tokens of both are attended to.
 class PagedLife {
  public:
-  PagedLife(const PageSetup& setup, FaultSeam& seam)
+  PagedLife(const PageSetup& setup, FaultInjector& injector)
       : setup_(setup),
-        seam_(seam),
+        injector_(injector),
         geometry_(page_geometry()),
         config_(page_config(setup.rows)),
         stepped_(random_order(3)),
-        device_(stepped_, seam),
+        device_(stepped_, injector),
         plain_(config_, geometry_, DType::kBF16, all_slice_dims(geometry_)),
         compute_(device_.create_stream(StreamPriority::kNormal, "compute")),
         paged_(device_, config_, geometry_, DType::kBF16, all_slice_dims(geometry_),
@@ -71,7 +71,7 @@ class PagedLife {
   }
 
   PagedRuntime& paged() { return paged_; }
-  SeamDevice& device() { return device_; }
+  InjectingDevice& device() { return device_; }
 
   static int64_t tokens_of(int which) { return which == 0 ? 150 : 70; }
   // Page ids fall: pages do not lie in order.
@@ -86,7 +86,7 @@ class PagedLife {
     PageCopy copies[] = {{page_of(0, 0), 2}, {page_of(1, tokens_of(1) - 1), 3}};
     std::map<int64_t, int64_t> moved;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       if (moved_.empty()) {
         for (const PageCopy& copy : copies) moved.emplace(copy.source, copy.destination);
       } else {
@@ -106,7 +106,7 @@ class PagedLife {
     std::vector<int64_t> slots;
     std::vector<float> k, v;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);  // a caller's own work
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);  // a caller's own work
       for (int64_t i = first; i < end; ++i) {
         slots.push_back(page_of(which, i) * setup_.page_size + i % setup_.page_size);
         take(which, i, TokenPart::kKey, geometry_.kv_heads * geometry_.key_dim, &k);
@@ -137,7 +137,7 @@ class PagedLife {
     std::vector<float> q;
     const int32_t length = static_cast<int32_t>(tokens_of(0));
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       for (int64_t at = 0; at < length; at += setup_.page_size) {
         table.push_back(static_cast<int32_t>(page_of(0, at)));
       }
@@ -165,7 +165,7 @@ class PagedLife {
     std::vector<int32_t> table, lengths;
     std::vector<float> q;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       const int64_t columns = (tokens_of(0) + setup_.page_size - 1) / setup_.page_size;
       for (int which = 0; which < 2; ++which) {
         for (int64_t column = 0; column < columns; ++column) {
@@ -200,7 +200,7 @@ class PagedLife {
  private:
   // What was attended to last, of the call's sequence `index`, is what the tokens of `which` give.
   void expect_attended(int which, int64_t index) {
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     const int64_t width = int64_t{geometry_.query_heads} * geometry_.value_dim;
     const History history(static_cast<size_t>(tokens_of(which)), static_cast<uint8_t>(which));
     const auto length = static_cast<int64_t>(history.size());
@@ -216,11 +216,11 @@ class PagedLife {
   }
 
   const PageSetup setup_;
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   const Geometry geometry_;
   const Config config_;
   SteppedDevice stepped_;
-  SeamDevice device_;
+  InjectingDevice device_;
   PlainCache plain_;
   Stream compute_;
   PagedRuntime paged_;
@@ -234,8 +234,8 @@ class PagedFaultCase final : public FaultCase {
  public:
   using Call = std::function<void(PagedLife&)>;
   // `prepare`: none, or what is done before each call, which then has a life of its own.
-  PagedFaultCase(const PageSetup& setup, FaultSeam& seam, Call call, Call prepare = {})
-      : setup_(setup), seam_(seam), call_(std::move(call)), prepare_(std::move(prepare)) {
+  PagedFaultCase(const PageSetup& setup, FaultInjector& injector, Call call, Call prepare = {})
+      : setup_(setup), injector_(injector), call_(std::move(call)), prepare_(std::move(prepare)) {
     begin_anew();
   }
   void prepare() override {
@@ -273,12 +273,12 @@ class PagedFaultCase final : public FaultCase {
 
  private:
   void begin_anew() {
-    life_.emplace(setup_, seam_);
+    life_.emplace(setup_, injector_);
     if (prepare_) prepare_(*life_);
   }
 
   const PageSetup setup_;
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   const Call call_;
   const Call prepare_;
   std::optional<PagedLife> life_;
@@ -292,10 +292,10 @@ class PagedFaults : public ::testing::TestWithParam<PageSetup> {
   void run(const std::string& what, const PagedFaultCase::Call& call,
            const PagedFaultCase::Call& prepare = {}) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-      FaultSeam seam;
-      PagedFaultCase fault_case(GetParam(), seam, call, prepare);
+      FaultInjector injector;
+      PagedFaultCase fault_case(GetParam(), injector, call, prepare);
       const std::string name = std::string(GetParam().name) + ": " + what;
-      total_ += inject_faults(name, seam, fault_case, planned(name, kCalls, mode, 2));
+      total_ += inject_faults(name, injector, fault_case, planned(name, kCalls, mode, 2));
       if (HasFailure()) return;
     }
   }

@@ -118,7 +118,7 @@ class SequenceFaults : public ::testing::TestWithParam<LifeSetup> {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
       const std::string name = std::string(GetParam().name) + ": " + what;
       const FaultCount count =
-          inject_faults(name, life.seam(), fault_case, planned(name, kCalls, mode, usual));
+          inject_faults(name, life.injector(), fault_case, planned(name, kCalls, mode, usual));
       if (HasFailure()) return;
       total_ += count;
     }

@@ -57,7 +57,7 @@ World::World(uint64_t seed, bool faults)
       faults_(faults),
       setup_(drawn_setup(seed)),
       stepped_(std::make_unique<SteppedDevice>(random_order(seed), options_of(setup_))),
-      device_(std::make_unique<SeamDevice>(*stepped_, seam_)),
+      device_(std::make_unique<InjectingDevice>(*stepped_, injector_)),
       plain_(setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims),
       compute_(device_->create_stream(StreamPriority::kNormal, "compute")) {
   stepped_->fill_new_memory(setup_.new_memory);
@@ -73,7 +73,7 @@ World::World(uint64_t seed, bool faults)
 }
 
 World::~World() {
-  seam_.lift();
+  injector_.lift();
   late_.lift();
   stepped_->run_until_idle();  // what is enqueued reads the steps' tensors
 }
@@ -208,7 +208,7 @@ void World::check_books(std::string_view what) const {
 
 void World::arm(Draw& draw, FaultPoints points) {
   const FaultMode mode = draw.one_in(4) ? FaultMode::kFromThenOn : FaultMode::kOnce;
-  seam_.arm(points, draw.one_in(3) ? draw.between(1, 60) : draw.between(1, 8), mode);
+  injector_.arm(points, draw.one_in(3) ? draw.between(1, 60) : draw.between(1, 8), mode);
 }
 
 bool World::fits(const BudgetError& error) const {
@@ -229,13 +229,13 @@ World::Outcome World::attempt(Draw& draw, std::string_view what,
   for (bool again = false;; again = true) {
     try {
       call();
-      tally_.injected += seam_.lift();
+      tally_.injected += injector_.lift();
       return Outcome::kDone;
     } catch (const Error& error) {
-      const bool injected = seam_.fired() > 0 && !again;
+      const bool injected = injector_.fired() > 0 && !again;
       const bool refused = device_->refusals() > refusals;
-      const bool lasting = injected && (seam_.fired() > 1 || refused);
-      tally_.injected += seam_.lift();
+      const bool lasting = injected && (injector_.fired() > 1 || refused);
+      tally_.injected += injector_.lift();
       const auto* budget = dynamic_cast<const BudgetError*>(&error);
       if (failed_late() && budget == nullptr) return Outcome::kFailed;
       if (!injected && budget == nullptr) {

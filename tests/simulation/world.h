@@ -16,9 +16,9 @@
 #include "tests/simulation/draw.h"
 #include "tests/simulation/drawn_setup.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/fault_seam.h"
+#include "tests/support/fault_injector.h"
+#include "tests/support/injecting_device.h"
 #include "tests/support/prediction_sources.h"
-#include "tests/support/seam_device.h"
 #include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
@@ -144,10 +144,10 @@ class World {
   const uint64_t seed_;
   const bool faults_;
   const DrawnSetup setup_;
-  FaultSeam seam_;  // of calls
-  FaultSeam late_;  // of what runs
+  FaultInjector injector_;  // of calls
+  FaultInjector late_;      // of what runs
   std::unique_ptr<SteppedDevice> stepped_;
-  std::unique_ptr<SeamDevice> device_;
+  std::unique_ptr<InjectingDevice> device_;
   std::unique_ptr<NoisyQueries> queries_;
   std::unique_ptr<RandomPredictor> anything_;
   PlainCache plain_;

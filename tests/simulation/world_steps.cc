@@ -143,12 +143,12 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
     enqueue_layers(*step, layers);
     if (abort_after < 0) runtime_->end_step();
   } catch (const DeviceError& error) {
-    if (seam_.fired() == 0 && !failed_late()) {
+    if (injector_.fired() == 0 && !failed_late()) {
       mismatch(fmt::format("a step failed for no reason: {}", error.what()));
     }
     thrown = true;
   }
-  tally_.injected += seam_.lift();
+  tally_.injected += injector_.lift();
   if (thrown || abort_after >= 0) {
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";

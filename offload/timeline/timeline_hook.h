@@ -11,7 +11,7 @@
 
 namespace fasa {
 
-class TimelineTap {
+class TimelineHook {
  public:
   Timeline* timeline() const { return timeline_.load(std::memory_order_acquire); }
   const std::atomic<Timeline*>& place() const { return timeline_; }

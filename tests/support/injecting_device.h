@@ -1,4 +1,4 @@
-// A device whose calls fail where a seam says so, and that keeps books of its own about the memory
+// A device whose calls fail where a fault injector says so, and that keeps books of its own about the memory
 // that it handed out. What runs later fails on the stepped device, by its on_run().
 #pragma once
 
@@ -8,16 +8,16 @@
 
 #include "offload/wrapped_device.h"
 #include "runtime/base/error.h"
-#include "tests/support/fault_seam.h"
+#include "tests/support/fault_injector.h"
 
 namespace fasa {
 
-class SeamDevice final : public WrappedDevice {
+class InjectingDevice final : public WrappedDevice {
  public:
   // In a device that is a test's own nothing else fails while it is at work.
   enum class Inner : uint8_t { kProducts, kTests };
-  SeamDevice(Device& inner, FaultSeam& seam, Inner whose = Inner::kTests)
-      : WrappedDevice(inner), seam_(seam), whose_(whose) {}
+  InjectingDevice(Device& inner, FaultInjector& injector, Inner whose = Inner::kTests)
+      : WrappedDevice(inner), injector_(injector), whose_(whose) {}
 
   // Bytes that were handed out and not taken back, by this device's own books.
   uint64_t held_bytes(MemorySpace space) const { return held_[static_cast<size_t>(space)]; }
@@ -45,19 +45,19 @@ class SeamDevice final : public WrappedDevice {
   // While it lives nothing fails in a test's device. What runs on it asks for itself.
   class Quiet {
    public:
-    explicit Quiet(SeamDevice& device)
-        : pause_(device.whose_ == Inner::kTests ? &device.seam_ : nullptr, FaultPoint::kOperation) {
-    }
+    explicit Quiet(InjectingDevice& device)
+        : pause_(device.whose_ == Inner::kTests ? &device.injector_ : nullptr,
+                 FaultPoint::kOperation) {}
 
    private:
-    FaultSeam::Pause pause_;
+    FaultInjector::Pause pause_;
   };
 
   static void fail(const char* what) {
     throw DeviceError(std::string(what) + " failed on this device: injected");
   }
   void require(FaultPoint point, const char* what) {
-    if (seam_.fails(point)) fail(what);
+    if (injector_.fails(point)) fail(what);
   }
   void do_wait(StreamView stream, EventView event, OperationTag tag) override {
     require(FaultPoint::kEvent, "wait");
@@ -77,7 +77,7 @@ class SeamDevice final : public WrappedDevice {
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override {
     size_t done = 0;
-    while (done < ranges.size() && !seam_.fails(FaultPoint::kCopy)) ++done;
+    while (done < ranges.size() && !injector_.fails(FaultPoint::kCopy)) ++done;
     if (done > 0) {
       const Quiet quiet(*this);
       WrappedDevice::do_copy(ranges.first(done), kind, stream, tag);
@@ -92,7 +92,7 @@ class SeamDevice final : public WrappedDevice {
   }
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override {
     const MemoryUse use = inner_.memory(space);
-    if (seam_.fails(FaultPoint::kAllocation)) {
+    if (injector_.fails(FaultPoint::kAllocation)) {
       throw BudgetError(space == MemorySpace::kDevice ? "device_memory" : "host_memory", bytes,
                         use.used_bytes, use.used_bytes, std::string(purpose));
     }
@@ -113,7 +113,7 @@ class SeamDevice final : public WrappedDevice {
     WrappedDevice::do_free(space, data, bytes);
   }
 
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   const Inner whose_;
   uint64_t held_[2] = {};
   int64_t refusals_ = 0;

@@ -1,5 +1,5 @@
 // Where a test makes things fail: one counter that everything which can fail passes, in the order
-// in which it is reached. A seam is used by one thread at a time.
+// in which it is reached. An injector is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ enum class FaultMode : uint8_t {
   kFromThenOn,  // until lifted
 };
 
-class FaultSeam {
+class FaultInjector {
  public:
   // The n-th of these points from now on fails (1 = the next).
   void arm(FaultPoints points, int64_t nth, FaultMode mode = FaultMode::kOnce) {
@@ -79,23 +79,23 @@ class FaultSeam {
   }
 
   // While it lives nothing fails and nothing counts but points of one kind: a test's own work. One of
-  // no seam pauses nothing.
+  // no injector pauses nothing.
   class Pause {
    public:
-    Pause(FaultSeam& seam, FaultPoint but) : Pause(&seam, but) {}
-    Pause(FaultSeam* seam, FaultPoint but) : seam_(seam) {
-      if (seam_ == nullptr) return;
-      ++seam_->paused_;
-      seam_->but_ = but;
+    Pause(FaultInjector& injector, FaultPoint but) : Pause(&injector, but) {}
+    Pause(FaultInjector* injector, FaultPoint but) : injector_(injector) {
+      if (injector_ == nullptr) return;
+      ++injector_->paused_;
+      injector_->but_ = but;
     }
     Pause(const Pause&) = delete;  // counts once
     Pause& operator=(const Pause&) = delete;
     ~Pause() {
-      if (seam_ != nullptr) --seam_->paused_;
+      if (injector_ != nullptr) --injector_->paused_;
     }
 
    private:
-    FaultSeam* seam_;
+    FaultInjector* injector_;
   };
 
  private:
