@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "scheduler/carver.h"
+#include "scheduler/scratch_arena.h"
 
 namespace fasa {
 namespace {
@@ -24,7 +24,7 @@ bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
 }
 
-void carve_predictions(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+void allot_predictions(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
                        DecodeScratch* scratch) {
   scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
   scratch->prediction_rows = shape.prediction_rows(settings.layout.hot_rows);
@@ -34,14 +34,14 @@ void carve_predictions(const StepSettings& settings, const DecodeShape& shape, C
   const int64_t sets = shape.prediction_buffers * scratch->heads;
   const int64_t streams = settings.prefetch_streams() * scratch->heads;
   if (sets > 0) {
-    scratch->prediction_sets = carver.take<int32_t>(sets * shape.prediction_capacity);
-    scratch->prediction_sizes = carver.take<int32_t>(sets);
+    scratch->prediction_sets = arena.take<int32_t>(sets * shape.prediction_capacity);
+    scratch->prediction_sizes = arena.take<int32_t>(sets);
   }
-  scratch->prediction_fetches = carver.take<FetchItem>(streams * scratch->prediction_rows);
-  scratch->prediction_counts = carver.take<int32_t>(streams);
+  scratch->prediction_fetches = arena.take<FetchItem>(streams * scratch->prediction_rows);
+  scratch->prediction_counts = arena.take<int32_t>(streams);
 }
 
-void carve_low_bit(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
+void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
                    DecodeScratch* scratch) {
   if (shape.low_bit_capacity == 0) return;
   const CacheLayout& layout = settings.layout;
@@ -49,10 +49,10 @@ void carve_low_bit(const StepSettings& settings, const DecodeShape& shape, Carve
   const int64_t query_heads = heads * layout.group;
   const int64_t tiles = round_up(shape.low_bit_capacity, kTileTokens) / kTileTokens;
   scratch->low_bit.capacity = shape.low_bit_capacity;
-  scratch->low_bit.positions = carver.take<int32_t>(heads * shape.low_bit_capacity);
-  scratch->low_bit.sizes = carver.take<int32_t>(heads);
-  scratch->low_bit.scores = carver.take<float>(query_heads * shape.low_bit_capacity);
-  scratch->low_bit_partials = carver.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
+  scratch->low_bit.positions = arena.take<int32_t>(heads * shape.low_bit_capacity);
+  scratch->low_bit.sizes = arena.take<int32_t>(heads);
+  scratch->low_bit.scores = arena.take<float>(query_heads * shape.low_bit_capacity);
+  scratch->low_bit_partials = arena.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
@@ -63,7 +63,8 @@ int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
 
-DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
+DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shape,
+                           ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
@@ -78,45 +79,45 @@ DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shap
                settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
 
   if (shape.selected_capacity > 0) {
-    scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
-    scratch.selected_sizes = carver.take<int32_t>(heads);
-    scratch.rows = carver.take<const std::byte*>(heads * scratch.wave);
-    scratch.tile_ready = carver.take<uint8_t>(heads * (scratch.wave / kTileTokens));
+    scratch.sets = arena.take<int32_t>(heads * shape.selected_capacity);
+    scratch.selected_sizes = arena.take<int32_t>(heads);
+    scratch.rows = arena.take<const std::byte*>(heads * scratch.wave);
+    scratch.tile_ready = arena.take<uint8_t>(heads * (scratch.wave / kTileTokens));
     if (!settings.rows_on_device) {
-      scratch.fetches = carver.take<FetchItem>(heads * scratch.wave);
-      scratch.fetch_counts = carver.take<int32_t>(heads);
+      scratch.fetches = arena.take<FetchItem>(heads * scratch.wave);
+      scratch.fetch_counts = arena.take<int32_t>(heads);
     }
-    if (staged) scratch.staging = carver.take<std::byte>(heads * scratch.wave * layout.row.bytes());
-    carve_low_bit(settings, shape, carver, &scratch);
+    if (staged) scratch.staging = arena.take<std::byte>(heads * scratch.wave * layout.row.bytes());
+    allot_low_bit(settings, shape, arena, &scratch);
   }
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
-  scratch.partials = carver.take<float>(query_heads * tiles * state_width);
-  scratch.state = carver.take<float>(query_heads * state_width);
+  scratch.partials = arena.take<float>(query_heads * tiles * state_width);
+  scratch.state = arena.take<float>(query_heads * state_width);
   if (!settings.rows_on_device && shape.dense_tokens > 0) {
     for (std::byte*& pages : scratch.pages) {
       pages =
-          carver.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
+          arena.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
     }
   }
-  carve_predictions(settings, shape, carver, &scratch);
-  scratch.select = carver.take<std::byte>(select_bytes(settings, shape));
+  allot_predictions(settings, shape, arena, &scratch);
+  scratch.select = arena.take<std::byte>(select_bytes(settings, shape));
   return scratch;
 }
 
-PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& shape,
-                             Carver& carver) {
+PrefillScratch allot_prefill(const StepSettings& settings, const PrefillShape& shape,
+                             ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
   PrefillScratch scratch;
   scratch.wave_pages = std::min(shape.past_pages, kPrefillWavePages);
-  scratch.stage = carver.take<std::byte>(shape.pages * layout.row_layer_bytes());
+  scratch.stage = arena.take<std::byte>(shape.pages * layout.row_layer_bytes());
   scratch.second_stage =
-      carver.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.stage;
+      arena.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.stage;
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
-      pages = carver.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
+      pages = arena.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
     }
-    scratch.state = carver.take<float>(int64_t{shape.tokens} * layout.query_heads() *
-                                       (layout.row.value_dim + 2));
+    scratch.state = arena.take<float>(int64_t{shape.tokens} * layout.query_heads() *
+                                      (layout.row.value_dim + 2));
   }
   return scratch;
 }
@@ -167,15 +168,15 @@ int StepScratch::dense_tokens(const StepSettings& settings, int64_t context) {
 }
 
 DecodeScratch StepScratch::waves(const StepSettings& settings, const DecodeShape& decode) {
-  Carver size(nullptr);
-  return carve_decode(settings, decode, size);
+  ScratchArena size(nullptr);
+  return allot_decode(settings, decode, size);
 }
 
 uint64_t StepScratch::bytes_for(const StepSettings& settings, const DecodeShape& decode,
                                 const PrefillShape& prefill) {
-  Carver size(nullptr);
-  carve_decode(settings, decode, size);
-  if (prefill.tokens > 0) carve_prefill(settings, prefill, size);
+  ScratchArena size(nullptr);
+  allot_decode(settings, decode, size);
+  if (prefill.tokens > 0) allot_prefill(settings, prefill, size);
   return size.bytes();
 }
 
@@ -189,21 +190,21 @@ void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill)
   if (!decode_shape_.covers(decode)) {
     const DecodeShape shape = decode_shape_.joined(decode);
     drop_decode();
-    Carver size(nullptr);
-    carve_decode(settings_, shape, size);
+    ScratchArena size(nullptr);
+    allot_decode(settings_, shape, size);
     decode_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "decode scratch");
-    Carver carver(decode_memory_.data());
-    decode_ = carve_decode(settings_, shape, carver);
+    ScratchArena arena(decode_memory_.data());
+    decode_ = allot_decode(settings_, shape, arena);
     decode_shape_ = shape;
   }
   if (!prefill_shape_.covers(prefill)) {
     const PrefillShape shape = prefill_shape_.joined(prefill);
     drop_prefill();
-    Carver size(nullptr);
-    carve_prefill(settings_, shape, size);
+    ScratchArena size(nullptr);
+    allot_prefill(settings_, shape, size);
     prefill_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "prefill scratch");
-    Carver carver(prefill_memory_.data());
-    prefill_ = carve_prefill(settings_, shape, carver);
+    ScratchArena arena(prefill_memory_.data());
+    prefill_ = allot_prefill(settings_, shape, arena);
     prefill_shape_ = shape;
   }
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/run_on_host.h"
-#include "scheduler/carver.h"
+#include "scheduler/scratch_arena.h"
 
 namespace fasa {
 namespace {
@@ -16,14 +16,14 @@ struct Outcome {
   size_t bytes;
 };
 
-Outcome carve(const SelectParams& params, std::byte* base) {
+Outcome allot(const SelectParams& params, std::byte* base) {
   const int64_t heads = int64_t{params.step.count} * params.step.layout.kv_heads;
-  Carver carver(base);
+  ScratchArena arena(base);
   Outcome outcome{};
-  outcome.sequences = carver.take<SequenceDesc>(params.step.count);
-  outcome.selected_sizes = carver.take<int32_t>(heads);
-  outcome.sets = carver.take<int32_t>(heads * params.selected_capacity);
-  outcome.bytes = carver.bytes();
+  outcome.sequences = arena.take<SequenceDesc>(params.step.count);
+  outcome.selected_sizes = arena.take<int32_t>(heads);
+  outcome.sets = arena.take<int32_t>(heads * params.selected_capacity);
+  outcome.bytes = arena.bytes();
   return outcome;
 }
 
@@ -64,11 +64,11 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
   const auto layer = static_cast<size_t>(params.step.layer);
   if (copied_.size() <= layer) copied_.resize(layer + 1);
   Copied& copied = copied_[layer];
-  const size_t bytes = carve(params, nullptr).bytes;
+  const size_t bytes = allot(params, nullptr).bytes;
   if (copied.memory.bytes() < bytes) {
     copied.memory = inner_.allocate(MemorySpace::kHost, bytes, "sets that a profile looks at");
   }
-  const Outcome to = carve(params, copied.memory.data());
+  const Outcome to = allot(params, copied.memory.data());
   const OperationTag tag = tag_of(params.step.layer, Cause::kControl);
   const auto fetch = [&](auto* destination, const auto* source, int64_t count) {
     inner_.copy(destination, source, static_cast<size_t>(count) * sizeof(*source),

@@ -8,9 +8,9 @@
 
 namespace fasa {
 
-class Carver {
+class ScratchArena {
  public:
-  explicit Carver(std::byte* base) : base_(base) {}
+  explicit ScratchArena(std::byte* base) : base_(base) {}
 
   template <typename T>
   T* take(int64_t count) {
