@@ -139,8 +139,8 @@ class ModelAnalysis : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
-  SetWatch watch_{*device_};
-  Model model_ = Model::load(llm_test::bundled_dir(), watch_, DType::kF32);
+  SetObserver observer_{*device_};
+  Model model_ = Model::load(llm_test::bundled_dir(), observer_, DType::kF32);
   std::unique_ptr<text::Tokenizer> tokenizer_ =
       text::Tokenizer::load_if_present(llm_test::bundled_dir());
 };
@@ -163,7 +163,7 @@ TEST_F(ModelAnalysis, IsTheSameWhateverIsCapturedAtATime) {
 TEST_F(ModelAnalysis, CapturedAttentionGrowsWithTheBudget) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 700, 256, 20, 1);
   const auto measure = [&](int64_t tokens) {
-    return measure_selection(model_, watch_, config_of(tokens),
+    return measure_selection(model_, observer_, config_of(tokens),
                              all_slice_dims(model_.config().geometry()), text, 8);
   };
   const SelectionAttention few = measure(32), many = measure(200), all = measure(1000);
@@ -195,8 +195,8 @@ TEST_F(ModelAnalysis, DefaultSlicesKeepTheDistantAttention) {
     const auto measure = [&](SelectionKind kind) {
       Config config = config_of(budget);
       config.selection.kind = kind;
-      return measure_selection(model_, watch_, config, all_slice_dims(model_.config().geometry()),
-                               text, 40);
+      return measure_selection(model_, observer_, config,
+                               all_slice_dims(model_.config().geometry()), text, 40);
     };
     const SelectionAttention own = measure(SelectionKind::kFasa);
     const SelectionAttention oracle = measure(find_selection("oracle").value());
@@ -212,9 +212,9 @@ TEST_F(ModelAnalysis, ShortTextsAndWideWindowsAreRefused) {
   EXPECT_THROW(analyze(model_, inputs, {.tokens = 400, .window = 256}), UsageError);
 }
 
-TEST(SetWatch, IsForTheCpuDevice) {
+TEST(SetObserver, IsForTheCpuDevice) {
   const auto emulated = llm_test::open_test_device("emulated");
-  EXPECT_THROW(SetWatch watch(*emulated), UsageError);
+  EXPECT_THROW(SetObserver observer(*emulated), UsageError);
 }
 
 }  // namespace

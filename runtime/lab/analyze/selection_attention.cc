@@ -19,11 +19,11 @@ constexpr int kChunk = 512;
 // to everything have none.
 class Sets {
  public:
-  explicit Sets(SetWatch& watch) : watch_(watch) {
-    watch_.observe([this](const ResolveParams& params) { keep(params); });
+  explicit Sets(SetObserver& observer) : observer_(observer) {
+    observer_.observe([this](const ResolveParams& params) { keep(params); });
   }
-  ~Sets() { watch_.observe(nullptr); }
-  Sets(const Sets&) = delete;  // the watch holds its address
+  ~Sets() { observer_.observe(nullptr); }
+  Sets(const Sets&) = delete;  // the observer holds its address
   Sets& operator=(const Sets&) = delete;
 
   const std::vector<int32_t>* find(int layer, int64_t position, int kv_head) const {
@@ -43,7 +43,7 @@ class Sets {
     }
   }
 
-  SetWatch& watch_;
+  SetObserver& observer_;
   std::map<std::pair<int, int64_t>, std::vector<std::vector<int32_t>>> sets_;
 };
 
@@ -74,7 +74,7 @@ CapturedAttention attention_of(const HeadSamples& samples, size_t query, int hea
 
 }  // namespace
 
-SelectionAttention measure_selection(Model& model, SetWatch& watch, const Config& config,
+SelectionAttention measure_selection(Model& model, SetObserver& observer, const Config& config,
                                      const std::vector<int16_t>& slice_dims,
                                      const AnalysisText& text, int text_steps) {
   const Geometry geometry = model.config().geometry();
@@ -84,7 +84,7 @@ SelectionAttention measure_selection(Model& model, SetWatch& watch, const Config
   std::vector<int32_t> positions(static_cast<size_t>(total - prefilled));
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(prefilled));
   AttentionCapture capture(geometry, total, positions);
-  Sets sets(watch);
+  Sets sets(observer);
   Runtime runtime(model.device(), config, geometry,
                   config.placement.row_dtype.value_or(model.config().row_dtype()), slice_dims,
                   total);

@@ -7,7 +7,7 @@
 
 #include "runtime/config/config.h"
 #include "runtime/lab/analyze/analysis_text.h"
-#include "runtime/lab/analyze/set_watch.h"
+#include "runtime/lab/analyze/set_observer.h"
 #include "runtime/llm/model.h"
 
 namespace fasa {
@@ -36,9 +36,9 @@ struct SelectionAttention {
 };
 
 // Prefills the text but for its last `text_steps` tokens before the repeats; those and the repeats
-// go token by token, with the selection that `config` describes. The model is on `watch`, whose set
+// go token by token, with the selection that `config` describes. The model is on `observer`, whose set
 // observer is taken. Host memory for the keys of all layers. Throws UsageError, BudgetError.
-SelectionAttention measure_selection(Model& model, SetWatch& watch, const Config& config,
+SelectionAttention measure_selection(Model& model, SetObserver& observer, const Config& config,
                                      const std::vector<int16_t>& slice_dims,
                                      const AnalysisText& text, int text_steps);
 

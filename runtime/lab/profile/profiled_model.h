@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/lab/profile/profiled_decode.h"
-#include "runtime/lab/profile/selection_watch.h"
+#include "runtime/lab/profile/selection_observer.h"
 #include "runtime/llm/model.h"
 
 namespace fasa {
@@ -41,7 +41,7 @@ class ProfiledModel final : public ProfiledDecode {
   void prefill(const ProfiledModelSettings& settings);
 
   const std::unique_ptr<Device> inner_;
-  SelectionWatch device_;
+  SelectionObserver device_;
   Model model_;
   std::unique_ptr<Runtime> runtime_;
   SequenceId sequence_{};

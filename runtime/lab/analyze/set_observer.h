@@ -7,11 +7,11 @@
 
 namespace fasa {
 
-class SetWatch final : public WrappedDevice {
+class SetObserver final : public WrappedDevice {
  public:
   // `inner`: a cpu device, where work is done on return, so that sets are complete. It outlives
   // this. Throws UsageError for another.
-  explicit SetWatch(Device& inner);
+  explicit SetObserver(Device& inner);
 
   // Called with the sets of every decode step's layer when their rows are looked up, whatever chose
   // them; not for layers that attend to everything. Null: none is kept.

@@ -1,4 +1,4 @@
-#include "runtime/lab/profile/selection_watch.h"
+#include "runtime/lab/profile/selection_observer.h"
 
 #include <utility>
 
@@ -29,14 +29,14 @@ Outcome allot(const SelectParams& params, std::byte* base) {
 
 }  // namespace
 
-SelectionWatch::SelectionWatch(Device& inner) : WrappedDevice(inner) {
+SelectionObserver::SelectionObserver(Device& inner) : WrappedDevice(inner) {
   if (host_work() != nullptr) return;
-  copies_ = inner.create_stream(StreamPriority::kNormal, "watch");
+  copies_ = inner.create_stream(StreamPriority::kNormal, "observer");
   selected_ = inner.create_event();
   read_ = inner.create_event();
 }
 
-void SelectionWatch::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+void SelectionObserver::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   const auto* const select = std::get_if<SelectParams>(&call);
   if (select == nullptr || (host_work() == nullptr && select->ahead > 0)) {
     return inner_.enqueue(call, stream, tag);
@@ -60,7 +60,7 @@ void SelectionWatch::do_enqueue(const KernelCall& call, StreamView stream, Opera
 }
 
 // One sequence's sets are some kilobytes; memory for them is taken once.
-void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
+void SelectionObserver::copy_sets(const SelectParams& params, StreamView stream) {
   const auto layer = static_cast<size_t>(params.step.layer);
   if (copied_.size() <= layer) copied_.resize(layer + 1);
   Copied& copied = copied_[layer];
@@ -89,7 +89,7 @@ void SelectionWatch::copy_sets(const SelectParams& params, StreamView stream) {
   copied.fresh = true;
 }
 
-void SelectionWatch::observe_copied() {
+void SelectionObserver::observe_copied() {
   if (copied_.empty()) return;
   inner_.synchronize(copies_.view());
   for (Copied& copied : copied_) {
@@ -97,7 +97,7 @@ void SelectionWatch::observe_copied() {
   }
 }
 
-std::vector<OverlapCount> SelectionWatch::take_overlap() {
+std::vector<OverlapCount> SelectionObserver::take_overlap() {
   observe_copied();
   return overlap_.take();
 }

@@ -10,10 +10,10 @@
 
 namespace fasa {
 
-class SelectionWatch final : public WrappedDevice {
+class SelectionObserver final : public WrappedDevice {
  public:
   // `inner` outlives this.
-  explicit SelectionWatch(Device& inner);
+  explicit SelectionObserver(Device& inner);
 
   // Since the last call, by layer. Waits for what is copied.
   std::vector<OverlapCount> take_overlap();
