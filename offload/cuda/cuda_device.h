@@ -48,7 +48,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   // the driver notices.
   void require_alive(StreamView stream);
   // Throws DeviceError.
-  CudaPlace locate(const void* data);
+  CudaLocation locate(const void* data);
   int index() const { return shared_->index; }
   Event create_event() override;
   void record(EventView event, StreamView stream) override;

@@ -63,7 +63,7 @@ std::string shown(const toml::node& node) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string place_of(const std::string& file, const toml::source_region& source) {
+std::string location_of(const std::string& file, const toml::source_region& source) {
   return fmt::format("{}:{}: ", file, source.begin.line);
 }
 
@@ -121,7 +121,7 @@ bool is_table_name(std::string_view name) {
 
 void read_key(const std::string& name, std::string_view table, std::string_view key,
               const toml::node& node, std::vector<Given>& out) {
-  const std::string place = place_of(name, node.source());
+  const std::string place = location_of(name, node.source());
   const ConfigOption* option = find_option(table, key);
   if (option == nullptr) fail_unknown(place, table, key);
   Given given{option, to_json(node), place};
@@ -158,7 +158,7 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     throw UsageError(
-        fmt::format("{}not TOML: {}", place_of(name, error.source()), error.description()));
+        fmt::format("{}not TOML: {}", location_of(name, error.source()), error.description()));
   } catch (const TomlAssertion&) {
     throw UsageError(
         fmt::format("{}: not TOML: a key or value starts with what none can start "
@@ -170,14 +170,14 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
       const toml::table* table = node.as_table();
       if (table == nullptr) {
         throw UsageError(fmt::format("{}{} = {}: allowed: a table, [{}]",
-                                     place_of(name, node.source()), key.str(), shown(node),
+                                     location_of(name, node.source()), key.str(), shown(node),
                                      key.str()));
       }
       for (const auto& [inner, value] : *table) {
         read_key(name, key.str(), inner.str(), value, out);
       }
     } else if (node.is_table() && find_option("", key.str()) == nullptr) {
-      fail_unknown_table(place_of(name, node.source()), key.str());
+      fail_unknown_table(location_of(name, node.source()), key.str());
     } else {
       read_key(name, "", key.str(), node, out);
     }

@@ -17,12 +17,13 @@ void require_aligned(const char* name, const void* data, size_t alignment) {
 void require_reachable(Device& device, const char* name, const void* data, size_t alignment) {
   if (data == nullptr) return;
   require_aligned(name, data, alignment);
-  const MemoryPlace place = place_of(device, data);
-  if (place == MemoryPlace::kShared || place == MemoryPlace::kDevice) return;
-  throw UsageError(fmt::format(
-      "{} lies in {}: allowed: the memory of {}, or pinned host memory", name,
-      place == MemoryPlace::kHost ? "host memory that is not pinned" : "another device's memory",
-      device.name()));
+  const MemoryLocation location = location_of(device, data);
+  if (location == MemoryLocation::kShared || location == MemoryLocation::kDevice) return;
+  throw UsageError(fmt::format("{} lies in {}: allowed: the memory of {}, or pinned host memory",
+                               name,
+                               location == MemoryLocation::kHost ? "host memory that is not pinned"
+                                                                 : "another device's memory",
+                               device.name()));
 }
 
 }  // namespace fasa

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "offload/memory_place.h"
+#include "offload/memory_location.h"
 #include "runtime/base/tensor_view.h"
 
 namespace fasa {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "offload/memory_place.h"
+#include "offload/memory_location.h"
 #include "runtime/base/error.h"
 #include "runtime/doors/caller_memory.h"
 #include "runtime/doors/paged_runtime.h"
@@ -52,13 +52,13 @@ const std::byte* TableReader::Copies::find(const void* data, size_t bytes) const
 }
 
 bool TableReader::on_device(const char* name, const void* data) {
-  switch (place_of(device_, data)) {
-    case MemoryPlace::kShared:
-    case MemoryPlace::kHost:
+  switch (location_of(device_, data)) {
+    case MemoryLocation::kShared:
+    case MemoryLocation::kHost:
       return false;
-    case MemoryPlace::kDevice:
+    case MemoryLocation::kDevice:
       return true;
-    case MemoryPlace::kElsewhere:
+    case MemoryLocation::kElsewhere:
       break;
   }
   throw UsageError(

@@ -87,7 +87,7 @@ class FakeCuda final : public CudaCalls {
   CudaStatus free(void* data, void* pool, void* stream) override;
   CudaStatus register_host(void* data, size_t bytes) override;
   CudaStatus unregister_host(void* data) override;
-  CudaStatus locate(const void* data, CudaPlace* place) override;
+  CudaStatus locate(const void* data, CudaLocation* location) override;
   CudaStatus create_stream(void** stream, StreamPriority priority) override;
   CudaStatus destroy_stream(void* stream) override;
   CudaStatus synchronize_stream(void* stream) override;

@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-enum class MemoryPlace : uint8_t {
+enum class MemoryLocation : uint8_t {
   kShared,     // host code and the device's kernels reach it: pinned and managed memory, and all of
                // the host's where the device is the host
   kHost,       // host code alone
@@ -17,7 +17,7 @@ enum class MemoryPlace : uint8_t {
 };
 
 // Of any address but null. Throws DeviceError.
-MemoryPlace place_of(Device& device, const void* data);
+MemoryLocation location_of(Device& device, const void* data);
 
 // Throws UsageError where a caller's stream (adopt_stream) was destroyed by its owner, as far as the
 // driver notices.
