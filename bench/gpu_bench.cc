@@ -211,7 +211,7 @@ class Decode {
       host_seconds.push_back(host_seconds_);
     }
     return {{"layer_us", median(seconds) / layers_ * 1e6},
-            {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
+            {"layer_us_min", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
             {"host_us", median(host_seconds) / layers_ * 1e6}};
   }
 

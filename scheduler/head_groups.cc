@@ -32,7 +32,7 @@ class Search {
       HeadGroups whole = groups;
       whole.add(kv_heads_);
       const double cost = times_.cost(whole);
-      if (cost < least_) least_ = cost, best_ = whole;
+      if (cost < min_) min_ = cost, best_ = whole;
     }
     if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMax)) return;
     // The places near the end are the likely ones: all of them, and every so many before.
@@ -49,7 +49,7 @@ class Search {
   const int kv_heads_;
   const int wanted_;
   const int stride_;
-  double least_ = std::numeric_limits<double>::infinity();
+  double min_ = std::numeric_limits<double>::infinity();
   HeadGroups best_;
 };
 

@@ -43,7 +43,7 @@ void FitFlag::apply(const Device& device, Config* config, Subject* subject) cons
            .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
            .host_memory = host_left(device, model.weights.host),
            .tokens = subject->tokens,
-           .least_tokens = subject->least_tokens,
+           .min_tokens = subject->min_tokens,
            .step_tokens = subject->step_tokens});
   for (const std::string& what : fitted.given_up) log_notice("--fit: " + what);
   log_notice(fmt::format("--fit: {} of device memory for weights ({}), activations and {} tokens",

@@ -219,7 +219,7 @@ void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
                            .model = model,
                            .dtype = dtype,
                            .tokens = before + options_.max_tokens,
-                           .least_tokens = before + 1,
+                           .min_tokens = before + 1,
                            .step_tokens = noise > 0 ? kRandomChunk : chunk,
                            .model_tokens = noise > 0 ? 1 : chunk,
                            .other_bytes = noise > 0 ? random_context_bytes(model, dtype) : 0};

@@ -259,7 +259,7 @@ int ServeCommand::run() {
                            .model = model_config,
                            .dtype = weights_dtype(dtype_),
                            .tokens = options.max_context,
-                           .least_tokens = std::min(kMinContext, options.max_context),
+                           .min_tokens = std::min(kMinContext, options.max_context),
                            .step_tokens = engine_.prefill_chunk,
                            .model_tokens = engine_.prefill_chunk};
   fit_.apply(*device, &config, &subject);

@@ -53,7 +53,7 @@ class AttendCall {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
       const int of_low_bit = params_.phase == AttendPhase::kRemainingTiles
                                  ? 0
-                                 : (low_bit_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
+                                 : (low_bit_.max_tiles() + kTaskTiles - 1) / kTaskTiles;
       const int all = chunks + of_low_bit;
       parallel_for(0, heads * all, [&](int task) {
         const int head = step.head_index(task / all);
@@ -278,7 +278,7 @@ class AttendCall {
 
   float* low_bit_partial_at(int index, int query_in_group, int tile) const {
     const int64_t query = int64_t{index} * layout_.group + query_in_group;
-    return params_.low_bit_partials + (query * low_bit_.most_tiles() + tile) * width_;
+    return params_.low_bit_partials + (query * low_bit_.max_tiles() + tile) * width_;
   }
 
   void compute_low_bit_partials(int index, int first_tile) {
@@ -288,7 +288,7 @@ class AttendCall {
         index, first_tile, end,
         [&](LowBitTask& task, int tile) {
           task.partials = low_bit_partial_at(index, 0, tile);
-          task.partial_stride = int64_t{low_bit_.most_tiles()} * width_;
+          task.partial_stride = int64_t{low_bit_.max_tiles()} * width_;
         },
         [](int) {});
     device_bytes_ += low_bit_bytes(layout_, tokens);

@@ -15,7 +15,7 @@ class LowBitTiles {
       : bodies_(bodies), params_(params), layout_(params.step.layout) {}
 
   // Tiles of the largest low-bit set there may be; 0 where there is none.
-  int most_tiles() const { return (params_.low_bit.capacity + kTileTokens - 1) / kTileTokens; }
+  int max_tiles() const { return (params_.low_bit.capacity + kTileTokens - 1) / kTileTokens; }
   // Tiles of one (sequence, KV head), by flat index.
   int tiles(int index) const { return (size(index) + kTileTokens - 1) / kTileTokens; }
   int size(int index) const {

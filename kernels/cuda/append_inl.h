@@ -109,7 +109,7 @@ struct AppendKernel {
 
   // As smallest_scale_step(), which begins nearer to what fits.
   FASA_DEVICE static int smallest_step(float lo, float hi, int bits) {
-    const double least = codec::least_scale(lo, hi, bits);
+    const double least = codec::min_scale(lo, hi, bits);
     if (least <= 0) return kMinScaleStep;
     const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(least) >> 52) - 1023;
     return codec::fitting_step(lo, hi, bits, exponent * 8 - 1);

@@ -27,7 +27,7 @@ struct PrefillShape {
   static constexpr int kMaxRows = 32;
   static constexpr int64_t kBudget = 48 << 10;  // what every GPU gives unasked
 
-  static PrefillShape of(const CacheLayout& layout, int most_tokens) {
+  static PrefillShape of(const CacheLayout& layout, int max_tokens) {
     PrefillShape shape;
     shape.q_width = (layout.row.key_dim + 1) / 2 * 2;
     shape.out_width = (layout.row.value_dim + 1) / 2 * 2;
@@ -37,7 +37,7 @@ struct PrefillShape {
     shape.scales = layout.row.dtype.is_coded() ? kPageTokens : 0;
     shape.keys = kPageTokens;
     const int fitting = kMaxRows / layout.group;
-    shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMaxRows);
+    shape.cut(layout.group, fitting < max_tokens ? fitting : max_tokens, kMaxRows);
     while (shape.bytes() > kBudget && shape.keys > 16) shape.keys /= 2;
     while (shape.bytes() > kBudget && shape.rows > 1) {
       shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
@@ -45,9 +45,9 @@ struct PrefillShape {
     return shape;
   }
   // At most so many of each, at least one.
-  constexpr void cut(int group, int most_tokens, int most_heads) {
-    tokens = most_tokens < 1 ? 1 : most_tokens;
-    parts = (group + most_heads - 1) / most_heads;
+  constexpr void cut(int group, int max_tokens, int max_heads) {
+    tokens = max_tokens < 1 ? 1 : max_tokens;
+    parts = (group + max_heads - 1) / max_heads;
     heads = (group + parts - 1) / parts;
     rows = tokens * heads;
   }

@@ -60,9 +60,9 @@ struct ScorerLayout {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
   }
   // With as many warps as fit, at least one.
-  constexpr ScorerLayout within(int64_t most_bytes) const {
+  constexpr ScorerLayout within(int64_t max_bytes) const {
     ScorerLayout fitting = *this;
-    while (fitting.warps > 1 && fitting.bytes() > most_bytes) --fitting.warps;
+    while (fitting.warps > 1 && fitting.bytes() > max_bytes) --fitting.warps;
     return fitting;
   }
 };

@@ -215,7 +215,7 @@ bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) con
     return false;
   }
   return std::all_of(ranges.begin(), ranges.end(), [&](const CopyRange& range) {
-    if (range.bytes < least_batched_) return false;
+    if (range.bytes < min_batched_) return false;
     if (kind == CopyKind::kDeviceToDevice) return true;
     const void* const on_host = kind == CopyKind::kHostToDevice ? range.source : range.destination;
     return pinned_.copyable(on_host, range.bytes) == range.bytes;

@@ -87,13 +87,13 @@ void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
 // Of sequences with equally many, the oldest. Null where there are none.
 KvSequence* ExtraHotRows::widest() const {
   KvSequence* most = nullptr;
-  uint64_t most_id = 0;
+  uint64_t max_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
     const uint64_t bytes = sequence->hot_rows().wide_bytes();
     const uint64_t than = most != nullptr ? most->hot_rows().wide_bytes() : 0;
-    if (bytes < than || bytes == 0 || (bytes == than && id > most_id)) continue;
+    if (bytes < than || bytes == 0 || (bytes == than && id > max_id)) continue;
     most = sequence.get();
-    most_id = id;
+    max_id = id;
   }
   return most;
 }

@@ -86,7 +86,7 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
                          PredictionScratch predictions, int64_t reach) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t kept = most_pages(settings, tokens, step_tokens, reach);
+  const int64_t kept = max_pages(settings, tokens, step_tokens, reach);
   const int64_t row_pages = settings.has_ring() ? pages_of(tokens) : kept;
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
   KvMemory memory;

@@ -117,7 +117,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
 // A layer that is not after the last one begins a step.
 void PagedAttend::begin_step_number(int layer) {
   if (layer <= last_layer_ || step_number_ == 0) {
-    if (step_number_ >= parts_.shape.most_steps) {
+    if (step_number_ >= parts_.shape.max_steps) {
       parts_.drain();
       views_.forget_hot_rows();
       plan_.epoch = 0;

@@ -34,8 +34,8 @@ void check_shape(const PagedShape& shape) {
   if (shape.max_sequences < 1) {
     throw UsageError(fmt::format("max_sequences = {}: allowed: at least 1", shape.max_sequences));
   }
-  if (shape.most_steps < 1 || shape.most_steps > kMaxSteps) {
-    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", shape.most_steps, kMaxSteps));
+  if (shape.max_steps < 1 || shape.max_steps > kMaxSteps) {
+    throw UsageError(fmt::format("max_steps = {}: allowed: 1 to {}", shape.max_steps, kMaxSteps));
   }
 }
 

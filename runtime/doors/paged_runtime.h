@@ -35,7 +35,7 @@ struct PagedShape {
   int64_t num_pages = 0;  // their rows are taken at once, and their slices (from 64 tokens on)
   // Sequences whose hot rows are kept: the most that are expected in flight. More take their turns.
   int max_sequences = 64;
-  int32_t most_steps = kMaxSteps;  // as a Runtime's
+  int32_t max_steps = kMaxSteps;  // as a Runtime's
 };
 
 // Page ids in the order of the sequence, [sequences][columns], rows `stride` apart. Entries beyond

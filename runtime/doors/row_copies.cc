@@ -9,16 +9,16 @@
 namespace fasa {
 
 // Of sequences with equally many, `growing`, or the oldest sequence. Null where there are none.
-DeviceRows* RowCopies::most_copies(DeviceRows* growing) const {
+DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
   DeviceRows* most = growing != nullptr && growing->copies() > 0 ? growing : nullptr;
-  uint64_t most_id = 0;
+  uint64_t max_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
     DeviceRows& rows = sequence->device_rows();
     const int64_t than = most != nullptr ? most->copies() : 0;
-    const bool older = most != nullptr && most != growing && rows.copies() == than && id < most_id;
+    const bool older = most != nullptr && most != growing && rows.copies() == than && id < max_id;
     if (rows.copies() <= than && !older) continue;
     most = &rows;
-    most_id = id;
+    max_id = id;
   }
   return most;
 }
@@ -30,7 +30,7 @@ Buffer RowCopies::find_block(DeviceRows& growing, bool& drained) {
   try {
     return parts_.device.allocate(MemorySpace::kDevice, bytes, "row pages");
   } catch (const BudgetError&) {
-    DeviceRows* most = most_copies(&growing);
+    DeviceRows* most = max_copies(&growing);
     if (most == nullptr) return {};
     if (!drained) parts_.streams.drain();  // steps under way may read that page, and write it back
     drained = true;
@@ -63,7 +63,7 @@ void RowCopies::copy_new_pages(std::span<const StepSequence> sequences) {
 bool RowCopies::reclaim(MemorySpace space, size_t bytes) {
   if (!parts_.settings.device_copies) return false;
   const ReclaimPause pause(parts_.reclaim_paused);
-  const bool copies = space == MemorySpace::kDevice && most_copies(nullptr) != nullptr;
+  const bool copies = space == MemorySpace::kDevice && max_copies(nullptr) != nullptr;
   if (!copies && held().tables == 0) return false;
   if (space == MemorySpace::kDevice && !could_fit(bytes)) return false;  // nothing lost for nothing
   parts_.streams.drain_step();
@@ -111,7 +111,7 @@ void RowCopies::give_up(size_t bytes) {
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
   do {
-    DeviceRows* most = most_copies(nullptr);
+    DeviceRows* most = max_copies(nullptr);
     if (most == nullptr) break;
     room += most->take_oldest().bytes();
   } while (room < bytes);

@@ -26,7 +26,7 @@ class RowCopies {
     uint64_t tables = 0;
   };
   Bytes held() const;
-  DeviceRows* most_copies(DeviceRows* growing) const;
+  DeviceRows* max_copies(DeviceRows* growing) const;
   Buffer find_block(DeviceRows& growing, bool& drained);
   bool could_fit(size_t bytes) const;
   void give_up(size_t bytes);

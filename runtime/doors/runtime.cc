@@ -20,7 +20,7 @@ void require_reach(const char* call, const KvSequence& sequence, int64_t tokens)
 
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
                     RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
-                    int32_t most_steps)
+                    int32_t max_steps)
     : geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
       sequences_(device, settings_),
@@ -40,7 +40,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                           : settings_.layout.hot_rows),
       recorder_(parts_, counters_, memory_, config.device.graphs),
       timing_(parts_),
-      describer_(parts_, geometry, slice_dims, most_steps),
+      describer_(parts_, geometry, slice_dims, max_steps),
       pages_(parts_) {
   if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
   reset_metrics();
@@ -169,9 +169,9 @@ void Runtime::Impl::set_predictor(Predictor* predictor) {
 }
 
 Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
-                 const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps)
+                 const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t max_steps)
     : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context,
-                                   most_steps)) {}
+                                   max_steps)) {}
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
@@ -200,7 +200,7 @@ int64_t Runtime::length(SequenceId sequence) const {
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 int Runtime::estimate_depth() const { return impl_->estimate_depth(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
-int Runtime::most_decoded(SequenceId id) const { return impl_->most_decoded(id); }
+int Runtime::max_decoded(SequenceId id) const { return impl_->max_decoded(id); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   impl_->append(layer, k, v, stream);
@@ -239,8 +239,8 @@ void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> sou
                              int64_t pages) {
   impl_->pages_between_steps("set_row_source").set_row_source(sequence, std::move(source), pages);
 }
-bool Runtime::fetch_rows(SequenceId sequence, size_t most_bytes) {
-  return impl_->pages_between_steps("fetch_rows").fetch_rows(sequence, most_bytes);
+bool Runtime::fetch_rows(SequenceId sequence, size_t max_bytes) {
+  return impl_->pages_between_steps("fetch_rows").fetch_rows(sequence, max_bytes);
 }
 bool Runtime::lacks_rows(SequenceId sequence) const {
   return impl_->sequences().find(sequence).later_rows().source != nullptr;

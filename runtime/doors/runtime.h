@@ -33,7 +33,7 @@ class QuerySource;  // scheduler/prefetch/query_source.h
 
 struct StepSequence {
   SequenceId sequence;
-  int tokens = 1;  // new tokens; of kDecode 1, or up to Runtime::most_decoded()
+  int tokens = 1;  // new tokens; of kDecode 1, or up to Runtime::max_decoded()
   StepMode mode = StepMode::kDecode;
 };
 
@@ -54,11 +54,11 @@ class Runtime {
   // geometry, BudgetError where not even the fixed parts fit. A tensor-parallel rank opens its
   // part: geometry.share(heads) and share_of_slice_dims(slice_dims, geometry, heads).
   // `max_context`: tokens of the longest sequence expected, 0 = unknown; there are never more hot
-  // rows than that. `most_steps`: before their numbers run out, and hot rows begin anew; tests have
+  // rows than that. `max_steps`: before their numbers run out, and hot rows begin anew; tests have
   // few.
   Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
-          int32_t most_steps = kMaxSteps);
+          int32_t max_steps = kMaxSteps);
   ~Runtime();
   Runtime(const Runtime&) = delete;  // sequences refer to it
   Runtime& operator=(const Runtime&) = delete;
@@ -106,7 +106,7 @@ class Runtime {
   // Tokens that a sequence may decode in one step, each attending as if it had come in a step of
   // its own: 1; on the cpu device, with a selection that evicts nothing, as many as its newest page
   // has room for. Throws UsageError (unknown sequence).
-  int most_decoded(SequenceId id) const;
+  int max_decoded(SequenceId id) const;
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence,
   // a step already open, a decode of more tokens than may be, next-query without a query source) or
   // BudgetError; nothing changes then.
@@ -163,8 +163,8 @@ class Runtime {
   // that needed rows; of a step, from attend(), and nothing has happened once it is aborted.
   bool takes_row_sources() const;
   void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
-  // Some more of the rows that are missing, about `most_bytes`. True: none is missing any more.
-  bool fetch_rows(SequenceId sequence, size_t most_bytes);
+  // Some more of the rows that are missing, about `max_bytes`. True: none is missing any more.
+  bool fetch_rows(SequenceId sequence, size_t max_bytes);
   bool lacks_rows(SequenceId sequence) const;
   bool lost_rows(SequenceId sequence) const;  // some that are missing can't be had
 

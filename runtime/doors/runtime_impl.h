@@ -22,7 +22,7 @@ namespace fasa {
 class Runtime::Impl : private MemoryReclaimer {
  public:
   Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
-       const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t most_steps);
+       const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t max_steps);
   ~Impl() override;
   Impl(const Impl&) = delete;  // the device knows it
   Impl& operator=(const Impl&) = delete;
@@ -43,7 +43,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void set_query_source(QuerySource* source);
   int estimate_depth() const;
   void set_predictor(Predictor* predictor);
-  int most_decoded(SequenceId id) const;
+  int max_decoded(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);

@@ -14,7 +14,7 @@
 
 namespace fasa {
 
-int Runtime::Impl::most_decoded(SequenceId id) const {
+int Runtime::Impl::max_decoded(SequenceId id) const {
   if (parts_.device.kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
   return kPageTokens - static_cast<int>(sequences_.find(id).length() % kPageTokens);
 }
@@ -32,7 +32,7 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
       throw UsageError(
           fmt::format("begin_step: sequence {} is named twice", index_of(part.sequence)));
     }
-    const int most = most_decoded(part.sequence);
+    const int most = max_decoded(part.sequence);
     if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
       throw UsageError(fmt::format(
           "begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on the cpu "

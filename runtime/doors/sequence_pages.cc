@@ -149,11 +149,11 @@ void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> sou
   if (source != nullptr) sequence.set_later_rows({std::move(source), pages});
 }
 
-bool SequencePages::fetch_rows(SequenceId id, size_t most_bytes) {
+bool SequencePages::fetch_rows(SequenceId id, size_t max_bytes) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
   RowSource* const source = sequence.later_rows().source.get();
   if (source == nullptr) return true;
-  if (!source->fetch_next(sequence.later_rows().pages, most_bytes, sequence.row_blocks())) {
+  if (!source->fetch_next(sequence.later_rows().pages, max_bytes, sequence.row_blocks())) {
     return false;
   }
   sequence.set_later_rows({});

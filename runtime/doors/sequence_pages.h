@@ -22,7 +22,7 @@ class SequencePages {
   bool reaches_from(int64_t first_page, int64_t tokens) const;
   bool takes_row_sources() const;
   void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
-  bool fetch_rows(SequenceId id, size_t most_bytes);
+  bool fetch_rows(SequenceId id, size_t max_bytes);
 
   // Rows of pages [first, end), as far as a source has them.
   void fetch(KvSequence& sequence, int64_t first, int64_t end);

@@ -26,10 +26,10 @@ SequenceDesc in_ring(const SequenceDesc& desc, SequenceDesc ring) {
 }  // namespace
 
 StepDescriber::StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
-                             const std::vector<int16_t>& slice_dims, int32_t most_steps)
-    : parts_(parts), most_steps_(most_steps) {
-  if (most_steps < 1 || most_steps > kMaxSteps) {
-    throw UsageError(fmt::format("most_steps = {}: allowed: 1 to {}", most_steps, kMaxSteps));
+                             const std::vector<int16_t>& slice_dims, int32_t max_steps)
+    : parts_(parts), max_steps_(max_steps) {
+  if (max_steps < 1 || max_steps > kMaxSteps) {
+    throw UsageError(fmt::format("max_steps = {}: allowed: 1 to {}", max_steps, kMaxSteps));
   }
   check_slice_dims(slice_dims, parts.settings, geometry);
   upload_slopes(geometry);
@@ -49,7 +49,7 @@ void StepDescriber::upload_slopes(const Geometry& geometry) {
 }
 
 void StepDescriber::make_room() {
-  if (step_number_ < most_steps_) return;
+  if (step_number_ < max_steps_) return;
   parts_.streams.drain();
   for (const auto& [id, sequence] : parts_.sequences) sequence->hot_rows().forget();
   step_number_ = 0;

@@ -10,10 +10,10 @@ namespace fasa {
 
 class StepDescriber {
  public:
-  // Step numbers run from 1 to `most_steps`. Throws UsageError where that or the dimensions are wrong, and
+  // Step numbers run from 1 to `max_steps`. Throws UsageError where that or the dimensions are wrong, and
   // BudgetError.
   StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
-                const std::vector<int16_t>& slice_dims, int32_t most_steps);
+                const std::vector<int16_t>& slice_dims, int32_t max_steps);
 
   // The next step's number; when the numbers have run out, hot rows start empty again.
   int32_t step_number() const { return step_number_; }
@@ -35,7 +35,7 @@ class StepDescriber {
   const RuntimeParts parts_;
   Buffer slice_dims_;
   Buffer slopes_;
-  const int32_t most_steps_;
+  const int32_t max_steps_;
   int32_t step_number_ = 0;
 };
 

@@ -18,23 +18,23 @@ void PrefillBudget::decoded(double seconds) { blend(decode_seconds_, seconds); }
 void PrefillBudget::prefilled(int64_t tokens, double seconds) {
   if (tokens <= 0) return;
   const auto count = static_cast<double>(tokens);
-  if (seconds / count < least_per_token_) {
-    least_per_token_ = seconds / count;
-    most_tokens_ = tokens;
+  if (seconds / count < min_per_token_) {
+    min_per_token_ = seconds / count;
+    max_tokens_ = tokens;
   }
-  if (seconds < least_seconds_) {
-    least_seconds_ = seconds;
-    least_tokens_ = tokens;
+  if (seconds < min_seconds_) {
+    min_seconds_ = seconds;
+    min_tokens_ = tokens;
   }
   blend(prefill_per_token_, std::max(0.0, seconds - fixed_seconds()) / count);
 }
 
 double PrefillBudget::fixed_seconds() const {
-  if (least_tokens_ >= most_tokens_) return 0;  // one size says nothing
-  const auto few = static_cast<double>(least_tokens_);
-  const auto many = static_cast<double>(most_tokens_);
+  if (min_tokens_ >= max_tokens_) return 0;  // one size says nothing
+  const auto few = static_cast<double>(min_tokens_);
+  const auto many = static_cast<double>(max_tokens_);
   // Of a line through both chunks.
-  return std::max(0.0, (least_seconds_ - few * least_per_token_) * many / (many - few));
+  return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
 }
 
 int PrefillBudget::chunk(bool others_decode) const {

@@ -44,12 +44,12 @@ class PrefillBudget {
 
   double max_step_seconds_;
   int largest_chunk_;
-  double decode_seconds_ = 0;       // of a step, lately
-  double prefill_per_token_ = 0;    // seconds beyond the fixed cost, lately
-  double least_seconds_ = kNone;    // of a chunk, ever
-  int64_t least_tokens_ = 0;        // of that chunk
-  double least_per_token_ = kNone;  // seconds of a chunk a token, ever
-  int64_t most_tokens_ = 0;         // of that chunk
+  double decode_seconds_ = 0;     // of a step, lately
+  double prefill_per_token_ = 0;  // seconds beyond the fixed cost, lately
+  double min_seconds_ = kNone;    // of a chunk, ever
+  int64_t min_tokens_ = 0;        // of that chunk
+  double min_per_token_ = kNone;  // seconds of a chunk a token, ever
+  int64_t max_tokens_ = 0;        // of that chunk
 };
 
 }  // namespace fasa::serve

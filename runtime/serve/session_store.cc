@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRows = ".rows";
 constexpr const char* kManifest = ".session";
-constexpr FileRule kManifestFile = {.what = "session", .most_bytes = uint64_t{1} << 30};
+constexpr FileRule kManifestFile = {.what = "session", .max_bytes = uint64_t{1} << 30};
 
 [[noreturn]] void fail(const std::string& path, const char* what, int error) {
   throw UsageError(fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
@@ -307,7 +307,7 @@ std::string store_salt(const std::string& dir) {
   std::string salt;
   std::error_code error;
   if (fs::exists(path, error)) {
-    salt = read_file(path, {.what = "salt", .most_bytes = size_t{4096}});
+    salt = read_file(path, {.what = "salt", .max_bytes = size_t{4096}});
     if (salt.size() == kLength && salt.find_first_not_of(kDigits) == std::string::npos) return salt;
     log_warning(fmt::format(
         "{}: no salt; a new one is drawn, and no API key finds its sessions again", path));

@@ -114,11 +114,11 @@ void SuspendedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte
   read_added();
 }
 
-bool SuspendedPages::fetch_next(int64_t pages, size_t most_bytes,
+bool SuspendedPages::fetch_next(int64_t pages, size_t max_bytes,
                                 std::span<std::byte* const> blocks) {
   reads_.clear();
   size_t bytes = 0;
-  for (; complete_ < pages && bytes < most_bytes; ++complete_) {
+  for (; complete_ < pages && bytes < max_bytes; ++complete_) {
     const size_t begin = static_cast<size_t>(complete_) * format_.pieces();
     for (size_t piece = 0; piece < format_.pieces(); ++piece) {
       if (present_[begin + piece]) continue;

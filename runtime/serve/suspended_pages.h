@@ -61,7 +61,7 @@ class SuspendedPages final : public RowSource {
   void has_until(int64_t page);
 
   void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override;
-  bool fetch_next(int64_t pages, size_t most_bytes, std::span<std::byte* const> blocks) override;
+  bool fetch_next(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) override;
   bool lost() const override { return lost_; }
 
  private:

@@ -90,7 +90,7 @@ bool KvSequence::reaches(int64_t tokens) const {
 void KvSequence::reserve(int64_t tokens) { grow(tokens, tokens); }
 
 void KvSequence::reserve(int64_t tokens, int step_tokens) {
-  const int64_t pages = most_pages(settings_, tokens, step_tokens, reach_);
+  const int64_t pages = max_pages(settings_, tokens, step_tokens, reach_);
   if (pages == pages_of(tokens)) return reserve(tokens);
   const Reserved before = reserved();
   grow(settings_.has_ring() ? tokens : length_, length_);

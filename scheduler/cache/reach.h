@@ -52,8 +52,8 @@ inline bool reaches_from(const StepSettings& settings, int64_t first_page, int64
 
 // The most pages that a sequence of this reach has at a time, while it grows to `tokens` tokens in
 // steps of `step_tokens`: of the ring, where there is one. A reach below 0: the settings'.
-inline int64_t most_pages(const StepSettings& settings, int64_t tokens, int step_tokens,
-                          int64_t reach) {
+inline int64_t max_pages(const StepSettings& settings, int64_t tokens, int step_tokens,
+                         int64_t reach) {
   const int64_t all = pages_of(tokens);
   const int64_t seen = seen_tokens(settings);
   if (reach < 0) reach = settings.reach;

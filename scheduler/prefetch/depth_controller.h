@@ -17,12 +17,12 @@ namespace fasa {
 class DepthController {
  public:
   // `most`: the largest depth, 0 where nothing can be predicted.
-  explicit DepthController(int most) : most_(most) {}
+  explicit DepthController(int most) : max_(most) {}
 
   int depth() const { return depth_; }
   // False: every step should be measured.
   bool settled() const {
-    return most_ == 0 || (stretch_ == Stretch::kStay && !filling_ && probation_ == 0);
+    return max_ == 0 || (stretch_ == Stretch::kStay && !filling_ && probation_ == 0);
   }
   // What a step at `depth` took per layer; others than the present depth's say nothing.
   void measured(int depth, const LayerTimes& times);
@@ -52,14 +52,14 @@ class DepthController {
   bool needs_more() const;
   bool waits() const;
   int next_rival();
-  int least_depth() const;
+  int min_depth() const;
 
-  int most_;
+  int max_;
   int depth_ = 0;
   int present_ = 0;  // the depth that rivals are measured against
   int rival_ = kNobody;
-  int turn_ = 0;         // of the kinds of rivals
-  int least_known_ = 0;  // least_depth() at the last choice of a rival
+  int turn_ = 0;       // of the kinds of rivals
+  int min_known_ = 0;  // min_depth() at the last choice of a rival
   Stretch stretch_ = Stretch::kStay;
   bool filling_ = true;  // nothing has been tried yet
   int left_ = kFill;     // measurements until this stretch ends

@@ -37,7 +37,7 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
 
 void Prefetcher::prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
                                 std::span<const Event> written, StreamView compute) {
-  if (!plan_.on() || streams_.empty() || most_rows(scratch.decode()) <= 0) return;
+  if (!plan_.on() || streams_.empty() || max_rows(scratch.decode()) <= 0) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
@@ -49,7 +49,7 @@ void Prefetcher::prefetch_after(const StepBatch& step, const StepScratch& scratc
   }
 }
 
-int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
+int32_t Prefetcher::max_rows(const DecodeScratch& scratch) const {
   return std::min(plan_.rows, scratch.prediction_rows);
 }
 
@@ -89,7 +89,7 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
       .step = layer_params(settings_, target.step, target.layer),
       .step_number = target.step.step_number,
       .replacement = settings_.replacement,
-      .max_rows = most_rows(scratch),
+      .max_rows = max_rows(scratch),
       .selected_capacity = scratch.prediction_capacity,
       .sets = sets ? scratch.prediction_sets_of(target.layer) : nullptr,
       .selected_sizes = sets ? scratch.prediction_sizes_of(target.layer) : nullptr,
@@ -135,7 +135,7 @@ void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
 void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
   const bool on = plan_.on() && !streams_.empty();
   key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
-  key.push_back(on ? static_cast<uint64_t>(std::max(most_rows(scratch.decode()), 0)) : 0);
+  key.push_back(on ? static_cast<uint64_t>(std::max(max_rows(scratch.decode()), 0)) : 0);
 }
 
 }  // namespace fasa

@@ -44,7 +44,7 @@ class Prefetcher {
   struct Target;
   // Rows that may be fetched for a head: never so many that the true set would not find a slot for
   // each of its misses.
-  int32_t most_rows(const DecodeScratch& scratch) const;
+  int32_t max_rows(const DecodeScratch& scratch) const;
   void predict(const Target& target);
   void fetch(const Target& target, std::span<const Event> written);
 

@@ -24,7 +24,7 @@ FitRequest request(uint64_t device_memory) {
   request.model_bytes = kModel;
   request.device_memory = device_memory;
   request.tokens = kTokens;
-  request.least_tokens = 1000;
+  request.min_tokens = 1000;
   return request;
 }
 

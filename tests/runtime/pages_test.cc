@@ -181,7 +181,7 @@ TEST(RowSourceTest, StepsOfManyFetchForEach) {
   const SequenceId other = runtime.create(), same = runtime.create();
   both.run.prefill(other, 5, 200, 96);
   both.run.prefill(same, 5, 200, 96);
-  const int most = runtime.most_decoded(both.whole);
+  const int most = runtime.max_decoded(both.whole);
   EXPECT_GT(most, 1);
   const auto step = [&](SequenceId first, SequenceId second) {
     const Part parts[] = {{second, 6, runtime.length(second), 1, StepMode::kDecode},

@@ -19,8 +19,8 @@ struct Observed {
   StepCounters rows;
 };
 
-Observed observe(RunSetup setup, int32_t most_steps) {
-  setup.most_steps = most_steps;
+Observed observe(RunSetup setup, int32_t max_steps) {
+  setup.max_steps = max_steps;
   RuntimeRun run(setup);
   const SequenceId first = run.runtime().create();
   const SequenceId second = run.runtime().create();
@@ -45,9 +45,9 @@ TEST(StepNumbers, MayRunOutInTheSequencesDoor) {
       {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries}};
   for (const RunSetup& setup : setups) {
     const Observed whole = observe(setup, kMaxSteps);
-    for (const int32_t most_steps : {1, 2, 5}) {
-      SCOPED_TRACE(most_steps);
-      const Observed cut = observe(setup, most_steps);
+    for (const int32_t max_steps : {1, 2, 5}) {
+      SCOPED_TRACE(max_steps);
+      const Observed cut = observe(setup, max_steps);
       ASSERT_EQ(cut.outputs.size(), whole.outputs.size());
       for (size_t i = 0; i < whole.outputs.size(); ++i) {
         ASSERT_TRUE(same_bits(cut.outputs[i], whole.outputs[i])) << "output " << i;
@@ -61,8 +61,8 @@ TEST(StepNumbers, MayRunOutInTheSequencesDoor) {
 }
 
 TEST(StepNumbers, MayRunOutInThePagedDoor) {
-  const auto observe_paged = [](int32_t most_steps) {
-    Engine engine({.device = "emulated", .most_steps = most_steps});
+  const auto observe_paged = [](int32_t max_steps) {
+    Engine engine({.device = "emulated", .max_steps = max_steps});
     Sequence sequence;
     std::vector<Token> tokens;
     const std::vector<int64_t> slots = engine.place(sequence, 150, 5);
@@ -80,9 +80,9 @@ TEST(StepNumbers, MayRunOutInThePagedDoor) {
     return seen;
   };
   const Observed whole = observe_paged(kMaxSteps);
-  for (const int32_t most_steps : {1, 2, 5}) {
-    SCOPED_TRACE(most_steps);
-    const Observed cut = observe_paged(most_steps);
+  for (const int32_t max_steps : {1, 2, 5}) {
+    SCOPED_TRACE(max_steps);
+    const Observed cut = observe_paged(max_steps);
     ASSERT_EQ(cut.outputs.size(), whole.outputs.size());
     for (size_t i = 0; i < whole.outputs.size(); ++i) {
       ASSERT_TRUE(same_bits(cut.outputs[i], whole.outputs[i])) << "output " << i;
@@ -92,9 +92,9 @@ TEST(StepNumbers, MayRunOutInThePagedDoor) {
 }
 
 TEST(StepNumbers, HaveAsManyBitsAsTheyHave) {
-  for (const int32_t most_steps : {0, -1, kMaxSteps + 1}) {
-    EXPECT_THROW(RuntimeRun(RunSetup{.most_steps = most_steps}), UsageError) << most_steps;
-    EXPECT_THROW(Engine({.most_steps = most_steps}), UsageError) << most_steps;
+  for (const int32_t max_steps : {0, -1, kMaxSteps + 1}) {
+    EXPECT_THROW(RuntimeRun(RunSetup{.max_steps = max_steps}), UsageError) << max_steps;
+    EXPECT_THROW(Engine({.max_steps = max_steps}), UsageError) << max_steps;
   }
 }
 

@@ -441,7 +441,7 @@ TEST(SimtSelect, QueriesThatAreLetThroughFit) {
     params.step.layout.slice = {SliceDType::kInt2, dims};
     ASSERT_LE(cuda::SelectKernel::scorer_layout(params, 80).bytes() + 64 +
                   int64_t{sizeof(cuda::BlockRank)},
-              cuda::SelectKernel::most_shared(80))
+              cuda::SelectKernel::max_shared(80))
         << group << " heads of " << dims;
   }
 }

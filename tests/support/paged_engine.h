@@ -31,7 +31,7 @@ struct PagedSetup {
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
-  int32_t most_steps = kMaxSteps;
+  int32_t max_steps = kMaxSteps;
 };
 
 inline Config config_of(const PagedSetup& setup) {
@@ -85,7 +85,7 @@ class Engine {
                {.page_size = setup.page_size,
                 .num_pages = setup.pages,
                 .max_sequences = setup.max_sequences,
-                .most_steps = setup.most_steps}),
+                .max_steps = setup.max_steps}),
         references_(static_cast<size_t>(setup.pages), 0) {
     for (int64_t page = setup.pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
   }

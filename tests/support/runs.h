@@ -41,7 +41,7 @@ struct RunSetup {
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
   bool graphs = true;
-  int32_t most_steps = kMaxSteps;
+  int32_t max_steps = kMaxSteps;
 };
 
 // For rows of a given kind: codes want vectors of 32 dimensions at least.
@@ -69,7 +69,7 @@ class RuntimeRun {
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,
-                 setup.most_steps),
+                 setup.max_steps),
         tape_(*device_, runtime_, DType::kF32) {
     if (setup.prediction_source == PredictionSource::kRandom) {
       random_ = std::make_unique<RandomPredictor>(*device_, 5);

@@ -4,7 +4,7 @@
 
 namespace fasa::serve {
 
-JobQueue::JobQueue(size_t most_waiting) : most_waiting_(most_waiting), thread_([this] { run(); }) {}
+JobQueue::JobQueue(size_t max_waiting) : max_waiting_(max_waiting), thread_([this] { run(); }) {}
 
 JobQueue::~JobQueue() {
   {
@@ -17,7 +17,7 @@ JobQueue::~JobQueue() {
 
 bool JobQueue::add(std::function<void()> job) {
   const std::lock_guard lock(mutex_);
-  if (stopping_ || jobs_.size() >= most_waiting_) return false;
+  if (stopping_ || jobs_.size() >= max_waiting_) return false;
   jobs_.push_back(std::move(job));
   changed_.notify_one();
   return true;

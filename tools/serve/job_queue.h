@@ -12,7 +12,7 @@ namespace fasa::serve {
 
 class JobQueue {
  public:
-  explicit JobQueue(size_t most_waiting);
+  explicit JobQueue(size_t max_waiting);
   // What waits is dropped.
   ~JobQueue();
   JobQueue(const JobQueue&) = delete;  // its thread refers to it
@@ -24,7 +24,7 @@ class JobQueue {
  private:
   void run();
 
-  const size_t most_waiting_;
+  const size_t max_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;

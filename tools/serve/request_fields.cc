@@ -91,17 +91,17 @@ std::optional<std::string> RequestFields::string(const char* name) const {
   return value->get<std::string>();
 }
 
-std::vector<std::string> RequestFields::strings(const char* name, size_t most_items) const {
+std::vector<std::string> RequestFields::strings(const char* name, size_t max_items) const {
   const Json* const value = find(name);
   if (value == nullptr) return {};
   if (value->is_string()) return {value->get<std::string>()};
   const auto refuse_with = [&](const std::string& given) {
     throw ApiError::bad_field(
         path_of(name),
-        fmt::format("{}; allowed: a string, or a list of at most {} of them", given, most_items));
+        fmt::format("{}; allowed: a string, or a list of at most {} of them", given, max_items));
   };
   if (!value->is_array()) refuse_with(kind_of(*value));
-  if (value->size() > most_items) refuse_with(fmt::format("a list of {}", value->size()));
+  if (value->size() > max_items) refuse_with(fmt::format("a list of {}", value->size()));
   std::vector<std::string> strings;
   for (const Json& item : *value) {
     if (!item.is_string()) refuse_with("a list with " + kind_of(item));

@@ -24,8 +24,8 @@ class RequestFields {
   std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) const;
   std::optional<bool> boolean(const char* name) const;
   std::optional<std::string> string(const char* name) const;
-  // A string, or a list of `most_items` at most.
-  std::vector<std::string> strings(const char* name, size_t most_items) const;
+  // A string, or a list of `max_items` at most.
+  std::vector<std::string> strings(const char* name, size_t max_items) const;
   std::optional<RequestFields> object(const char* name) const;
   const Json& json() const { return object_; }
   std::string path_of(const std::string& name) const;

@@ -30,7 +30,7 @@ class DecodeRun {
   // Logits of what follows each of them, [ids, vocab], as steps one by one give them. No more ids
   // than most().
   std::span<const float> steps(std::span<const int32_t> ids);
-  int most() const { return runtime().most_decoded(sequence_.id()); }
+  int most() const { return runtime().max_decoded(sequence_.id()); }
   int64_t length() const { return runtime().length(sequence_.id()); }
   Model& model() const { return model_; }
   Runtime& runtime() const { return sequence_.runtime(); }

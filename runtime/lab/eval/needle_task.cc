@@ -84,7 +84,7 @@ std::vector<int32_t> NeedleTask::planted(std::span<const int32_t> hay,
   return encode_prompt(tokenizer_, without_cut_characters(plant(text, facts)));
 }
 
-int64_t NeedleTask::most_answer_tokens() const {
+int64_t NeedleTask::max_answer_tokens() const {
   std::mt19937_64 random(0);
   return static_cast<int64_t>(tokenizer_.encode(needle_.draw_value(random)).size()) + kSlackTokens;
 }
@@ -99,7 +99,7 @@ NeedleTask::Example NeedleTask::make(size_t example) const {
     statements += tokenizer_.encode(fact.statement).size();
     question = std::max(question, encode_behind(tokenizer_, fact.question).size());
   }
-  const int64_t asked = static_cast<int64_t>(question) + most_answer_tokens();
+  const int64_t asked = static_cast<int64_t>(question) + max_answer_tokens();
   const int64_t beside = asked + static_cast<int64_t>(statements + tokenizer_.prefix().size());
   if (options_.context <= 2 * beside) {
     throw UsageError(fmt::format(
@@ -130,7 +130,7 @@ nlohmann::json NeedleTask::ask(const Example::Question& question, DecodeRun& run
     next = greedy.next(run.step(id));
   std::vector<int32_t> ids = {next};
   std::string answer = tokenizer_.decode(ids);
-  for (int64_t left = most_answer_tokens() - 1; left > 0 && !needle_.is_complete(answer); --left) {
+  for (int64_t left = max_answer_tokens() - 1; left > 0 && !needle_.is_complete(answer); --left) {
     next = greedy.next(run.step(next));
     ids.push_back(next);
     answer = tokenizer_.decode(ids);

@@ -56,7 +56,7 @@ class NeedleTask final : public EvalTask {
   std::span<const int32_t> haystack(size_t tokens, std::mt19937_64& random) const;
   std::vector<int32_t> planted(std::span<const int32_t> hay,
                                std::span<const Example::Question> questions) const;
-  int64_t most_answer_tokens() const;
+  int64_t max_answer_tokens() const;
   nlohmann::json ask(const Example::Question& question, class DecodeRun& run) const;
 
   std::vector<EvalText> texts_;

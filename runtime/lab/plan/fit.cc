@@ -126,7 +126,7 @@ class Fitting {
   }
 
   bool fewer_tokens() {
-    const auto most = last_good(request_.least_tokens, request_.tokens,
+    const auto most = last_good(request_.min_tokens, request_.tokens,
                                 [&](int64_t tokens) { return fits(fitted_.config, tokens); });
     if (!most) return false;
     fitted_.tokens = *most;
@@ -137,14 +137,14 @@ class Fitting {
   void give_up(std::string what) { fitted_.given_up.push_back(std::move(what)); }
 
   [[noreturn]] void refuse() const {
-    const KvMemory kv = memory_of(fitted_.config, request_.least_tokens);
+    const KvMemory kv = memory_of(fitted_.config, request_.min_tokens);
     const bool host = device_bytes(kv) <= request_.device_memory;
     std::string given_up;
     for (const std::string& what : fitted_.given_up) given_up += "; " + what;
     const std::string purpose = fmt::format(
         "the model ({}) and a cache of {} tokens ({} on the device, {} on the host), with all that "
         "may be given up{}",
-        format_bytes(request_.model_bytes), request_.least_tokens, format_bytes(kv.device_total()),
+        format_bytes(request_.model_bytes), request_.min_tokens, format_bytes(kv.device_total()),
         format_bytes(kv.host_rows), given_up);
     throw BudgetError(host ? "host_memory" : "device_memory",
                       host ? kv.host_rows : device_bytes(kv), 0,

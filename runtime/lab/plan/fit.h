@@ -19,9 +19,9 @@ struct FitRequest {
   uint64_t model_bytes = 0;  // weights and activations
   uint64_t device_memory = UINT64_MAX;
   uint64_t host_memory = UINT64_MAX;
-  int64_t tokens = 0;        // wanted
-  int64_t least_tokens = 1;  // fewer are of no use
-  int step_tokens = 512;     // of the largest step
+  int64_t tokens = 0;      // wanted
+  int64_t min_tokens = 1;  // fewer are of no use
+  int step_tokens = 512;   // of the largest step
 };
 
 struct Fitted {
@@ -32,7 +32,7 @@ struct Fitted {
 };
 
 // In this order, each only as far as it takes: hot rows, low-bit tokens, slices (lean ones for
-// larger ones), tokens. Throws BudgetError with the numbers where `least_tokens` do not fit.
+// larger ones), tokens. Throws BudgetError with the numbers where `min_tokens` do not fit.
 Fitted fit(const FitRequest& request);
 
 }  // namespace fasa
