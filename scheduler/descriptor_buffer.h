@@ -25,7 +25,7 @@ class DescriptorBuffer {
   void wait_until_free() { device_.synchronize(done_.view()); }
   // Throws DeviceError where work that this slot's last step enqueued has failed by now; waits for
   // nothing. True where all of it has passed.
-  bool look() {
+  bool poll() {
     static_cast<void>(device_.done(done_.view()));
     bool all = device_.done(written_back_.view());
     for (const Event& passed : passed_) all &= device_.done(passed.view());

@@ -122,8 +122,8 @@ void StepStreams::require() {
 void StepStreams::free_slot(size_t index) {
   try {
     slots_[index].wait_until_free();
-    const bool passed = slots_[index].look();
-    slots_[1 - index].look();
+    const bool passed = slots_[index].poll();
+    slots_[1 - index].poll();
     // On each stream work passes in the order of its steps.
     if (passed) late_.clear();
     if (!passed) {

@@ -131,20 +131,20 @@ std::span<const float> ChatSession::prefill(Branch& branch, std::span<const int3
 
 void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
   const auto start = Clock::now();
-  const auto show = [&] {
+  const auto publish = [&] {
     if (options_.on_text && !answer.fresh().empty()) options_.on_text(answer.fresh());
   };
-  show();
+  publish();
   while (more) {
     if (cancelled()) {
       answer.cancel();
-      show();
+      publish();
       break;
     }
     const int32_t token = answer.tokens().back();
     more = answer.take(step(branch, {&token, 1}, StepMode::kDecode, true));
     ++turn->decode_steps;
-    show();
+    publish();
   }
   turn->decode_seconds = seconds_since(start);
 }

@@ -75,8 +75,8 @@ class EngineLoop {
   Device& device_;
   const EngineOptions options_;
   EngineInbox inbox_;
-  EngineStatus numbers_;  // the thread's own; published after each step
-  ServedChoices choices_{numbers_};
+  EngineStatus stats_;  // the thread's own; published after each step
+  ServedChoices choices_{stats_};
   SessionMemory memory_;
   EngineSteps steps_;
   std::chrono::steady_clock::time_point fetches_read_{};

@@ -12,13 +12,13 @@ using Clock = std::chrono::steady_clock;
 
 EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
                          const EngineOptions& options, ServedChoices& choices,
-                         SessionMemory& memory, EngineStatus& numbers)
+                         SessionMemory& memory, EngineStatus& stats)
     : model_(model),
       runtime_(runtime),
       tokenizer_(tokenizer),
       choices_(choices),
       memory_(memory),
-      numbers_(numbers),
+      stats_(stats),
       prefill_budget_(options.max_step_seconds, options.prefill_chunk) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
   if (const int ahead = runtime_.estimate_depth(); ahead > 0) {
@@ -70,7 +70,7 @@ void EngineSteps::decode() {
       const double took = seconds_between(begin, Clock::now());
       const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
       if (one_each) prefill_budget_.decoded(took);
-      numbers_.decode_step_seconds.add(took);
+      stats_.decode_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
       // Sampling may start further choices, which leaves this batch as it is.
       for (size_t i = 0; i < batch.size(); ++i) {
@@ -106,7 +106,7 @@ void EngineSteps::prefill() {
       const auto logits = run_step(batch, next.counts, StepMode::kPrefill);
       const double took = seconds_between(begin, Clock::now());
       prefill_budget_.prefilled(next.tokens, took);
-      numbers_.prefill_step_seconds.add(took);
+      stats_.prefill_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
       for (size_t i = 0; i < batch.size(); ++i) {
         computed(*batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
@@ -181,10 +181,10 @@ void EngineSteps::sample(ActiveChoice& active, std::span<const float> logits) {
   }
   if (answer.tokens().size() > before) {
     const auto now = Clock::now();
-    (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
+    (before == 0 ? stats_.first_token_seconds : stats_.inter_token_seconds)
         .add(seconds_between(active.last_token, now));
     active.last_token = now;
-    ++numbers_.generated_tokens;
+    ++stats_.generated_tokens;
   }
   active.request.observer->on_token(active.choice, answer);
   if (!goes_on) return choices_.finish(active);

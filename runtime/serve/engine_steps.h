@@ -24,7 +24,7 @@ class EngineSteps {
   // BudgetError.
   EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
               const EngineOptions& options, ServedChoices& choices, SessionMemory& memory,
-              EngineStatus& numbers);
+              EngineStatus& stats);
 
   // Throws UsageError for what the request asks of its answers.
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
@@ -52,7 +52,7 @@ class EngineSteps {
   const text::Tokenizer* const tokenizer_;
   ServedChoices& choices_;
   SessionMemory& memory_;
-  EngineStatus& numbers_;
+  EngineStatus& stats_;
   PrefillBudget prefill_budget_;
 };
 

@@ -14,8 +14,8 @@ class ServedChoices {
  public:
   using List = std::list<std::unique_ptr<ActiveChoice>>;
 
-  // Counts ends in `numbers`, which outlive it.
-  explicit ServedChoices(EngineStatus& numbers) : numbers_(numbers) {}
+  // Counts finished requests in `stats`, which outlives this.
+  explicit ServedChoices(EngineStatus& stats) : stats_(stats) {}
 
   List& active() { return active_; }  // oldest first
   const List& active() const { return active_; }
@@ -49,7 +49,7 @@ class ServedChoices {
     }
   }
 
-  EngineStatus& numbers_;
+  EngineStatus& stats_;
   List active_;
   List waiting_;
   List ended_;

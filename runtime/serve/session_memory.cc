@@ -25,12 +25,12 @@ bool goes_on(const TokenLog& known) {
 }  // namespace
 
 SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                             EngineInbox& inbox, EngineStatus& numbers)
+                             EngineInbox& inbox, EngineStatus& stats)
     : runtime_(runtime),
       options_(options),
       choices_(choices),
       inbox_(inbox),
-      numbers_(numbers),
+      stats_(stats),
       cache_(runtime, options.log_bytes) {
   if (!options.sessions) return;
   suspension_.emplace(*options.sessions, runtime, cache_);
@@ -46,7 +46,7 @@ void SessionMemory::admit_waiting() {
       if (!first.finished) return;  // it waits for the memory of those that are served
       choices_.end_first_waiting();
     } else {
-      numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
+      stats_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
       choices_.admit_first();
     }
   }
@@ -112,7 +112,7 @@ void SessionMemory::place(ActiveChoice& active) {
     active.resuming =
         Resuming{*match.suspended, sparse && !lacks_rows && runtime_.takes_row_sources()};
   }
-  numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
+  stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
 // Gives up what nobody waits for; while steps are under way then the youngest of those served, so
@@ -128,7 +128,7 @@ bool SessionMemory::make_room(bool may_preempt) {
 
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
 void SessionMemory::preempt(ActiveChoice& active) {
-  ++numbers_.preemptions;
+  ++stats_.preemptions;
   choices_.set_memory_pressure(true);
   step_back(active);
 }
@@ -150,7 +150,7 @@ bool SessionMemory::evict_oldest() {
   if (oldest == nullptr) return false;
   if (suspension_) suspension_->suspend(*oldest);
   cache_.release(*oldest);
-  ++numbers_.evictions;
+  ++stats_.evictions;
   return true;
 }
 
@@ -199,7 +199,7 @@ void SessionMemory::give_up(const LostSession& error) {
     if (resumes) one->resuming.reset();
     if (!lost && !resumes) continue;
     const int64_t cached = lost ? 0 : one->log.size();
-    numbers_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
+    stats_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
     one->cached = cached;
   }
   for (ActiveChoice* one : losers) step_back(*one);
@@ -233,15 +233,15 @@ void SessionMemory::suspend_idle() {
   if (suspension_) suspension_->suspend_some(Clock::now());
 }
 
-void SessionMemory::obey(const EngineCommands& commands) {
+void SessionMemory::apply(const EngineCommands& commands) {
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
   if (commands.suspend && suspension_) suspension_->suspend_all();
   while (commands.evict && evict_oldest()) continue;
 }
 
-void SessionMemory::show() {
+void SessionMemory::publish() {
   if (listed_ != cache_.changes()) list_sessions();
-  if (suspension_) numbers_.suspension = suspension_->status();
+  if (suspension_) stats_.suspension = suspension_->status();
 }
 
 void SessionMemory::list_sessions() {
@@ -259,7 +259,7 @@ void SessionMemory::list_sessions() {
     if (suspension_) session.disk_bytes = suspension_->bytes(session.suspended_tokens);
     sessions->push_back(std::move(session));
   }
-  numbers_.sessions = std::move(sessions);
+  stats_.sessions = std::move(sessions);
   listed_ = cache_.changes();
 }
 

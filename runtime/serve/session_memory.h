@@ -21,7 +21,7 @@ class SessionMemory {
  public:
   // References: all outlive it. Throws UsageError for a folder of sessions that cannot be used.
   SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                EngineInbox& inbox, EngineStatus& numbers);
+                EngineInbox& inbox, EngineStatus& stats);
 
   // The conversations that were on disk at the start; once.
   std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
@@ -40,9 +40,9 @@ class SessionMemory {
   void suspend_idle();
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
   // Forgets, suspends and evicts sessions, as asked for.
-  void obey(const EngineCommands& commands);
-  // Into the numbers.
-  void show();
+  void apply(const EngineCommands& commands);
+  // Into the stats.
+  void publish();
 
  private:
   bool admit(ActiveChoice& active);
@@ -58,11 +58,11 @@ class SessionMemory {
   const EngineOptions& options_;
   ServedChoices& choices_;
   EngineInbox& inbox_;
-  EngineStatus& numbers_;
+  EngineStatus& stats_;
   PrefixCache cache_;
   std::optional<SessionSuspension> suspension_;
   std::vector<Conversation> found_;
-  uint64_t listed_ = 0;  // the cache's changes that numbers_.sessions shows
+  uint64_t listed_ = 0;  // the cache's changes that stats_.sessions shows
 };
 
 }  // namespace fasa::serve

@@ -73,8 +73,8 @@ void Reply::take(int choice, const Answer& answer, bool ends) {
   Choice& of = choices_[static_cast<size_t>(choice)];
   if (options_.logprobs) {
     const auto& logprobs = answer.logprobs();
-    for (; of.told < logprobs.size(); ++of.told) {
-      of.tokens.push_back(token_text(logprobs[of.told]));
+    for (; of.reported < logprobs.size(); ++of.reported) {
+      of.tokens.push_back(token_text(logprobs[of.reported]));
     }
   }
   for (MessagePiece& piece : pieces_of(of, answer, ends)) add_piece(choice, std::move(piece));

@@ -48,7 +48,7 @@ class Reply final : public RequestObserver {
     std::unique_ptr<MessageParser> parser;  // null: text is content
     AnswerMessage message;
     std::vector<TokenText> tokens;  // that no piece has told of
-    size_t told = 0;                // tokens of the answer that were looked at
+    size_t reported = 0;            // tokens of the answer in `tokens` so far
     int64_t text_bytes = 0;         // that were sent
   };
 
