@@ -39,9 +39,9 @@ struct SequenceDesc {
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
   // Prefill with rows on the host: the new rows' pages of the even layers, first the page that
-  // holds `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::stage_offset leads to a
+  // holds `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::write_back_offset leads to a
   // layer's.
-  std::byte* stage = nullptr;
+  std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
   constexpr int hot_slots(const CacheLayout& layout) const {
@@ -75,7 +75,7 @@ struct StepParams {
   const SequenceDesc* sequences = nullptr;
   int count = 0;
   int layer = 0;
-  int64_t stage_offset = 0;  // bytes from SequenceDesc::stage to this layer's
+  int64_t write_back_offset = 0;  // bytes from SequenceDesc::write_back_buffer to this layer's
   // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
   // a chunk side by side.
   const int16_t* slice_dims = nullptr;
@@ -92,10 +92,11 @@ struct StepParams {
   constexpr int head_count() const {
     return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;
   }
-  // Where the stage has a new row of a prefill with rows on the host.
-  constexpr std::byte* staged_row(const SequenceDesc& desc, int head, int position) const {
+  // Where the write-back buffer has a new row of a prefill with rows on the host.
+  constexpr std::byte* write_back_row(const SequenceDesc& desc, int head, int position) const {
     const int64_t page = position / kPageTokens - desc.start / kPageTokens;
-    return desc.stage + stage_offset + (page * layout.kv_heads + head) * layout.row_head_bytes() +
+    return desc.write_back_buffer + write_back_offset +
+           (page * layout.kv_heads + head) * layout.row_head_bytes() +
            position % kPageTokens * layout.row.bytes();
   }
   // The index among count x kv_heads of the i-th of count x head_count().
@@ -116,7 +117,7 @@ struct StoredRows {
 };
 
 // k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
-// to the protected rows (decode) or to the stage, and to the protected rows where they belong there
+// to the protected rows (decode) or to the write-back buffer, and to the protected rows where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
@@ -274,7 +275,7 @@ struct FetchItem {
 // their address in the row blocks. On the host: a protected row, a row of a page that the device
 // has a copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
 // (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 marks the hits
-// of the whole set) or, with no slot left, into the staging buffer. A row that was predicted in
+// of the whole set) or, with no slot left, into the fetch buffer. A row that was predicted in
 // this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
@@ -287,11 +288,11 @@ struct ResolveParams {
   int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* selected_sizes = nullptr;
-  std::byte* staging = nullptr;      // [count, kv_heads, end - begin, row_bytes]
-  const std::byte** rows = nullptr;  // [count, kv_heads, end - begin]
-  uint8_t* tile_ready = nullptr;     // [count, kv_heads, tiles of the wave]: nothing to wait for
-  FetchItem* fetches = nullptr;      // [count, kv_heads, end - begin]
-  int32_t* fetch_counts = nullptr;   // [count, kv_heads]
+  std::byte* fetch_buffer = nullptr;  // [count, kv_heads, end - begin, row_bytes]
+  const std::byte** rows = nullptr;   // [count, kv_heads, end - begin]
+  uint8_t* tile_ready = nullptr;      // [count, kv_heads, tiles of the wave]: nothing to wait for
+  FetchItem* fetches = nullptr;       // [count, kv_heads, end - begin]
+  int32_t* fetch_counts = nullptr;    // [count, kv_heads]
   StepCounters* counters = nullptr;
 };
 
@@ -395,7 +396,7 @@ struct AttendParams {
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
 // 0, folded in order; a query's bits depend on nothing but its own q and the rows. Key pages
 // [begin_page, end_page) per call, the state carried between calls. Pages from the sequence's
-// `stage` where staged there, else from their device copies, else from `pages`, else from the row
+// the write-back buffer where they are there, else from their device copies, else from `pages`, else from the row
 // blocks.
 struct PrefillParams {
   static constexpr const char* kName = "prefill";

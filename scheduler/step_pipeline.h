@@ -53,7 +53,7 @@ class StepPipeline {
 
  private:
   struct Call;  // what append and attend pass on
-  void fill_stage(const Call& call);
+  void fill_write_back_buffer(const Call& call);
   void write_back(const Call& call, const StepParams& params);
   SelectParams select_params(const Call& call, ConstTensorView q) const;
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
@@ -96,7 +96,7 @@ class StepPipeline {
   std::vector<Event> fetched_;  // per stream or group of heads
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher prefetcher_;
-  Event stage_free_[2];            // by layer parity: the stage is written back
+  Event write_back_free_[2];       // by layer parity: the write-back buffer has been written back
   Event pages_free_[2];            // by half: compute has read the pages
   std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room
   std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room

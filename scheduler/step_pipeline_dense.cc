@@ -162,7 +162,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
   prefill_staged(call, params);
 }
 
-// Key pages one wave after the other, copied beside each other; the newest from the stage, but
+// Key pages one wave after the other, copied beside each other; the newest from the write-back buffer, but
 // where a caller's pages have every row already.
 void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();

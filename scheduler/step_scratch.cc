@@ -20,7 +20,7 @@ int round_up(int value, int unit) {
   return static_cast<int>(std::min<int64_t>(up, INT32_MAX / unit * unit));
 }
 
-bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
+bool needs_fetch_buffer(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
 }
 
@@ -69,7 +69,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
-  const bool staged = needs_staging(settings, shape);
+  const bool staged = needs_fetch_buffer(settings, shape);
   DecodeScratch scratch;
   scratch.selected_capacity = shape.selected_capacity;
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
@@ -87,7 +87,8 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
       scratch.fetches = arena.take<FetchItem>(heads * scratch.wave);
       scratch.fetch_counts = arena.take<int32_t>(heads);
     }
-    if (staged) scratch.staging = arena.take<std::byte>(heads * scratch.wave * layout.row.bytes());
+    if (staged)
+      scratch.fetch_buffer = arena.take<std::byte>(heads * scratch.wave * layout.row.bytes());
     allot_low_bit(settings, shape, arena, &scratch);
   }
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
@@ -109,9 +110,9 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillShape& s
   const CacheLayout& layout = settings.layout;
   PrefillScratch scratch;
   scratch.wave_pages = std::min(shape.past_pages, kPrefillWavePages);
-  scratch.stage = arena.take<std::byte>(shape.pages * layout.row_layer_bytes());
-  scratch.second_stage =
-      arena.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.stage;
+  scratch.write_back_buffer = arena.take<std::byte>(shape.pages * layout.row_layer_bytes());
+  scratch.second_write_back_buffer =
+      arena.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.write_back_buffer;
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
       pages = arena.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));

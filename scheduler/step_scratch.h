@@ -1,5 +1,5 @@
 // The device memory that a step works in and that nothing outlives: token sets, row addresses,
-// partial softmaxes, staging. Sized by begin_step, never on the way.
+// partial softmaxes, fetch buffers. Sized by begin_step, never on the way.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct DecodeShape {
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a stage and room to stream the past through; with pages of a
+// Prefill with rows on the host needs a write-back buffer and room to stream the past through; with pages of a
 // caller's that are smaller than ours, room to put them together.
 struct PrefillShape {
-  int pages = 0;       // of the stage, all prefill sequences of the step together
+  int pages = 0;       // of the write-back buffer, all prefill sequences of the step together
   int tokens = 0;      // new ones, all prefill sequences together
   int past_pages = 0;  // the longest past, in pages
 
@@ -61,7 +61,7 @@ struct DecodeScratch {
   float* partials = nullptr;
   float* low_bit_partials = nullptr;
   float* state = nullptr;
-  std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
+  std::byte* fetch_buffer = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
   std::byte* pages[2] = {};
   int prediction_rows = 0;
@@ -90,8 +90,8 @@ struct DecodeScratch {
 struct PrefillScratch {
   int wave_pages = 0;
   // Of the even layers; bytes to the odd ones'. One layer is written back while the next computes.
-  std::byte* stage = nullptr;
-  int64_t second_stage = 0;
+  std::byte* write_back_buffer = nullptr;
+  int64_t second_write_back_buffer = 0;
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };

@@ -124,7 +124,7 @@ class AppendCall {
       row = sequence.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head, position % kPageTokens);
     } else if (sequence.mode == StepMode::kPrefill) {
-      row = params_.step.staged_row(sequence, head, position);
+      row = params_.step.write_back_row(sequence, head, position);
     }
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params_.stored.rows != nullptr) {

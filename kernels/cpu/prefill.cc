@@ -164,14 +164,14 @@ class PrefillCall {
            layout_.row.dtype == RowDType::kBF16 && layout_.row.key_dim % 2 == 0;
   }
 
-  // New rows from the stage where there is one; older ones from their page's device copy, the pages
+  // New rows from the write-back buffer where there is one; older ones from their page's device copy, the pages
   // staged for this wave, or the row blocks.
   const std::byte* row_at(const Block& block, int position) const {
     const SequenceDesc& sequence = *block.sequence;
     const int page = position / kPageTokens;
     const int64_t slot_bytes = position % kPageTokens * layout_.row.bytes();
-    if (sequence.stage != nullptr && position >= sequence.start) {
-      return params_.step.staged_row(sequence, block.kv_head, position);
+    if (sequence.write_back_buffer != nullptr && position >= sequence.start) {
+      return params_.step.write_back_row(sequence, block.kv_head, position);
     }
     const int64_t offset = layout_.row_offset(params_.step.layer, block.kv_head, 0) + slot_bytes;
     const std::byte* device = sequence.device_row_block(page);

@@ -136,8 +136,8 @@ class ResolveHead {
   void fetch(const int32_t* misses, int count) {
     const int slots = choose_victims(params_.replacement, slots_, params_.step_number.read(),
                                      nullptr, count, victims_);
-    std::byte* staging = params_.staging;  // null where every miss finds a hot slot
-    if (staging != nullptr) staging += index_ * wave_ * layout_.row.bytes();
+    std::byte* fetch_buffer = params_.fetch_buffer;  // null where every miss finds a hot slot
+    if (fetch_buffer != nullptr) fetch_buffer += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
       const int i = misses[m];
       const int position = set_[params_.begin + i];
@@ -148,7 +148,7 @@ class ResolveHead {
         slots_.last_uses[slot] = slot_use(params_.step_number.read(), 1);
         destination = hot_row(slot);
       } else {
-        destination = staging + i * layout_.row.bytes();
+        destination = fetch_buffer + i * layout_.row.bytes();
       }
       fetches_[m] = {block_row(position), destination};
       rows_[i] = destination;

@@ -19,7 +19,7 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
       sequence.row_blocks[page] + layout.row_offset(step.layer, head, begin % kPageTokens);
   const int64_t row_bytes = layout.row.bytes();
   if (sequence.mode == StepMode::kPrefill) {
-    std::memcpy(home, step.staged_row(sequence, head, begin),
+    std::memcpy(home, step.write_back_row(sequence, head, begin),
                 static_cast<size_t>((end - begin) * row_bytes));
     return;
   }

@@ -193,7 +193,7 @@ struct AppendKernel {
              layout().row_offset(params.step.layer, simt::block_y(), slot);
     }
     if (sequence.mode == StepMode::kDecode) return protected_row_of(sequence, position);
-    return params.step.staged_row(sequence, simt::block_y(), position);
+    return params.step.write_back_row(sequence, simt::block_y(), position);
   }
 
   // One warp: key, value, zeros, to every place that holds the row.

@@ -209,7 +209,7 @@ struct PrefillKernel {
       for (int i = simt::warp(); i < end; i += simt::block_warps()) {
         const std::byte* from =
             row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot + i,
-                   params.pages, NewRows::kInStage) +
+                   params.pages, NewRows::kInWriteBackBuffer) +
             offset;
         std::byte* to = staged + int64_t{i} * shape.staged_words * 4;
         // Whole words, but for the last elements.

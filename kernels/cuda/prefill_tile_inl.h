@@ -360,7 +360,7 @@ struct PrefillTileKernel {
     return first >> 16 | (second & 0xffff0000u);
   }
 
-  // The values that staging left out, one by one: rare, and slow.
+  // The values that stage() left out, one by one: rare, and slow.
   FASA_DEVICE void add_spoilt(const SequenceDesc& desc, int first, int count, int page,
                               const float (&weights)[kGroups][4], State& state) const {
     auto* const shared = reinterpret_cast<float*>(simt::shared_memory());  // [rows][slots]
@@ -385,7 +385,7 @@ struct PrefillTileKernel {
         if (!seen) continue;
         const std::byte* value =
             row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot,
-                   params.pages, NewRows::kInStage) +
+                   params.pages, NewRows::kInWriteBackBuffer) +
             params.step.layout.row.key_bytes();
         const RowVector values = RowVector::of(kRow, value, kDim);
         const float weight = shared[row * kPageTokens + slot];

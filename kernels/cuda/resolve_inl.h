@@ -165,7 +165,8 @@ struct ResolveKernel {
         slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
         destination = head.hot_row(slot);
       } else {
-        destination = params.staging + (wave.head * (params.end - params.begin) + i) * row_bytes;
+        destination =
+            params.fetch_buffer + (wave.head * (params.end - params.begin) + i) * row_bytes;
       }
       wave.fetches[m] = {head.block_row(position), destination};
       wave.rows[i] = destination;

@@ -35,7 +35,7 @@ struct WriteBackKernel {
       return desc.protected_rows +
              layout.protected_offset(params.step.layer, head, layout.protected_slot(position));
     }
-    return params.step.staged_row(desc, head, position);
+    return params.step.write_back_row(desc, head, position);
   }
 };
 

@@ -28,7 +28,7 @@ Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, i
         protected_row};
   }
   if (desc.mode == StepMode::kDecode) return {protected_row, nullptr};
-  return {params.step.staged_row(desc, head, position), protected_row};
+  return {params.step.write_back_row(desc, head, position), protected_row};
 }
 
 void append_token(const AppendParams& params, const SequenceDesc& desc, int index, int head) {

@@ -81,7 +81,7 @@ void fetch(const Head& head, const std::vector<int>& misses) {
       head.slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
       destination = head.hot_row(slot);
     } else {
-      destination = params.staging + (head.index * wave + entry) * row_bytes;
+      destination = params.fetch_buffer + (head.index * wave + entry) * row_bytes;
     }
     params.fetches[head.index * wave + static_cast<int64_t>(m)] = {head.block_row(position),
                                                                    destination};

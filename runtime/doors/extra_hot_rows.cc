@@ -47,7 +47,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
     const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
     return need <= room && extra <= room - need;
   };
-  // Below a whole set the misses need staging, which takes room of its own: two ranges, in each of
+  // Below a whole set the misses need a fetch buffer, which takes room of its own: two ranges, in each of
   // which fewer rows need less. A range that does not begin with a fit has none.
   const int set_size =
       std::min(*wanted_, decode_shape(parts_.settings, tokens, 1).selected_capacity);

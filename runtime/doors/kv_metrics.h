@@ -13,7 +13,7 @@ struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
   uint64_t device_rows = 0;      // row pages on the device
   uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
-  // Sets, addresses, partials, staging, page tables, descriptors; graphs of steps, once there are.
+  // Sets, addresses, partials, fetch buffers, page tables, descriptors; graphs of steps, once there are.
   uint64_t device_scratch = 0;
   uint64_t host_rows = 0;
   uint64_t host_tables = 0;  // the host's halves of the page tables

@@ -117,7 +117,7 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
   }
   auto& descs = slot.step.host(DescriptorBuffer::kStep);
   descs.clear();
-  int64_t stage_pages = 0;
+  int64_t write_back_pages = 0;
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
     const Run& last = groups.last(runs, i);
@@ -131,9 +131,9 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
     desc.slice_blocks = slot.slices.device_data() + entry;
     desc.tail = parts_.store.tail(last.page);
     if (!parts_.settings.rows_on_device) {
-      desc.stage =
-          parts_.scratch.prefill().stage + stage_pages * parts_.settings.layout.row_layer_bytes();
-      stage_pages += pages_of(desc.tokens) + 1;
+      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
+                               write_back_pages * parts_.settings.layout.row_layer_bytes();
+      write_back_pages += pages_of(desc.tokens) + 1;
     }
     descs.push_back(desc);
   }
@@ -190,7 +190,7 @@ void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
 
   StepBatch& tables = plan_.tables;
   parts_.describe(slot.step, &tables);
-  tables.second_stage = parts_.scratch.prefill().second_stage;
+  tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
   tables.rows_only = parts_.store.small();
 }
 

@@ -23,7 +23,7 @@ class PagedAppend {
   // PagedRuntime::append.
   void run(int layer, ConstTensorView k, ConstTensorView v, std::span<const int64_t> slot_mapping,
            StreamView stream);
-  // The stage that tables name has moved.
+  // The write-back buffer that tables name has moved.
   void forget() { plan_.epoch = 0; }
   void add_memory(KvMemory* memory) const {
     for (const PagedSlot& slot : slots_) slot.add_memory(memory);

@@ -10,7 +10,7 @@ void PagedIndex::list_pieces(const PagedRequest& request, int layer) {
   plan.pieces.clear();
   plan.rounds.clear();
   const int page_size = parts_.shape.page_size;
-  const int64_t stage =
+  const int64_t buffer_bytes =
       parts_.settings.layout.kv_heads * kPageTokens * parts_.settings.layout.row.bytes();
   for (const PagedRequest::Part& part : request.parts) {
     plan.begins.push_back(part.view->index()->begin_of(layer, part.length));
@@ -29,7 +29,7 @@ void PagedIndex::list_pieces(const PagedRequest& request, int layer) {
       piece.start = begin;
       piece.tokens = end - begin;
       piece.first_token = static_cast<int32_t>(page * parts_.store.page_rows() + begin % page_size);
-      piece.stage = stage_.data() + static_cast<int64_t>(i) * stage;
+      piece.write_back_buffer = row_buffer_.data() + static_cast<int64_t>(i) * buffer_bytes;
       plan.pieces.push_back(piece);
       ++found;
     }
@@ -39,13 +39,14 @@ void PagedIndex::list_pieces(const PagedRequest& request, int layer) {
 
 void PagedIndex::reserve(size_t sequences) {
   const CacheLayout& layout = parts_.settings.layout;
-  const size_t stage =
+  const size_t buffer_bytes =
       sequences * static_cast<size_t>(layout.kv_heads * kPageTokens * layout.row.bytes());
-  if (stage_.bytes() >= stage) return;
+  if (row_buffer_.bytes() >= buffer_bytes) return;
   parts_.drain();
-  stage_ = Buffer();
+  row_buffer_ = Buffer();
   views_.with_room([&] {
-    stage_ = parts_.device.allocate(MemorySpace::kDevice, stage, "rows that are indexed");
+    row_buffer_ =
+        parts_.device.allocate(MemorySpace::kDevice, buffer_bytes, "rows that are indexed");
   });
 }
 
@@ -83,7 +84,7 @@ void PagedIndex::make(const PagedRequest& request, uint64_t number, int layer, S
   // Any row of the store is a token of these: see SequenceDesc::first_token above.
   const StoredRows stored{parts_.store.rows() + layer * layout.row_layer_bytes(),
                           layout.row.bytes(), layout.row_head_bytes()};
-  layout.row_page = kPageTokens;  // of the stage, where a page of ours fits
+  layout.row_page = kPageTokens;  // of the write-back buffer, where a page of ours fits
   const OperationTag tag = tag_of(layer, Cause::kCompute);
   parts_.device.wait(stream, parts_.tables_ready.view(), tag);
   parts_.pipeline->wait_written_back(layer, stream, tag);

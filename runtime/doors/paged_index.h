@@ -23,7 +23,7 @@ class PagedIndex {
   void make(const PagedRequest& request, uint64_t number, int layer, StreamView stream);
   void add_memory(KvMemory* memory) const {
     for (const DescriptorBuffer& slot : slots_) memory->device_scratch += slot.bytes();
-    memory->device_scratch += stage_.bytes();
+    memory->device_scratch += row_buffer_.bytes();
   }
 
  private:
@@ -43,7 +43,7 @@ class PagedIndex {
   PagedParts& parts_;
   PagedViews& views_;
   std::array<DescriptorBuffer, 2> slots_;
-  Buffer stage_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]
+  Buffer row_buffer_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]
   Plan plan_;
 };
 

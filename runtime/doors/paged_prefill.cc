@@ -57,7 +57,7 @@ void PagedPrefill::reserve(PagedSlot& slot) {
   const PrefillShape shape = scratch_shape();
   if (parts_.scratch.covers({}, shape)) return;
   parts_.drain();
-  append_.forget();  // its tables name the stage, which moves
+  append_.forget();  // its tables name the write-back buffer, which moves
   parts_.scratch.ensure({}, shape);
 }
 

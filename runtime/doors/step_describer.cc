@@ -63,7 +63,7 @@ void StepDescriber::list(OpenStep& step) const {
   descs.clear();
   restore.clear();
   ring.clear();
-  int64_t stage_pages = 0;
+  int64_t write_back_pages = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     SequenceDesc desc = sequence.describe();
@@ -75,8 +75,9 @@ void StepDescriber::list(OpenStep& step) const {
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
     if (part.mode == StepMode::kPrefill && !settings.rows_on_device) {
-      desc.stage = parts_.scratch.prefill().stage + stage_pages * settings.layout.row_layer_bytes();
-      stage_pages += pages_of(part.tokens) + 1;
+      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
+                               write_back_pages * settings.layout.row_layer_bytes();
+      write_back_pages += pages_of(part.tokens) + 1;
     }
     descs.push_back(desc);
     if (settings.has_ring()) ring.push_back(in_ring(desc, sequence.describe_ring()));
@@ -86,7 +87,7 @@ void StepDescriber::list(OpenStep& step) const {
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
   step.tables.in_ring = settings.has_ring() ? step.slot->device(DescriptorBuffer::kRing) : nullptr;
-  step.tables.second_stage = parts_.scratch.prefill().second_stage;
+  step.tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
   step.tables.on_host = descs;
 }
 

@@ -190,7 +190,7 @@ SequenceDesc KvSequence::describe() const {
                        .hot = nullptr,
                        .hot_table = nullptr,
                        .hot_rows = 0,
-                       .stage = nullptr};
+                       .write_back_buffer = nullptr};
   hot_rows_.describe(&desc);
   return desc;
 }

@@ -84,7 +84,7 @@ class KvSequence {
   bool stale() const { return stale_; }
   void restored() { stale_ = false; }
 
-  // As kernels see it once tables are uploaded; the step fills in tokens, mode and stage.
+  // As kernels see it once tables are uploaded; the step fills in tokens, mode and write-back buffer.
   SequenceDesc describe() const;
   // Of the ring: its pages alone.
   SequenceDesc describe_ring() const;

@@ -32,12 +32,12 @@ struct ClaimSlotsBuffers {
         ready(4 * ((kClaimSet + 31) / 32)),
         fetches(4 * 512),
         counts(4, -1),
-        staging(static_cast<size_t>(4 * kClaimSet * layout.row.bytes())) {}
+        fetch_buffer(static_cast<size_t>(4 * kClaimSet * layout.row.bytes())) {}
   std::vector<const std::byte*> rows;
   std::vector<uint8_t> ready;
   std::vector<FetchItem> fetches;
   std::vector<int32_t> counts;
-  std::vector<std::byte> staging;
+  std::vector<std::byte> fetch_buffer;
 };
 
 class ClaimSlotsSide {
@@ -65,7 +65,7 @@ class ClaimSlotsSide {
     params.step = cache.params(step_, 1);
     params.rows_on_device = false;
     params.end = kClaimSet;
-    params.staging = buffers.staging.data();
+    params.fetch_buffer = buffers.fetch_buffer.data();
     params.rows = buffers.rows.data();
     params.tile_ready = buffers.ready.data();
     params.fetches = buffers.fetches.data();

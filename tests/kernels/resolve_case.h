@@ -19,13 +19,13 @@ struct Wave {
   Wave(const RowCase& cache, int count, int size)
       : heads(count * cache.layout().kv_heads),
         entries(size),
-        staging(static_cast<size_t>(heads * entries * cache.layout().row.bytes())),
+        fetch_buffer(static_cast<size_t>(heads * entries * cache.layout().row.bytes())),
         rows(static_cast<size_t>(heads * entries), nullptr),
         ready(static_cast<size_t>(heads * ((entries + 31) / 32)), 9),
         fetches(static_cast<size_t>(heads * entries)),
         counts(static_cast<size_t>(heads), -1) {}
   void point(ResolveParams& params) {
-    params.staging = staging.data();
+    params.fetch_buffer = fetch_buffer.data();
     params.rows = rows.data();
     params.tile_ready = ready.data();
     params.fetches = fetches.data();
@@ -33,7 +33,7 @@ struct Wave {
     params.counters = &counters;
   }
   int64_t heads, entries;
-  std::vector<std::byte> staging;
+  std::vector<std::byte> fetch_buffer;
   std::vector<const std::byte*> rows;
   std::vector<uint8_t> ready;
   std::vector<FetchItem> fetches;
@@ -72,7 +72,7 @@ inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std
   const auto within = [&](const std::vector<std::byte>& block) {
     return address >= block.data() && address < block.data() + block.size();
   };
-  if (within(wave.staging)) return {-1, address - wave.staging.data()};
+  if (within(wave.fetch_buffer)) return {-1, address - wave.fetch_buffer.data()};
   for (int s = 0; s < 2; ++s) {
     RowSequence& sequence = cache.sequence(s);
     if (within(sequence.protected_rows))

@@ -99,7 +99,7 @@ struct Advance {
 struct RowStep {
   std::vector<SequenceDesc> descs;
   std::vector<int> ids;
-  std::vector<std::vector<std::byte>> stages;
+  std::vector<std::vector<std::byte>> write_back_buffers;
   int tokens = 0;
   std::vector<std::byte> k, v, q;
 };
@@ -153,9 +153,9 @@ class RowCase {
         if (shape_.hot_rows > 0) desc.hot_table = owner.hot_table.data();
         if (advance.mode == StepMode::kPrefill && advance.tokens > 0) {
           const int64_t pages = (desc.end() - 1) / kPageTokens - desc.start / kPageTokens + 1;
-          step.stages.emplace_back(static_cast<size_t>(pages * layout_.row_layer_bytes()),
-                                   std::byte{0xCD});
-          desc.stage = step.stages.back().data();
+          step.write_back_buffers.emplace_back(
+              static_cast<size_t>(pages * layout_.row_layer_bytes()), std::byte{0xCD});
+          desc.write_back_buffer = step.write_back_buffers.back().data();
         }
       }
       step.descs.push_back(desc);

@@ -53,7 +53,7 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
     other.threads = 1;
     expect_same(base, decoded(other), "one thread on the cpu");
     for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
-      for (const int hot_rows : {0, 20, 300}) {  // waves through staging, few, all
+      for (const int hot_rows : {0, 20, 300}) {  // waves through the fetch buffer, few, all
         other = plain;
         other.device = "emulated", other.rows = rows, other.hot_rows = hot_rows;
         other.streams = hot_rows == 0 ? 4 : 1;

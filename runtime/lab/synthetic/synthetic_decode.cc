@@ -13,7 +13,8 @@
 namespace fasa {
 namespace {
 
-constexpr int kFillTokens = 1024;  // appended at a time: a stage of so many rows is device memory
+constexpr int kFillTokens =
+    1024;  // appended at a time: a write-back buffer of so many rows is device memory
 // Host rows repeat so much memory: what is written there overwrites itself, and nothing reads it
 // but a run that computes.
 constexpr uint64_t kHostAliasBytes = uint64_t{64} << 20;
