@@ -46,7 +46,7 @@ struct DistantAttention {
 
 HeadSamples of_query_head(const HeadSamples& samples, int member) {
   HeadSamples one = samples;
-  one.group = 1;
+  one.gqa_group = 1;
   one.queries.clear();
   for (size_t q = 0; q < samples.query_count(); ++q) {
     const float* from = samples.query(q, member);
@@ -70,7 +70,7 @@ std::vector<HeadMap> maps_of(const HeadSamples& samples, const RankingOptions& o
   std::vector<HeadMap> maps(3);
   maps[kTruePairs].rankings = {rank_chunks(samples, options)};
   maps[kAdjacentPairs].rankings = {rank_chunks(with_adjacent_pairs(samples), options)};
-  for (int member = 0; member < samples.group; ++member) {
+  for (int member = 0; member < samples.gqa_group; ++member) {
     maps[kPerQueryHead].rankings.push_back(rank_chunks(of_query_head(samples, member), options));
   }
   return maps;

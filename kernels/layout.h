@@ -32,7 +32,7 @@ inline constexpr int kTileTokens = 32;  // FAC works on fixed tiles of the posit
 struct CacheLayout {
   int layers = 0;
   int kv_heads = 0;
-  int group = 1;  // query heads per KV head
+  int gqa_group = 1;  // query heads per KV head
   RowFormat row;
   SliceFormat slice;
   SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
@@ -43,7 +43,7 @@ struct CacheLayout {
   // know pages only.
   int row_page = kPageTokens;
 
-  constexpr int query_heads() const { return kv_heads * group; }
+  constexpr int query_heads() const { return kv_heads * gqa_group; }
   constexpr int64_t head_index(int layer, int kv_head) const {
     return int64_t{layer} * kv_heads + kv_head;
   }

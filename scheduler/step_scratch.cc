@@ -46,7 +46,7 @@ void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, Scrat
   if (shape.low_bit_capacity == 0) return;
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * layout.kv_heads;
-  const int64_t query_heads = heads * layout.group;
+  const int64_t query_heads = heads * layout.gqa_group;
   const int64_t tiles = round_up(shape.low_bit_capacity, kTileTokens) / kTileTokens;
   scratch->low_bit.capacity = shape.low_bit_capacity;
   scratch->low_bit.positions = arena.take<int32_t>(heads * shape.low_bit_capacity);

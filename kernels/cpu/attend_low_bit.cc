@@ -8,7 +8,7 @@
 namespace fasa::cpu {
 LowBitTask LowBitTiles::task_for() const {
   LowBitTask task;
-  task.group = layout_.group;
+  task.group = layout_.gqa_group;
   task.value_dim = layout_.values.dims;
   task.score_stride = params_.low_bit.capacity;
   task.scale = params_.scale;
@@ -66,7 +66,7 @@ const float* LowBitTiles::read_tail(const std::byte* tail, int slot, int place) 
 void LowBitTiles::set_scores(int index, int tile, LowBitTask* task) const {
   const LowBitSet& low_bit = params_.low_bit;
   task->scores =
-      low_bit.scores + int64_t{index} * layout_.group * low_bit.capacity + tile * kTileTokens;
+      low_bit.scores + int64_t{index} * layout_.gqa_group * low_bit.capacity + tile * kTileTokens;
 }
 
 void LowBitTiles::compute_tile(const LowBitTask& task) const {

@@ -21,7 +21,7 @@ class LowBitTiles {
   int size(int index) const {
     return params_.low_bit.capacity == 0 ? 0 : params_.low_bit.sizes[index];
   }
-  // Tiles [begin, end) for all query heads of the group; place(task, tile) says where a tile's
+  // Tiles [begin, end) for all query heads of the GQA group; place(task, tile) says where a tile's
   // partials go, done(tile) takes them. Returns the tiles' tokens.
   template <typename Place, typename Done>
   int64_t compute(int index, int begin, int end, const Place& place, const Done& done) const {

@@ -64,7 +64,7 @@ struct LowBitTask {
   int64_t partial_stride = 0;
 };
 
-// One page of keys for a block of query rows (token by token, the group's heads side by side).
+// One page of keys for a block of query rows (token by token, the GQA group's heads side by side).
 struct PageTask {
   const unsigned char* const* rows = nullptr;  // [kMaxPageTokens]; only slots < slots are read
   int slots = 0;

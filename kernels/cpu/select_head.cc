@@ -379,7 +379,7 @@ LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_hea
   const CacheLayout& layout = params.step.layout;
   const int64_t head = sequence * layout.kv_heads + kv_head;
   return {low_bit.positions + head * low_bit.capacity, low_bit.sizes + head,
-          low_bit.scores + head * layout.group * low_bit.capacity, low_bit.capacity};
+          low_bit.scores + head * layout.gqa_group * low_bit.capacity, low_bit.capacity};
 }
 
 int32_t write_all(const SelectPlan& plan, int32_t* set) {

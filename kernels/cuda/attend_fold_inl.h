@@ -151,13 +151,13 @@ struct AttendFoldKernel {
 
   FASA_DEVICE void operator()() const {
     const CacheLayout& layout = params.step.layout;
-    const int query = params.step.first_head() * layout.group + simt::block_x();
+    const int query = params.step.first_head() * layout.gqa_group + simt::block_x();
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
     if (desc.mode != StepMode::kDecode) return;
     const int dims = layout.row.value_dim;
     const int64_t width = kStateHeader + dims;
     const int64_t at = int64_t{simt::block_y()} * layout.query_heads() + query;
-    const int head = simt::block_y() * layout.kv_heads + query / layout.group;
+    const int head = simt::block_y() * layout.kv_heads + query / layout.gqa_group;
     const HeadPartials partials = partials_of(desc, head, at, width);
     float* state = params.state == nullptr ? nullptr : params.state + at * width;
     float* const shared =

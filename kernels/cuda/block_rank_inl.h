@@ -29,7 +29,7 @@ struct BlockRank {
     uint64_t sorted[kSorted];
   };
   uint64_t warp_sums[simt::kWarpThreads];
-  float maxima[kMaxHeads];  // of a group's scores
+  float maxima[kMaxHeads];  // of a GQA group's scores
   uint32_t found_bin;
   uint32_t found_rank;
 };

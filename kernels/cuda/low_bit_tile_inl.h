@@ -1,6 +1,6 @@
 // A tile of a low-bit set: scores are given, values come out of codes (slice_format.h, by token),
 // or out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its
-// part of the group: threads look up the tile's tokens, a warp a head makes weights of the scores,
+// part of the GQA group: threads look up the tile's tokens, a warp a head makes weights of the scores,
 // then every thread sums two dimensions of the values for two heads.
 #pragma once
 
@@ -23,7 +23,7 @@ class LowBitTile {
     return (size + kTileTokens - 1) / kTileTokens;
   }
 
-  // `head`: sequence x kv_heads + kv_head; `first_query`: in the group.
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the GQA group.
   FASA_DEVICE LowBitTile(const AttendParams& params, int head, int first_query, int heads,
                          float* shared)
       : params_(params),
@@ -51,7 +51,7 @@ class LowBitTile {
       eighths_[i] = codec::scale_of_step(-i);
     }
     for (int i = simt::thread_index(); i < heads_ * kTileTokens; i += kThreads) {
-      const int64_t query = int64_t{head_} * layout_.group + first_query_ + i / kTileTokens;
+      const int64_t query = int64_t{head_} * layout_.gqa_group + first_query_ + i / kTileTokens;
       const int t = i % kTileTokens;
       if (t < count)
         scores_[i] = low_bit.scores[query * low_bit.capacity + first + t] * params_.scale;

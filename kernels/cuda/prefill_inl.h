@@ -1,5 +1,5 @@
 // Exact causal attention of a prefill, the path that any machine and any dtype can take: a block
-// takes some query tokens with all query heads of a group, or as many as it has room for, and goes
+// takes some query tokens with all query heads of a GQA group, or as many as it has room for, and goes
 // through the pages of keys in order with an online softmax, all state in shared memory. Keys, then
 // values, of a page are staged there, a part at a time where they are wide. What one query's bits
 // come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
@@ -15,8 +15,8 @@ namespace fasa::cuda {
 // How a block's shared memory is cut, in floats.
 struct PrefillShape {
   int tokens = 0;  // query tokens of a block
-  int heads = 0;   // query heads of a block, of one group
-  int parts = 0;   // blocks that a group takes
+  int heads = 0;   // query heads of a block, of one GQA group
+  int parts = 0;   // blocks that a GQA group takes
   int rows = 0;    // tokens times heads
   int keys = 0;    // rows of a page that are staged at a time, a power of 2
   int q_width = 0;
@@ -36,11 +36,11 @@ struct PrefillShape {
     shape.staged_words = (widest * layout.row.dtype.bytes() + 3) / 4 | 1;
     shape.scales = layout.row.dtype.is_coded() ? kPageTokens : 0;
     shape.keys = kPageTokens;
-    const int fitting = kMaxRows / layout.group;
-    shape.cut(layout.group, fitting < max_tokens ? fitting : max_tokens, kMaxRows);
+    const int fitting = kMaxRows / layout.gqa_group;
+    shape.cut(layout.gqa_group, fitting < max_tokens ? fitting : max_tokens, kMaxRows);
     while (shape.bytes() > kBudget && shape.keys > 16) shape.keys /= 2;
     while (shape.bytes() > kBudget && shape.rows > 1) {
-      shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
+      shape.cut(layout.gqa_group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
     }
     return shape;
   }
@@ -69,7 +69,7 @@ struct PrefillKernel {
   PrefillParams params;
   PrefillShape shape;
 
-  // Blocks: parts of the query tokens and of the group, KV heads, sequences. Later queries see
+  // Blocks: parts of the query tokens and of the GQA group, KV heads, sequences. Later queries see
   // more: they go first.
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
@@ -101,7 +101,7 @@ struct PrefillKernel {
     const SequenceDesc& desc;
     int first;       // query token of the sequence's new ones
     int tokens;      // of them
-    int first_head;  // in the group
+    int first_head;  // in the GQA group
     int heads;
     int rows;        // tokens times heads
     float* q;        // [rows][q_width]
@@ -126,7 +126,7 @@ struct PrefillKernel {
           first_head(first_of_group) {
       const int left = desc.tokens - first;
       tokens = left < shape.tokens ? left : shape.tokens;
-      const int more = layout.group - first_head;
+      const int more = layout.gqa_group - first_head;
       heads = more < shape.heads ? more : shape.heads;
       rows = tokens * heads;
       q = reinterpret_cast<float*>(simt::shared_memory());
@@ -145,7 +145,7 @@ struct PrefillKernel {
 
     FASA_DEVICE int query(int token) const { return desc.start + first + token; }  // its position
     FASA_DEVICE int head_of(int row) const {
-      return simt::block_y() * layout.group + first_head + row % heads;
+      return simt::block_y() * layout.gqa_group + first_head + row % heads;
     }
     FASA_DEVICE int token_of(int row) const { return desc.first_token + first + row / heads; }
     FASA_DEVICE float* state_of(int row) const {

@@ -43,7 +43,7 @@ struct SelectLists {
     SelectLists found = {};
     found.state = reinterpret_cast<SelectState*>(state);
     found.bounds = reinterpret_cast<SelectBound*>(state + sizeof(SelectState));
-    found.maxima = reinterpret_cast<uint32_t*>(found.bounds + scratch.group);
+    found.maxima = reinterpret_cast<uint32_t*>(found.bounds + scratch.gqa_group);
     found.sample = reinterpret_cast<float*>(lists + scratch.sample_at());
     found.page_maxima = reinterpret_cast<float*>(lists + scratch.page_maxima_at());
     found.positions = reinterpret_cast<int32_t*>(lists + scratch.positions_at());
@@ -75,7 +75,7 @@ class SelectHead {
   FASA_DEVICE const SelectLists& lists() const { return lists_; }
   FASA_DEVICE const SelectParams& params() const { return params_; }
   FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
-  FASA_DEVICE int group() const { return params_.step.layout.group; }
+  FASA_DEVICE int group() const { return params_.step.layout.gqa_group; }
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
   FASA_DEVICE int32_t& selected_size() const { return params_.selected_sizes[index_]; }
 

@@ -23,7 +23,8 @@ struct SelectKernel {
     return int64_t{compute_capability < 80 ? 64 : 99} << 10;
   }
   static constexpr ScorerLayout scorer_layout(const SelectParams& params, int compute_capability) {
-    const ScorerLayout whole = {params.step.layout.group, params.step.layout.slice.padded_dims(),
+    const ScorerLayout whole = {params.step.layout.gqa_group,
+                                params.step.layout.slice.padded_dims(),
                                 kThreads / simt::kWarpThreads};
     return whole.within(max_shared(compute_capability) - int64_t{sizeof(BlockRank)});
   }

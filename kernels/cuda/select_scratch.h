@@ -31,7 +31,7 @@ struct SelectBound {
 
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
-  int group = 1;
+  int gqa_group = 1;
   int capacity = 0;  // candidates of a head
   int both = 0;      // room for set and low-bit set together, where there is a low-bit set
 
@@ -40,26 +40,26 @@ struct SelectScratch {
     // Several times the set, so that the sample's threshold may be wrong by as much; all of a
     // context that a set is a quarter of.
     const int64_t most = int64_t{4} * selected_capacity + kSamplePages * kPageTokens;
-    return {count * layout.kv_heads, layout.group,
+    return {count * layout.kv_heads, layout.gqa_group,
             static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),
             layout.has_values() ? selected_capacity : 0};
   }
   constexpr int64_t state_bytes() const {
-    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * group);
+    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * gqa_group);
   }
   constexpr int64_t sample_at() const { return 0; }  // f32 [kSamplePages * kPageTokens][group]
   constexpr int64_t page_maxima_at() const {         // f32 [kSamplePages + kMaximaPages][group]
-    return int64_t{group} * kSamplePages * kPageTokens * 4;
+    return int64_t{gqa_group} * kSamplePages * kPageTokens * 4;
   }
   constexpr int64_t positions_at() const {  // int32 [capacity]
-    return page_maxima_at() + align_up(int64_t{4} * group * (kSamplePages + kMaximaPages));
+    return page_maxima_at() + align_up(int64_t{4} * gqa_group * (kSamplePages + kMaximaPages));
   }
   constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
   constexpr int64_t raw_at() const {  // f32 [capacity][group]
     return keys_at() + align_up(int64_t{4} * capacity);
   }
   constexpr int64_t both_at() const {  // int32 [both]
-    return raw_at() + align_up(int64_t{4} * capacity * group);
+    return raw_at() + align_up(int64_t{4} * capacity * gqa_group);
   }
   constexpr int64_t list_bytes() const { return both_at() + align_up(int64_t{4} * both); }
   constexpr int64_t states_bytes() const { return heads * state_bytes(); }

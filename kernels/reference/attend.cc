@@ -14,7 +14,7 @@ void add_low_bit(const AttendParams& params, int sequence, int query, RunningSof
   const SequenceDesc& desc = params.step.sequences[sequence];
   const LowBitSet& low_bit = params.low_bit;
   const int layer = params.step.layer;
-  const int kv_head = query / layout.group;
+  const int kv_head = query / layout.gqa_group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int64_t of_query = int64_t{sequence} * layout.query_heads() + query;
   for (int i = 0; i < low_bit.sizes[head]; ++i) {
@@ -38,7 +38,7 @@ void add_low_bit(const AttendParams& params, int sequence, int query, RunningSof
 void attend_query(const AttendParams& params, int sequence, int query) {
   const CacheLayout& layout = params.step.layout;
   const SequenceDesc& desc = params.step.sequences[sequence];
-  const int kv_head = query / layout.group;
+  const int kv_head = query / layout.gqa_group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int first = params.window > 0 ? std::max(0, desc.end() - params.window) : 0;
   const int total =
@@ -77,7 +77,7 @@ void attend(const AttendParams& params) {
   if (params.phase == AttendPhase::kReadyTiles) return;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     if (params.step.sequences[sequence].mode != StepMode::kDecode) continue;
-    const int group = params.step.layout.group;
+    const int group = params.step.layout.gqa_group;
     for (int i = 0; i < params.step.head_count() * group; ++i) {
       attend_query(params, sequence, params.step.first_head() * group + i);
     }

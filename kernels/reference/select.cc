@@ -102,9 +102,9 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
   const int16_t* dims = params.step.slice_dims + kv_head * layout.slice.dims;
   const int scored = layout.slice.prefix(params.score_dims).dims;
   GroupScores scores;
-  scores.heads = layout.group;
-  for (int h = 0; h < layout.group; ++h) {
-    const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.group + h);
+  scores.heads = layout.gqa_group;
+  for (int h = 0; h < layout.gqa_group; ++h) {
+    const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.gqa_group + h);
     std::vector<double> sums;
     for (int p = plan.first; p < plan.end; ++p) {
       const SlicePage page = page_at(params, sequence, kv_head, p);
@@ -114,7 +114,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
                reference::slice_value(page.format, page.data, page.base, d, p % kPageTokens);
       }
       if (params.step.slopes != nullptr) {
-        sum += static_cast<double>(params.step.slopes[kv_head * layout.group + h]) *
+        sum += static_cast<double>(params.step.slopes[kv_head * layout.gqa_group + h]) *
                (p - (sequence.end() - 1));
       }
       sums.push_back(sum);

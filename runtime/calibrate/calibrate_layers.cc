@@ -26,9 +26,9 @@ void LayerSearch::add(size_t layer, const HeadSamples& samples) {
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const CalibrationQuery query(samples, q, rule, scratch);
       double distant = 0;
-      for (int head = 0; head < samples.group; ++head) distant += query.distant_attention(head);
-      all[i] += samples.group;
-      layers_[layer].kept[i] += samples.group - distant + query.oracle_distant();
+      for (int head = 0; head < samples.gqa_group; ++head) distant += query.distant_attention(head);
+      all[i] += samples.gqa_group;
+      layers_[layer].kept[i] += samples.gqa_group - distant + query.oracle_distant();
     }
   });
   layers_[layer].all += all[0];

@@ -28,7 +28,7 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
   const ScoreRows capped = capped_rows(rows);
   const ScoreRows& weighed = capped.empty() ? rows : capped;
   scratch.scores.resize(attention_.size());
-  for (int head = 0; head < samples.group; ++head) {
+  for (int head = 0; head < samples.gqa_group; ++head) {
     const float* row = weighed.data() + head * stride();
     // NaN and infinite scores attend to nothing.
     const double sum = bodies_->weigh(row, tokens(), samples.scale, bodies_->best(row, tokens()),
@@ -49,7 +49,7 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
 ScoreRows CalibrationQuery::alibi_rows() const {
   if (samples_->slopes.empty()) return {};
   ScoreRows rows(row_floats());
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     float* row = rows.data() + head * stride();
     const float slope = samples_->slopes[static_cast<size_t>(head)];
     for (int64_t t = 0; t < tokens(); ++t) row[t] = slope * static_cast<float>(t + 1 - tokens());
@@ -77,14 +77,14 @@ void CalibrationQuery::score(const ScoreRows& rows, int chunk, float* out,
   const Geometry::Pair dims = samples_->chunks[static_cast<size_t>(chunk)];
   scratch.first.clear();
   scratch.second.clear();
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     const float* query = samples_->query(index_, head);
     scratch.first.push_back(query[dims.first]);
     scratch.second.push_back(dims.single() ? 0.0f : query[dims.second]);
   }
-  scratch.tops.resize(static_cast<size_t>(samples_->group));
+  scratch.tops.resize(static_cast<size_t>(samples_->gqa_group));
   const ScoreRows& begun = rows.empty() ? alibi_ : rows;
-  bodies_->score({.heads = samples_->group,
+  bodies_->score({.heads = samples_->gqa_group,
                   .tokens = tokens(),
                   .stride = stride(),
                   .base = begun.empty() ? nullptr : begun.data(),
@@ -116,12 +116,12 @@ void CalibrationQuery::combine(const ScoreRows& rows, int chunk, QueryScratch& s
   }
   if (chunk < 0 || cap > 0) {
     scratch.tops.clear();
-    for (int head = 0; head < samples_->group; ++head) {
+    for (int head = 0; head < samples_->gqa_group; ++head) {
       scratch.tops.push_back(bodies_->best(scores + head * stride(), tokens()));
     }
   }
   scratch.deficits.resize(attention_.size());
-  bodies_->fold(scores, stride(), scratch.tops.data(), samples_->group, tokens(),
+  bodies_->fold(scores, stride(), scratch.tops.data(), samples_->gqa_group, tokens(),
                 scratch.deficits.data());
 }
 
@@ -146,7 +146,7 @@ double CalibrationQuery::captured(const ScoreRows& rows, int chunk, QueryScratch
 std::vector<double> CalibrationQuery::agreement(const ScoreRows& truth,
                                                 QueryScratch& scratch) const {
   const auto chunks = samples_->chunks.size();
-  const auto group = static_cast<size_t>(samples_->group);
+  const auto group = static_cast<size_t>(samples_->gqa_group);
   const int64_t k = std::min<int64_t>(rule_.window, tokens());
   std::vector<AlignedVector<float>> best;  // of each head: 1 for its best tokens
   std::vector<uint8_t> marks(attention_.size());
@@ -155,7 +155,7 @@ std::vector<double> CalibrationQuery::agreement(const ScoreRows& truth,
     bodies_->fold(row, stride(), &top, 1, tokens(), scratch.deficits.data());
     scratch.selector.select(scratch.deficits, k);
   };
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     const float* row = truth.data() + head * stride();
     select(row, bodies_->best(row, tokens()));
     scratch.selector.mark(marks);

@@ -54,7 +54,7 @@ class CalibrationQuery {
  private:
   int64_t tokens() const { return end_ - first_; }
   int64_t stride() const { return score_stride(tokens()); }
-  size_t row_floats() const { return static_cast<size_t>(stride() * samples_->group); }
+  size_t row_floats() const { return static_cast<size_t>(stride() * samples_->gqa_group); }
   // out = rows + the FC's part, scratch.tops = the heads' maxima.
   void score(const ScoreRows& rows, int chunk, float* out, QueryScratch& scratch) const;
   // scratch.deficits = those of the group by the rows plus an FC, or by the rows alone.

@@ -57,7 +57,7 @@ class Ranker {
     double weights = 0;
     for (size_t q = 0; q < queries_.size(); ++q) {
       if (agreement_[q].empty()) continue;
-      for (int head = 0; head < samples_.group; ++head) {
+      for (int head = 0; head < samples_.gqa_group; ++head) {
         const double weight = by_distant_attention ? query(q).distant_attention(head) : 1.0;
         weights += weight;
         for (size_t c = 0; c < mean.size(); ++c) {

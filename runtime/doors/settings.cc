@@ -75,7 +75,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   CacheLayout& layout = settings.layout;
   layout.layers = geometry.layers;
   layout.kv_heads = geometry.kv_heads;
-  layout.group = geometry.group();
+  layout.gqa_group = geometry.gqa_group();
   layout.row = {row_dtype, geometry.key_dim, geometry.value_dim};
   layout.slice = {config.effective_slice_dtype(),
                   2 * config.effective_tip_chunks(geometry.chunks())};
@@ -106,11 +106,11 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
     layout.values = {config.selection.value_codes, geometry.value_dim, SliceOrder::kByToken};
   }
-  if (traits.scores != nullptr && !traits.scores(layout.group, layout.slice.dims)) {
+  if (traits.scores != nullptr && !traits.scores(layout.gqa_group, layout.slice.dims)) {
     throw UsageError(
         fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
                     "allowed: fewer tip_chunks, selection.kind = full, --device cpu",
-                    layout.group, layout.slice.dims));
+                    layout.gqa_group, layout.slice.dims));
   }
   if (all_dense) return settings;
   settings.selection = config.make_selection();

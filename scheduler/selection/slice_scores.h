@@ -37,7 +37,7 @@ class SliceSelection : public ScoredSelection {
  protected:
   TokenScores score(const HeadStep& step) const override {
     TokenScores scores(step.query_heads, step.plan.visible(), options_.rule, step.scale);
-    const int group = step.params.step.layout.group;
+    const int group = step.params.step.layout.gqa_group;
     std::vector<float*> heads(static_cast<size_t>(group), nullptr);
     const int first_head = step.first_query_head % group;
     for (int h = 0; h < step.query_heads; ++h) {

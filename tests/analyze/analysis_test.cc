@@ -21,7 +21,7 @@ HeadSamples samples_of(int64_t tokens, int queries, int group = 1, uint32_t seed
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   HeadSamples samples;
-  samples.group = group;
+  samples.gqa_group = group;
   samples.key_dim = 4;
   samples.tokens = tokens;
   samples.chunks = {{0, 2}, {1, 3}};

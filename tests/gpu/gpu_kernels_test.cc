@@ -325,7 +325,7 @@ void run_select(const SelectParams& given) {
 reference::GroupScores own_scores(const SelectParams& params, int sequence, int kv_head) {
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
   reference::GroupScores own;
-  own.heads = params.step.layout.group;
+  own.heads = params.step.layout.gqa_group;
   own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
   enqueue_scores(params, sequence, kv_head, own.raw.data());
   EXPECT_EQ(cuda_platform().calls->synchronize_stream(nullptr), cuda_status::kSuccess);

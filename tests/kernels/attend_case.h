@@ -86,13 +86,13 @@ class Attention {
       low_bit_.insert(low_bit_.end(), cut_.low_bit.begin(), cut_.low_bit.end());
       low_bit_.resize((head + 1) * capacity, -1);
     }
-    for (int head = 0; head < static_cast<int>(heads) * layout_.group; ++head) {
+    for (int head = 0; head < static_cast<int>(heads) * layout_.gqa_group; ++head) {
       for (int i = 0; i < static_cast<int>(capacity); ++i) {
         low_bit_scores_.push_back(i < low_bit_sizes_[0] ? cut_.low_bit_score(head, i) : NAN);
       }
     }
     const size_t tiles = (capacity + kTileTokens - 1) / kTileTokens;
-    low_bit_partials_.assign(heads * static_cast<size_t>(layout_.group * width_) * tiles, NAN);
+    low_bit_partials_.assign(heads * static_cast<size_t>(layout_.gqa_group * width_) * tiles, NAN);
   }
   LowBitSet low_bit_set() {
     if (cut_.low_bit.empty()) return {};
@@ -118,8 +118,8 @@ class Attention {
     if (!first || !last) params.state = state_.data();
     const int count = static_cast<int>(step_.descs.size());
     const int heads = count * layout_.kv_heads;
-    std::vector<float> partials(static_cast<size_t>(heads * layout_.group * (wave / 32) * width_),
-                                NAN);
+    std::vector<float> partials(
+        static_cast<size_t>(heads * layout_.gqa_group * (wave / 32) * width_), NAN);
     if (cut_.partials || cut_.phases) params.partials = partials.data();
     if (last) params.low_bit = low_bit_set();
     if (params.partials != nullptr) params.low_bit_partials = low_bit_partials_.data();

@@ -55,7 +55,7 @@ TEST(KernelWork, BytesByHand) {
   CacheLayout layout;
   layout.layers = 2;
   layout.kv_heads = 8;
-  layout.group = 4;
+  layout.gqa_group = 4;
   layout.row = {DType::kBF16, 128, 128};
   layout.slice = {SliceDType::kInt2, 128};
   layout.hot_rows = 512;

@@ -60,7 +60,7 @@ inline Selected select_low_bit(SelectCase& cache, TokenBudget budget, const Sele
   const int capacity = params.selected_capacity;
   std::vector<int32_t> positions(static_cast<size_t>(heads * capacity), -7);
   std::vector<int32_t> sizes(static_cast<size_t>(heads), -7);
-  std::vector<float> scores(static_cast<size_t>(heads * layout.group * capacity), NAN);
+  std::vector<float> scores(static_cast<size_t>(heads * layout.gqa_group * capacity), NAN);
   params.low_bit_budget = budget;
   if (budget.tokens > 0 || budget.share > 0) {
     params.low_bit = {.capacity = capacity,
@@ -75,7 +75,7 @@ inline Selected select_low_bit(SelectCase& cache, TokenBudget budget, const Sele
     const int32_t size = params.low_bit.capacity > 0 ? sizes[static_cast<size_t>(head)] : 0;
     const int32_t* first = positions.data() + head * capacity;
     selected.low_bit.emplace_back(first, first + size);
-    for (int h = head * layout.group; h < (head + 1) * layout.group; ++h) {
+    for (int h = head * layout.gqa_group; h < (head + 1) * layout.gqa_group; ++h) {
       const float* of_head = scores.data() + h * capacity;
       selected.scores.emplace_back(of_head, of_head + size);
     }
@@ -106,9 +106,9 @@ inline void expect_next_best(const LowBitShape& shape, const SelectCase::KeyOf& 
       const reference::GroupScores truth = reference::group_scores(params, s, h);
       float largest = 1e-6f;
       for (const float score : truth.raw) largest = std::max(largest, std::abs(score));
-      for (int g = 0; g < layout.group; ++g) {
+      for (int g = 0; g < layout.gqa_group; ++g) {
         const auto& scores =
-            with.scores[head * static_cast<size_t>(layout.group) + static_cast<size_t>(g)];
+            with.scores[head * static_cast<size_t>(layout.gqa_group) + static_cast<size_t>(g)];
         for (size_t i = 0; i < scores.size(); ++i) {
           const auto at =
               static_cast<size_t>(g * plan.visible() + with.low_bit[head][i] - plan.first);

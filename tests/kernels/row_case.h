@@ -109,7 +109,7 @@ class RowCase {
   RowCase(const RowShape& shape, const std::vector<int>& ids, int capacity) : shape_(shape) {
     layout_.layers = shape.layers;
     layout_.kv_heads = shape.kv_heads;
-    layout_.group = shape.group;
+    layout_.gqa_group = shape.group;
     layout_.row = {shape.row, shape.key_dim, shape.value_dim};
     layout_.slice = {shape.slice, shape.slices ? shape.key_dim : 0};
     if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};

@@ -46,7 +46,7 @@ class SelectCase {
       : shape_(shape) {
     layout_.layers = 1;
     layout_.kv_heads = shape.kv_heads;
-    layout_.group = shape.group;
+    layout_.gqa_group = shape.group;
     layout_.slice = {shape.dtype, shape.dims};
     layout_.values = {SliceDType::kInt2, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;

@@ -50,7 +50,7 @@ std::vector<Output> run(const char* device_name, const Geometry& whole, const Co
                   config.placement.row_dtype.value_or(RowDType()),
                   share_of_slice_dims(dims, whole, heads));
   const SequenceId id = runtime.create();
-  const int group = whole.group();
+  const int group = whole.gqa_group();
   std::vector<Output> outputs;
   for (int step = 0; step < 4; ++step) {
     const int64_t start = runtime.length(id);
@@ -134,7 +134,7 @@ TEST(Doors, ImpossibleRangesAreNamed) {
 
 // Over all tokens in double precision.
 double naive_lse(const Geometry& geometry, int layer, int64_t position, int query_head) {
-  const int head = query_head / geometry.group();
+  const int head = query_head / geometry.gqa_group();
   std::vector<double> scores;
   for (int64_t t = 0; t <= position; ++t) {
     double score = 0;

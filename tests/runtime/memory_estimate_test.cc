@@ -33,7 +33,7 @@ StepSettings draw_settings(Draw& draw) {
   StepSettings settings;
   settings.layout.layers = 3;
   settings.layout.kv_heads = 2;
-  settings.layout.group = 2;
+  settings.layout.gqa_group = 2;
   settings.layout.row = {.dtype = DType::kBF16, .key_dim = 32, .value_dim = 32};
   settings.layout.slice = {.dtype = SliceDType::kInt2, .dims = 32};
   settings.layout.sinks = draw.of(0, 4);

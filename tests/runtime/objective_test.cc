@@ -20,7 +20,7 @@ namespace {
 // Interleaved chunks of a head of `chunks` FCs over `tokens` tokens, keys zero, no queries yet.
 HeadSamples empty_head(int chunks, int64_t tokens, int group) {
   HeadSamples head;
-  head.group = group;
+  head.gqa_group = group;
   head.key_dim = 2 * chunks;
   head.tokens = tokens;
   for (int i = 0; i < chunks; ++i) head.chunks.push_back({2 * i, 2 * i + 1});
@@ -80,7 +80,7 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
   const int recent_from = static_cast<int>(visible) - options.recent;
   const auto given = [&](int t) { return distant_only && (t < options.sinks || t >= recent_from); };
   std::vector<double> score(visible, -1e300), attention(visible);
-  for (int member = 0; member < head.group; ++member) {
+  for (int member = 0; member < head.gqa_group; ++member) {
     std::vector<double> part(visible), whole(visible);
     for (size_t t = 0; t < visible; ++t) {
       if (!head.slopes.empty()) {

@@ -56,7 +56,7 @@ class SimtSelect {
   reference::GroupScores scores(int sequence, int kv_head) {
     const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
     reference::GroupScores own;
-    own.heads = params_.step.layout.group;
+    own.heads = params_.step.layout.gqa_group;
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
     const cuda::ScorerLayout layout =
         cuda::SelectKernel::scorer_layout(params_, launch_.compute_capability());
@@ -437,7 +437,7 @@ TEST(SimtSelect, QueriesThatAreLetThroughFit) {
     while (cuda_holds_queries(group + 1, dims)) ++group;
     ASSERT_GE(group, 8) << dims;
     SelectParams params;
-    params.step.layout.group = group;
+    params.step.layout.gqa_group = group;
     params.step.layout.slice = {SliceDType::kInt2, dims};
     ASSERT_LE(cuda::SelectKernel::scorer_layout(params, 80).bytes() + 64 +
                   int64_t{sizeof(cuda::BlockRank)},

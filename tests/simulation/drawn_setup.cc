@@ -33,7 +33,7 @@ Geometry drawn_geometry(Draw& draw) {
 
 // To what coded rows take: of one KV head, for kMaxWidth.
 void widen(Geometry& geometry) {
-  geometry.query_heads = geometry.group();
+  geometry.query_heads = geometry.gqa_group();
   geometry.kv_heads = 1;
   geometry.key_dim = geometry.value_dim = geometry.rotary_dims = kFewestCoded;
   if (!geometry.alibi_slopes.empty()) {

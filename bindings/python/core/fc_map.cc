@@ -47,7 +47,7 @@ HeadSamples samples_of(const Keys& keys, const Queries& queries,
   HeadSamples samples;
   samples.tokens = static_cast<int64_t>(keys.shape(0));
   samples.key_dim = static_cast<int>(keys.shape(1));
-  samples.group = static_cast<int>(queries.shape(1));
+  samples.gqa_group = static_cast<int>(queries.shape(1));
   samples.scale = scale;
   samples.score_cap = score_cap / scale;
   samples.positions = positions;

@@ -41,7 +41,7 @@ struct PackedShape {
 //   scale * x_scale * (values . x) + offset * sum
 struct PackedTask {
   const PackedShape* shape = nullptr;
-  int64_t step = 0;  // places on one scale: a divisor of the group, 16 or a multiple of 32
+  int64_t step = 0;  // places on one scale: a divisor of the scale group, 16 or a multiple of 32
   int panels = 0;    // 1 ... kPanelsAtOnce; 1 for more than 2 rows: their sums fill the registers
   const unsigned char* panel[kPanelsAtOnce] = {};
   int rows = 0;                     // 1 ... max_rows

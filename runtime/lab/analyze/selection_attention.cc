@@ -110,11 +110,11 @@ SelectionAttention measure_selection(Model& model, SetObserver& observer, const 
       for (size_t query = 0; query < positions.size(); ++query) {
         const int64_t position = positions[query];
         CapturedAttention& sums = position < text.text_end ? result.text : result.probes;
-        for (int head = 0; head < geometry.group(); ++head) {
+        for (int head = 0; head < geometry.gqa_group(); ++head) {
           const CapturedAttention attention =
               attention_of(samples, query, head, sets.find(layer, position, kv_head));
           sums.add(attention);
-          heads[static_cast<size_t>(kv_head * geometry.group() + head)].add(attention);
+          heads[static_cast<size_t>(kv_head * geometry.gqa_group() + head)].add(attention);
         }
       }
     }

@@ -44,7 +44,7 @@ std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> ra
 // Score rows of a query, all heads of the group one after the other.
 ScoreRows score_rows(const HeadSamples& samples, size_t query) {
   ScoreRows rows;
-  for (int head = 0; head < samples.group; ++head) {
+  for (int head = 0; head < samples.gqa_group; ++head) {
     const auto row = HeadQuery(samples, query, head).scores();
     const auto begin = static_cast<int64_t>(rows.size());
     rows.resize(rows.size() + static_cast<size_t>(score_stride(std::ssize(row))));

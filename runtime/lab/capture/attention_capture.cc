@@ -16,12 +16,12 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
                                    std::vector<int32_t> positions, LayerRange layers)
     : geometry_(geometry), positions_(std::move(positions)), layers_(layers) {
   const auto key_dim = static_cast<size_t>(geometry.key_dim);
-  const auto group = static_cast<size_t>(geometry.group());
+  const auto group = static_cast<size_t>(geometry.gqa_group());
   const std::vector<float> slopes = raw_slopes(geometry);
   for (int layer = layers.first; layer < layers.end; ++layer) {
     for (int head = 0; head < geometry.kv_heads; ++head) {
       HeadSamples& one = samples_.emplace_back();
-      one.group = geometry.group();
+      one.gqa_group = geometry.gqa_group();
       one.key_dim = geometry.key_dim;
       one.window = geometry.window(layer);
       one.scale = geometry.scale;
@@ -29,8 +29,8 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
       one.tokens = tokens;
       one.chunks = geometry.ranked_chunks();
       if (!slopes.empty()) {
-        const auto first = slopes.begin() + head * one.group;
-        one.slopes.assign(first, first + one.group);
+        const auto first = slopes.begin() + head * one.gqa_group;
+        one.slopes.assign(first, first + one.gqa_group);
       }
       one.positions = positions_;
       // All memory now: observers must not throw.
@@ -58,10 +58,10 @@ void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k,
     }
     const auto first = std::lower_bound(positions_.begin(), positions_.end(), start_position);
     for (auto at = first; at != positions_.end() && *at < start_position + q.tokens; ++at) {
-      for (int member = 0; member < one.group; ++member) {
-        const int64_t from = q.offset(*at - start_position, head * one.group + member);
+      for (int member = 0; member < one.gqa_group; ++member) {
+        const int64_t from = q.offset(*at - start_position, head * one.gqa_group + member);
         const auto to =
-            (static_cast<size_t>(at - positions_.begin()) * static_cast<size_t>(one.group) +
+            (static_cast<size_t>(at - positions_.begin()) * static_cast<size_t>(one.gqa_group) +
              static_cast<size_t>(member)) *
             static_cast<size_t>(one.key_dim);
         for (int dim = 0; dim < one.key_dim; ++dim) {

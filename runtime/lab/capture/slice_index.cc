@@ -12,7 +12,7 @@ CacheLayout layout_of(const Geometry& geometry, const SliceIndexShape& shape) {
   CacheLayout layout;
   layout.layers = geometry.layers;
   layout.kv_heads = geometry.kv_heads;
-  layout.group = geometry.group();
+  layout.gqa_group = geometry.gqa_group();
   layout.row = {shape.row_dtype, geometry.key_dim, geometry.value_dim};
   layout.slice = {shape.slice_dtype, 2 * shape.chunks};
   layout.sinks = shape.sinks;

@@ -120,7 +120,7 @@ KernelWork modelled_work(const AttendParams& params) {
         bytes += low_bit_bytes(layout, params.low_bit.sizes[index]);
       }
     }
-    const int64_t queries = int64_t{params.step.head_count()} * layout.group;
+    const int64_t queries = int64_t{params.step.head_count()} * layout.gqa_group;
     if (last) bytes += output_bytes(layout, queries, params.out.dtype);
   });
   return {.device_bytes = bytes};
