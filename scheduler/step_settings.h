@@ -9,7 +9,7 @@
 #include "kernels/layout.h"
 #include "kernels/params.h"
 #include "offload/device_traits.h"
-#include "scheduler/prefetch_settings.h"
+#include "scheduler/prefetch_options.h"
 
 namespace fasa {
 
@@ -53,7 +53,7 @@ struct StepSettings {
   int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
   int head_groups = 0;  // see head_groups.h; 0: by the device's rates
-  PrefetchSettings prefetch;
+  PrefetchOptions prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
   int page_tokens = 1;  // see SelectParams

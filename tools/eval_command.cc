@@ -50,7 +50,7 @@ class EvalCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
-  EvalFlags flags_;
+  EvalOptions flags_;
   std::string selections_;
   std::vector<std::string> budgets_;
   std::vector<std::string> row_dtypes_;

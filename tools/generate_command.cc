@@ -35,7 +35,7 @@ namespace {
 constexpr uint64_t kSharedRowBytes = uint64_t{1} << 30;
 
 // A folder, or the name of a shape whose weights are random.
-struct ModelFlags {
+struct ModelOptions {
   std::string dir;
   std::string geometry;
 
@@ -59,7 +59,7 @@ struct ModelFlags {
   }
 };
 
-void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt,
+void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& prompt,
                      int64_t& random_context) {
   command
       .add_option("--model", model.dir, "Folder of a model in Hugging Face form, or a GGUF file")
@@ -129,7 +129,7 @@ class GenerateCommand final : public Command {
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
   FitFlag fit_;
-  ModelFlags model_;
+  ModelOptions model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
   SamplingFlags sampling_{128};

@@ -26,8 +26,8 @@ class PlanCommand final : public Command {
   int run() override;
 
  private:
-  PlanRequest read_model() const;
-  PlannedWeights planned_weights(const PlanRequest& request) const;
+  PlanOptions read_model() const;
+  PlannedWeights planned_weights(const PlanOptions& request) const;
   GivenMachine read_machine() const;
   int64_t read_tokens(const ModelShape& model) const;
   void check_values() const;
@@ -91,12 +91,12 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
   return command_;
 }
 
-PlanRequest PlanCommand::read_model() const {
+PlanOptions PlanCommand::read_model() const {
   if (model_dir_.empty() == geometry_.empty()) {
     throw UsageError(model_dir_.empty() ? "a plan needs --model DIR or --geometry NAME"
                                         : "--model and --geometry: allowed: one of them");
   }
-  PlanRequest request;
+  PlanOptions request;
   if (!geometry_.empty()) {
     request.model = find_model_shape(geometry_);
     return request;
@@ -116,7 +116,7 @@ double rate_of(const char* flag, const std::string& text) {
   return *rate;
 }
 
-PlannedWeights PlanCommand::planned_weights(const PlanRequest& request) const {
+PlannedWeights PlanCommand::planned_weights(const PlanOptions& request) const {
   const ModelConfig config =
       geometry_.empty() ? ModelConfig::load(model_dir_) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
@@ -182,7 +182,7 @@ int PlanCommand::run() {
   }
   check_values();
   const GivenMachine given = read_machine();
-  PlanRequest request = read_model();
+  PlanOptions request = read_model();
   const Config config = model_dir_.empty() ? flags_.load() : with_map(flags_.load(), model_dir_);
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);

@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-std::string to_table(const PlanRequest& request, const Plan& plan);  // lines of at most 100 columns
+std::string to_table(const PlanOptions& request, const Plan& plan);  // lines of at most 100 columns
 
 // Every GPU and geometry by name.
 std::string catalog_table();

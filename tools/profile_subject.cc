@@ -52,7 +52,7 @@ std::string gpu_name(const Config& config) {
 
 }  // namespace
 
-void ProfileFlags::validate() const {
+void ProfileOptions::validate() const {
   if (model_dir.empty() == geometry.empty()) {
     throw UsageError(model_dir.empty() ? "a profile needs --model DIR or --geometry NAME"
                                        : "--model and --geometry: allowed: one of them");
@@ -83,7 +83,7 @@ void ProfileFlags::validate() const {
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
 
-ProfileSubject::ProfileSubject(const ProfileFlags& flags) : flags_(flags) {
+ProfileSubject::ProfileSubject(const ProfileOptions& flags) : flags_(flags) {
   if (flags.synthetic()) {
     shape_ = find_model_shape(flags.geometry);
     geometry_ = shape_->geometry;
@@ -169,7 +169,7 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
   run.name = name;
   config.device.name = "emulated";
   const int bits = flags_.weight_bits;
-  SyntheticSettings settings;
+  SyntheticOptions settings;
   settings.geometry = geometry_;
   settings.tokens = flags_.tokens;
   settings.sequences = flags_.sequences;
@@ -205,7 +205,7 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
   ProfileRun run;
   run.name = name;
   run.config = config;
-  ProfiledModelSettings settings;
+  ProfiledModelOptions settings;
   settings.dir = flags_.model_dir;
   settings.config = config;
   settings.prompt = prompt_;

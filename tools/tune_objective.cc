@@ -78,7 +78,7 @@ SyntheticObjective::SyntheticObjective(Settings settings, const Config& config)
 
 TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline& deadline) {
   const DeviceOptions options = config.device_options();
-  SyntheticSettings synthetic;
+  SyntheticOptions synthetic;
   synthetic.geometry = settings_.shape.geometry;
   synthetic.tokens = settings_.tokens;
   synthetic.max_steps = 2 * settings_.steps;

@@ -16,7 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 #include "runtime/config/weight_options.h"
-#include "scheduler/prefetch_settings.h"
+#include "scheduler/prefetch_options.h"
 #include "scheduler/selection/selection_table.h"
 
 namespace fasa {

@@ -10,7 +10,7 @@
 #include "offload/device.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/query_source.h"
-#include "scheduler/prefetch_settings.h"
+#include "scheduler/prefetch_options.h"
 
 namespace fasa {
 

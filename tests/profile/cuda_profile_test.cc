@@ -22,7 +22,7 @@ struct Profiled {
 Profiled profile(const std::string& device, FakeCuda* fake) {
   const std::string dir = source_path("models/needle-3m");
   const ModelConfig model = ModelConfig::load(dir);
-  ProfiledModelSettings settings;
+  ProfiledModelOptions settings;
   settings.dir = dir;
   settings.config.device.name = device;
   settings.config.device.threads = 2;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/lab/profile/profiled_decode.h"
-#include "tests/support/synthetic_settings.h"
+#include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -165,7 +165,7 @@ TEST(Profile, NothingMovedIsHidden) {
 
 // What the timeline says and what the runtime counts are the same bytes and the same time.
 TEST(Profile, AgreesWithTheRuntime) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.config.prefetch.predictor = PredictorKind::kNextQuery;
   settings.config.prefetch.depth = 1;
   ProfiledSynthetic decode(settings, make_trace());

@@ -18,8 +18,8 @@ using testing::StartsWith;
 constexpr uint64_t kModel = uint64_t{4200} << 20;
 constexpr int64_t kTokens = 131072;
 
-FitRequest request(uint64_t device_memory) {
-  FitRequest request;
+FitOptions request(uint64_t device_memory) {
+  FitOptions request;
   request.geometry = find_model_shape("Llama-3.1-8B").geometry;
   request.model_bytes = kModel;
   request.device_memory = device_memory;
@@ -28,13 +28,13 @@ FitRequest request(uint64_t device_memory) {
   return request;
 }
 
-FitRequest without_low_bit_tokens(FitRequest request) {
+FitOptions without_low_bit_tokens(FitOptions request) {
   request.config.selection.low_bit_tokens = TokenCount{};
   return request;
 }
 
-uint64_t bytes_as_it_is(const FitRequest& as) {
-  FitRequest unlimited = as;
+uint64_t bytes_as_it_is(const FitOptions& as) {
+  FitOptions unlimited = as;
   unlimited.device_memory = UINT64_MAX;
   const Fitted fitted = fit(unlimited);
   EXPECT_THAT(fitted.given_up, IsEmpty());
@@ -59,7 +59,7 @@ TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
   EXPECT_LE(fitted.device_bytes, there);
   const int hot_rows = fitted.config.placement.hot_rows.value();
   EXPECT_GT(hot_rows, 0);
-  FitRequest one_more = request(UINT64_MAX);
+  FitOptions one_more = request(UINT64_MAX);
   one_more.config.placement.hot_rows = hot_rows + 1;
   EXPECT_GT(fit(one_more).device_bytes, there);
 }
@@ -87,7 +87,7 @@ TEST(Fit, ThenSlicesThenTokens) {
 }
 
 TEST(Fit, HostRowsLimitTheTokens) {
-  FitRequest host = request(UINT64_MAX);
+  FitOptions host = request(UINT64_MAX);
   host.host_memory = uint64_t{4} << 30;
   const Fitted fitted = fit(host);
   EXPECT_EQ(fitted.tokens, int64_t{4} << 30 >> 17);  // 128 KiB of rows a token

@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
-  PlanRequest request;
+PlanOptions request_of(const char* model, const char* gpu, int64_t tokens) {
+  PlanOptions request;
   request.model = find_model_shape(model);
   request.config.device.gpu = gpu;
   request.machine = make_plan_machine(request.config, {});
@@ -28,7 +28,7 @@ PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
 
 // By the device's own counter.
 TEST(Planner, MemoryIsWhatARuntimeTakes) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
@@ -60,7 +60,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
 }
 
 TEST(Planner, TheLongestContextIsTheLongest) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
   for (size_t i = 0; i < plan.options.size(); ++i) {
@@ -74,7 +74,7 @@ TEST(Planner, TheLongestContextIsTheLongest) {
 }
 
 TEST(Planner, RowsOnTheHostReachFurther) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
   EXPECT_GT(plan.option("fasa-m").longest_context, 8 * *plan.option("fasa-c").longest_context);
@@ -93,7 +93,7 @@ TEST(Planner, ShortContextsAreRecommendedFull) {
 }
 
 TEST(Planner, NothingFitsWhereTheWeightsDoNot) {
-  const PlanRequest request = request_of("Llama-3.1-70B", "RTX 3060", 4096);
+  const PlanOptions request = request_of("Llama-3.1-70B", "RTX 3060", 4096);
   const Plan plan = make_plan(request);
   EXPECT_FALSE(plan.recommended.has_value());
   EXPECT_EQ(recommended_toml(request, plan), "");
@@ -104,7 +104,7 @@ TEST(Planner, NothingFitsWhereTheWeightsDoNot) {
 }
 
 TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 8192, .share = 0}};
   const PlanOption whole = make_plan(request).option("fasa-m");
@@ -120,7 +120,7 @@ TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
 
 // What a decoding sequence then holds, by the runtime's own counter.
 TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
   request.config.prefetch.depth = 0;
   request.machine.traits = kEmulatedTraits;
@@ -145,7 +145,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
 
 // Auto stays auto where it takes more than was promised.
 TEST(Planner, ExtraHotRowsAreNotForbidden) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   for (const bool room : {true, false}) {
     const PlanOption option = make_plan(request).option("fasa-m");
@@ -159,7 +159,7 @@ TEST(Planner, ExtraHotRowsAreNotForbidden) {
 }
 
 TEST(Planner, HostMemoryIsALimitToo) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 4090", 131072);
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 4090", 131072);
   EXPECT_TRUE(make_plan(request).option("fasa-m").fits);
   request.machine.host_memory = kGiB;
   EXPECT_FALSE(make_plan(request).option("fasa-m").fits);
@@ -167,7 +167,7 @@ TEST(Planner, HostMemoryIsALimitToo) {
 
 TEST(Planner, TheRecommendationIsAConfig) {
   for (const int64_t tokens : {int64_t{500}, int64_t{32768}, int64_t{131072}}) {
-    PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", tokens);
+    PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", tokens);
     request.weight_bits = 4;
     request.config.selection.slice_dtype = SliceDType::kInt4;
     request.config.selection.dense_layers = {0, 5};
@@ -189,7 +189,7 @@ TEST(Planner, TheRecommendationIsAConfig) {
 }
 
 TEST(Planner, PrefetchIsRecommendedWhereItPays) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
   request.config.prefetch.head_groups = 1;  // nothing is fetched while heads are scored
@@ -209,7 +209,7 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
 }
 
 TEST(Planner, AProcessorIsOneTier) {
-  PlanRequest request;
+  PlanOptions request;
   request.model = find_model_shape("Llama-3.2-1B");
   request.tokens = 8192;
   request.machine.rates.unified = true;

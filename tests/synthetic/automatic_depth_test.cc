@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "tests/support/synthetic_settings.h"
+#include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -25,14 +25,14 @@ T one_of(std::mt19937& random, std::initializer_list<T> values) {
 }
 
 struct DrawnDecode {
-  SyntheticSettings settings;
+  SyntheticOptions settings;
   TraceSetup trace;
 };
 
 DrawnDecode drawn(unsigned seed) {
   std::mt19937 random(seed);
   DrawnDecode decode;
-  SyntheticSettings& settings = decode.settings;
+  SyntheticOptions& settings = decode.settings;
   settings = small_settings();
   Geometry& geometry = settings.geometry;
   geometry.layers = one_of(random, {2, 4, 6});

@@ -103,12 +103,12 @@ std::optional<double> rate_of(const char* name, const std::optional<std::string>
   return rate;
 }
 
-PlanRequest request_for(const std::optional<std::string>& model,
+PlanOptions request_for(const std::optional<std::string>& model,
                         const std::optional<std::string>& geometry) {
   if (model.has_value() == geometry.has_value()) {
     throw UsageError("a plan needs model (a folder) or geometry (a name), one of them");
   }
-  PlanRequest request;
+  PlanOptions request;
   if (geometry) {
     request.model = find_model_shape(*geometry);
     return request;
@@ -125,7 +125,7 @@ struct PlanArguments {
   std::optional<int> weight_bits;
 };
 
-PlannedWeights planned_weights(const PlanRequest& request,
+PlannedWeights planned_weights(const PlanOptions& request,
                                const std::optional<std::string>& folder) {
   const ModelConfig model = folder ? ModelConfig::load(*folder) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
@@ -144,7 +144,7 @@ PlannedWeights planned_weights(const PlanRequest& request,
 
 nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   constexpr int64_t kUsualTokens = 131072;
-  PlanRequest request = request_for(given.model, given.geometry);
+  PlanOptions request = request_for(given.model, given.geometry);
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = given.tokens.value_or(std::min(request.model.max_positions, kUsualTokens));

@@ -35,7 +35,7 @@ std::optional<int64_t> last_good(int64_t low, int64_t high, const Good& good) {
 
 class Fitting {
  public:
-  explicit Fitting(const FitRequest& request) : request_(request) {
+  explicit Fitting(const FitOptions& request) : request_(request) {
     fitted_.config = request.config;
     fitted_.tokens = request.tokens;
   }
@@ -151,12 +151,12 @@ class Fitting {
                       host ? request_.host_memory : request_.device_memory, purpose);
   }
 
-  const FitRequest& request_;
+  const FitOptions& request_;
   Fitted fitted_;
 };
 
 }  // namespace
 
-Fitted fit(const FitRequest& request) { return Fitting(request).run(); }
+Fitted fit(const FitOptions& request) { return Fitting(request).run(); }
 
 }  // namespace fasa

@@ -11,7 +11,7 @@
 
 namespace fasa {
 
-struct FitRequest {
+struct FitOptions {
   Geometry geometry;
   Config config;
   RowDType row_dtype = DType::kBF16;
@@ -33,6 +33,6 @@ struct Fitted {
 
 // In this order, each only as far as it takes: hot rows, low-bit tokens, slices (lean ones for
 // larger ones), tokens. Throws BudgetError with the numbers where `min_tokens` do not fit.
-Fitted fit(const FitRequest& request);
+Fitted fit(const FitOptions& request);
 
 }  // namespace fasa

@@ -97,7 +97,7 @@ Json model_json(const ModelShape& model) {
 
 }  // namespace
 
-Json to_json(const PlanRequest& request, const Plan& plan) {
+Json to_json(const PlanOptions& request, const Plan& plan) {
   Json options = Json::array();
   for (const PlanOption& option : plan.options) options.push_back(option_json(option));
   Json experts = Json::array();

@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-nlohmann::json to_json(const PlanRequest& request, const Plan& plan);
+nlohmann::json to_json(const PlanOptions& request, const Plan& plan);
 
 // Every GPU and geometry by name.
 nlohmann::json catalog_json();

@@ -6,7 +6,7 @@
 
 namespace fasa {
 
-std::string recommended_toml(const PlanRequest& request, const Plan& plan) {
+std::string recommended_toml(const PlanOptions& request, const Plan& plan) {
   if (!plan.recommended) return "";
   const PlanOption& option = plan.options[*plan.recommended];
   std::string text = fmt::format("# fasa plan: {}, {} tokens, {}\n", request.model.name,

@@ -29,7 +29,7 @@ constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
 
 class Planner {
  public:
-  explicit Planner(const PlanRequest& request)
+  explicit Planner(const PlanOptions& request)
       : request_(request), weights_(request.weights.value_or(by_bits(request))) {
     plan_.weight_bytes = weights_.total;
     plan_.host_weight_bytes = weights_.host;
@@ -66,7 +66,7 @@ class Planner {
   static uint64_t layers_of(const ModelShape& model) {
     return static_cast<uint64_t>(model.geometry.layers);
   }
-  static PlannedWeights by_bits(const PlanRequest& request) {
+  static PlannedWeights by_bits(const PlanOptions& request) {
     const ModelShape& model = request.model;
     const auto bytes = [&](int64_t parameters) {
       return weight_bytes(parameters, request.weight_bits);
@@ -283,7 +283,7 @@ class Planner {
     return std::nullopt;
   }
 
-  const PlanRequest& request_;
+  const PlanOptions& request_;
   const PlannedWeights weights_;
   Plan plan_;
 };
@@ -297,7 +297,7 @@ const PlanOption& Plan::option(const std::string& preset) const {
   throw UsageError(fmt::format("the plan has no preset {}", preset));
 }
 
-Plan make_plan(const PlanRequest& request) {
+Plan make_plan(const PlanOptions& request) {
   if (request.tokens < 1 || request.tokens > kMaxTokens) {
     throw UsageError(
         fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMaxTokens));

@@ -48,7 +48,7 @@ struct ExpertOption {
   double seconds = 0;
 };
 
-struct PlanRequest {
+struct PlanOptions {
   ModelShape model;
   Config config;
   PlanMachine machine;
@@ -103,9 +103,9 @@ struct Plan {
 };
 
 // Throws UsageError for a config that doesn't fit the model, and for tokens below 1.
-Plan make_plan(const PlanRequest& request);
+Plan make_plan(const PlanOptions& request);
 
 // The recommended config as TOML that --config takes, with a comment line; "" where nothing fits.
-std::string recommended_toml(const PlanRequest& request, const Plan& plan);
+std::string recommended_toml(const PlanOptions& request, const Plan& plan);
 
 }  // namespace fasa

@@ -37,7 +37,7 @@ void ProfiledDecode::stop_recording() {
   recording_ = false;
 }
 
-ProfiledSynthetic::ProfiledSynthetic(const SyntheticSettings& settings, SelectionTrace trace)
+ProfiledSynthetic::ProfiledSynthetic(const SyntheticOptions& settings, SelectionTrace trace)
     : ProfiledDecode(settings.geometry.layers),
       tokens_(settings.tokens),
       decode_(settings, std::move(trace)) {

@@ -63,7 +63,7 @@ class ProfiledDecode {
 // A trace's selections on a geometry, in virtual time.
 class ProfiledSynthetic final : public ProfiledDecode {
  public:
-  ProfiledSynthetic(const SyntheticSettings& settings, SelectionTrace trace);
+  ProfiledSynthetic(const SyntheticOptions& settings, SelectionTrace trace);
   ~ProfiledSynthetic() override;
 
   Device& device() override { return decode_.device(); }

@@ -17,7 +17,7 @@ namespace {
 // Predictions deeper than this are poor, and each depth takes room for a query.
 constexpr int kMaxAutomaticDepth = 4;
 
-void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
+void check(const ProfiledModelOptions& settings, const ModelConfig& model) {
   if (settings.prompt.empty()) {
     throw UsageError("the prompt is empty; allowed: one token or more");
   }
@@ -32,7 +32,7 @@ void check(const ProfiledModelSettings& settings, const ModelConfig& model) {
 
 }  // namespace
 
-ProfiledModel::ProfiledModel(const ProfiledModelSettings& settings, const ModelConfig& model)
+ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelConfig& model)
     : ProfiledDecode((check(settings, model), model.layers)),
       inner_(settings.open ? settings.open()
                            : open_model_device(settings.config.device_options(), model)),
@@ -64,7 +64,7 @@ void ProfiledModel::prediction_with_model(const Config& config) {
   runtime_->set_query_source(model_.query_source());
 }
 
-void ProfiledModel::prefill(const ProfiledModelSettings& settings) {
+void ProfiledModel::prefill(const ProfiledModelOptions& settings) {
   const std::span prompt(settings.prompt);
   for (size_t done = 0; done < prompt.size();) {
     const size_t count =

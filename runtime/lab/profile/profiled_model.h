@@ -12,7 +12,7 @@
 
 namespace fasa {
 
-struct ProfiledModelSettings {
+struct ProfiledModelOptions {
   std::string dir;
   Config config;
   std::vector<int32_t> prompt;
@@ -28,7 +28,7 @@ class ProfiledModel final : public ProfiledDecode {
  public:
   // Loads, reserves, runs the prompt. Steps go on past an end of sequence. Throws UsageError,
   // InputError, BudgetError.
-  ProfiledModel(const ProfiledModelSettings& settings, const ModelConfig& model);
+  ProfiledModel(const ProfiledModelOptions& settings, const ModelConfig& model);
   ~ProfiledModel() override;
 
   Device& device() override { return device_; }
@@ -38,7 +38,7 @@ class ProfiledModel final : public ProfiledDecode {
  private:
   Taken run_step() override;
   void prediction_with_model(const Config& config);
-  void prefill(const ProfiledModelSettings& settings);
+  void prefill(const ProfiledModelOptions& settings);
 
   const std::unique_ptr<Device> inner_;
   SelectionObserver device_;

@@ -23,7 +23,7 @@ void require(bool ok, std::string_view what, auto given, std::string_view allowe
   if (!ok) throw UsageError(fmt::format("{} = {}; allowed: {}", what, given, allowed));
 }
 
-DeviceOptions device_options(const SyntheticSettings& settings) {
+DeviceOptions device_options(const SyntheticOptions& settings) {
   DeviceOptions options = settings.config.device_options();
   options.name = "emulated";
   options.memory_bandwidth = settings.memory_bandwidth;
@@ -32,7 +32,7 @@ DeviceOptions device_options(const SyntheticSettings& settings) {
   return options;
 }
 
-std::vector<int16_t> slice_dims(const SyntheticSettings& settings) {
+std::vector<int16_t> slice_dims(const SyntheticOptions& settings) {
   const Geometry& geometry = settings.geometry;
   const int chunks = settings.config.effective_tip_chunks(geometry.chunks());
   std::vector<int16_t> dims;
@@ -58,7 +58,7 @@ TransferTotals difference(const TransferTotals& now, const TransferTotals& befor
 // Charges an estimate; the query is what it is, for the trace knows the prediction.
 class SyntheticQueries final : public QuerySource {
  public:
-  SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticSettings& settings)
+  SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticOptions& settings)
       : device_(device), inputs_(inputs), settings_(settings) {}
   int max_depth() const override { return std::max(1, settings_.geometry.layers - 1); }
   ConstTensorView estimate(int layer, int, StreamView stream) override {
@@ -74,12 +74,12 @@ class SyntheticQueries final : public QuerySource {
  private:
   Device& device_;
   const SyntheticInputs& inputs_;
-  const SyntheticSettings& settings_;
+  const SyntheticOptions& settings_;
 };
 
 }  // namespace
 
-void SyntheticSettings::validate() const {
+void SyntheticOptions::validate() const {
   geometry.validate();
   config.validate();
   config.validate_for(geometry);
@@ -90,7 +90,7 @@ void SyntheticSettings::validate() const {
 
 class SyntheticDecode::Impl {
  public:
-  Impl(const SyntheticSettings& settings, SelectionTrace trace);
+  Impl(const SyntheticOptions& settings, SelectionTrace trace);
 
   SyntheticStep step();
   Runtime& runtime() { return runtime_; }
@@ -103,7 +103,7 @@ class SyntheticDecode::Impl {
   void enqueue_layers();
   std::vector<StepSequence> decode_step() const;
 
-  const SyntheticSettings settings_;
+  const SyntheticOptions settings_;
   const SelectionTrace trace_;
   const TraceTiling tiling_;
   const std::unique_ptr<Device> inner_;
@@ -118,7 +118,7 @@ class SyntheticDecode::Impl {
   int64_t done_ = 0;
 };
 
-SyntheticDecode::Impl::Impl(const SyntheticSettings& settings, SelectionTrace trace)
+SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace trace)
     : settings_((settings.validate(), settings)),
       trace_(std::move(trace)),
       tiling_(trace_, settings_.tokens + 1, settings_.seed),
@@ -211,7 +211,7 @@ SyntheticStep SyntheticDecode::Impl::step() {
   return result;
 }
 
-SyntheticDecode::SyntheticDecode(const SyntheticSettings& settings, SelectionTrace trace)
+SyntheticDecode::SyntheticDecode(const SyntheticOptions& settings, SelectionTrace trace)
     : impl_(std::make_unique<Impl>(settings, std::move(trace))) {}
 SyntheticDecode::~SyntheticDecode() = default;
 SyntheticStep SyntheticDecode::step() { return impl_->step(); }

@@ -13,7 +13,7 @@
 
 namespace fasa {
 
-struct SyntheticSettings {
+struct SyntheticOptions {
   Geometry geometry;
   int64_t tokens = 131072;  // of each sequence before the first step
   int sequences = 1;
@@ -52,7 +52,7 @@ struct SyntheticResult {
 class SyntheticDecode {
  public:
   // Fills the sequences. Throws UsageError, BudgetError.
-  SyntheticDecode(const SyntheticSettings& settings, SelectionTrace trace);
+  SyntheticDecode(const SyntheticOptions& settings, SelectionTrace trace);
   ~SyntheticDecode();
   SyntheticDecode(const SyntheticDecode&) = delete;  // its parts refer to each other
   SyntheticDecode& operator=(const SyntheticDecode&) = delete;

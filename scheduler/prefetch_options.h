@@ -9,7 +9,7 @@ namespace fasa {
 // Of the predictors that prefetch/predictor_table.h lists; named are those that code asks for.
 enum class PredictorKind : uint8_t { kAuto, kNone, kPreviousStep, kNextQuery };
 
-struct PrefetchSettings {
+struct PrefetchOptions {
   PredictorKind predictor = PredictorKind::kAuto;
   std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
 

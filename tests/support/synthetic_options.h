@@ -5,8 +5,8 @@
 
 namespace fasa::testing {
 
-inline SyntheticSettings small_settings() {
-  SyntheticSettings settings;
+inline SyntheticOptions small_settings() {
+  SyntheticOptions settings;
   settings.geometry = {.layers = 5,
                        .kv_heads = 3,
                        .query_heads = 6,
