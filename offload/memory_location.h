@@ -1,4 +1,4 @@
-// Where memory and streams of a caller's own belong, as a device sees it: what doors ask before they
+// Where memory and streams of a caller's own belong, as a device sees it: what the APIs ask before they
 // use them.
 #pragma once
 

@@ -37,7 +37,7 @@ struct StepBatch {
   StepCounters* counters = nullptr;     // device, [layers]
   StepNumber step_number;               // for kernels; rising from step to step
   EventView tables_ready;               // the tables are on the device
-  // The sequences are pages that a caller put together (paged door): none has protected rows, and
+  // The sequences are pages that a caller put together (paged API): none has protected rows, and
   // what is appended is not attended to from the write-back buffer.
   bool by_page = false;
   // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.

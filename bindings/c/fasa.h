@@ -1,7 +1,7 @@
 /// \file
 /// fasa in C: a KV cache in tiers for any number of sequences, and attention from it.
 ///
-/// Three doors, one engine behind them:
+/// Three APIs over one engine:
 ///   - sequences (fasa_runtime): fasa owns the pages, callers have sequences and steps;
 ///   - pages (fasa_paged): the caller owns page ids, as serving engines do;
 ///   - stateless (fasa_sparse_decode): one decode step over plain tensors.
@@ -177,7 +177,7 @@ typedef struct fasa_fc_map fasa_fc_map;
 FASA_API fasa_status fasa_fc_map_load(const char* path, fasa_fc_map** map);
 FASA_API void fasa_fc_map_destroy(fasa_fc_map* map);
 
-/// What every door opens with.
+/// Options that every API takes when it is opened.
 typedef struct fasa_options {
   size_t struct_size;
   const fasa_geometry* geometry;  ///< of the whole model; required

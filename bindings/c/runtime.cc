@@ -1,4 +1,4 @@
-// The sequences door, and the stateless one.
+// The sequences API, and the stateless one.
 #include <fmt/format.h>
 
 #include <atomic>

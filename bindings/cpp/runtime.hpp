@@ -1,5 +1,5 @@
 /// \file
-/// The sequences door: fasa owns the pages.
+/// The sequences API: fasa owns the pages.
 #ifndef FASA_RUNTIME_HPP
 #define FASA_RUNTIME_HPP
 

@@ -1,4 +1,4 @@
-// What the doors of other languages require of a caller's addresses before anything is enqueued: in C
+// Checks that the APIs of other languages make of a caller's addresses before anything is enqueued: in C
 // and Python nobody else knows where a pointer leads, and a kernel that follows a wrong one loses the
 // whole GPU to the process.
 #pragma once

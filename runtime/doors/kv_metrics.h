@@ -1,4 +1,4 @@
-// What a KV cache takes, and what its steps fetched: the same for every door.
+// What a KV cache takes, and what its steps fetched: the same for every API.
 #pragma once
 
 #include <cstdint>

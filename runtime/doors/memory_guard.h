@@ -1,4 +1,4 @@
-// What a call of the sequences door does with memory that it took before it failed.
+// Gives back the memory that a call of the sequences API took before it failed.
 #pragma once
 
 #include <fmt/format.h>

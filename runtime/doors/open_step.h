@@ -1,4 +1,4 @@
-// A step of the sequences door, from begin_step to end_step or abort_step.
+// A step of the sequences API, from begin_step to end_step or abort_step.
 #pragma once
 
 #include <cstddef>

@@ -47,21 +47,21 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, traits,
                                                    shape.num_pages * shape.page_size);
   if (!geometry.alibi_slopes.empty()) {
-    throw UsageError("the paged door serves no model with ALiBi; the sequences door does");
+    throw UsageError("the paged API serves no model with ALiBi; the sequences API does");
   }
   if (settings.selection != nullptr) {
     throw UsageError(
-        "the paged door chooses with the device's own kernels: selection.kind = fasa with its "
-        "default rules, or full; the sequences door has the others");
+        "the paged API chooses with the device's own kernels: selection.kind = fasa with its "
+        "default rules, or full; the sequences API has the others");
   }
   const bool predictions =
       config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
                                                 config.prefetch.predictor != PredictorKind::kNone);
   if (predictions) {
     throw UsageError(
-        "the paged door fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
+        "the paged API fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
         "= "
-        "auto or 0, prefetch.predictor = auto or none; the sequences door prefetches");
+        "auto or 0, prefetch.predictor = auto or none; the sequences API prefetches");
   }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};

@@ -1,4 +1,4 @@
-// The paged door: a KV cache for engines that own page ids. The caller says for every token in
+// The paged API: a KV cache for engines that own page ids. The caller says for every token in
 // which slot of which page it goes, and for every sequence which pages it has; there are no
 // sequences, no steps and no order of layers but the one that data imposes.
 //

@@ -1,5 +1,5 @@
 // What stands behind PagedRuntime: the pages, the views of sequences made of them, and the same
-// pipeline as every door's.
+// pipeline as every API.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What the paged door works by.
+// Settings of the paged API.
 #pragma once
 
 #include "runtime/base/geometry.h"
@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Throws UsageError for a shape or a config that the paged door does not serve.
+// Throws UsageError for a shape or a config that the paged API does not serve.
 StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                             const DeviceTraits& traits, const PagedShape& shape);
 

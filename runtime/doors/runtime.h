@@ -1,4 +1,4 @@
-// The sequences door: a runtime holds the KV cache of many sequences in tiers and serves attention
+// The sequences API: a runtime holds the KV cache of many sequences in tiers and serves attention
 // from it.
 //
 // A step goes:

@@ -1,4 +1,4 @@
-// What stands behind Runtime: the parts of the sequences door, and the calls that go through several.
+// What stands behind Runtime: the parts of the sequences API, and the calls that go through several.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The stateless door: attention of one decode step over plain tensors. No cache is kept: every call
+// The stateless API: attention of one decode step over plain tensors. No cache is kept: every call
 // reads the keys whole to index them, so it costs more than attending to all of them. It is the
 // base for callers that keep their own cache, and for comparisons.
 #pragma once
@@ -32,7 +32,7 @@ struct BatchTensorView {
                                int64_t tokens, int64_t dim) {
     return {data, dtype, batch, heads, tokens, dim, heads * tokens * dim, tokens * dim, dim};
   }
-  // Tokens [first, first + count) of one entry, as the other doors take them.
+  // Tokens [first, first + count) of one entry, as the other APIs take them.
   ConstTensorView tokens_of(int64_t entry, int64_t first, int64_t count) const {
     const int64_t at = entry * batch_stride + first * token_stride;
     return {static_cast<const std::byte*>(data) + at * dtype_bytes(dtype),

@@ -1,4 +1,4 @@
-// What the doors require of the tensors that callers hand over.
+// Checks that the APIs make of tensors that callers pass.
 #pragma once
 
 #include <fmt/format.h>

@@ -366,7 +366,7 @@ def test_slices_of_a_map_select_what_they_rank():
                          geometry().chunks, scale=1.0)
 
 
-def test_the_stateless_door_gives_a_runtimes_bits():
+def test_the_stateless_api_gives_a_runtimes_bits():
     config = fasa.Config(fac_tokens=48)
     runtime = fasa.Runtime(geometry(), config, row_dtype="f32")
     sequence = runtime.sequence()
@@ -384,7 +384,7 @@ def test_the_stateless_door_gives_a_runtimes_bits():
         fasa.sparse_decode(new[0][2], k[0], v, geometry(), config)
 
 
-def test_the_stateless_door_knows_rows_in_eight_bits():
+def test_the_stateless_api_knows_rows_in_eight_bits():
     config = fasa.Config(fac_tokens=48, row_dtype="int8")
     runtime = fasa.Runtime(geometry(), config)
     sequence = runtime.sequence()

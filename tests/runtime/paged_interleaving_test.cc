@@ -1,4 +1,4 @@
-// The paged door on a device that runs its streams in any order that events allow.
+// The paged API on a device that runs its streams in any order that events allow.
 #include <gtest/gtest.h>
 
 #include "tests/support/device_tensors.h"

@@ -1,4 +1,4 @@
-// The paged door against the sequences door: the same tokens give the same bits, whatever pages
+// The paged API against the sequences API: the same tokens give the same bits, whatever pages
 // they came to lie in, in which order, and whose ids these were before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ Observed observe(RunSetup setup, int32_t max_steps) {
   return seen;
 }
 
-TEST(StepNumbers, MayRunOutInTheSequencesDoor) {
+TEST(StepNumbers, MayRunOutInTheSequencesApi) {
   const RunSetup setups[] = {
       {.device = "emulated"},
       {.device = "emulated", .replacement = Replacement::kClock},
@@ -60,7 +60,7 @@ TEST(StepNumbers, MayRunOutInTheSequencesDoor) {
   }
 }
 
-TEST(StepNumbers, MayRunOutInThePagedDoor) {
+TEST(StepNumbers, MayRunOutInThePagedApi) {
   const auto observe_paged = [](int32_t max_steps) {
     Engine engine({.device = "emulated", .max_steps = max_steps});
     Sequence sequence;

@@ -1,4 +1,4 @@
-// The C door from config to teardown: whatever fails comes out as a status with a text, and what was
+// The C API from config to teardown: whatever fails comes out as a status with a text, and what was
 // made can be destroyed.
 #include <gtest/gtest.h>
 
@@ -38,9 +38,9 @@ template <typename T, auto kDestroy>
 using Handle = std::unique_ptr<T, Destroy<kDestroy>>;
 
 // Everything once: config from a file, device, stream, runtime, a prompt, a fork, a decoded token.
-class DoorFaultCase final : public FaultCase {
+class ApiFaultCase final : public FaultCase {
  public:
-  explicit DoorFaultCase(FaultInjector& injector) : injector_(injector) {
+  explicit ApiFaultCase(FaultInjector& injector) : injector_(injector) {
     folder_.write("c.toml",
                   "[device]\nname = \"emulated\"\nthreads = 1\n[selection]\nfac_tokens = 20\n"
                   "sinks = 2\nrecent = 4\n[placement]\nhot_rows = 24\n");
@@ -144,16 +144,16 @@ class DoorFaultCase final : public FaultCase {
   std::vector<float> k_, v_, q_, out_, expected_;
 };
 
-TEST(CDoorFaults, FromConfigToTeardown) {
+TEST(CApiFaults, FromConfigToTeardown) {
   FaultInjector injector;
-  DoorFaultCase fault_case(injector);
+  ApiFaultCase fault_case(injector);
   const int64_t blocks = live_heap_blocks();
   FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += inject_faults("C door", injector, fault_case, planned("C door", kCalls, mode, 23));
+    total += inject_faults("C API", injector, fault_case, planned("C API", kCalls, mode, 23));
     if (HasFailure()) return;
   }
-  std::cout << "C door: injected " << total.injected << ", of which " << total.thrown
+  std::cout << "C API: injected " << total.injected << ", of which " << total.thrown
             << " came out as errors\n";
   RecordProperty("injected", static_cast<int>(total.injected));
   EXPECT_LE(live_heap_blocks() - blocks, 8);  // a leak is one in every call

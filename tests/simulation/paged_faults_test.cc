@@ -1,4 +1,4 @@
-// The paged door, call by call: what fails changes nothing.
+// The paged API, call by call: what fails changes nothing.
 #include <gtest/gtest.h>
 
 #include <functional>

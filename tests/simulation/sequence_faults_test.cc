@@ -1,4 +1,4 @@
-// Everything that can fail in the calls of the sequences door fails in its turn.
+// Everything that can fail in the calls of the sequences API fails in its turn.
 #include <gtest/gtest.h>
 
 #include <functional>

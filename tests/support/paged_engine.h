@@ -1,5 +1,5 @@
-// The paged door as an engine uses it, that owns page ids; and the same tokens through the
-// sequences door.
+// The paged API as an engine uses it, that owns page ids; and the same tokens through the
+// sequences API.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ class Engine {
       : setup_(setup),
         inner_(open(setup, fake_)),
         device_(*inner_),
-        tensors_(*inner_),  // what fails, fails in the door's calls
+        tensors_(*inner_),  // what fails, fails in the API's calls
         paged_(device_, config_of(setup), small_geometry(setup.row_dtype), setup.row_dtype,
                all_slice_dims(small_geometry(setup.row_dtype)),
                {.page_size = setup.page_size,
@@ -257,7 +257,7 @@ class Engine {
   std::vector<int32_t> free_;  // the last one freed is taken first: ids come again soon
 };
 
-// The same tokens through the sequences door, on the processor or with the same kernels: [layer]
+// The same tokens through the sequences API, on the processor or with the same kernels: [layer]
 // [query heads x value_dim] of the newest.
 class Reference {
  public:

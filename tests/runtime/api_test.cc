@@ -1,4 +1,4 @@
-// What the doors to the cache share: ranges of KV heads, log-sum-exp, reading back, and a decode
+// What the APIs of the cache share: ranges of KV heads, log-sum-exp, reading back, and a decode
 // step without a cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,9 +90,9 @@ std::vector<float> cut(const std::vector<float>& all, int heads, int first, int 
 }
 
 // What holds whatever rows are stored as.
-class DoorsOfRows : public ::testing::TestWithParam<RowDType> {};
+class ApisOfRows : public ::testing::TestWithParam<RowDType> {};
 
-TEST_P(DoorsOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
+TEST_P(ApisOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
   Geometry whole = small_geometry(GetParam());
   whole.kv_heads = 4;
   whole.query_heads = 12;
@@ -122,7 +122,7 @@ TEST_P(DoorsOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
   }
 }
 
-TEST(Doors, ImpossibleRangesAreNamed) {
+TEST(Api, ImpossibleRangesAreNamed) {
   const Geometry whole = small_geometry();
   for (const HeadRange bad : {HeadRange{0, 3}, HeadRange{-1, 1}, HeadRange{1, 0}, HeadRange{2, 1},
                               HeadRange{INT32_MAX, INT32_MAX}}) {
@@ -152,7 +152,7 @@ double naive_lse(const Geometry& geometry, int layer, int64_t position, int quer
   return most + std::log(sum);
 }
 
-TEST(Doors, LogSumExpIsOfTheScaledScores) {
+TEST(Api, LogSumExpIsOfTheScaledScores) {
   const Geometry geometry = small_geometry();
   Config config = small_config(RowPlacement::kHost);
   config.selection.fac_tokens = {{.tokens = 1000, .share = 0}};
@@ -211,7 +211,7 @@ void expect_rows(DeviceTensors& tensors, Runtime& runtime, RowDType rows, Sequen
   }
 }
 
-TEST_P(DoorsOfRows, StoredKeysAndValuesCanBeReadBack) {
+TEST_P(ApisOfRows, StoredKeysAndValuesCanBeReadBack) {
   for (const char* device : {"cpu", "emulated"}) {
     for (const RowPlacement rows :
          {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
@@ -233,7 +233,7 @@ TEST_P(DoorsOfRows, StoredKeysAndValuesCanBeReadBack) {
   }
 }
 
-TEST(Doors, ReadingBackWhatIsNotThereIsRefused) {
+TEST(Api, ReadingBackWhatIsNotThereIsRefused) {
   RuntimeRun run(RunSetup{});
   DeviceTensors tensors(run.device());
   const SequenceId id = run.runtime().create();
@@ -278,7 +278,7 @@ Batch batch_of(const std::vector<uint64_t>& seeds, int layer, int64_t tokens, Ta
   return made;
 }
 
-TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
+TEST_P(ApisOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
   const Geometry g = small_geometry(GetParam());
   const int width = g.query_heads * g.value_dim;
   const std::vector<uint64_t> seeds = {11, 12, 13};
@@ -345,11 +345,11 @@ TEST_P(DoorsOfRows, ADecodeWithoutACacheGivesTheBitsOfASequence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, DoorsOfRows,
+INSTANTIATE_TEST_SUITE_P(Rows, ApisOfRows,
                          ::testing::Values(RowDType::kBF16, RowDType::kInt8, RowDType::kF16),
                          [](const auto& of) { return std::string(row_dtype_name(of.param)); });
 
-TEST(Doors, ADecodeWithoutACacheChecksItsTensors) {
+TEST(Api, ADecodeWithoutACacheChecksItsTensors) {
   const Geometry g = small_geometry();
   const auto device = open("cpu");
   std::vector<float> data(4000);

@@ -1,4 +1,4 @@
-/* The three doors of the installed library give the same bits for the same tokens, on every device
+/* The three APIs of the installed library give the same bits for the same tokens, on every device
  * that a build has, with rows in f32 and in eight bits; a share of the heads gives its part of
  * them. */
 #include "check.h"
@@ -356,6 +356,6 @@ int main(void) {
   run_device("emulated", "f32");
   run_device("cpu", "int8");
   run_device("emulated", "int8");
-  printf("doors: fasa %s gives the same bits through every door\n", fasa_version());
+  printf("apis: fasa %s gives the same bits through every API\n", fasa_version());
   return 0;
 }

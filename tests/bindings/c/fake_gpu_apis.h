@@ -37,9 +37,9 @@ inline Buffer filled(Device& device, size_t elements, int seed) {
   return buffer;
 }
 
-class FakeGpuDoors : public ::testing::Test {
+class FakeGpuApis : public ::testing::Test {
  protected:
-  FakeGpuDoors() {
+  FakeGpuApis() {
     DeviceOptions options;
     options.name = "cuda:0";
     options.threads = 2;

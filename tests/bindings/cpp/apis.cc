@@ -1,4 +1,4 @@
-// The three doors of the installed header give the same bits for the same tokens; what fails throws
+// The three APIs of the installed header give the same bits for the same tokens; what fails throws
 // what it is, and a step that goes before its end leaves its sequences as they were.
 #include <fasa/fasa.hpp>
 
@@ -177,5 +177,5 @@ int main() {
     CHECK(of_tensors(options, tokens) == expected);
     CHECK(device.memory(fasa::MemorySpace::kHost).peak_bytes > 0);
   }
-  std::printf("doors, fasa %s\n", fasa::version().c_str());
+  std::printf("apis, fasa %s\n", fasa::version().c_str());
 }
