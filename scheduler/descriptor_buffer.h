@@ -14,10 +14,10 @@ namespace fasa {
 
 class DescriptorBuffer {
  public:
-  // `ring`: with descriptors of the ring's pages.
-  explicit DescriptorBuffer(Device& device, bool ring = false)
+  // `window_rows`: with descriptors of their pages.
+  explicit DescriptorBuffer(Device& device, bool window_rows = false)
       : device_(device),
-        kinds_(ring ? kAllKinds : kKinds),
+        kinds_(window_rows ? kAllKinds : kKinds),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
 
@@ -76,9 +76,9 @@ class DescriptorBuffer {
     }
   }
 
-  // The step's sequences, those to restore first, and the step's with their pages of the ring.
-  enum Kind : size_t { kStep, kRestore, kRing, kAllKinds };
-  static constexpr size_t kKinds = kRing;  // without a ring
+  // The step's sequences, those to restore first, and the step's with their pages of window rows.
+  enum Kind : size_t { kStep, kRestore, kWindowRows, kAllKinds };
+  static constexpr size_t kKinds = kWindowRows;  // without window rows
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;

@@ -17,8 +17,8 @@ class RowSource;         // scheduler/row_source.h
 
 struct StepBatch {
   const SequenceDesc* on_device = nullptr;
-  std::span<const SequenceDesc> on_host;  // the same, for the host to read
-  const SequenceDesc* in_ring = nullptr;  // device: the same with their pages of the ring
+  std::span<const SequenceDesc> on_host;         // the same, for the host to read
+  const SequenceDesc* in_window_rows = nullptr;  // device: the same with their pages of window rows
   int64_t second_write_back_buffer =
       0;  // bytes from the even layers' write-back buffer to the odd ones'
   // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
@@ -68,7 +68,7 @@ inline StepParams layer_params(const StepSettings& settings, const StepBatch& st
   const CacheLayout& layout = settings.layout_of(layer);
   const LayerSettings& own = settings.layer(layer);
   return {.layout = layout,
-          .sequences = own.in_ring ? step.in_ring : step.on_device,
+          .sequences = own.in_window_rows ? step.in_window_rows : step.on_device,
           .count = step.count(),
           .layer = own.index,
           .write_back_offset = write_back_offset(step, own.index),

@@ -75,7 +75,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
   scratch.dense_wave =
-      std::min(round_up(std::max(shape.dense_tokens, shape.ring_tokens), kPageTokens),
+      std::min(round_up(std::max(shape.dense_tokens, shape.window_tokens), kPageTokens),
                settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
 
   if (shape.selected_capacity > 0) {
@@ -134,7 +134,7 @@ int DecodeShape::prediction_rows(int hot_rows) const {
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && selected_capacity >= other.selected_capacity &&
          low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
-         ring_tokens >= other.ring_tokens && predictions >= other.predictions &&
+         window_tokens >= other.window_tokens && predictions >= other.predictions &&
          prediction_capacity >= other.prediction_capacity &&
          prediction_buffers >= other.prediction_buffers;
 }
@@ -144,7 +144,7 @@ DecodeShape DecodeShape::joined(const DecodeShape& other) const {
           std::max(selected_capacity, other.selected_capacity),
           std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(dense_tokens, other.dense_tokens),
-          std::max(ring_tokens, other.ring_tokens),
+          std::max(window_tokens, other.window_tokens),
           predictions || other.predictions,
           std::max(prediction_capacity, other.prediction_capacity),
           std::max(prediction_buffers, other.prediction_buffers)};
@@ -214,9 +214,10 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size : {shape.count, shape.selected_capacity, shape.low_bit_capacity,
-                         shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.predictions),
-                         shape.prediction_capacity, shape.prediction_buffers}) {
+  for (const int size :
+       {shape.count, shape.selected_capacity, shape.low_bit_capacity, shape.dense_tokens,
+        shape.window_tokens, static_cast<int>(shape.predictions), shape.prediction_capacity,
+        shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

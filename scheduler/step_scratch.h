@@ -17,7 +17,7 @@ struct DecodeShape {
   int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
   int low_bit_capacity = 0;   // of the largest low-bit set
   int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
-  int ring_tokens = 0;        // ... of what the ring's layers see
+  int window_tokens = 0;      // ... of what layers with window rows see
   // Predictions, if there are any: tokens of the largest predicted set and how many of those sets
   // are under way at a time (0 where the predictions are no sets).
   bool predictions = false;

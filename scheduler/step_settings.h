@@ -23,10 +23,10 @@ inline int32_t first_visible(int32_t position, int window) {
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
-  TokenBudget low_bit = {};  // of tokens beside the set that are attended to by codes
-  int window = 0;            // tokens, 0 = none
-  bool in_ring = false;      // its rows lie in the ring's layout; dense then
-  int index = 0;             // among the layers of its layout
+  TokenBudget low_bit = {};     // of tokens beside the set that are attended to by codes
+  int window = 0;               // tokens, 0 = none
+  bool in_window_rows = false;  // its rows are window rows; dense then
+  int index = 0;                // among the layers of its layout
 
   // What a prediction asks for: a quarter more than the set, for a prediction that is wrong costs
   // bandwidth and one that is missing costs time.
@@ -38,13 +38,13 @@ struct LayerSettings {
 };
 
 struct StepSettings {
-  CacheLayout layout;  // but for the ring's layers
+  CacheLayout layout;  // but for the layers with window rows
   // Layers that see a window only, beside others that see everything: rows alone, on the device,
   // and pages that nobody sees any more go back. No layers: there are none, or nothing else.
-  CacheLayout ring;
+  CacheLayout window_rows;
   // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See
-  // reach.h.
-  int64_t reach = -1;
+  // rollback_window.h.
+  int64_t rollback_tokens = -1;
   float scale = 1;      // of q·k before the softmax
   float score_cap = 0;  // before the scale, see StepParams
   bool rows_on_device = true;
@@ -69,12 +69,16 @@ struct StepSettings {
   // The layer that is the layout's `index`.
   const LayerSettings& in_layout(int index) const {
     return *std::find_if(layers.begin(), layers.end(), [index](const LayerSettings& layer) {
-      return !layer.in_ring && layer.index == index;
+      return !layer.in_window_rows && layer.index == index;
     });
   }
-  bool has_ring() const { return ring.layers > 0; }
-  const CacheLayout& layout_of(int index) const { return layer(index).in_ring ? ring : layout; }
-  bool on_device(int index) const { return rows_on_device || layer(index).in_ring; }  // its rows
+  bool has_window_rows() const { return window_rows.layers > 0; }
+  const CacheLayout& layout_of(int index) const {
+    return layer(index).in_window_rows ? window_rows : layout;
+  }
+  bool on_device(int index) const {
+    return rows_on_device || layer(index).in_window_rows;
+  }  // its rows
   // Whether rows may be fetched ahead: they are away, and hot rows hold more than nothing.
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;

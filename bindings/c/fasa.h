@@ -267,8 +267,8 @@ FASA_API fasa_status fasa_sequence_fork(fasa_runtime* runtime, fasa_sequence par
 /// 0: rows of layers that see a window only are given back behind that while it grows, and a later
 /// truncate or fork there is FASA_ERROR_USAGE. INT64_MAX: anywhere. Without it: 2048 where some
 /// layers see a window and others everything, else anywhere. Before fasa_sequence_reserve.
-FASA_API fasa_status fasa_sequence_set_reach(fasa_runtime* runtime, fasa_sequence sequence,
-                                             int64_t tokens);
+FASA_API fasa_status fasa_sequence_set_rollback_tokens(fasa_runtime* runtime,
+                                                       fasa_sequence sequence, int64_t tokens);
 FASA_API fasa_status fasa_sequence_truncate(fasa_runtime* runtime, fasa_sequence sequence,
                                             int64_t tokens);
 FASA_API fasa_status fasa_sequence_free(fasa_runtime* runtime, fasa_sequence sequence);

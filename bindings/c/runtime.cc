@@ -104,10 +104,11 @@ fasa_status fasa_sequence_fork(fasa_runtime* runtime, fasa_sequence parent, int6
   });
 }
 
-fasa_status fasa_sequence_set_reach(fasa_runtime* runtime, fasa_sequence sequence, int64_t tokens) {
+fasa_status fasa_sequence_set_rollback_tokens(fasa_runtime* runtime, fasa_sequence sequence,
+                                              int64_t tokens) {
   return guarded([&] {
     fasa_runtime& of = required(runtime, "runtime");
-    of.runtime.set_reach(id_of(of, sequence), tokens);
+    of.runtime.set_rollback_tokens(id_of(of, sequence), tokens);
   });
 }
 

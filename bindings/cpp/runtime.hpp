@@ -41,9 +41,9 @@ class Runtime {
     check(fasa_sequence_truncate(c(), sequence, tokens));
   }
   /// It will be truncated and forked at most `tokens` tokens from its end, see
-  /// fasa_sequence_set_reach.
-  void set_reach(Sequence sequence, int64_t tokens) {
-    check(fasa_sequence_set_reach(c(), sequence, tokens));
+  /// fasa_sequence_set_rollback_tokens.
+  void set_rollback_tokens(Sequence sequence, int64_t tokens) {
+    check(fasa_sequence_set_rollback_tokens(c(), sequence, tokens));
   }
   void free(Sequence sequence) { check(fasa_sequence_free(c(), sequence)); }
   int64_t length(Sequence sequence) const {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 namespace {
@@ -34,8 +34,9 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
-    if (layer.in_ring) {
-      shape.ring_tokens = std::max(shape.ring_tokens, StepScratch::dense_tokens(settings, visible));
+    if (layer.in_window_rows) {
+      shape.window_tokens =
+          std::max(shape.window_tokens, StepScratch::dense_tokens(settings, visible));
       continue;
     }
     const int32_t budget = settings.selected_tokens(i, visible);
@@ -83,16 +84,16 @@ int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_b
 }
 
 KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                         PredictionScratch predictions, int64_t reach) {
+                         PredictionScratch predictions, int64_t rollback_tokens) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t kept = max_pages(settings, tokens, step_tokens, reach);
-  const int64_t row_pages = settings.has_ring() ? pages_of(tokens) : kept;
+  const int64_t kept = max_pages(settings, tokens, step_tokens, rollback_tokens);
+  const int64_t row_pages = settings.has_window_rows() ? pages_of(tokens) : kept;
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
-  memory.device_rows += bytes(kept * settings.ring.row_block_bytes());
+  memory.device_rows += bytes(kept * settings.window_rows.row_block_bytes());
   if (layout.slice.dims > 0) {
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }
@@ -103,7 +104,7 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
   const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
   // Tables of page addresses, grown in powers of two.
   const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
-  const uint64_t tables = (settings.has_ring() ? 3 : 2) * table;
+  const uint64_t tables = (settings.has_window_rows() ? 3 : 2) * table;
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
   memory.host_tables = tables;
   return memory;

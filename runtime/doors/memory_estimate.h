@@ -26,8 +26,8 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 // that would not be worth its while.
 int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
-// What reserve() of an empty sequence takes. `reach` as in KvSequence.
+// What reserve() of an empty sequence takes. `rollback_tokens`: the rollback window.
 KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                         PredictionScratch predictions = {}, int64_t reach = -1);
+                         PredictionScratch predictions = {}, int64_t rollback_tokens = -1);
 
 }  // namespace fasa

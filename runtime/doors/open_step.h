@@ -18,7 +18,7 @@ struct OpenStep {
   StepBatch tables;
   // What attends, where a sequence decodes several tokens: each of them as one of its own.
   std::vector<SequenceDesc> each;
-  std::vector<SequenceDesc> each_in_ring;
+  std::vector<SequenceDesc> each_in_window_rows;
   std::optional<StepBatch> each_tables;
   DescriptorBuffer* slot = nullptr;
   size_t slot_index = 0;

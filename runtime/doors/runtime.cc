@@ -8,12 +8,12 @@
 namespace fasa {
 namespace {
 
-void require_reach(const char* call, const KvSequence& sequence, int64_t tokens) {
-  if (sequence.reaches(tokens)) return;
+void require_rollback(const char* call, const KvSequence& sequence, int64_t tokens) {
+  if (sequence.can_truncate_to(tokens)) return;
   throw UsageError(fmt::format(
       "{} {} of {} tokens: what it needs was given back; allowed: 0, or {} tokens from the "
-      "end at most (set_reach)",
-      call, tokens, sequence.length(), sequence.reach()));
+      "end at most (set_rollback_tokens)",
+      call, tokens, sequence.length(), sequence.rollback_tokens()));
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
     throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
                                  tokens, parent.length()));
   }
-  require_reach("fork at token", parent, tokens);
+  require_rollback("fork at token", parent, tokens);
   streams_.drain();  // the child reads rows that may still be on their way to the host
   sequences_.find_usable(id);
   pages_.fetch(parent, pages_of(tokens) - 1, pages_of(tokens));
@@ -97,17 +97,18 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
     throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
                                  tokens, sequence.length()));
   }
-  require_reach("truncate to", sequence, tokens);
+  require_rollback("truncate to", sequence, tokens);
   streams_.drain();  // pages that go back to the pool may still be read
   sequences_.find_usable(id);
   pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
 }
 
-void Runtime::Impl::set_reach(SequenceId id, int64_t tokens) {
-  require_no_step("set_reach");
-  if (tokens < 0) throw UsageError(fmt::format("set_reach: {}; allowed: 0 or more", tokens));
-  sequences_.find_usable(id).set_reach(tokens);
+void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
+  require_no_step("set_rollback_tokens");
+  if (tokens < 0)
+    throw UsageError(fmt::format("set_rollback_tokens: {}; allowed: 0 or more", tokens));
+  sequences_.find_usable(id).set_rollback_tokens(tokens);
 }
 
 void Runtime::Impl::free(SequenceId id) {
@@ -176,15 +177,17 @@ Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
 SequenceId Runtime::create() { return impl_->sequences().create(); }
-KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t reach) const {
-  return impl_->step_memory().estimate(tokens, step_tokens, reach);
+KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
 }
-void Runtime::set_reach(SequenceId sequence, int64_t tokens) { impl_->set_reach(sequence, tokens); }
-int64_t Runtime::reach(SequenceId sequence) const {
-  return impl_->sequences().find(sequence).reach();
+void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
+  impl_->set_rollback_tokens(sequence, tokens);
 }
-bool Runtime::reaches(SequenceId sequence, int64_t tokens) const {
-  return impl_->sequences().find(sequence).reaches(tokens);
+int64_t Runtime::rollback_tokens(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).rollback_tokens();
+}
+bool Runtime::can_truncate_to(SequenceId sequence, int64_t tokens) const {
+  return impl_->sequences().find(sequence).can_truncate_to(tokens);
 }
 void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
   impl_->memory_between_steps("reserve").reserve(sequence, tokens, step_tokens);
@@ -231,8 +234,8 @@ void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::by
 int64_t Runtime::first_page(SequenceId sequence) const {
   return impl_->sequences().find(sequence).first_page();
 }
-bool Runtime::reaches_from(int64_t first_page, int64_t tokens) const {
-  return impl_->pages().reaches_from(first_page, tokens);
+bool Runtime::can_truncate_from(int64_t first_page, int64_t tokens) const {
+  return impl_->pages().can_truncate_from(first_page, tokens);
 }
 bool Runtime::takes_row_sources() const { return impl_->pages().takes_row_sources(); }
 void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source,

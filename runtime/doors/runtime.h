@@ -40,8 +40,8 @@ struct StepSequence {
 // Of one page of a sequence, all layers.
 struct PageBytes {
   size_t rows = 0;
-  size_t ring =
-      0;  // of them, at their end: what may be given back beside the others, see set_reach()
+  size_t window_rows =
+      0;  // of them, at their end: what may be given back beside the others, see set_rollback_tokens()
   size_t slices = 0;
 
   bool operator==(const PageBytes&) const = default;
@@ -67,12 +67,12 @@ class Runtime {
   RowDType row_dtype() const;
 
   // An empty sequence. Where some layers see a window and others everything, it can be cut back by
-  // kConversationReach tokens, if set_reach() does not say otherwise.
+  // kConversationRollback tokens, if set_rollback_tokens() does not say otherwise.
   SequenceId create();
   // What reserve() of an empty sequence would take, in bytes: for planning, and for errors that say
   // what is needed.
-  // `reach`: the sequence's, see set_reach(); below 0: that of create().
-  KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t reach = -1) const;
+  // `rollback_tokens`: the rollback window, see set_rollback_tokens(); below 0: that of create().
+  KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens = -1) const;
   // Room for `tokens` tokens in all, on every tier, and scratch for steps of up to `step_tokens`
   // new tokens. Throws BudgetError and changes nothing when a limit does not suffice.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
@@ -81,13 +81,13 @@ class Runtime {
   // as it grows, and reserve() takes no more than that needs: in every tier, where all layers have
   // a window; on the device, where such rows lie, beside layers that see everything. A fork
   // inherits it. Before reserve(). Throws UsageError.
-  void set_reach(SequenceId sequence, int64_t tokens);
-  int64_t reach(SequenceId sequence) const;  // below 0: it can be cut anywhere
+  void set_rollback_tokens(SequenceId sequence, int64_t tokens);
+  int64_t rollback_tokens(SequenceId sequence) const;  // below 0: it can be cut anywhere
   // Whether it can be truncated to, or forked at, `tokens` tokens: nothing that is needed then was
   // given back.
-  bool reaches(SequenceId sequence, int64_t tokens) const;
+  bool can_truncate_to(SequenceId sequence, int64_t tokens) const;
   // A new sequence that shares the first `tokens` tokens; equal to a fresh append of them. Throws
-  // UsageError where it does not reach so far back, as truncate(), read() and save_page() do.
+  // UsageError where that lies beyond its rollback window, as truncate(), read() and save_page() do.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
@@ -99,7 +99,7 @@ class Runtime {
   // How many layers ahead the settings would have a query source look; 0: they have no use for one.
   int estimate_depth() const;
   // A predictor of the caller's own in place of the configured one; null: the configured one again.
-  // Its predictions may be anything, in a layer's window where sequences have a reach: they change
+  // Its predictions may be anything, in a layer's window where sequences have a rollback window: they change
   // times, never results. As above.
   void set_predictor(Predictor* predictor);
 
@@ -141,12 +141,12 @@ class Runtime {
   // dimensions.
   PageBytes page_bytes() const;
   // Page `page` of the committed tokens; its slices where it is full, else none. Rows that no token
-  // has are zero, and so are the ring's where they were given back. Waits. Throws UsageError, and
+  // has are zero, and so are window rows that were given back. Waits. Throws UsageError, and
   // what a row source throws.
   void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
                  std::span<std::byte> slices);
   // `tokens` more tokens, behind whole pages, from a page that has at least those: its slices where
-  // they fill it, else none. Rows may be left out in pages that a source has; the ring's in any
+  // they fill it, else none. Rows may be left out in pages that a source has; the window rows' in any
   // page, and those of all pages before it are given back, too. Waits. Throws UsageError, and
   // BudgetError; nothing changes then.
   void load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
@@ -155,7 +155,7 @@ class Runtime {
   // The page from which on nothing was given back, and whether a sequence with all rows from such a
   // page on can be cut to `tokens` tokens.
   int64_t first_page(SequenceId sequence) const;
-  bool reaches_from(int64_t first_page, int64_t tokens) const;
+  bool can_truncate_from(int64_t first_page, int64_t tokens) const;
 
   // Rows of the first `pages` pages come out of `source` when a decode step selects them; what else
   // reads them (prefill, read, save_page, a fork's last page) fetches what it needs first. The last

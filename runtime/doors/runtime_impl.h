@@ -33,7 +33,7 @@ class Runtime::Impl : private MemoryReclaimer {
   // For a call between steps. Throws UsageError inside one.
   SequenceId fork(SequenceId id, int64_t tokens);
   void truncate(SequenceId id, int64_t tokens);
-  void set_reach(SequenceId id, int64_t tokens);
+  void set_rollback_tokens(SequenceId id, int64_t tokens);
   void free(SequenceId id);
   StepMemory& memory_between_steps(const char* call);
   SequencePages& pages_between_steps(const char* call);

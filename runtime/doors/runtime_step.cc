@@ -137,8 +137,9 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   }
   for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
     if (sequence.has_page(layer, page)) continue;
-    throw UsageError(fmt::format("read of tokens {} to {}; page {} was given back (set_reach)",
-                                 first, first + k.tokens - 1, page));
+    throw UsageError(
+        fmt::format("read of tokens {} to {}; page {} was given back (set_rollback_tokens)", first,
+                    first + k.tokens - 1, page));
   }
   pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);
@@ -148,7 +149,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   parts_.device.wait(stream, streams_.record_tables(), tag);
   streams_.pipeline().wait_written_back(layer, stream, tag);
   const LayerSettings& own = settings_.layer(layer);
-  const SequenceDesc desc = own.in_ring ? sequence.describe_ring() : sequence.describe();
+  const SequenceDesc desc =
+      own.in_window_rows ? sequence.describe_window_rows() : sequence.describe();
   parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
                                        .layer = own.index,
                                        .row_blocks = desc.row_blocks,

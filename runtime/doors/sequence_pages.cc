@@ -8,7 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_guard.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 namespace {
@@ -23,15 +23,15 @@ void require_size(const char* name, size_t bytes, size_t wanted) {
 PageBytes SequencePages::bytes() const {
   const StepSettings& settings = parts_.settings;
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count); };
-  const int64_t ring = settings.ring.row_block_bytes();
+  const int64_t window_rows = settings.window_rows.row_block_bytes();
   return {
-      .rows = bytes(settings.layout.row_block_bytes() + ring),
-      .ring = bytes(ring),
+      .rows = bytes(settings.layout.row_block_bytes() + window_rows),
+      .window_rows = bytes(window_rows),
       .slices = bytes(settings.layout.slice.dims > 0 ? settings.layout.slice_block_bytes() : 0)};
 }
 
-bool SequencePages::reaches_from(int64_t first_page, int64_t tokens) const {
-  return fasa::reaches_from(parts_.settings, first_page, tokens);
+bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const {
+  return fasa::can_truncate_from(parts_.settings, first_page, tokens);
 }
 
 void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
@@ -45,7 +45,8 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
   }
   const auto at = static_cast<size_t>(page);
   if (sequence.row_blocks()[at] == nullptr) {
-    throw UsageError(fmt::format("save_page of page {}, which was given back (set_reach)", page));
+    throw UsageError(
+        fmt::format("save_page of page {}, which was given back (set_rollback_tokens)", page));
   }
   const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
   require_size("rows", rows.size(), page_bytes.rows);
@@ -53,9 +54,10 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
   fetch(sequence, page, page + 1);
   parts_.streams.drain();
   parts_.sequences.find_usable(id);
-  copy_out(rows.first(page_bytes.rows - page_bytes.ring), sequence.row_blocks()[at],
+  copy_out(rows.first(page_bytes.rows - page_bytes.window_rows), sequence.row_blocks()[at],
            parts_.settings.rows_on_device);
-  if (page_bytes.ring > 0) copy_ring_out(rows.last(page_bytes.ring), sequence.ring_blocks()[at]);
+  if (page_bytes.window_rows > 0)
+    copy_window_rows_out(rows.last(page_bytes.window_rows), sequence.window_row_blocks()[at]);
   if (!slices.empty()) copy_out(slices, sequence.slice_blocks()[at], true);
   // What the block had before is nobody's.
   const auto used = static_cast<size_t>(tokens * layout.row.bytes());
@@ -76,10 +78,10 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
                     length, kPageTokens));
   }
   const int64_t page = length / kPageTokens;
-  const size_t of_others = page_bytes.rows - page_bytes.ring;
+  const size_t of_others = page_bytes.rows - page_bytes.window_rows;
   const bool comes_later = rows.empty() && page < sequence.later_rows().pages;
-  const bool without_ring = page_bytes.ring > 0 && rows.size() == of_others;
-  if (!comes_later && !without_ring) require_size("rows", rows.size(), page_bytes.rows);
+  const bool without_window_rows = page_bytes.window_rows > 0 && rows.size() == of_others;
+  if (!comes_later && !without_window_rows) require_size("rows", rows.size(), page_bytes.rows);
   require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
   MemoryGuard guard(parts_);
   guard.watch(sequence);
@@ -91,17 +93,17 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   if (!rows.empty()) {
     copy_in(sequence.row_blocks()[at], rows.first(of_others), parts_.settings.rows_on_device);
   }
-  if (!rows.empty() && page_bytes.ring > 0 && !without_ring) {
-    copy_in(sequence.ring_blocks()[at], rows.last(page_bytes.ring), true);
+  if (!rows.empty() && page_bytes.window_rows > 0 && !without_window_rows) {
+    copy_in(sequence.window_row_blocks()[at], rows.last(page_bytes.window_rows), true);
   }
   if (!slices.empty()) copy_in(sequence.slice_blocks()[at], slices, true);
   sequence.commit(tokens);
-  if (without_ring) sequence.drop_ring(page + 1);
+  if (without_window_rows) sequence.drop_window_rows(page + 1);
   sequence.invalidate();
   guard.keep();
 }
 
-void SequencePages::copy_ring_out(std::span<std::byte> out, const std::byte* block) {
+void SequencePages::copy_window_rows_out(std::span<std::byte> out, const std::byte* block) {
   if (block != nullptr) return copy_out(out, block, true);
   std::fill(out.begin(), out.end(), std::byte{0});
 }
@@ -130,7 +132,7 @@ void SequencePages::copy_in(std::byte* block, std::span<const std::byte> in, boo
 
 bool SequencePages::takes_row_sources() const {
   return parts_.device.kind() == DeviceKind::kCpu && parts_.settings.rows_on_device &&
-         !parts_.settings.has_ring() && parts_.settings.selection == nullptr &&
+         !parts_.settings.has_window_rows() && parts_.settings.selection == nullptr &&
          !parts_.settings.selection_evicts && !parts_.settings.selected_per_query_head;
 }
 

@@ -19,7 +19,7 @@ class SequencePages {
   void save(SequenceId id, int64_t page, std::span<std::byte> rows, std::span<std::byte> slices);
   void load(SequenceId id, int tokens, std::span<const std::byte> rows,
             std::span<const std::byte> slices);
-  bool reaches_from(int64_t first_page, int64_t tokens) const;
+  bool can_truncate_from(int64_t first_page, int64_t tokens) const;
   bool takes_row_sources() const;
   void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
   bool fetch_rows(SequenceId id, size_t max_bytes);
@@ -33,7 +33,7 @@ class SequencePages {
 
  private:
   void copy_out(std::span<std::byte> out, const std::byte* block, bool on_device);
-  void copy_ring_out(std::span<std::byte> out, const std::byte* block);  // zeros for none
+  void copy_window_rows_out(std::span<std::byte> out, const std::byte* block);  // zeros for none
   void copy_in(std::byte* block, std::span<const std::byte> in, bool on_device);
 
   const RuntimeParts parts_;

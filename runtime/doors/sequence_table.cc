@@ -11,12 +11,13 @@ namespace fasa {
 SequenceTable::SequenceTable(Device& device, const StepSettings& settings)
     : device_(device),
       settings_(settings),
-      pools_{BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
-                       static_cast<size_t>(settings.layout.row_block_bytes()), "rows"),
-             BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.layout.slice_block_bytes()), "slices"),
-             BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.ring.row_block_bytes()), "window rows")} {}
+      pools_{
+          BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
+                    static_cast<size_t>(settings.layout.row_block_bytes()), "rows"),
+          BlockPool(device, MemorySpace::kDevice,
+                    static_cast<size_t>(settings.layout.slice_block_bytes()), "slices"),
+          BlockPool(device, MemorySpace::kDevice,
+                    static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows")} {}
 
 SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
   const uint64_t id = next_id_++;
@@ -60,14 +61,14 @@ void SequenceTable::mark_failed(std::span<const uint64_t> ids, const std::string
 void SequenceTable::trim() {
   pools_.rows.trim();
   pools_.slices.trim();
-  pools_.ring.trim();
+  pools_.window_rows.trim();
 }
 
 void SequenceTable::add_to(KvMemory& memory) const {
   const uint64_t rows = pools_.rows.held_bytes();
   (settings_.rows_on_device ? memory.device_rows : memory.host_rows) += rows;
   memory.device_slices += pools_.slices.held_bytes();
-  memory.device_rows += pools_.ring.held_bytes();
+  memory.device_rows += pools_.window_rows.held_bytes();
   for (const auto& [id, sequence] : sequences_) {
     memory.device_slices += sequence->tail_bytes();
     memory.device_rows += sequence->device_rows().copy_bytes();

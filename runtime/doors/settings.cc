@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/raw_slopes.h"
 #include "runtime/config/layer_budgets.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 namespace {
@@ -37,21 +37,21 @@ bool has_mixed_windows(const Geometry& geometry) {
 }
 
 // Moves layers with a window out of the layout.
-void move_to_ring(StepSettings& settings) {
+void move_to_window_rows(StepSettings& settings) {
   CacheLayout& layout = settings.layout;
-  settings.ring = layout.without_slices();
-  settings.ring.layers = layout.layers = 0;
-  settings.ring.sinks = 0;
-  settings.reach = kConversationReach;
+  settings.window_rows = layout.without_slices();
+  settings.window_rows.layers = layout.layers = 0;
+  settings.window_rows.sinks = 0;
+  settings.rollback_tokens = kConversationRollback;
   for (LayerSettings& layer : settings.layers) {
-    layer.in_ring = layer.window > 0;
-    layer.dense |= layer.in_ring;
-    layer.index = (layer.in_ring ? settings.ring : layout).layers++;
+    layer.in_window_rows = layer.window > 0;
+    layer.dense |= layer.in_window_rows;
+    layer.index = (layer.in_window_rows ? settings.window_rows : layout).layers++;
   }
 }
 
 StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
-                         const DeviceTraits& traits, int64_t max_context, bool ring) {
+                         const DeviceTraits& traits, int64_t max_context, bool window_rows) {
   geometry.validate();
   config.validate();
   Config with_rows = config;  // the caller's row dtype may be the model's
@@ -91,7 +91,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
          .window = geometry.window(layer),
          .index = layer});
   }
-  if (ring) move_to_ring(settings);
+  if (window_rows) move_to_window_rows(settings);
   if (!settings.rows_on_device) {
     layout.hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));

@@ -29,7 +29,7 @@ Buffer upload_slice_dims(Device& device, const std::vector<int16_t>& slice_dims,
   const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.dims);
   std::vector<int16_t> dims;
   for (int layer = 0; layer < settings.layer_count() && of_layer > 0; ++layer) {
-    if (settings.layer(layer).in_ring) continue;
+    if (settings.layer(layer).in_window_rows) continue;
     const auto first = slice_dims.begin() + layer * of_layer;
     dims.insert(dims.end(), first, first + of_layer);
   }

@@ -13,14 +13,14 @@ namespace fasa {
 
 namespace {
 
-// The step's part `desc` with the pages of `ring`.
-SequenceDesc in_ring(const SequenceDesc& desc, SequenceDesc ring) {
-  ring.mode = desc.mode;
-  ring.first_token = desc.first_token;
-  ring.tokens = desc.tokens;
-  ring.start = desc.start;
-  ring.step_number = desc.step_number;
-  return ring;
+// The step's part `desc` with the pages of `window_rows`.
+SequenceDesc in_window_rows(const SequenceDesc& desc, SequenceDesc window_rows) {
+  window_rows.mode = desc.mode;
+  window_rows.first_token = desc.first_token;
+  window_rows.tokens = desc.tokens;
+  window_rows.start = desc.start;
+  window_rows.step_number = desc.step_number;
+  return window_rows;
 }
 
 }  // namespace
@@ -59,10 +59,10 @@ void StepDescriber::list(OpenStep& step) const {
   const StepSettings& settings = parts_.settings;
   auto& descs = step.slot->host(DescriptorBuffer::kStep);
   auto& restore = step.slot->host(DescriptorBuffer::kRestore);
-  auto& ring = step.slot->host(DescriptorBuffer::kRing);
+  auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
   descs.clear();
   restore.clear();
-  ring.clear();
+  window_rows.clear();
   int64_t write_back_pages = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
@@ -80,13 +80,15 @@ void StepDescriber::list(OpenStep& step) const {
       write_back_pages += pages_of(part.tokens) + 1;
     }
     descs.push_back(desc);
-    if (settings.has_ring()) ring.push_back(in_ring(desc, sequence.describe_ring()));
+    if (settings.has_window_rows())
+      window_rows.push_back(in_window_rows(desc, sequence.describe_window_rows()));
     step.tables.row_blocks.push_back(sequence.row_blocks());
     step.tables.histories.push_back(sequence.history());
     step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
-  step.tables.in_ring = settings.has_ring() ? step.slot->device(DescriptorBuffer::kRing) : nullptr;
+  step.tables.in_window_rows =
+      settings.has_window_rows() ? step.slot->device(DescriptorBuffer::kWindowRows) : nullptr;
   step.tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
   step.tables.on_host = descs;
 }
@@ -141,8 +143,9 @@ void StepDescriber::describe_each(OpenStep& step) {
     for (int token = 0; token < (apart ? whole.tokens : 1); ++token) {
       SequenceDesc& one = step.each.emplace_back(whole);
       if (apart) one.first_token += token, one.start += token, one.tokens = 1;
-      const auto& ring = step.slot->host(DescriptorBuffer::kRing);
-      if (!ring.empty()) step.each_in_ring.push_back(in_ring(one, ring[i]));
+      const auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
+      if (!window_rows.empty())
+        step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i]));
       tables.row_blocks.push_back(step.tables.row_blocks[i]);
       tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
       tables.histories.push_back(step.tables.histories[i]);
@@ -150,7 +153,7 @@ void StepDescriber::describe_each(OpenStep& step) {
     }
   }
   tables.on_device = step.each.data();
-  tables.in_ring = step.each_in_ring.data();
+  tables.in_window_rows = step.each_in_window_rows.data();
   tables.on_host = step.each;
 }
 

@@ -7,17 +7,19 @@
 
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_estimate.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 
-KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens, int64_t reach) const {
-  return estimate_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(), reach);
+KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
+                                    int64_t rollback_tokens) const {
+  return estimate_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(),
+                         rollback_tokens);
 }
 
 // Copies of rows take what is left.
-KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t reach) const {
-  KvMemory memory = estimate_least(tokens, step_tokens, reach);
+KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
   if (!parts_.settings.device_copies) return memory;
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
@@ -28,8 +30,8 @@ KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t reach) co
   return memory;
 }
 
-void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t reach) const {
-  const KvMemory need = estimate_least(tokens, step_tokens, reach);
+void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  const KvMemory need = estimate_least(tokens, step_tokens, rollback_tokens);
   const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
     const MemoryUse use = parts_.device.memory(space);
     if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;
@@ -54,7 +56,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
   if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
       parts_.scratch.bytes() == 0) {
-    require_room(tokens, step_tokens, sequence.reach());
+    require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
   const auto [decode, prefill] =

@@ -20,7 +20,7 @@ class StepMemory {
       : parts_(parts), hot_rows_(parts, hot_rows), copies_(parts) {}
 
   // See Runtime; outside of steps.
-  KvMemory estimate(int64_t tokens, int step_tokens, int64_t reach) const;
+  KvMemory estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
   // All that a step takes memory for. Throws BudgetError; the guard has what was had before.
   void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
@@ -32,8 +32,8 @@ class StepMemory {
   bool reclaim_copies(MemorySpace space, size_t bytes) { return copies_.reclaim(space, bytes); }
 
  private:
-  KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t reach) const;
-  void require_room(int64_t tokens, int step_tokens, int64_t reach) const;
+  KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
+  void require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void drop_pages(std::span<const StepSequence> sequences);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void ensure_step_scratch(std::span<const StepSequence> sequences);

@@ -23,8 +23,8 @@ StepStreams::StepStreams(Device& device, const StepSettings& settings, SequenceT
       forget_(std::move(forget)),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
-      slots_{DescriptorBuffer(device, settings.has_ring()),
-             DescriptorBuffer(device, settings.has_ring())} {
+      slots_{DescriptorBuffer(device, settings.has_window_rows()),
+             DescriptorBuffer(device, settings.has_window_rows())} {
   start();
 }
 

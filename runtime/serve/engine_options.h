@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "runtime/serve/session_suspension.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa::serve {
 
@@ -19,8 +19,8 @@ struct EngineOptions {
   int sparse_turn_tokens = 0;
   // Tokens from its end within which a conversation goes on elsewhere from its cache, where layers see
   // a window only and no sessions are suspended (with those, what Runtime::create() says): see
-  // Runtime::set_reach. Behind that all is computed anew.
-  int64_t reach = kConversationReach;
+  // Runtime::set_rollback_tokens. Behind that all is computed anew.
+  int64_t rollback_tokens = kConversationRollback;
   size_t log_bytes = size_t{64} << 20;
   std::optional<SuspensionOptions> sessions =
       {};  // none: what does not fit into memory is forgotten

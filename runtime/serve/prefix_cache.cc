@@ -56,7 +56,7 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   for (const CachedSession& cached : sessions_) {
     if (cached.conversation.salt != salt || !cached.sequence) continue;
     const int64_t tokens = std::min(cached.log().common(match.known), most);
-    if (!runtime_.reaches(*cached.sequence, tokens)) continue;
+    if (!runtime_.can_truncate_to(*cached.sequence, tokens)) continue;
     if (tokens > match.cached) match.cached = tokens, match.source = cached.id;
   }
   int64_t held = match.cached;
@@ -64,7 +64,7 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
     if (cached.conversation.salt != salt || !cached.suspended) continue;
     const int64_t tokens =
         std::min({cached.log().common(match.known), most, cached.suspended->tokens});
-    if (!runtime_.reaches_from(cached.suspended->first_page, tokens)) continue;
+    if (!runtime_.can_truncate_from(cached.suspended->first_page, tokens)) continue;
     if (tokens <= held) continue;
     match.suspended = {cached.suspended->session, held = tokens, cached.suspended->first_page};
   }
@@ -83,7 +83,7 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
   changed();
   const KvMemory memory =
-      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.reach(sequence));
+      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.rollback_tokens(sequence));
   CachedSession heir{
       .id = next_id_++,
       .conversation = std::move(conversation),

@@ -82,7 +82,8 @@ void SessionMemory::place(ActiveChoice& active) {
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
   // A session goes to disk whole, and what comes back is cut as Runtime::create() says.
-  if (!match.source && !options_.sessions) runtime_.set_reach(sequence, options_.reach);
+  if (!match.source && !options_.sessions)
+    runtime_.set_rollback_tokens(sequence, options_.rollback_tokens);
   if (match.suspended) {  // what comes from the disk comes in whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());

@@ -182,7 +182,7 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
     const auto header =
         page_headers.subspan(static_cast<size_t>(page - first) * format.header_bytes());
     const size_t wanted =
-        format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.ring : 0);
+        format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.window_rows : 0);
     const auto row =
         page < rows_from
             ? rows.first(0)

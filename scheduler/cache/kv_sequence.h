@@ -22,9 +22,9 @@ namespace fasa {
 
 // Where pages come from.
 struct KvPools {
-  BlockPool rows;    // host, or device with rows on the device
-  BlockPool slices;  // device
-  BlockPool ring;    // device: rows of the ring's layers
+  BlockPool rows;         // host, or device with rows on the device
+  BlockPool slices;       // device
+  BlockPool window_rows;  // device: window rows
 };
 
 class KvSequence {
@@ -41,16 +41,16 @@ class KvSequence {
   void invalidate();
 
   // It will be truncated and forked at most `tokens` tokens from its end, or at 0: pages behind
-  // that are dropped as it grows, of the ring, or where every layer sees a window only. See
-  // reach.h.
-  void set_reach(int64_t tokens) { reach_ = tokens; }
-  int64_t reach() const { return reach_; }
+  // that are dropped as it grows, of the window rows, or where every layer sees a window only. See
+  // rollback_window.h.
+  void set_rollback_tokens(int64_t tokens) { rollback_tokens_ = tokens; }
+  int64_t rollback_tokens() const { return rollback_tokens_; }
   // Pages that may be dropped; drops them. Streams are idle then.
   int64_t droppable() const;
   void drop_pages();
-  void drop_ring(int64_t end);  // pages before `end`, wanted or not
+  void drop_window_rows(int64_t end);  // pages before `end`, wanted or not
   // Whether it can be cut there: all pages are kept that are needed to go on.
-  bool reaches(int64_t tokens) const;
+  bool can_truncate_to(int64_t tokens) const;
   int64_t first_page() const { return first_page_; }
   bool has_page(int layer, int64_t page) const { return !table_of(layer).dropped(page); }
 
@@ -64,14 +64,14 @@ class KvSequence {
   // there were pages, room in the arrays of their addresses and a last page that is no longer
   // shared. Without work enqueued in between.
   struct Reserved {
-    int64_t row_pages, slice_pages, ring_pages;
-    int64_t row_places, slice_places, ring_places, copy_places;  // in the tables
-    bool whole;                                                  // tail, protected rows, hot rows
-    bool wide;                                                   // hot rows beyond the layout's
+    int64_t row_pages, slice_pages, window_pages;
+    int64_t row_places, slice_places, window_places, copy_places;  // in the tables
+    bool whole;                                                    // tail, protected rows, hot rows
+    bool wide;                                                     // hot rows beyond the layout's
   };
   Reserved reserved() const {
-    return {rows_.pages(),           slices_.pages(),          ring_.pages(),
-            rows_.capacity(),        slices_.capacity(),       ring_.capacity(),
+    return {rows_.pages(),           slices_.pages(),          window_rows_.pages(),
+            rows_.capacity(),        slices_.capacity(),       window_rows_.capacity(),
             device_rows_.capacity(), tail_ || protected_rows_, hot_rows_.wide()};
   }
   void give_back_to(const Reserved& before);
@@ -86,11 +86,11 @@ class KvSequence {
 
   // As kernels see it once tables are uploaded; the step fills in tokens, mode and write-back buffer.
   SequenceDesc describe() const;
-  // Of the ring: its pages alone.
-  SequenceDesc describe_ring() const;
+  // The same with the pages of window rows.
+  SequenceDesc describe_window_rows() const;
   std::span<std::byte* const> row_blocks() const { return rows_.blocks(); }
   std::span<std::byte* const> slice_blocks() const { return slices_.blocks(); }
-  std::span<std::byte* const> ring_blocks() const { return ring_.blocks(); }
+  std::span<std::byte* const> window_row_blocks() const { return window_rows_.blocks(); }
 
   const LaterRows& later_rows() const { return later_rows_; }
   void set_later_rows(LaterRows rows) { later_rows_ = std::move(rows); }
@@ -108,11 +108,11 @@ class KvSequence {
   uint64_t tail_bytes() const { return tail_.bytes(); }
   uint64_t hot_bytes() const { return hot_rows_.bytes() + protected_rows_.bytes(); }
   uint64_t table_bytes() const {
-    return rows_.device_bytes() + slices_.device_bytes() + ring_.device_bytes() +
+    return rows_.device_bytes() + slices_.device_bytes() + window_rows_.device_bytes() +
            device_rows_.table_bytes();
   }
   uint64_t host_table_bytes() const {
-    return rows_.host_bytes() + slices_.host_bytes() + ring_.host_bytes() +
+    return rows_.host_bytes() + slices_.host_bytes() + window_rows_.host_bytes() +
            device_rows_.host_table_bytes();
   }
 
@@ -121,18 +121,18 @@ class KvSequence {
  private:
   bool uses_slices() const { return settings_.layout.slice.dims > 0; }
   const PageTable& table_of(int layer) const {
-    return settings_.layer(layer).in_ring ? ring_ : rows_;
+    return settings_.layer(layer).in_window_rows ? window_rows_ : rows_;
   }
-  // Pages up to so many tokens of the ring, and up to `tokens` of all others.
-  void grow(int64_t tokens, int64_t ring_tokens);
-  void promise_ring(int64_t tokens, int64_t pages);
-  bool drops_rows() const { return !settings_.has_ring() && first_page_ > 0; }
+  // Pages of window rows up to `window_tokens` tokens, and up to `tokens` of all others.
+  void grow(int64_t tokens, int64_t window_tokens);
+  void promise_window_rows(int64_t tokens, int64_t pages);
+  bool drops_rows() const { return !settings_.has_window_rows() && first_page_ > 0; }
 
   Device& device_;
   const StepSettings& settings_;
   PageTable rows_;
   PageTable slices_;
-  PageTable ring_;
+  PageTable window_rows_;
   DeviceRows device_rows_;
   LaterRows later_rows_;
   std::optional<SelectionHistory> history_;  // where the selection remembers
@@ -140,8 +140,8 @@ class KvSequence {
   Buffer protected_rows_;
   HotRows hot_rows_;
   int64_t length_ = 0;
-  int64_t reach_;           // tokens, below 0: all
-  int64_t first_page_ = 0;  // of what is dropped, none between the sinks' pages and this is kept
+  int64_t rollback_tokens_;  // tokens, below 0: all
+  int64_t first_page_ = 0;   // of what is dropped, none between the sinks' pages and this is kept
   bool stale_ = false;
 };
 

@@ -123,11 +123,11 @@ TEST_F(ChatSessionTest, UndoGoesBack) {
   EXPECT_FALSE(chat.undo());
 }
 
-// Where all layers see a window, the cache keeps what the reach asks for.
+// Where all layers see a window, the cache keeps what the rollback window asks for.
 TEST_F(ChatSessionTest, BehindTheReachAllIsComputedAnew) {
   const auto runtime = full_runtime(model_, 40);
-  const auto open = [&](int64_t reach) {
-    options_.reach = reach;
+  const auto open = [&](int64_t rollback_tokens) {
+    options_.rollback_tokens = rollback_tokens;
     return ChatSession(model_, *runtime, tokenizer_, *templates_, options_);
   };
   const std::string speech(900, 'a');

@@ -104,7 +104,7 @@ def test_rows_are_read_into_host_memory(new, stream):
     np.testing.assert_array_equal(values, new[1][1][20:120])
 
 
-def test_what_a_gpu_does_not_reach(new, stream):
+def test_memory_that_a_gpu_cannot_access(new, stream):
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     sequence, (k, v, q) = runtime.sequence(), (tensor[:9] for tensor in new[0])
     k_there, v_there, q_there = (fake_gpu.coming(tensor, stream) for tensor in (k, v, q))

@@ -43,12 +43,12 @@ StepSettings draw_settings(Draw& draw) {
   if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
   for (int i = 0; i < settings.layout.layers; ++i) settings.layers.push_back(draw_layer(draw));
   if (!draw.coin()) return settings;
-  settings.ring = settings.layout.without_slices();
-  settings.ring.layers = settings.layout.layers = 0;
+  settings.window_rows = settings.layout.without_slices();
+  settings.window_rows.layers = settings.layout.layers = 0;
   for (LayerSettings& layer : settings.layers) {
-    layer.in_ring = layer.window > 0;
-    layer.dense |= layer.in_ring;
-    layer.index = (layer.in_ring ? settings.ring : settings.layout).layers++;
+    layer.in_window_rows = layer.window > 0;
+    layer.dense |= layer.in_window_rows;
+    layer.index = (layer.in_window_rows ? settings.window_rows : settings.layout).layers++;
   }
   return settings;
 }

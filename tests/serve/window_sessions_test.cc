@@ -11,7 +11,8 @@ namespace fasa::serve {
 namespace {
 
 constexpr int kWindow = 50;
-constexpr size_t kLong = 3600;  // far beyond the window, kConversationReach and the pages that wait
+constexpr size_t kLong =
+    3600;  // far beyond the window, kConversationRollback and the pages that wait
 
 class WindowSessionsTest : public testing::TestWithParam<const char*> {
  protected:

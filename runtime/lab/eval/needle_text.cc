@@ -21,10 +21,10 @@ std::string plant(std::string_view haystack, std::span<const PlantedFact> facts)
 }
 
 size_t word_start(std::string_view text, size_t at) {
-  constexpr size_t kReach = 256;
+  constexpr size_t kLookBack = 256;
   if (at >= text.size()) return text.size();
   const size_t blank = text.find_last_of(" \t\r\n", at);
-  return blank == std::string_view::npos || at - blank > kReach ? at : blank;
+  return blank == std::string_view::npos || at - blank > kLookBack ? at : blank;
 }
 
 }  // namespace fasa

@@ -9,7 +9,7 @@
 #include "runtime/base/units.h"
 #include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/settings.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
@@ -62,7 +62,7 @@ class Fitting {
     const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
     return estimate_memory(settings, tokens, step,
                            PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
-                           kConversationReach);
+                           kConversationRollback);
   }
   uint64_t device_bytes(const KvMemory& kv) const {
     return request_.model_bytes + kv.device_total();

@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/doors/memory_estimate.h"
 #include "runtime/doors/settings.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
@@ -97,7 +97,7 @@ class Planner {
     const int layers_ahead = settings.layer_count() - 1;  // that a model sees
     return estimate_memory(settings, tokens, step,
                            PrefetchControl::scratch_for(settings, layers_ahead),
-                           kConversationReach);
+                           kConversationRollback);
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&

@@ -1,10 +1,10 @@
 // A sequence gives back rows of layers with a window that nobody sees any more, of all layers where
-// every one has a window, of a ring beside those that see everything: the bits are those of a
+// every one has a window, of a window_rows beside those that see everything: the bits are those of a
 // sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 #include "tests/support/device_tensors.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/interpreted_kernels.h"
@@ -56,13 +56,13 @@ std::string name_of(const RunSetup& setup) {
          std::to_string(static_cast<int>(setup.kind));
 }
 
-// Prompt and answer, cut inside of the reach and gone on with, and a fork of that.
-Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64_t reach,
+// Prompt and answer, truncated within the rollback window and continued, and a fork of that.
+Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64_t rollback_tokens,
                    int chunk) {
   RuntimeRun run(setup, windowed(setup, windows));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
-  runtime.set_reach(id, reach);
+  runtime.set_rollback_tokens(id, rollback_tokens);
   runtime.reserve(id, kPrompt + 1000, chunk);
   Outputs outputs = run.prefill(id, 1, kPrompt, chunk);
   const auto add = [&](const Outputs& more) {
@@ -81,10 +81,10 @@ Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64
   return outputs;
 }
 
-TEST(Reach, BitsAreThoseOfASequenceThatKeepsAll) {
+TEST(RollbackWindow, BitsAreThoseOfASequenceThatKeepsAll) {
   for (const RunSetup& setup : setups()) {
     for (const auto& windows : {kAllWindows, kSomeWindows}) {
-      const Outputs base = whole_life(setup, windows, kReachesAll, 300);
+      const Outputs base = whole_life(setup, windows, kUnlimitedRollback, 300);
       expect_same(base, whole_life(setup, windows, 100, 300), name_of(setup));
       expect_same(base, whole_life(setup, windows, 100, 64), name_of(setup) + ", chunks of 64");
     }
@@ -92,8 +92,9 @@ TEST(Reach, BitsAreThoseOfASequenceThatKeepsAll) {
 }
 
 // Nor do the kernels for GPUs look behind the window.
-TEST(Reach, InterpretedKernelsHaveTheSameBits) {
-  const auto life = [](const RunSetup& setup, const std::vector<int>& windows, int64_t reach) {
+TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
+  const auto life = [](const RunSetup& setup, const std::vector<int>& windows,
+                       int64_t rollback_tokens) {
     DeviceOptions options;
     options.name = "cuda:0";
     options.threads = 2;
@@ -101,33 +102,34 @@ TEST(Reach, InterpretedKernelsHaveTheSameBits) {
     RuntimeRun run(open_device(options, interpreted_platform(fake)), setup,
                    windowed(setup, windows));
     const SequenceId id = run.runtime().create();
-    run.runtime().set_reach(id, reach);
+    run.runtime().set_rollback_tokens(id, rollback_tokens);
     run.runtime().reserve(id, 5000, 80);
     Outputs outputs = run.prefill(id, 1, 760, 80);
     for (auto& step : run.decode(id, 1, 30)) outputs.push_back(std::move(step));
     run.runtime().truncate(id, 780);
     for (auto& step : run.decode(id, 2, 5)) outputs.push_back(std::move(step));
-    EXPECT_EQ(run.runtime().reaches(id, 300), reach == kReachesAll);
+    EXPECT_EQ(run.runtime().can_truncate_to(id, 300), rollback_tokens == kUnlimitedRollback);
     return outputs;
   };
   for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
     for (const auto kind : {SelectionKind::kFasa, SelectionKind::kFull}) {
       const RunSetup setup{.rows = rows, .fac_tokens = 30, .kind = kind};
       for (const std::vector<int>& windows : {std::vector{20, 50, 37}, std::vector{20, 0, 37}}) {
-        expect_same(life(setup, windows, kReachesAll), life(setup, windows, 20), name_of(setup));
+        expect_same(life(setup, windows, kUnlimitedRollback), life(setup, windows, 20),
+                    name_of(setup));
       }
     }
   }
 }
 
-TEST(Reach, MemoryIsWhatWasReservedAndDoesNotGrow) {
+TEST(RollbackWindow, MemoryIsWhatWasReservedAndDoesNotGrow) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup));
     Runtime& runtime = run.runtime();
     const uint64_t predicted = rows_of(runtime.estimate_memory(50000, 100, 64));
     EXPECT_LT(predicted * 20, rows_of(runtime.estimate_memory(50000, 100))) << name_of(setup);
     const SequenceId id = runtime.create();
-    runtime.set_reach(id, 64);
+    runtime.set_rollback_tokens(id, 64);
     runtime.reserve(id, 50000, 100);
     const uint64_t host = runtime.memory().host_rows;
     const uint64_t slices = runtime.memory().device_slices;
@@ -145,7 +147,7 @@ TEST(Reach, MemoryIsWhatWasReservedAndDoesNotGrow) {
   }
 }
 
-TEST(Reach, ALongSequenceFitsABudgetThatHoldsAFewPages) {
+TEST(RollbackWindow, ALongSequenceFitsABudgetThatHoldsAFewPages) {
   RunSetup setup{.device = "emulated"};
   uint64_t rows = 0;
   {
@@ -156,7 +158,7 @@ TEST(Reach, ALongSequenceFitsABudgetThatHoldsAFewPages) {
   RuntimeRun run(setup, windowed(setup));
   const SequenceId all = run.runtime().create();
   EXPECT_THROW(run.runtime().reserve(all, 50000, 100), BudgetError);
-  run.runtime().set_reach(all, 0);
+  run.runtime().set_rollback_tokens(all, 0);
   run.runtime().reserve(all, 50000, 100);
   // Nobody else gets what was promised.
   const SequenceId other = run.runtime().create();
@@ -166,19 +168,19 @@ TEST(Reach, ALongSequenceFitsABudgetThatHoldsAFewPages) {
   run.decode(all, 1, 200);
 }
 
-TEST(Reach, WhatWasGivenBackIsRefused) {
+TEST(RollbackWindow, WhatWasGivenBackIsRefused) {
   const RunSetup setup;
   RuntimeRun run(setup, windowed(setup));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
-  EXPECT_THROW(runtime.set_reach(id, -1), UsageError);
-  runtime.set_reach(id, 100);
+  EXPECT_THROW(runtime.set_rollback_tokens(id, -1), UsageError);
+  runtime.set_rollback_tokens(id, 100);
   run.prefill(id, 1, kPrompt, 300);
   run.decode(id, 1, 1);
   const int64_t length = runtime.length(id);
-  EXPECT_TRUE(runtime.reaches(id, 0));
-  EXPECT_TRUE(runtime.reaches(id, length - 100));
-  EXPECT_FALSE(runtime.reaches(id, 500));
+  EXPECT_TRUE(runtime.can_truncate_to(id, 0));
+  EXPECT_TRUE(runtime.can_truncate_to(id, length - 100));
+  EXPECT_FALSE(runtime.can_truncate_to(id, 500));
   EXPECT_THROW(runtime.truncate(id, 500), UsageError);
   EXPECT_THROW(runtime.fork(id, 500), UsageError);
   std::vector<std::byte> rows(runtime.page_bytes().rows), slices(runtime.page_bytes().slices);
@@ -190,7 +192,7 @@ TEST(Reach, WhatWasGivenBackIsRefused) {
 }
 
 // Rows of layers with a window lie on the device and do not grow; all others are kept.
-TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
+TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup, kSomeWindows));
     Runtime& runtime = run.runtime();
@@ -200,10 +202,10 @@ TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
     const KvMemory predicted = runtime.estimate_memory(6000, 100, 64);
     if (setup.rows != RowPlacement::kAuto) {  // copies take all that is free
       EXPECT_LT(rows_of(predicted), of_all(6000) + 2 * of_all(1300)) << name_of(setup);
-      EXPECT_EQ(rows_of(runtime.estimate_memory(6000, 100, kReachesAll)), 3 * of_all(6000));
+      EXPECT_EQ(rows_of(runtime.estimate_memory(6000, 100, kUnlimitedRollback)), 3 * of_all(6000));
     }
     const SequenceId id = runtime.create();
-    runtime.set_reach(id, 64);
+    runtime.set_rollback_tokens(id, 64);
     runtime.reserve(id, 6000, 100);
     const KvMemory reserved = runtime.memory();
     if (setup.rows != RowPlacement::kAuto) {
@@ -216,8 +218,8 @@ TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
     if (setup.rows != RowPlacement::kAuto) {
       EXPECT_EQ(runtime.memory().device_rows, reserved.device_rows) << name_of(setup);
     }
-    EXPECT_TRUE(runtime.reaches(id, 3700 - 64)) << name_of(setup);
-    EXPECT_FALSE(runtime.reaches(id, 2000)) << name_of(setup);
+    EXPECT_TRUE(runtime.can_truncate_to(id, 3700 - 64)) << name_of(setup);
+    EXPECT_FALSE(runtime.can_truncate_to(id, 2000)) << name_of(setup);
     EXPECT_THROW(runtime.truncate(id, 2000), UsageError) << name_of(setup);
     runtime.free(id);
     EXPECT_EQ(rows_of(runtime.memory()), 0U) << name_of(setup);
@@ -226,13 +228,13 @@ TEST(Reach, BesideLayersThatSeeEverythingWindowsAreARing) {
 
 // Rows of a layer that sees everything are there to be read; those that were given back are
 // refused.
-TEST(Reach, OfARingOnlyWhatIsThereIsRead) {
+TEST(RollbackWindow, OfWindowRowsOnlyThoseThatAreThereAreRead) {
   const RunSetup setup;
   RuntimeRun run(setup, windowed(setup, kSomeWindows));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
-  EXPECT_EQ(runtime.reach(id), kConversationReach);
-  runtime.set_reach(id, 0);
+  EXPECT_EQ(runtime.rollback_tokens(id), kConversationRollback);
+  runtime.set_rollback_tokens(id, 0);
   run.prefill(id, 1, kPrompt, 300);
   run.decode(id, 1, 1);
   const Geometry& g = runtime.geometry();
@@ -249,7 +251,7 @@ TEST(Reach, OfARingOnlyWhatIsThereIsRead) {
 }
 
 // Pages of all layers go out and come back.
-TEST(Reach, PagesOfASequenceWithARingAreSavedAndLoaded) {
+TEST(RollbackWindow, PagesOfASequenceWithWindowRowsAreSavedAndLoaded) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup, kSomeWindows));
     Runtime& runtime = run.runtime();
