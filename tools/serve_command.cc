@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "bindings/http/http_server.h"
+#include "bindings/http/service.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/machine.h"
@@ -24,8 +26,6 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
-#include "tools/serve/http_server.h"
-#include "tools/serve/service.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
