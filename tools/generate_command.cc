@@ -4,9 +4,9 @@
 
 #include <cstdio>
 
+#include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/doors/kv_cost.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/llm/chat_session.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
-#include "runtime/doors/kv_cost.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/lab/capture/trace_recorder.h"

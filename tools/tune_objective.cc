@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/api/settings.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/doors/settings.h"
 #include "runtime/lab/plan/plan_machine.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "bindings/c/status.h"
+#include "runtime/api/caller_memory.h"
+#include "runtime/api/model_part.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/caller_memory.h"
-#include "runtime/doors/model_part.h"
 
 namespace fasa::c {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "offload/device.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/config/weight_options.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weight_bytes.h"
 #include "scheduler/prefetch/query_source.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "offload/device.h"
-#include "runtime/doors/kv_metrics.h"
+#include "runtime/api/kv_metrics.h"
 #include "runtime/serve/session_suspension.h"
 
 namespace fasa::serve {

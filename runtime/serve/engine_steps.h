@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 
 namespace fasa::serve {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/ids.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/serve/session_manifest.h"
 #include "runtime/serve/token_log.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/read_pool.h"
 #include "runtime/serve/resuming.h"

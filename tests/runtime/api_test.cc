@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "kernels/reference/row_codes.h"
+#include "runtime/api/stateless/sparse_decode.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/sparse_decode.h"
 #include "tests/support/device_tensors.h"
 #include "tests/support/runs.h"
 

@@ -5,7 +5,7 @@
 
 #include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
-#include "runtime/doors/settings.h"
+#include "runtime/api/settings.h"
 
 namespace fasa::bench {
 namespace {

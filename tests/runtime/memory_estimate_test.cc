@@ -1,5 +1,5 @@
 // Scratch that is reserved for a context serves every shorter one.
-#include "runtime/doors/memory_estimate.h"
+#include "runtime/api/memory_estimate.h"
 
 #include <gtest/gtest.h>
 

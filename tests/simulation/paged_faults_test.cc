@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/pages/paged_runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
-#include "runtime/doors/paged_runtime.h"
 #include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/injecting_device.h"

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "kernels/cpu/kernels.h"
+#include "runtime/api/settings.h"
 #include "runtime/base/raw_slopes.h"
-#include "runtime/doors/settings.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {

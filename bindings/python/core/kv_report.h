@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/doors/kv_metrics.h"
+#include "runtime/api/kv_metrics.h"
 
 namespace fasa::python {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"
 

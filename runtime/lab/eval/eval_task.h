@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/lab/eval/interval.h"
 #include "runtime/llm/model.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/kernel_work.h"
-#include "runtime/doors/memory_estimate.h"
+#include "runtime/api/memory_estimate.h"
 #include "scheduler/head_groups.h"
 
 namespace fasa {

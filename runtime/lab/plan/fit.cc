@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/settings.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/doors/memory_estimate.h"
-#include "runtime/doors/settings.h"
 #include "scheduler/cache/rollback_window.h"
 #include "scheduler/prefetch/prefetch_control.h"
 

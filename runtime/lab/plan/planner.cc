@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/settings.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/memory_estimate.h"
-#include "runtime/doors/settings.h"
 #include "scheduler/cache/rollback_window.h"
 #include "scheduler/prefetch/prefetch_control.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/catalog/model_shape.h"
 #include "runtime/config/config.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/lab/plan/cost_model.h"
 #include "runtime/lab/plan/plan_machine.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "offload/timeline/timeline.h"
-#include "runtime/doors/kv_metrics.h"
+#include "runtime/api/kv_metrics.h"
 
 namespace fasa {
 

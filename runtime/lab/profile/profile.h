@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "offload/timeline/timeline.h"
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/trace/set_overlap.h"
 
 namespace fasa {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/lab/synthetic/synthetic_device.h"
 #include "runtime/trace/selection_trace.h"
 #include "scheduler/prefetch/query_source.h"
