@@ -9,8 +9,8 @@
 
 #include "bench/study_main.h"
 #include "bench/study_model.h"
-#include "runtime/lab/capture/calibration.h"
-#include "runtime/lab/capture/probes.h"
+#include "runtime/capture/calibration.h"
+#include "runtime/capture/probes.h"
 
 namespace fasa::bench {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "bench/study_main.h"
 #include "offload/open_device.h"
-#include "runtime/lab/capture/slice_index.h"
+#include "runtime/capture/slice_index.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/tokenizer.h"

@@ -16,8 +16,8 @@
 #include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/base/parallel.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/config/layer_budgets.h"
-#include "runtime/lab/capture/calibration.h"
 
 namespace fasa::bench {
 namespace {

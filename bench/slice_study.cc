@@ -14,7 +14,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/calibrate/calibrate_query.h"
 #include "runtime/calibrate/calibrate_slices.h"
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 namespace fasa::bench {
 namespace {

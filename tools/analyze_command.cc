@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/eval_text.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/eval/eval_text.h"
 #include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"

@@ -4,9 +4,9 @@
 #include <chrono>
 
 #include "runtime/calibrate/calibrate_slices.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/capture/calibration_data.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration_data.h"
 #include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"

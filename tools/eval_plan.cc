@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/data_sets.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
 #include "runtime/io/nearest.h"
-#include "runtime/lab/eval/data_sets.h"
-#include "runtime/lab/eval/longbench_task.h"
-#include "runtime/lab/eval/needle_task.h"
-#include "runtime/lab/eval/perplexity.h"
 
 namespace fasa {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/lab/eval/eval_task.h"
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/text/tokenizer.h"
 

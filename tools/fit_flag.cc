@@ -4,8 +4,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
-#include "runtime/lab/plan/fit.h"
 #include "runtime/llm/model_memory.h"
+#include "runtime/plan/fit.h"
 
 namespace fasa {
 namespace {

@@ -1,9 +1,9 @@
-// A plan as tables for people, and as JSON (runtime/lab/plan/plan_json.h).
+// A plan as tables for people, and as JSON (runtime/plan/plan_json.h).
 #pragma once
 
 #include <string>
 
-#include "runtime/lab/plan/plan_json.h"
+#include "runtime/plan/plan_json.h"
 
 namespace fasa {
 

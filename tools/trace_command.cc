@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
+#include "runtime/capture/trace_recorder.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/trace_recorder.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"

@@ -8,11 +8,11 @@
 #include "runtime/api/settings.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/lab/plan/plan_machine.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/plan/plan_machine.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"
-#include "runtime/lab/plan/settings_toml.h"
-#include "runtime/lab/tune/tune_space.h"
+#include "runtime/plan/settings_toml.h"
+#include "runtime/tune/tune_space.h"
 
 namespace fasa {
 namespace {

@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "runtime/base/error.h"
-#include "runtime/lab/eval/needle_task.h"
-#include "runtime/lab/eval/perplexity.h"
-#include "runtime/lab/eval/shared_prompt.h"
-#include "runtime/lab/eval/step_logits.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
+#include "runtime/eval/shared_prompt.h"
+#include "runtime/eval/step_logits.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

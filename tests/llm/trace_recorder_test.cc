@@ -1,4 +1,4 @@
-#include "runtime/lab/capture/trace_recorder.h"
+#include "runtime/capture/trace_recorder.h"
 
 #include <gtest/gtest.h>
 

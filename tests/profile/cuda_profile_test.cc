@@ -5,7 +5,7 @@
 #include <string>
 
 #include "offload/open_device.h"
-#include "runtime/lab/profile/profiled_model.h"
+#include "runtime/profile/profiled_model.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/source_path.h"
 

@@ -1,8 +1,8 @@
-#include "runtime/lab/profile/profile.h"
+#include "runtime/profile/profile.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/lab/profile/profiled_decode.h"
+#include "runtime/profile/profiled_decode.h"
 #include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 

@@ -1,5 +1,5 @@
 // Calibration of the bundled model, from text to map, on both kinds of device.
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

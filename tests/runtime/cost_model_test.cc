@@ -1,5 +1,5 @@
 // The cost model by hand, and against what the emulated device's clock says of real steps.
-#include "runtime/lab/plan/cost_model.h"
+#include "runtime/plan/cost_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // What is given up, in which order, so that a model fits; and that it fits then.
-#include "runtime/lab/plan/fit.h"
+#include "runtime/plan/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/lab/plan/planner.h"
+#include "runtime/plan/planner.h"
 
 namespace fasa {
 namespace {

@@ -1,5 +1,5 @@
 // Plans against the runtime that they speak of.
-#include "runtime/lab/plan/planner.h"
+#include "runtime/plan/planner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/lab/tune/tune_space.h"
+#include "runtime/tune/tune_space.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "offload/open_device.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/fasa.hpp"
-#include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/simulation/fault_injection.h"

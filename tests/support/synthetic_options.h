@@ -1,7 +1,7 @@
 // A synthetic decode small enough for tests.
 #pragma once
 
-#include "runtime/lab/synthetic/synthetic_decode.h"
+#include "runtime/synthetic/synthetic_decode.h"
 
 namespace fasa::testing {
 

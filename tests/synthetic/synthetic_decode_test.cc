@@ -1,4 +1,4 @@
-#include "runtime/lab/synthetic/synthetic_decode.h"
+#include "runtime/synthetic/synthetic_decode.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

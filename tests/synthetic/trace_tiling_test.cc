@@ -1,4 +1,4 @@
-#include "runtime/lab/synthetic/trace_tiling.h"
+#include "runtime/synthetic/trace_tiling.h"
 
 #include <gtest/gtest.h>
 

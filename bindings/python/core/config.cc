@@ -12,7 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
-#include "runtime/lab/plan/settings_toml.h"
+#include "runtime/plan/settings_toml.h"
 
 namespace fasa::python {
 namespace {

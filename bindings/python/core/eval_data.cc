@@ -4,9 +4,9 @@
 #include <span>
 
 #include "bindings/python/core/eval_tasks.h"
-#include "runtime/lab/eval/data_sets.h"
-#include "runtime/lab/eval/longbench_task.h"
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/data_sets.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/llm/sampler.h"
 
 namespace fasa::python {

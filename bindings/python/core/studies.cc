@@ -13,17 +13,17 @@
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/units.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/fasa.hpp"
 #include "runtime/io/input_file.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration.h"
-#include "runtime/lab/plan/plan_json.h"
-#include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_tokenizer.h"
+#include "runtime/plan/plan_json.h"
+#include "runtime/plan/planner.h"
 
 namespace fasa::python {
 namespace {

@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/calibrate/calibrate_ranking.h"
 #include "runtime/calibrate/calibrate_slices.h"
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 namespace fasa {
 namespace {

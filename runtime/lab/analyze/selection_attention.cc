@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "runtime/capture/attention_capture.h"
 #include "runtime/lab/analyze/head_query.h"
-#include "runtime/lab/capture/attention_capture.h"
 #include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
