@@ -55,8 +55,10 @@ Config with_selection(const Config& base, const std::string& selection,
   Config config = base;
   const ConfigOption* kind = find_option("selection", "kind");
   if (!kind->set(config, selection)) {
-    throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
-                                 kind->allowed));
+    throw UsageError(fmt::format(
+        "--selections = \"{}\": allowed: {}, between commas{}", selection, kind->allowed,
+        has_comparison_selections() ? ""
+                                    : "; builds with FASA_LAB=ON have comparison selections too"));
   }
   // A budget is all that a method attends to: auto would add to that of fasa alone.
   if (budget.tokens > 0) {

@@ -248,9 +248,12 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "selection",
      .type = "NAME",
      .allowed = selection_names(),
-     .help = "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
-             "the others, for comparison, on the cpu device only: oracle = the best by whole keys, "
-             "streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random.",
+     .help =
+         has_comparison_selections()
+             ? "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
+               "the others, for comparison, on the cpu device only: oracle = the best by whole "
+               "keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random."
+             : "Which tokens a decode step attends to: fasa = the best by the slices; full = all.",
      .default_text = "the preset's",
      .text = true,
      .set =
