@@ -21,7 +21,7 @@ struct PredictedSet {
 };
 
 // One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what
-// it predictions), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
+// it predicts), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
 // source_depth) and make(parts).
 class Predictor {
  public:
