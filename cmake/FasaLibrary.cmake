@@ -78,14 +78,17 @@ function(fasa_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# fasa_library(name DEPENDS targets...): a static library of all sources in this folder.
+# fasa_library(name DEPENDS targets... [SOURCES files...] [NO_UNITY]): a static library of all sources
+# in this folder.
 function(fasa_library name)
-  cmake_parse_arguments(arg "" "" "DEPENDS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "NO_UNITY" "" "DEPENDS;SOURCES" ${ARGN})
   if(NOT arg_SOURCES)
     file(GLOB arg_SOURCES CONFIGURE_DEPENDS *.cc)
   endif()
   add_library(${name} STATIC ${arg_SOURCES})
   target_link_libraries(${name} PUBLIC fasa_flags ${arg_DEPENDS})
   target_precompile_headers(${name} REUSE_FROM fasa_headers)
-  fasa_unity(${name})
+  if(NOT arg_NO_UNITY)
+    fasa_unity(${name})
+  endif()
 endfunction()
