@@ -76,6 +76,8 @@ function(fasa_unity target)
     endif()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # A class of one source may have members of its unnamed namespace's types: no header shows it.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # fasa_library(name DEPENDS targets... [SOURCES files...] [NO_UNITY]): a static library of all sources

@@ -13,7 +13,7 @@
 namespace fasa::jinja {
 namespace {
 
-using Body = Value (*)(const Arguments& arguments, const std::tm& now, Work& work);
+using FunctionBody = Value (*)(const Arguments& arguments, const std::tm& now, Work& work);
 
 Value range(const Arguments& arguments, const std::tm&, Work& work) {
   constexpr int64_t kLongest = 100'000;  // as in Jinja's sandbox
@@ -100,7 +100,7 @@ Value strftime_now(const Arguments& arguments, const std::tm& now, Work& work) {
 
 struct Entry {
   std::string_view name;
-  Body body;
+  FunctionBody body;
 };
 constexpr Entry kFunctions[] = {{"dict", make_dict},
                                 {"namespace", make_namespace},
