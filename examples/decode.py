@@ -3,7 +3,7 @@ import fasa
 import numpy as np
 
 LAYERS, KV_HEADS, QUERY_HEADS, DIM = 2, 2, 8, 64
-PROMPT, STEPS = 2000, 16
+PROMPT, STEPS = 8000, 16
 
 rng = np.random.default_rng(0)
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 
-@pytest.mark.parametrize("name, shown", [("decode.py", "2016 tokens"),
+@pytest.mark.parametrize("name, shown", [("decode.py", "8016 tokens"),
                                          ("transformers_generate.py", " ")])
 def test_example(name, shown, tmp_path):
     done = subprocess.run([sys.executable, str(ROOT / "examples" / name)], cwd=tmp_path,
