@@ -9,8 +9,8 @@
 
 #include "bench/study_main.h"
 #include "bench/study_model.h"
-#include "runtime/lab/capture/calibration.h"
-#include "runtime/lab/capture/probes.h"
+#include "runtime/capture/calibration.h"
+#include "runtime/capture/probes.h"
 
 namespace fasa::bench {
 namespace {
@@ -121,7 +121,7 @@ Config slice_config(SliceDType dtype, int chunks, int64_t tokens) {
   config.selection.slice_dtype = dtype;
   config.selection.tip_chunks = chunks;
   config.selection.fac_tokens = {{.tokens = tokens, .share = 0}};
-  config.selection.near_tokens = TokenCount{};
+  config.selection.low_bit_tokens = TokenCount{};
   return config;
 }
 
@@ -151,8 +151,8 @@ void print_recall(Study& study, int texts) {
   fmt::print("\n\n| 8 FCs, bf16 |");
   for (const DataKind& kind : kKinds) fmt::print(" {} |", kind.name);
   fmt::print("\n|---|---|---|---|---|---|---|\n");
-  for (const Objective objective :
-       {Objective::kCa, Objective::kFarCa, Objective::kMass, Objective::kFarMass}) {
+  for (const Objective objective : {Objective::kCa, Objective::kDistantCa, Objective::kAttention,
+                                    Objective::kDistantAttention}) {
     fmt::print("| `{}` |", objective_name(objective));
     for (const DataKind& kind : kKinds) {
       const CalibrationData data = make_data(study, kind);

@@ -1,5 +1,5 @@
-// How long a long conversation on disk takes to its next token, out of the system's cache: all of it read
-// first, and slices first with rows as steps select them. Attention alone, no weights.
+// How long a long conversation on disk takes to its next token, out of the system's cache: all of
+// it read first, and slices first with rows as steps select them. Attention alone, no weights.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "bench/filled_runtime.h"
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 
 namespace fasa::bench {
 namespace {
@@ -21,7 +21,7 @@ struct Options {
   int layers = 8;
   int64_t tokens = 100000;
   int steps = 4;
-  bool near = true;
+  bool low_bit = true;
 };
 
 double seconds_since(Clock::time_point begin) {
@@ -62,22 +62,23 @@ void decode(FilledRuntime& filled, SequenceId sequence, uint64_t seed) {
   filled.device().synchronize(filled.stream());
 }
 
-void wake(FilledRuntime& filled, serve::SessionParking& parking, const serve::ParkedPrefix& parked,
-          bool rows_later, const Options& options) {
+void resume(FilledRuntime& filled, serve::SessionSuspension& suspension,
+            const serve::SuspendedPrefix& suspended, bool rows_later, const Options& options) {
   drop_from_cache(options.dir);
-  const uint64_t before = parking.status().read_bytes;
+  const uint64_t before = suspension.status().read_bytes;
   const auto begin = Clock::now();
   const SequenceId sequence = filled.runtime().create();
-  serve::Waking waking{parked, rows_later};
-  while (filled.runtime().length(sequence) < parked.tokens) parking.wake_some(waking, sequence);
-  const double woken = seconds_since(begin);
-  const uint64_t first = parking.status().read_bytes - before;
+  serve::Resuming resuming{suspended, rows_later};
+  while (filled.runtime().length(sequence) < suspended.tokens)
+    suspension.resume_some(resuming, sequence);
+  const double resumed = seconds_since(begin);
+  const uint64_t first = suspension.status().read_bytes - before;
   fmt::print("{}: {:.3f} s and {:.1f} MB before the first step;", rows_later ? "slices" : "all",
-             woken, static_cast<double>(first) * 1e-6);
+             resumed, static_cast<double>(first) * 1e-6);
   for (int step = 0; step < options.steps; ++step) {
     decode(filled, sequence, 7 + static_cast<uint64_t>(step));
     fmt::print(" {:.3f} s, {:.1f} MB;", seconds_since(begin),
-               static_cast<double>(parking.status().read_bytes - before) * 1e-6);
+               static_cast<double>(suspension.status().read_bytes - before) * 1e-6);
   }
   fmt::print("\n");
   filled.runtime().free(sequence);
@@ -85,34 +86,34 @@ void wake(FilledRuntime& filled, serve::SessionParking& parking, const serve::Pa
 
 void run(const Options& options) {
   Config config;
-  if (!options.near) config.selection.near_tokens = TokenCount{.tokens = 0, .share = 0};
+  if (!options.low_bit) config.selection.low_bit_tokens = TokenCount{.tokens = 0, .share = 0};
   const Geometry geometry = llama_8b(options.layers);
   DeviceOptions device;
   device.name = "cpu";
   FilledRuntime filled(device, config, geometry, all_slice_dims(geometry), options.tokens);
   serve::PrefixCache cache(filled.runtime(), 0);
-  serve::SessionParking parking({.dir = options.dir, .fingerprint = "bench"}, filled.runtime(),
-                                cache);
+  serve::SessionSuspension suspension({.dir = options.dir, .fingerprint = "bench"},
+                                      filled.runtime(), cache);
   serve::Conversation conversation;
   for (int64_t i = 0; i < options.tokens; ++i) {
     conversation.log.append(1, serve::Computed::kPrefill);
   }
-  cache.keep(std::move(conversation), filled.sequence());
-  serve::Kept& kept = cache.kept().back();
-  parking.park(kept);
-  cache.release(kept);
+  cache.insert(std::move(conversation), filled.sequence());
+  serve::CachedSession& cached = cache.sessions().back();
+  suspension.suspend(cached);
+  cache.release(cached);
   const PageBytes page = filled.runtime().page_bytes();
   fmt::print(
       "{} tokens, {} layers: rows {:.1f} MB, slices {:.1f} MB, on disk {:.1f} MB\n", options.tokens,
       options.layers,
       static_cast<double>(page.rows * static_cast<size_t>(pages_of(options.tokens))) * 1e-6,
       static_cast<double>(page.slices * static_cast<size_t>(options.tokens / kPageTokens)) * 1e-6,
-      static_cast<double>(parking.status().disk_bytes) * 1e-6);
+      static_cast<double>(suspension.status().disk_bytes) * 1e-6);
   for (const bool rows_later : {false, true, false, true}) {
-    wake(filled, parking, *kept.parked, rows_later, options);
+    resume(filled, suspension, *cached.suspended, rows_later, options);
   }
-  cache.forget(kept.id);
-  parking.drop_unwanted();
+  cache.forget(cached.id);
+  suspension.drop_unwanted();
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.layers, "Of Llama-3.1-8B's attention");
   app.add_option("--tokens", options.tokens);
   app.add_option("--steps", options.steps);
-  app.add_flag("!--no-near", options.near, "Without a near set and its value slices");
+  app.add_flag("!--no-low-bit", options.low_bit, "Without a low-bit set and its value codes");
   CLI11_PARSE(app, argc, argv);
   fasa::bench::run(options);
 }

@@ -4,14 +4,14 @@
 //
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/rows:int8
-//   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/near:1024
+//   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/low_bit:1024
 //
 // Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1, without
-// near tokens or with those named. Counters, medians over the steps of ratios taken within a step:
-// ratio_to_full (full / this), full_stream_share (of the read bandwidth measured in the same step),
-// stream_share (bytes of slices and rows that this layer must read), and the two floors:
-// bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms (scoring the same pages out of the
-// cache), bound_share (the larger floor / this).
+// low-bit tokens or with those named. Counters, medians over the steps of ratios taken within a
+// step: ratio_to_full (full / this), full_stream_share (of the read bandwidth measured in the same
+// step), stream_share (bytes of slices and rows that this layer must read), and the two floors:
+// bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms (scoring the same pages out of
+// the cache), bound_share (the larger floor / this).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <tbb/info.h>
@@ -30,7 +30,7 @@ struct Format {
   SliceDType dtype;
   int chunks;
   RowDType rows = RowDType::kBF16;
-  int near_tokens = 0;
+  int low_bit_tokens = 0;
 
   bool operator==(const Format&) const = default;
   int64_t row_bytes() const { return RowFormat{rows, 128, 128}.bytes(); }
@@ -106,7 +106,7 @@ class Case {
     Config config;
     config.selection.slice_dtype = format.dtype;
     config.selection.tip_chunks = format.chunks;
-    config.selection.near_tokens = {.tokens = format.near_tokens, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = format.low_bit_tokens, .share = 0};
     config.placement.row_dtype = format.rows;
     config.selection.fac_tokens.clear();
     for (int layer = 0; layer < layers; ++layer) {
@@ -186,7 +186,7 @@ void register_all() {
             fmt::format("decode_attention/tokens:{}/k:{}/slice:{}/fcs:{}", tokens, kBudgets[kind],
                         slice_dtype_name(format.dtype), format.chunks);
         if (format.rows.is_coded()) name += fmt::format("/rows:{}", row_dtype_name(format.rows));
-        if (format.near_tokens > 0) name += fmt::format("/near:{}", format.near_tokens);
+        if (format.low_bit_tokens > 0) name += fmt::format("/low_bit:{}", format.low_bit_tokens);
         benchmark::RegisterBenchmark(name.c_str(), run, tokens, kind, format)
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond)

@@ -77,17 +77,17 @@ class EstimatedLogSoftmax final : public SliceSelection {
   static float log_sum(const SelectPlan& plan, std::span<const float> head, float scale,
                        float bound, int stride) {
     const float top = *std::max_element(head.begin(), head.end());
-    double survivors = 0, rest = 0;
+    double candidates = 0, rest = 0;
     int64_t in_sample = 0;
     for (int32_t p = plan.first; p < plan.end; ++p) {
       const float score = head[index(plan, p)];
       const double weight = std::exp(double{scale} * (double{score} - double{top}));
       in_sample += sampled(p, stride) ? 1 : 0;
-      if (score >= bound) survivors += weight;
+      if (score >= bound) candidates += weight;
       if (score < bound && sampled(p, stride)) rest += weight;
     }
     const double share = static_cast<double>(in_sample) / plan.visible();
-    const double sum = survivors + (share > 0 ? rest / share : 0);
+    const double sum = candidates + (share > 0 ? rest / share : 0);
     return top * scale + static_cast<float>(std::log(std::max(sum, 1.0)));
   }
 };

@@ -55,7 +55,7 @@ struct Case {
   int chunks = 64;
   int64_t tokens = 0;
   int budget = 256;
-  int near = 0;  // tokens of the near set
+  int low_bit = 0;  // tokens of the low-bit set
 
   // So many that their slices are several times the largest L2 of today (50 MB at 36 bytes a token
   // and head).
@@ -64,7 +64,7 @@ struct Case {
     return preset == "full"
                ? fmt::format("full/{}", tokens)
                : fmt::format("{}/{}x{}/{}/k{}{}", preset, slice_dtype_name(slice), chunks, tokens,
-                             budget, near > 0 ? fmt::format("+{}", near) : "");
+                             budget, low_bit > 0 ? fmt::format("+{}", low_bit) : "");
   }
 };
 
@@ -134,7 +134,7 @@ Config config_of(const Case& wanted) {
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
   config.selection.fac_tokens = {{.tokens = wanted.budget, .share = 0}};
-  config.selection.near_tokens = TokenCount{.tokens = wanted.near, .share = 0};
+  config.selection.low_bit_tokens = TokenCount{.tokens = wanted.low_bit, .share = 0};
   config.placement.rows = wanted.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
   return config;
 }
@@ -211,7 +211,7 @@ class Decode {
       host_seconds.push_back(host_seconds_);
     }
     return {{"layer_us", median(seconds) / layers_ * 1e6},
-            {"layer_us_least", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
+            {"layer_us_min", *std::min_element(seconds.begin(), seconds.end()) / layers_ * 1e6},
             {"host_us", median(host_seconds) / layers_ * 1e6}};
   }
 
@@ -291,8 +291,8 @@ json floors(const Case& wanted, const json& result, const json& ceilings) {
   return floor;
 }
 
-// Microseconds that each kernel of a layer takes at least: the bytes that it must move, over the ceiling
-// of what it moves them through.
+// Microseconds that each kernel of a layer takes at least: the bytes that it must move, over the
+// ceiling of what it moves them through.
 json kernel_floors(const Case& wanted, const json& result, const json& ceilings) {
   const double device_rate = ceilings.at("device_copy_bytes_per_second").get<double>() / 1e6;
   const double link_rate = ceilings.at("h2d_bytes_per_second").get<double>() / 1e6;
@@ -302,18 +302,18 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   const SliceFormat format{wanted.slice, 2 * wanted.chunks};
   const double slice_bytes =
       tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes());
-  // A near token's value is read in the codes of its slice.
-  const double near_bytes = wanted.near * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
+  // A low-bit token's value is read in the codes of its slice.
+  const double low_bit_bytes = wanted.low_bit * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
   json floors = {{"select", slice_bytes / device_rate},
-                 {"attend", (wanted.budget * kRowsOfToken + near_bytes) / device_rate}};
+                 {"attend", (wanted.budget * kRowsOfToken + low_bit_bytes) / device_rate}};
   if (wanted.preset == "fasa-m") {
     floors["gather"] = result.at("fetched_rows_per_layer").get<double>() * kRowBytes / link_rate;
   }
   return floors;
 }
 
-// Of each context first what runs by default, 320 rows and 1024 near tokens, and attention to all;
-// the first budget for all contexts before the next.
+// Of each context first what runs by default, 320 rows and 1024 low-bit tokens, and attention to
+// all; the first budget for all contexts before the next.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {
       {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
@@ -322,7 +322,7 @@ std::vector<Case> cases_of(const Options& options) {
     for (const int64_t tokens : options.tokens) {
       if (budget == options.budgets.front()) {
         for (const char* preset : {"fasa-c", "fasa-m"}) {
-          cases.push_back({.preset = preset, .tokens = tokens, .budget = 320, .near = 1024});
+          cases.push_back({.preset = preset, .tokens = tokens, .budget = 320, .low_bit = 1024});
         }
         cases.push_back({.preset = "full", .tokens = tokens});
       }

@@ -29,7 +29,7 @@ def median_us(torch, call, layers, repeats=20):
         end.synchronize()
         if turn >= 3:
             times.append(begin.elapsed_time(end) * 1e3 / layers)
-    return {"us": statistics.median(times), "least_us": min(times)}
+    return {"us": statistics.median(times), "min_us": min(times)}
 
 
 def tensors(torch, tokens):

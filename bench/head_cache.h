@@ -46,13 +46,13 @@ inline std::shared_ptr<const TokenSelection> make(const Variant& variant) {
 struct Truth {
   int32_t position;
   bool question;
-  std::vector<std::vector<float>> mass;  // [query heads of the group][tokens]
+  std::vector<std::vector<float>> attention;  // [query heads of the GQA group][tokens]
 };
 
 inline Truth truth_at(const HeadSamples& samples, int32_t position, bool question) {
   Truth truth{position, question, {}};
   const auto visible = static_cast<size_t>(position) + 1;
-  for (int head = 0; head < samples.group; ++head) {
+  for (int head = 0; head < samples.gqa_group; ++head) {
     std::vector<float> scores(visible);
     const float* query = samples.query(static_cast<size_t>(position), head);
     for (int d = 0; d < samples.key_dim; ++d) {
@@ -60,7 +60,7 @@ inline Truth truth_at(const HeadSamples& samples, int32_t position, bool questio
       for (size_t t = 0; t < visible; ++t) scores[t] += query[d] * plane[t];
     }
     softmax(scores, samples.scale);
-    truth.mass.push_back(std::move(scores));
+    truth.attention.push_back(std::move(scores));
   }
   return truth;
 }
@@ -69,7 +69,8 @@ inline double captured(const Truth& truth, int head, std::span<const int32_t> se
   double sum = 0;
   for (const int32_t token : set) {
     if (token < kSinks || token > truth.position - kRecent) continue;
-    sum += static_cast<double>(truth.mass[static_cast<size_t>(head)][static_cast<size_t>(token)]);
+    sum +=
+        static_cast<double>(truth.attention[static_cast<size_t>(head)][static_cast<size_t>(token)]);
   }
   return sum;
 }
@@ -89,7 +90,7 @@ class HeadCache {
     CacheLayout& layout = settings_.layout;
     layout.layers = 1;
     layout.kv_heads = 1;
-    layout.group = samples.group;
+    layout.gqa_group = samples.gqa_group;
     layout.row = {DType::kF32, samples.key_dim, 1};
     layout.sinks = kSinks;
     layout.recent = kRecent;
@@ -131,14 +132,14 @@ class HeadCache {
     stage(sequence).observe_prefill();
   }
   bool remembers() const { return history_.has_value(); }
-  // Of the token at `position`, appended: far mass captured over the group.
+  // Of the token at `position`, appended: distant attention captured over the GQA group.
   double select(const Truth* truth, int32_t position) {
     const SequenceDesc sequence = describe(position, 1, StepMode::kDecode);
     stage(sequence).select();
     double sum = 0;
     if (truth == nullptr) return sum;
-    const int sharers = samples_.group / settings_.selected_heads();
-    for (int head = 0; head < samples_.group; ++head) {
+    const int sharers = samples_.gqa_group / settings_.selected_heads();
+    for (int head = 0; head < samples_.gqa_group; ++head) {
       const auto set = static_cast<size_t>(head / sharers);
       sum += captured(*truth, head,
                       std::span(sets_).subspan(set * static_cast<size_t>(kCapacity),
@@ -186,7 +187,7 @@ class HeadCache {
             SelectParams{
                 .step = step(sequence),
                 .q = ConstTensorView::dense(samples_.query(static_cast<size_t>(sequence.start), 0),
-                                            DType::kF32, sequence.tokens, samples_.group, dim),
+                                            DType::kF32, sequence.tokens, samples_.gqa_group, dim),
                 .budget = settings_.layers[0].budget,
                 .window = samples_.window,
                 .page_tokens = settings_.page_tokens,

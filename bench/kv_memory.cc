@@ -1,5 +1,5 @@
 // Device memory of the KV cache against full KV in bf16, counted on a real runtime: everything is
-// allocated and filled, hot rows, staging, tables and all. Host rows may share physical memory
+// allocated and filled, hot rows, fetch buffers, tables and all. Host rows may share physical memory
 // (--alias), so that 16 GiB of them fit a small machine.
 //
 //   kv_memory [--tokens N] [--layers N] [--k N] [--row-dtype DTYPE] [--alias SIZE]
@@ -34,7 +34,7 @@ struct Options {
   int64_t tokens = 131072;
   int layers = 32;
   int k = 256;
-  int near_tokens = 0;
+  int low_bit_tokens = 0;
   std::string row_dtype = "bf16";
   std::string alias;
 };
@@ -55,7 +55,7 @@ void measure(const Options& options, Format format) {
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = options.k, .share = 0}};
   const bool whole_keys = format.chunks == geometry.chunks();
-  config.selection.near_tokens = {.tokens = whole_keys ? options.near_tokens : 0, .share = 0};
+  config.selection.low_bit_tokens = {.tokens = whole_keys ? options.low_bit_tokens : 0, .share = 0};
   config.placement.row_dtype = parse_row_dtype(options.row_dtype);
   FilledRuntime filled(device, config, geometry, first_chunk_dims(geometry, format.chunks),
                        options.tokens);
@@ -117,7 +117,7 @@ void measure_growth(int64_t tokens) {
     const bool say = (done + now) / eighth != done / eighth;
     done += now;
     if (!say) continue;
-    const auto design = static_cast<double>(runtime.predict(done, kChunk).device_total());
+    const auto design = static_cast<double>(runtime.estimate_memory(done, kChunk).device_total());
     const uint64_t grown = peak_process_bytes() - before;
     fmt::print("{:>9} {:>12} {:>12} {:>+8.2f}%\n", done,
                format_bytes(static_cast<uint64_t>(design)), format_bytes(grown),
@@ -140,7 +140,8 @@ int main(int argc, char** argv) {
       app.add_option("--tokens", options.tokens, "context length")->capture_default_str();
   app.add_option("--layers", options.layers, "layers")->capture_default_str();
   app.add_option("--k", options.k, "fac_tokens")->capture_default_str();
-  app.add_option("--near-tokens", options.near_tokens, "near_tokens, with slices of all FCs")
+  app.add_option("--low-bit-tokens", options.low_bit_tokens,
+                 "low_bit_tokens, with slices of all FCs")
       ->capture_default_str();
   app.add_option("--row-dtype", options.row_dtype, "how rows are stored")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
@@ -153,10 +154,11 @@ int main(int argc, char** argv) {
       return 0;
     }
     fmt::print(
-        "{} tokens, {} layers, k = {} and {} near, rows in {}\n{:>5} {:>4} {:>12} {:>12} {:>12} "
+        "{} tokens, {} layers, k = {} and {} low-bit, rows in {}\n{:>5} {:>4} {:>12} {:>12} {:>12} "
         "{:>12} {:>12} {:>8} {:>12} {:>12}\n",
-        options.tokens, options.layers, options.k, options.near_tokens, options.row_dtype, "slice",
-        "FCs", "slices", "hot rows", "scratch", "device", "full KV", "smaller", "host", "process");
+        options.tokens, options.layers, options.k, options.low_bit_tokens, options.row_dtype,
+        "slice", "FCs", "slices", "hot rows", "scratch", "device", "full KV", "smaller", "host",
+        "process");
     for (const auto& format : fasa::bench::kFormats) fasa::bench::measure(options, format);
   } catch (const fasa::Error& error) {
     fmt::print(stderr, "kv_memory: {}\n", error.what());

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/lab/eval/needle_text.h"
+#include "runtime/eval/needle_text.h"
 #include "tests/support/source_path.h"
 
 namespace fasa::bench {

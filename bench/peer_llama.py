@@ -133,6 +133,6 @@ class LlamaCpp:
 
     def turn(self):
         """Seconds of a layer's attention beyond the short context's."""
-        self.short.token_seconds()  # wakes the threads
+        self.short.token_seconds()  # starts the threads
         short = self.short.token_seconds()
         return (self.long.token_seconds() - short) / LAYERS

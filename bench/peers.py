@@ -8,7 +8,7 @@ same keys and values; llama.cpp (f16, flash attention), a layer being half of wh
 of two layers takes at that length more than at a short one.
 
 The ways take turns, round by round. In a turn each passes over its layers after the others have
-passed over theirs, so that keys come from memory; the first layer only wakes its threads. Medians
+passed over theirs, so that keys come from memory; the first layer only starts its threads. Medians
 over the rounds, ratios within a round.
 
     tools/python-env && tools/peers-env
@@ -32,7 +32,7 @@ import fasa
 
 KV_HEADS, QUERY_HEADS, DIM = 8, 32, 128
 GROUP = QUERY_HEADS // KV_HEADS
-LAYERS = 3  # of each way; the first wakes its threads
+LAYERS = 3  # of each way; the first starts its threads
 CHUNK = 4096
 PAUSE = 0.01  # seconds: threads of the way before have gone to sleep
 
@@ -57,7 +57,7 @@ class Ours:
         geometry = fasa.Geometry(layers=LAYERS, kv_heads=KV_HEADS, query_heads=QUERY_HEADS,
                                  head_dim=DIM)
         options = dict(preset="fasa-c", device="cpu", threads=threads, fac_tokens=k,
-                       near_tokens=0, slice_dtype="int2", tip_chunks=chunks)
+                       low_bit_tokens=0, slice_dtype="int2", tip_chunks=chunks)
         if dense:
             options["dense_layers"] = list(range(LAYERS))
         dims = np.array([d for pair in geometry.chunks[:chunks] for d in pair], np.int16)
@@ -91,7 +91,7 @@ class Ours:
 
 
 class Sdpa:
-    """PyTorch's attention, by one of the two forms that spare copies of keys."""
+    """PyTorch's attention, by one of the two forms that avoid copies of keys."""
 
     def __init__(self, keys, folded):
         self.keys = keys

@@ -1,5 +1,6 @@
-// How well a guess of a later layer's query tells which rows that layer will ask for, on a model's
-// real generation: the numbers behind the defaults of prefetching (docs/results/prefetch.md).
+// How well a prediction of a later layer's query tells which rows that layer will ask for, on a
+// model's real generation: the numbers behind the defaults of prefetching
+// (docs/results/prefetch.md).
 //
 //   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
 //
@@ -16,7 +17,7 @@
 
 #include "bench/study_main.h"
 #include "offload/open_device.h"
-#include "runtime/lab/capture/slice_index.h"
+#include "runtime/capture/slice_index.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/tokenizer.h"
@@ -43,7 +44,7 @@ struct Variant {
   int chunks;
 };
 
-// Of rows: `wanted` were asked for and not there, `found` of them guessed; `fetched` would have
+// Of rows: `wanted` were asked for and not there, `found` of them predicted; `fetched` would have
 // been fetched ahead, `right` of them were asked for.
 struct Score {
   int64_t wanted = 0, found = 0, fetched = 0, right = 0;
@@ -53,29 +54,29 @@ struct Score {
     fetched += other.fetched;
     right += other.right;
   }
-  double recall() const { return wanted == 0 ? 1 : double(found) / double(wanted); }
-  double precision() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
+  double coverage() const { return wanted == 0 ? 1 : double(found) / double(wanted); }
+  double accuracy() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
 };
 
 // Hot rows of one head, least recently used first out.
 class HotRows {
  public:
   explicit HotRows(size_t capacity) : capacity_(capacity) {}
-  bool has(int32_t position) const { return stamps_.contains(position); }
-  void use(const std::vector<int32_t>& set, int stamp) {
-    for (const int32_t position : set) stamps_[position] = stamp;
-    while (stamps_.size() > capacity_) {
-      auto oldest = stamps_.begin();
-      for (auto at = stamps_.begin(); at != stamps_.end(); ++at) {
+  bool has(int32_t position) const { return last_uses_.contains(position); }
+  void use(const std::vector<int32_t>& set, int step_number) {
+    for (const int32_t position : set) last_uses_[position] = step_number;
+    while (last_uses_.size() > capacity_) {
+      auto oldest = last_uses_.begin();
+      for (auto at = last_uses_.begin(); at != last_uses_.end(); ++at) {
         if (at->second < oldest->second) oldest = at;
       }
-      stamps_.erase(oldest);
+      last_uses_.erase(oldest);
     }
   }
 
  private:
   size_t capacity_;
-  std::map<int32_t, int> stamps_;
+  std::map<int32_t, int> last_uses_;
 };
 
 // Chunks come by falling frequency, and what is not rotated last.
@@ -95,7 +96,7 @@ struct Key {
   int depth;
   size_t variant;
   size_t over;
-  int layer;  // the guessed one
+  int layer;  // the predicted one
   auto operator<=>(const Key&) const = default;
 };
 
@@ -137,18 +138,18 @@ class Study final : public LayerObserver {
     for (auto& index : indexes_) index.append(layer, k, v, start_position);
     position_ = start_position;
     if (!recording_) return;
-    guess(layer, 0, q, position_);
+    predict(layer, 0, q, position_);
     SliceIndex& exact = indexes_.back();  // all FCs
     exact.select(layer, q, position_, budget_);
     for (int head = 0; head < geometry_.kv_heads; ++head) {
       const auto truth = competing(exact.set(head));
       compare(layer, head, truth);
     }
-    guesses_.erase(layer);
+    predictions_.erase(layer);
     for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
       exact.select(layer, q, position_, static_cast<int32_t>(kLastStepSets[over] * budget_));
       for (int head = 0; head < geometry_.kv_heads; ++head) {
-        guesses_[layer].push_back(
+        predictions_[layer].push_back(
             {{kRunnersUp, variants_.size() - 1, over, layer}, head, competing(exact.set(head))});
       }
     }
@@ -156,24 +157,24 @@ class Study final : public LayerObserver {
 
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
     // That layer has not seen this token yet.
-    guess(layer + ahead, ahead, q, position_ - 1);
+    predict(layer + ahead, ahead, q, position_ - 1);
   }
 
  private:
-  void guess(int target, int ahead, ConstTensorView q, int64_t position) {
+  void predict(int target, int ahead, ConstTensorView q, int64_t position) {
     for (size_t variant = 0; variant < variants_.size(); ++variant) {
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
         indexes_[variant].select(target, q, position,
                                  static_cast<int32_t>(kOverFetch[over] * budget_));
         for (int head = 0; head < geometry_.kv_heads; ++head) {
-          guesses_[target].push_back(
+          predictions_[target].push_back(
               {{ahead, variant, over, target}, head, competing(indexes_[variant].set(head))});
         }
       }
     }
   }
 
-  struct Guess {
+  struct PredictedSet {
     Key key;
     int head;
     std::vector<int32_t> set;
@@ -187,15 +188,15 @@ class Study final : public LayerObserver {
     return result;
   }
   template <typename There>
-  static Score score(const std::vector<int32_t>& guess, const std::vector<int32_t>& truth,
+  static Score score(const std::vector<int32_t>& prediction, const std::vector<int32_t>& truth,
                      const There& there) {
     Score score;
     for (const int32_t position : truth) {
       if (there(position)) continue;
       ++score.wanted;
-      score.found += std::binary_search(guess.begin(), guess.end(), position);
+      score.found += std::binary_search(prediction.begin(), prediction.end(), position);
     }
-    for (const int32_t position : guess) {
+    for (const int32_t position : prediction) {
       if (there(position)) continue;
       ++score.fetched;
       score.right += std::binary_search(truth.begin(), truth.end(), position);
@@ -211,10 +212,10 @@ class Study final : public LayerObserver {
     };
     const auto is_hot = [&](int32_t position) { return hot.has(position); };
     if (!last.empty()) {
-      for (const Guess& guess : guesses_[layer]) {
-        if (guess.head != head) continue;
-        fresh[guess.key] += score(guess.set, truth, was_last);
-        missed[guess.key] += score(guess.set, truth, is_hot);
+      for (const PredictedSet& prediction : predictions_[layer]) {
+        if (prediction.head != head) continue;
+        fresh[prediction.key] += score(prediction.set, truth, was_last);
+        missed[prediction.key] += score(prediction.set, truth, is_hot);
       }
       for (const int32_t position : truth) {
         overlap[layer].first += was_last(position);
@@ -223,7 +224,7 @@ class Study final : public LayerObserver {
       overlap[layer].second += static_cast<int64_t>(truth.size());
       misses[layer].second += static_cast<int64_t>(truth.size());
     }
-    hot.use(truth, stamp_++);
+    hot.use(truth, step_number_++);
     last = truth;
   }
 
@@ -233,9 +234,9 @@ class Study final : public LayerObserver {
   std::vector<SliceIndex> indexes_;
   std::vector<std::vector<int32_t>> last_;
   std::vector<HotRows> hot_;
-  std::map<int, std::vector<Guess>> guesses_;
+  std::map<int, std::vector<PredictedSet>> predictions_;
   int64_t position_ = 0;
-  int stamp_ = 0;
+  int step_number_ = 0;
   bool recording_ = false;
 };
 
@@ -248,7 +249,7 @@ void generate(Model& model, Study& study, const std::vector<int32_t>& prompt, in
               int steps) {
   Config config;
   config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
-  config.selection.near_tokens = TokenCount{};
+  config.selection.low_bit_tokens = TokenCount{};
   const Geometry geometry = model.config().geometry();
   const auto total = static_cast<int64_t>(prompt.size()) + steps;
   Runtime runtime(model.device(), config, geometry, model.config().row_dtype(),
@@ -293,14 +294,15 @@ Score over_layers(const std::map<Key, Score>& scores, int depth, size_t variant,
 
 void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Score>& missed,
                       size_t variant) {
-  fmt::print("\nThe last step's runners-up as a guess: recall / precision in percent\n\n| rows |");
+  fmt::print(
+      "\nThe last step's runners-up as a prediction: coverage / accuracy in percent\n\n| rows |");
   for (const double over : kLastStepSets) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|\n");
   const auto print = [&](const char* rows, const std::map<Key, Score>& scores) {
     fmt::print("| {} |", rows);
     for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
       const Score sum = over_layers(scores, kRunnersUp, variant, over);
-      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.coverage(), 100 * sum.accuracy());
     }
     fmt::print("\n");
   };
@@ -310,7 +312,7 @@ void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Sco
 
 void print_table(const char* title, const std::map<Key, Score>& scores,
                  const std::vector<Variant>& variants) {
-  fmt::print("\n{}: recall / precision in percent\n\n| FCs | order | depth |", title);
+  fmt::print("\n{}: coverage / accuracy in percent\n\n| FCs | order | depth |", title);
   for (const double over : kOverFetch) fmt::print(" x{} |", over);
   fmt::print("\n|---|---|---|---|---|---|---|\n");
   for (size_t variant = 0; variant < variants.size(); ++variant) {
@@ -319,7 +321,7 @@ void print_table(const char* title, const std::map<Key, Score>& scores,
                  depth);
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
         const Score sum = over_layers(scores, depth, variant, over);
-        fmt::print(" {:.1f} / {:.1f} |", 100 * sum.recall(), 100 * sum.precision());
+        fmt::print(" {:.1f} / {:.1f} |", 100 * sum.coverage(), 100 * sum.accuracy());
       }
       fmt::print("\n");
     }
@@ -373,7 +375,7 @@ int run(int argc, char** argv) {
     variants = study.variants();
   }
   fmt::print("\n| layer | kept from the step before | missed with two sets of hot rows |");
-  for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" recall, depth {} |", depth);
+  for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" coverage, depth {} |", depth);
   fmt::print("\n|---|---|---|---|---|---|\n");
   for (const auto& [layer, pair] : overlap) {
     fmt::print("| {} | {:.1f} % | {:.1f} % |", layer,
@@ -385,7 +387,7 @@ int run(int argc, char** argv) {
       if (found == missed.end()) {
         fmt::print(" |");
       } else {
-        fmt::print(" {:.1f} % |", 100 * found->second.recall());
+        fmt::print(" {:.1f} % |", 100 * found->second.coverage());
       }
     }
     fmt::print("\n");

@@ -31,7 +31,7 @@ class Bench:
         """The JSON of one run; the same run is made once."""
         command = [self.arguments.fasa, "profile", "--geometry", "Llama-3.1-8B", "--tokens",
                    str(tokens), "--steps", str(self.arguments.steps), "--warmup",
-                   str(self.arguments.warmup), "--near-tokens", "0", "--json", *map(str, flags)]
+                   str(self.arguments.warmup), "--low-bit-tokens", "0", "--json", *map(str, flags)]
         if link is not None:
             command += ["--bandwidth", f"{LINKS[link]:.4f}GB/s"]
         key = tuple(command)
@@ -59,7 +59,7 @@ def variants():
 def main_table(bench, tokens_attended):
     print(f"\n### k = {tokens_attended}\n")
     print("| link | what | TPOT, ms | over FASA-C | TPOT with 4-bit weights, ms | over FASA-C "
-          "| transfer, ms | hidden | hit rate | precision | recall | wasted, MB |")
+          "| transfer, ms | hidden | hit rate | accuracy | coverage | wasted, MB |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for link in LINKS:
         base = base_weights = None
@@ -69,15 +69,15 @@ def main_table(bench, tokens_attended):
             weights = bench.profile(*flags, *k, "--weight-bits", 4, link=link)
             base, base_weights = base or run["tpot_ms"], base_weights or weights["tpot_ms"]
             moved = run["transfer_ms"] > 0
-            guessed = run["prefetch"]["rows"] > 0
+            predicted = run["prefetch"]["rows"] > 0
             cells = [link, name, f"{run['tpot_ms']:.3f}", f"{run['tpot_ms'] / base:.2f}x",
                      f"{weights['tpot_ms']:.2f}", f"{weights['tpot_ms'] / base_weights:.2f}x",
                      f"{run['transfer_ms']:.3f}" if moved else "-",
                      f"{100 * run['transfer_hidden']:.0f} %" if moved else "-",
                      f"{100 * run['hit_rate']:.1f} %",
-                     f"{100 * run['prefetch']['precision']:.0f} %" if guessed else "-",
-                     f"{100 * run['prefetch']['recall']:.0f} %" if guessed else "-",
-                     f"{run['prefetch']['wasted'] / 1e6:.1f}" if guessed else "-"]
+                     f"{100 * run['prefetch']['accuracy']:.0f} %" if predicted else "-",
+                     f"{100 * run['prefetch']['coverage']:.0f} %" if predicted else "-",
+                     f"{run['prefetch']['wasted'] / 1e6:.1f}" if predicted else "-"]
             print("| " + " | ".join(cells) + " |", flush=True)
 
 

@@ -83,7 +83,7 @@ def quality():
             for task in ("ppl", "needle"):
                 found[f"{task}_{selection}"] = json_of(run(
                     [BUILD / "fasa", "eval", task, "--model", "models/needle-3m", "--context", 8000,
-                     "--selection", selection, "--fac-tokens", 256, "--near-tokens", 0,
+                     "--selection", selection, "--fac-tokens", 256, "--low-bit-tokens", 0,
                      "--slice-dtype", "int2", "--tip-chunks", chunks, "--examples", 8, "--results",
                      ROOT / f"build/rerun-quality-{chunks}", "--fresh", "--json"]))
         results[f"{chunks} of 32 FCs, int2, k = 256, 8000 tokens"] = found

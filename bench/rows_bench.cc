@@ -29,7 +29,7 @@ CacheLayout layout_of(int layers, int64_t row_dtype) {
   CacheLayout layout;
   layout.layers = layers;
   layout.kv_heads = kKvHeads;
-  layout.group = kGroup;
+  layout.gqa_group = kGroup;
   layout.row = {static_cast<RowDType::Kind>(row_dtype), kHeadDim, kHeadDim};
   layout.slice = {SliceDType::kInt2, kHeadDim};
   layout.sinks = 4;

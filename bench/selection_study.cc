@@ -1,4 +1,4 @@
-// How much of the attention mass on far tokens does each selection keep, budget by budget, of what
+// How much of the attention on distant tokens does each selection keep, budget by budget, of what
 // the best tokens by the true scores hold? On the bundled model: a text with planted facts runs
 // through it once; then every selection sees the same keys and queries, the first half of the text
 // as a prompt, the rest token by token. Prints Markdown tables.
@@ -16,8 +16,8 @@
 #include "bench/study_main.h"
 #include "bench/study_model.h"
 #include "runtime/base/parallel.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/config/layer_budgets.h"
-#include "runtime/lab/capture/calibration.h"
 
 namespace fasa::bench {
 namespace {
@@ -26,14 +26,14 @@ constexpr std::array<int64_t, 4> kBudgets = {32, 64, 128, 256};
 constexpr int kTextQueries = 40;
 
 // [question queries or text queries]
-using Mass = std::array<double, 2>;
+using Attention = std::array<double, 2>;
 
-Mass run_head(const HeadSamples& samples, const std::vector<Truth>& truths, int32_t prompt,
-              const Variant& variant, TokenBudget budget, std::span<const int16_t> dims) {
+Attention run_head(const HeadSamples& samples, const std::vector<Truth>& truths, int32_t prompt,
+                   const Variant& variant, TokenBudget budget, std::span<const int16_t> dims) {
   HeadCache cache(samples, variant, budget, dims);
   cache.append(0, prompt, StepMode::kPrefill);
   cache.observe(0, prompt);
-  Mass mass{};
+  Attention attention{};
   size_t next = 0;
   for (auto position = prompt; position < samples.tokens; ++position) {
     cache.append(position, 1, StepMode::kDecode);
@@ -41,9 +41,9 @@ Mass run_head(const HeadSamples& samples, const std::vector<Truth>& truths, int3
     const Truth* truth = asked ? &truths[next++] : nullptr;
     if (!asked && !cache.remembers()) continue;
     const double sum = cache.select(truth, position);
-    if (asked) mass[truth->question ? 0 : 1] += sum;
+    if (asked) attention[truth->question ? 0 : 1] += sum;
   }
-  return mass;
+  return attention;
 }
 
 // FCs per head, [layers x kv_heads], `mean` of them in the mean: dealt out by what the map's curves
@@ -51,7 +51,7 @@ Mass run_head(const HeadSamples& samples, const std::vector<Truth>& truths, int3
 std::vector<int> adaptive_chunks(const FcMap& map, int mean) {
   std::vector<const std::vector<double>*> curves;
   for (const auto& layer : map.heads) {
-    for (const HeadRanking& head : layer) curves.push_back(&head.far_mass_kept);
+    for (const HeadRanking& head : layer) curves.push_back(&head.distant_attention_kept);
   }
   std::vector<int> counts(curves.size(), 1);
   auto left = static_cast<int>(curves.size()) * (mean - 1);
@@ -89,8 +89,8 @@ class Study {
   }
 
   // [variants][budgets], summed over texts, layers and heads.
-  std::vector<std::array<Mass, kBudgets.size()>> run(const std::vector<Variant>& variants) {
-    std::vector<std::array<Mass, kBudgets.size()>> sums(variants.size());
+  std::vector<std::array<Attention, kBudgets.size()>> run(const std::vector<Variant>& variants) {
+    std::vector<std::array<Attention, kBudgets.size()>> sums(variants.size());
     parallel_for(size_t{0}, variants.size() * kBudgets.size(), [&](size_t job) {
       const size_t v = job / kBudgets.size();
       const size_t b = job % kBudgets.size();
@@ -129,26 +129,26 @@ class Study {
     }
   }
 
-  Mass run_one(const Variant& variant, int64_t budget) const {
+  Attention run_one(const Variant& variant, int64_t budget) const {
     Config config;
     config.selection.fac_tokens = {{.tokens = budget, .share = 0}};
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     config.selection.layer_budget = variant.layer_budget;
     const std::vector<TokenBudget> budgets = layer_budgets(config, geometry_);
     const auto width = static_cast<size_t>(geometry_.key_dim);
     std::vector<int> chunks(map_.heads.size() * static_cast<size_t>(geometry_.kv_heads),
                             variant.chunks);
     if (variant.adaptive) chunks = adaptive_chunks(map_, variant.chunks);
-    Mass sum{};
+    Attention sum{};
     for (const Head& head : heads_) {
       const auto index = static_cast<size_t>(head.layer * geometry_.kv_heads + head.kv_head);
       Variant own = variant;
       own.chunks = chunks[index];
-      const Mass mass = run_head(head.samples, head.truths, head.prompt, own,
-                                 budgets[static_cast<size_t>(head.layer)],
-                                 std::span(dims_).subspan(index * width, width));
-      sum[0] += mass[0];
-      sum[1] += mass[1];
+      const Attention attention = run_head(head.samples, head.truths, head.prompt, own,
+                                           budgets[static_cast<size_t>(head.layer)],
+                                           std::span(dims_).subspan(index * width, width));
+      sum[0] += attention[0];
+      sum[1] += attention[1];
     }
     return sum;
   }
@@ -237,7 +237,7 @@ void print_table(Study& study, const std::vector<Variant>& rows) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Far mass that selections keep of the oracle's, on the bundled model");
+  CLI::App app("Distant attention that selections keep of the oracle's, on the bundled model");
   size_t bytes = 4096;
   int texts = 2;
   app.add_option("--bytes", bytes, "Of a text")->check(CLI::Range(512, 12000));
@@ -246,8 +246,8 @@ int run(int argc, char** argv) {
   app.add_option("--only", only, "Variants whose label holds one of these texts");
   CLI11_PARSE(app, argc, argv);
   Study study(bytes, texts);
-  fmt::print("Far mass kept of the oracle's, questions / text, {} texts of {} bytes\n\n", texts,
-             bytes);
+  fmt::print("Distant attention kept of the oracle's, questions / text, {} texts of {} bytes\n\n",
+             texts, bytes);
   print_table(study, holding(selections(), only));
   print_table(study, holding(variants(), only));
   return 0;

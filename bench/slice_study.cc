@@ -1,7 +1,7 @@
-// How much of the far attention mass that the true scores capture do slices keep? Bits x FCs at
+// How much of the distant attention that the true scores capture do slices keep? Bits x FCs at
 // equal bytes; true pairs of dimensions against adjacent ones; maps per KV head against per query
 // head. On the bundled model, for queries that answer questions and for queries on plain text, by
-// maps made without task data (`far_mass` on text with probes). Prints Markdown tables.
+// maps made without task data (`distant_attention` on text with probes). Prints Markdown tables.
 //   slice_study [--texts N] [--bytes N...]
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/calibrate/calibrate_query.h"
 #include "runtime/calibrate/calibrate_slices.h"
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 namespace fasa::bench {
 namespace {
@@ -35,9 +35,9 @@ struct Slices {
 };
 
 // [question or text][budget]
-struct FarMass {
+struct DistantAttention {
   double sum[2][kBudgets.size()] = {};
-  void operator+=(const FarMass& other) {
+  void operator+=(const DistantAttention& other) {
     for (size_t kind = 0; kind < 2; ++kind) {
       for (size_t b = 0; b < kBudgets.size(); ++b) sum[kind][b] += other.sum[kind][b];
     }
@@ -46,7 +46,7 @@ struct FarMass {
 
 HeadSamples of_query_head(const HeadSamples& samples, int member) {
   HeadSamples one = samples;
-  one.group = 1;
+  one.gqa_group = 1;
   one.queries.clear();
   for (size_t q = 0; q < samples.query_count(); ++q) {
     const float* from = samples.query(q, member);
@@ -70,7 +70,7 @@ std::vector<HeadMap> maps_of(const HeadSamples& samples, const RankingOptions& o
   std::vector<HeadMap> maps(3);
   maps[kTruePairs].rankings = {rank_chunks(samples, options)};
   maps[kAdjacentPairs].rankings = {rank_chunks(with_adjacent_pairs(samples), options)};
-  for (int member = 0; member < samples.group; ++member) {
+  for (int member = 0; member < samples.gqa_group; ++member) {
     maps[kPerQueryHead].rankings.push_back(rank_chunks(of_query_head(samples, member), options));
   }
   return maps;
@@ -108,7 +108,7 @@ std::vector<Slices> all_slices(int chunks) {
 void add_rows(const HeadSamples& slice, size_t query, ScoreRows& rows) {
   const auto visible = static_cast<size_t>(slice.visible_end(query));
   const auto stride = static_cast<size_t>(score_stride(slice.visible_end(query)));
-  for (int member = 0; member < slice.group; ++member) {
+  for (int member = 0; member < slice.gqa_group; ++member) {
     const size_t begin = rows.size();
     rows.resize(begin + stride);
     for (int dim = 0; dim < slice.key_dim; ++dim) {
@@ -148,20 +148,21 @@ class HeadMeasure {
       kinds_.push_back(kind);
       for (size_t b = 0; b < kBudgets.size(); ++b) {
         truths_.emplace_back(samples, q, SelectionRule{kBudgets[b], 4, 16}, scratch);
-        oracle_.sum[kind][b] += truths_.back().oracle_far();
+        oracle_.sum[kind][b] += truths_.back().oracle_distant();
       }
     }
   }
-  const FarMass& oracle() const { return oracle_; }
-  FarMass captured(const Slices& slices, const HeadMap& map) const {
+  const DistantAttention& oracle() const { return oracle_; }
+  DistantAttention captured(const Slices& slices, const HeadMap& map) const {
     QueryScratch scratch;
-    FarMass sums;
+    DistantAttention sums;
     const std::vector<HeadSamples> parts = coded(samples_, slices, map);
     for (size_t q = 0; q < samples_.query_count(); ++q) {
       ScoreRows rows;
       for (const HeadSamples& part : parts) add_rows(part, q, rows);
       for (size_t b = 0; b < kBudgets.size(); ++b) {
-        sums.sum[kinds_[q]][b] += truths_[q * kBudgets.size() + b].captured_far(rows, -1, scratch);
+        sums.sum[kinds_[q]][b] +=
+            truths_[q * kBudgets.size() + b].captured_distant(rows, -1, scratch);
       }
     }
     return sums;
@@ -171,21 +172,21 @@ class HeadMeasure {
   const HeadSamples& samples_;
   std::vector<size_t> kinds_;
   std::vector<CalibrationQuery> truths_;
-  FarMass oracle_;
+  DistantAttention oracle_;
 };
 
 class SliceStudy {
  public:
   explicit SliceStudy(int texts) : study_(open_study_model()), texts_(texts) {}
 
-  // Share of the oracle's far mass, questions 32 / 128 / text 32 / 128, of texts of `bytes` bytes
-  // by maps from text about as long.
+  // Share of the oracle's distant attention, questions 32 / 128 / text 32 / 128, of texts of
+  // `bytes` bytes by maps from text about as long.
   void print(size_t bytes) {
     const Geometry geometry = study_.geometry();
     const auto slices = all_slices(geometry.chunks());
     const auto maps = make_maps(bytes);
-    std::vector<FarMass> sums(slices.size());
-    FarMass oracle;
+    std::vector<DistantAttention> sums(slices.size());
+    DistantAttention oracle;
     for (int i = 0; i < texts_; ++i) add_text(i, bytes, maps, slices, sums, oracle);
     fmt::print(
         "| {} texts of {} bytes | questions, 32 | 128 | text, 32 | 128 |\n"
@@ -223,7 +224,8 @@ class SliceStudy {
   }
 
   void add_text(int index, size_t bytes, const std::vector<std::vector<HeadMap>>& maps,
-                const std::vector<Slices>& slices, std::vector<FarMass>& sums, FarMass& oracle) {
+                const std::vector<Slices>& slices, std::vector<DistantAttention>& sums,
+                DistantAttention& oracle) {
     const Geometry geometry = study_.geometry();
     const QuestionText text = study_.asked_text(index, bytes);
     CalibrationData data;
@@ -248,7 +250,7 @@ class SliceStudy {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app("Far mass that slices keep of the oracle's, on the bundled model");
+  CLI::App app("Distant attention that slices keep of the oracle's, on the bundled model");
   int texts = 2;
   std::vector<size_t> bytes = {900, 4096, 7500};
   app.add_option("--texts", texts, "Texts of 8 facts each")->check(CLI::Range(1, 8));

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "offload/device.h"
-#include "runtime/lab/plan/read_bandwidth.h"
+#include "runtime/plan/read_bandwidth.h"
 
 namespace fasa::bench {
 

@@ -30,8 +30,8 @@ struct StudyModel {
   std::string evaluation, calibration;  // texts
 
   Geometry geometry() const { return model.config().geometry(); }
-  // The text number `index` of those that far mass is measured on: `bytes` bytes with eight facts,
-  // and all questions with their answers behind them.
+  // The text number `index` of those that distant attention is measured on: `bytes` bytes with
+  // eight facts, and all questions with their answers behind them.
   QuestionText asked_text(int index, size_t bytes) const {
     constexpr int kFacts = 8;
     const NeedleText needle = plant_facts(evaluation, static_cast<size_t>(index) * 3000, bytes,

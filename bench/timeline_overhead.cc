@@ -132,7 +132,7 @@ class Subject {
   static Config config(const Options& options) {
     Config config;
     config.selection.fac_tokens = {{.tokens = options.k, .share = 0}};
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     return config;
   }
   Subject(const Options& options, std::unique_ptr<SwitchedDevice> device)

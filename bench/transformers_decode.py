@@ -94,7 +94,7 @@ def measure(given, way):
     name = model.config._attn_implementation
     if way == "fasa":
         cache = fasa.transformers.Cache(model, preset="fasa-c", fac_tokens=given.fac_tokens,
-                                        near_tokens=0)
+                                        low_bit_tokens=0)
         fill_fasa(cache, model, given.tokens)
     elif way == "dynamic":
         cache = transformers.DynamicCache(config=model.config)

@@ -64,7 +64,7 @@ def open_engine(way, folder, given):
                "enable_prefix_caching": False}
     if way == "fasa":
         options |= {"worker_cls": "fasa.vllm.CpuWorker", "additional_config": {
-            "fasa": {"fac_tokens": given.fac_tokens, "near_tokens": given.near_tokens,
+            "fasa": {"fac_tokens": given.fac_tokens, "low_bit_tokens": given.low_bit_tokens,
                      "threads": os.cpu_count()}}}
     return LLM(**options)
 
@@ -128,7 +128,7 @@ def start(way, folder, given, plugin):
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve", way, "--folder", folder, "--context", str(given.context),
          "--fac-tokens", str(given.fac_tokens),
-         "--near-tokens", str(given.near_tokens), "--kv-cache", str(given.kv_cache)],
+         "--low-bit-tokens", str(given.low_bit_tokens), "--kv-cache", str(given.kv_cache)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     return process, read(process, folder, way)
 
@@ -176,7 +176,7 @@ def compare(given):
     ratios = [one["attention"] / other["attention"] for one, other in zip(rounds["vLLM"], rounds["fasa"])]
     best = {way: min(r["best"] for r in rounds[way]) for way in WAYS}
     return {"context": given.context, "fac_tokens": given.fac_tokens,
-            "near_tokens": given.near_tokens, "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+            "low_bit_tokens": given.low_bit_tokens, "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
             "processor": processor(),
             "cores": os.cpu_count(), "rounds": given.rounds, "steps": given.steps, "ratio": {
                 "median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)},
@@ -191,7 +191,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--context", type=int, default=32768, metavar="N")
     parser.add_argument("--fac-tokens", type=int, default=320, metavar="K")
-    parser.add_argument("--near-tokens", type=lambda text: text if text == "auto" else int(text),
+    parser.add_argument("--low-bit-tokens", type=lambda text: text if text == "auto" else int(text),
                         default="auto", metavar="N")
     parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="of each engine")
     parser.add_argument("--rounds", type=int, default=7, metavar="N")
@@ -211,7 +211,7 @@ def main():
     ratio = found["ratio"]
     print(f"ratio {ratio['median']:.1f} ({ratio['lowest']:.1f} to {ratio['highest']:.1f}), of the best "
           f"steps {found['ratio_of_best']:.1f}, at {found['context']} tokens, {found['fac_tokens']} rows "
-          f"and {found['near_tokens']} near tokens; {found['processor']}, {found['cores']} cores")
+          f"and {found['low_bit_tokens']} low-bit tokens; {found['processor']}, {found['cores']} cores")
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps(found, indent=2) + "\n")
 

@@ -101,7 +101,7 @@ def llama_child(arguments):
         os.fsencode(arguments.file), llama_cpp.llama_model_default_params())
     blocks = max(1, arguments.tokens // peer_llama.BLOCK)
     context = peer_llama.Context(model, blocks, arguments.threads, arguments.kv)
-    context.token_seconds()  # wakes the threads
+    context.token_seconds()  # starts the threads
     print(json.dumps({"ms": 1e3 * statistics.median(context.token_seconds() for _ in range(STEPS))}))
 
 

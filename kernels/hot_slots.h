@@ -3,8 +3,8 @@
 //   position  >= 0: of the row that the slot holds, or will once its fetch has arrived
 //             -1: empty
 //             below: empty, but held that row until the table was invalidated (remembered())
-//   stamp     the step that last used the slot, how often it was used, and whether its row was
-//             fetched on a guess that no step has used yet
+//   last use  the step that last used the slot, how often it was used, and whether its row was
+//             fetched on a prediction that no step has used yet
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace fasa {
 // One sequence, layer and KV head. `hand` belongs to the clock replacement.
 struct HotSlots {
   int32_t* positions = nullptr;
-  int32_t* stamps = nullptr;
+  int32_t* last_uses = nullptr;
   int32_t* hand = nullptr;
   int count = 0;
 
@@ -33,21 +33,21 @@ struct HotSlots {
 // Maps a position to the entry that remembers it, and back.
 constexpr int32_t remembered(int32_t position) { return -2 - position; }
 
-// A stamp's word: step (27 bits), uses (3 bits), guessed (1 bit).
+// The word of a last use: step (27 bits), uses (3 bits), predicted (1 bit).
 inline constexpr int32_t kMaxSteps = (1 << 27) - 1;
 inline constexpr int32_t kMaxUses = 7;
-constexpr int32_t slot_stamp(int32_t step, int32_t uses) { return step << 4 | uses << 1; }
-constexpr int32_t guessed_stamp(int32_t step) { return step << 4 | 1; }
-constexpr int32_t step_of(int32_t stamp) { return stamp >> 4; }
-constexpr int32_t uses_of(int32_t stamp) { return stamp >> 1 & kMaxUses; }
-constexpr bool is_guess(int32_t stamp) { return (stamp & 1) != 0; }
+constexpr int32_t slot_use(int32_t step, int32_t uses) { return step << 4 | uses << 1; }
+constexpr int32_t predicted_use(int32_t step) { return step << 4 | 1; }
+constexpr int32_t step_of(int32_t last_use) { return last_use >> 4; }
+constexpr int32_t uses_of(int32_t last_use) { return last_use >> 1 & kMaxUses; }
+constexpr bool is_prediction(int32_t last_use) { return (last_use & 1) != 0; }
 
-// The stamp of a slot once `step` has used its row. A count of uses that decays: halved for every
+// The last use of a slot once `step` has used its row. A count of uses that decays: halved for every
 // 16 steps that the row was not used, three times at most.
-constexpr int32_t used_stamp(int32_t stamp, int32_t step) {
-  if (step_of(stamp) == step && !is_guess(stamp)) return stamp;
-  const int32_t idle = std::min((step - step_of(stamp)) / 16, 3);
-  return slot_stamp(step, std::min((uses_of(stamp) >> idle) + 1, kMaxUses));
+constexpr int32_t renewed_use(int32_t last_use, int32_t step) {
+  if (step_of(last_use) == step && !is_prediction(last_use)) return last_use;
+  const int32_t idle = std::min((step - step_of(last_use)) / 16, 3);
+  return slot_use(step, std::min((uses_of(last_use) >> idle) + 1, kMaxUses));
 }
 
 }  // namespace fasa

@@ -50,10 +50,10 @@ inline uint64_t resolve_bytes(int64_t heads, int64_t wave, int64_t slots) {
   return static_cast<uint64_t>(heads * (wave * entry + table));
 }
 
-// Tokens of a near set, one KV head: position and scores written by the selection, read by
+// Tokens of a low-bit set, one KV head: position and scores written by the selection, read by
 // attention with the codes and, as if each token lay in a page of its own, their parameters.
-inline uint64_t near_bytes(const CacheLayout& layout, int64_t tokens) {
-  const int64_t entry = int64_t{sizeof(int32_t)} + layout.group * int64_t{sizeof(float)};
+inline uint64_t low_bit_bytes(const CacheLayout& layout, int64_t tokens) {
+  const int64_t entry = int64_t{sizeof(int32_t)} + layout.gqa_group * int64_t{sizeof(float)};
   const int64_t codes = layout.values.groups() * int64_t{4};
   const int64_t parameters = layout.values.padded_dims() * int64_t{2} + int64_t{sizeof(float)};
   return static_cast<uint64_t>(tokens * (2 * entry + codes + parameters));

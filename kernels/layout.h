@@ -11,10 +11,10 @@
 //                                                   then the same for value pages, if any
 //   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes],
 //               then its values likewise, if any
-//   residents   rows of the first `sinks` and the newest `recent` tokens of a sequence:
+//   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence:
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
-//               and their table [layer][kv_head]{position[hot_rows], stamp[hot_rows], hand}, see
+//               and their table [layer][kv_head]{position[hot_rows], last_use[hot_rows], hand}, see
 //               hot_slots.h
 #pragma once
 
@@ -32,18 +32,18 @@ inline constexpr int kTileTokens = 32;  // FAC works on fixed tiles of the posit
 struct CacheLayout {
   int layers = 0;
   int kv_heads = 0;
-  int group = 1;  // query heads per KV head
+  int gqa_group = 1;  // query heads per KV head
   RowFormat row;
   SliceFormat slice;
-  SliceFormat values;  // codes of whole values, for a near set; dims 0 = none
+  SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
   int sinks = 0;
-  int recent = 0;  // >= 1: the newest token is always resident
+  int recent = 0;  // >= 1: the newest token is always protected
   int hot_rows = 0;
   // Tokens of a row block: fewer than a page where a caller's pages are smaller (16, 32). Slices
   // know pages only.
   int row_page = kPageTokens;
 
-  constexpr int query_heads() const { return kv_heads * group; }
+  constexpr int query_heads() const { return kv_heads * gqa_group; }
   constexpr int64_t head_index(int layer, int kv_head) const {
     return int64_t{layer} * kv_heads + kv_head;
   }
@@ -89,15 +89,15 @@ struct CacheLayout {
     return rows;
   }
 
-  constexpr int residents() const { return sinks + recent; }
-  // The slot of a resident position; the caller knows that it is a sink or recent.
-  constexpr int resident_slot(int position) const {
+  constexpr int protected_tokens() const { return sinks + recent; }
+  // The slot of a protected position; the caller knows that it is a sink or recent.
+  constexpr int protected_slot(int position) const {
     return position < sinks ? position : sinks + position % recent;
   }
-  constexpr int64_t resident_offset(int layer, int kv_head, int slot) const {
-    return (head_index(layer, kv_head) * residents() + slot) * row.bytes();
+  constexpr int64_t protected_offset(int layer, int kv_head, int slot) const {
+    return (head_index(layer, kv_head) * protected_tokens() + slot) * row.bytes();
   }
-  constexpr int64_t resident_bytes() const { return heads() * residents() * row.bytes(); }
+  constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
 
   // Of `slots` hot rows a head: `hot_rows`, or what a sequence has (SequenceDesc::hot_slots).
   constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {

@@ -32,15 +32,16 @@ struct SequenceDesc {
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
-  int32_t stamp = 0;               // of this step, the same for all of its sequences
-  std::byte* tail = nullptr;       // CacheLayout: tail
-  std::byte* residents = nullptr;  // rows on the host only, else null
-  std::byte* hot = nullptr;        // hot rows, null where there are none
+  int32_t step_number = 0;              // of this step, the same for all of its sequences
+  std::byte* tail = nullptr;            // CacheLayout: tail
+  std::byte* protected_rows = nullptr;  // rows on the host only, else null
+  std::byte* hot = nullptr;             // hot rows, null where there are none
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
-  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that holds
-  // `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::stage_offset leads to a layer's.
-  std::byte* stage = nullptr;
+  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that
+  // holds `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::write_back_offset leads to a
+  // layer's.
+  std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
   constexpr int hot_slots(const CacheLayout& layout) const {
@@ -74,7 +75,7 @@ struct StepParams {
   const SequenceDesc* sequences = nullptr;
   int count = 0;
   int layer = 0;
-  int64_t stage_offset = 0;  // bytes from SequenceDesc::stage to this layer's
+  int64_t write_back_offset = 0;  // bytes from SequenceDesc::write_back_buffer to this layer's
   // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
   // a chunk side by side.
   const int16_t* slice_dims = nullptr;
@@ -91,10 +92,11 @@ struct StepParams {
   constexpr int head_count() const {
     return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;
   }
-  // Where the stage has a new row of a prefill with rows on the host.
-  constexpr std::byte* staged_row(const SequenceDesc& desc, int head, int position) const {
+  // Where the write-back buffer has a new row of a prefill with rows on the host.
+  constexpr std::byte* write_back_row(const SequenceDesc& desc, int head, int position) const {
     const int64_t page = position / kPageTokens - desc.start / kPageTokens;
-    return desc.stage + stage_offset + (page * layout.kv_heads + head) * layout.row_head_bytes() +
+    return desc.write_back_buffer + write_back_offset +
+           (page * layout.kv_heads + head) * layout.row_head_bytes() +
            position % kPageTokens * layout.row.bytes();
   }
   // The index among count x kv_heads of the i-th of count x head_count().
@@ -115,13 +117,13 @@ struct StoredRows {
 };
 
 // k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
-// to the residents (decode) or to the stage, and to the residents where they belong there
+// to the protected rows (decode) or to the write-back buffer, and to the protected rows where they belong there
 // (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
 // written to its slice block, made from the tail's precision, whatever the step that brought its
 // tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
 // 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
 // first, what the row then stands for to the tail's dtype.
-// Value slices, where the layout has them, are made of the row's value in the same way.
+// Value codes, where the layout has them, are made from the row's value in the same way.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;
@@ -131,14 +133,14 @@ struct AppendParams {
   StoredRows stored = {};  // in place of k and v, if any
 };
 
-// New rows, from residents or stage, to the row blocks on the host. Link traffic.
+// New rows, from protected rows or stage, to the row blocks on the host. Link traffic.
 struct WriteBackParams {
   static constexpr const char* kName = "write_back";
   StepParams step;
 };
 
-// Rebuilds tail and residents of each sequence at length `start` (tokens = 0) from its row blocks,
-// for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
+// Rebuilds tail and protected rows of each sequence at length `start` (tokens = 0) from its row
+// blocks, for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
 // slice_dims is [layers][kv_heads][dims]. No hot row is trusted any more: those at positions
 // >= `start` are forgotten, for those positions will be written anew; the others are remembered as
 // what was there (hot_slots.h).
@@ -166,9 +168,9 @@ struct TokenBudget {
   }
 };
 
-// The near set of each decode sequence and KV head: tokens beside the set, which are attended to by
-// codes (slice_format.h). All in device memory; capacity 0: there is none.
-struct NearSet {
+// The low-bit set of each decode sequence and KV head: tokens beside the set, which are attended to
+// by codes (slice_format.h). All in device memory; capacity 0: there is none.
+struct LowBitSet {
   int32_t capacity = 0;          // >= every size
   int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
   int32_t* sizes = nullptr;      // [count, kv_heads]
@@ -179,22 +181,22 @@ struct NearSet {
 
 // Counters of one layer in device memory, added to atomically.
 struct StepCounters {
-  uint64_t resident = 0;         // set entries that were sinks or recent
+  uint64_t protected_rows = 0;   // set entries that were sinks or recent
   uint64_t hits = 0;             // found among the hot rows
   uint64_t misses = 0;           // fetched when they were asked for
   uint64_t nan_scores = 0;       // taken as -inf
-  uint64_t prefetched = 0;       // rows fetched ahead, on a guess
+  uint64_t prefetched = 0;       // rows fetched ahead, on a prediction
   uint64_t prefetched_used = 0;  // of them, those that a set then had; each once, among the hits
 
   // Each 1 where there was nothing to be right or wrong about.
-  double hit_rate() const { return share(resident + hits, misses); }
-  double precision() const {  // of the guesses
+  double hit_rate() const { return share(protected_rows + hits, misses); }
+  double accuracy() const {  // of the predictions
     return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
-  double recall() const { return share(prefetched_used, misses); }  // of what was not there
+  double coverage() const { return share(prefetched_used, misses); }  // of what was not there
 
   StepCounters& operator+=(const StepCounters& other) {
-    resident += other.resident;
+    protected_rows += other.protected_rows;
     hits += other.hits;
     misses += other.misses;
     nan_scores += other.nan_scores;
@@ -221,10 +223,11 @@ struct StepCounters {
 // key, which is the mean of their scores, visible ones alone, before the cap: they are taken
 // together, one such page after the other, the last one cut where the budget ends.
 //
-// The near set is the next best by the same order, as many as `near_budget` says and there are.
+// The low-bit set is the next best by the same order, as many as `low_bit_budget` says and there
+// are.
 //
-// A guess (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone, and
-// has no near set. With `score_dims` it reads a part of every page.
+// A prediction (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone,
+// and has no low-bit set. With `score_dims` it reads a part of every page.
 struct SelectParams {
   static constexpr const char* kName = "select";
   StepParams step;
@@ -232,28 +235,28 @@ struct SelectParams {
   TokenBudget budget;
   int window = 0;
   int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
-  int ahead = 0;        // 0 = the true set; n = a guess made n layers before
+  int ahead = 0;        // 0 = the true set; n = a prediction made n layers before
   int page_tokens = 1;  // a power of two up to kPageTokens
   int32_t selected_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;            // [count, kv_heads, selected_capacity]
   int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
-  TokenBudget near_budget = {};
-  NearSet near = {};
+  TokenBudget low_bit_budget = {};
+  LowBitSet low_bit = {};
 };
 
 // A step's number, rising, at most kMaxSteps; by value, or where kernels find it when they run, so
 // that the same launch serves many steps.
-class StepStamp {
+class StepNumber {
  public:
-  constexpr StepStamp() = default;
-  constexpr explicit StepStamp(int32_t value) : value_(value) {}
+  constexpr StepNumber() = default;
+  constexpr explicit StepNumber(int32_t value) : value_(value) {}
   // `at`: in device memory.
-  static constexpr StepStamp of_device(const int32_t* at) {
-    StepStamp stamp;
-    stamp.at_ = at;
-    return stamp;
+  static constexpr StepNumber of_device(const int32_t* at) {
+    StepNumber step_number;
+    step_number.at_ = at;
+    return step_number;
   }
   // Where the kernel runs: elsewhere the address may mean nothing.
   constexpr int32_t read() const { return at_ != nullptr ? *at_ : value_; }
@@ -269,42 +272,42 @@ struct FetchItem {
 };
 
 // Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
-// their address in the row blocks. On the host: a resident, a row of a page that the device has a
-// copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
-// (chosen by `replacement`, never one that this step uses or guessed; `begin` = 0 stamps the hits
-// of the whole set) or, with no slot left, into the staging buffer. A row that was guessed in this
-// step is a hit, but its tile is not ready: the caller waits for the guesses' fetches too.
+// their address in the row blocks. On the host: a protected row, a row of a page that the device
+// has a copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
+// (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 marks the hits
+// of the whole set) or, with no slot left, into the fetch buffer. A row that was predicted in
+// this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
   StepParams step;
   bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
-  StepStamp stamp;
+  StepNumber step_number;
   Replacement replacement = Replacement::kLru;
   int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* selected_sizes = nullptr;
-  std::byte* staging = nullptr;      // [count, kv_heads, end - begin, row_bytes]
-  const std::byte** rows = nullptr;  // [count, kv_heads, end - begin]
-  uint8_t* tile_ready = nullptr;     // [count, kv_heads, tiles of the wave]: nothing to wait for
-  FetchItem* fetches = nullptr;      // [count, kv_heads, end - begin]
-  int32_t* fetch_counts = nullptr;   // [count, kv_heads]
+  std::byte* fetch_buffer = nullptr;  // [count, kv_heads, end - begin, row_bytes]
+  const std::byte** rows = nullptr;   // [count, kv_heads, end - begin]
+  uint8_t* tile_ready = nullptr;      // [count, kv_heads, tiles of the wave]: nothing to wait for
+  FetchItem* fetches = nullptr;       // [count, kv_heads, end - begin]
+  int32_t* fetch_counts = nullptr;    // [count, kv_heads]
   StepCounters* counters = nullptr;
 };
 
-// Guesses of what a later attend of this layer will ask for -> hot slots and fetches. Before the
-// layer's append. A guess is skipped where its row is no committed token's, resident, hot or
-// in a page's device copy already; hot rows that are guessed stay. Slots are chosen as by resolve:
-// none that this step uses. No position ever has two slots. Where there are more new guesses than
-// there is room for, some are taken at equal distances: the same ones, in whatever order heads are
-// worked through.
+// Predictions of what a later attend of this layer will ask for -> hot slots and fetches. Before
+// the layer's append. A prediction is skipped where its row is no committed token's, protected, hot
+// or in a page's device copy already; hot rows that are predicted stay. Slots are chosen as by
+// resolve: none that this step uses. No position ever has two slots. Where there are more new
+// predictions than there is room for, some are taken at equal distances: the same ones, in whatever
+// order heads are worked through.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
-  StepStamp stamp;
+  StepNumber step_number;
   Replacement replacement = Replacement::kLru;
-  int32_t max_rows = 0;  // per head, what this step guessed before included; >= 0
+  int32_t max_rows = 0;  // per head, what this step predicted before included; >= 0
   int32_t selected_capacity = 0;
   // [count, kv_heads, selected_capacity], anything in any order; null: the remembered rows.
   const int32_t* sets = nullptr;
@@ -358,8 +361,8 @@ enum class AttendPhase : uint8_t {
 // partials one thread does all tiles of a (sequence, kv_head) in order; with them, few heads are
 // split over all threads.
 //
-// The near set, where there is one, comes with the last wave: tiles of kTileTokens of it, with the
-// scores as they are and the values by their codes, each a partial like the set's, folded after
+// The low-bit set, where there is one, comes with the last wave: tiles of kTileTokens of it, with
+// the scores as they are and the values by their codes, each a partial like the set's, folded after
 // those in tile order. They wait for no row: kReadyTiles computes them all.
 struct AttendParams {
   static constexpr const char* kName = "attend";
@@ -385,15 +388,15 @@ struct AttendParams {
   float* state = nullptr;
   TensorView out;        // [tokens, query_heads, value_dim]
   float* lse = nullptr;  // [tokens, query_heads], natural log, or null
-  NearSet near = {};
-  // [count, query_heads, tiles of near.capacity, value_dim + 2]; null where `partials` is.
-  float* near_partials = nullptr;
+  LowBitSet low_bit = {};
+  // [count, query_heads, tiles of low_bit.capacity, value_dim + 2]; null where `partials` is.
+  float* low_bit_partials = nullptr;
 };
 
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
 // 0, folded in order; a query's bits depend on nothing but its own q and the rows. Key pages
 // [begin_page, end_page) per call, the state carried between calls. Pages from the sequence's
-// `stage` where staged there, else from their device copies, else from `pages`, else from the row
+// the write-back buffer where they are there, else from their device copies, else from `pages`, else from the row
 // blocks.
 struct PrefillParams {
   static constexpr const char* kName = "prefill";

@@ -7,16 +7,16 @@ namespace {
 
 bool may_go(const HotSlots& slots, int slot, int32_t step, const uint8_t* keep) {
   if (keep != nullptr && keep[slot] != 0) return false;
-  return slots.positions[slot] < 0 || step_of(slots.stamps[slot]) != step;
+  return slots.positions[slot] < 0 || step_of(slots.last_uses[slot]) != step;
 }
 
-// 0: empty; 1: holds a guess that no set used; 2: by the policy.
+// 0: empty; 1: holds a prediction that no set used; 2: by the policy.
 int rank_of(const HotSlots& slots, int32_t slot) {
   if (slots.positions[slot] < 0) return 0;
-  return is_guess(slots.stamps[slot]) ? 1 : 2;
+  return is_prediction(slots.last_uses[slot]) ? 1 : 2;
 }
 
-// By rank, then by `sooner(stamp, stamp)`, then by slot.
+// By rank, then by `sooner(last_use, last_use)`, then by slot.
 template <typename Sooner>
 int choose_ordered(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                    int32_t* victims, const Sooner& sooner) {
@@ -27,8 +27,8 @@ int choose_ordered(const HotSlots& slots, int32_t step, const uint8_t* keep, int
   const auto before = [&](int32_t a, int32_t b) {
     const int rank = rank_of(slots, a);
     if (rank != rank_of(slots, b)) return rank < rank_of(slots, b);
-    if (rank > 0 && sooner(slots.stamps[a], slots.stamps[b])) return true;
-    if (rank > 0 && sooner(slots.stamps[b], slots.stamps[a])) return false;
+    if (rank > 0 && sooner(slots.last_uses[a], slots.last_uses[b])) return true;
+    if (rank > 0 && sooner(slots.last_uses[b], slots.last_uses[a])) return false;
     return a < b;
   };
   const int chosen = std::min(wanted, count);
@@ -48,7 +48,7 @@ int LruReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* k
 int ScoreReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                              int32_t* victims) {
   return choose_ordered(slots, step, keep, wanted, victims, [step](int32_t a, int32_t b) {
-    const auto idle = [step](int32_t stamp) { return int64_t{step} - step_of(stamp); };
+    const auto idle = [step](int32_t last_use) { return int64_t{step} - step_of(last_use); };
     return idle(a) * (uses_of(b) + 1) > idle(b) * (uses_of(a) + 1);
   });
 }
@@ -69,13 +69,13 @@ int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t*
     const int32_t slot = hand;
     hand = hand + 1 < slots.count ? hand + 1 : 0;
     if (rank_of(slots, slot) < 2 || !may_go(slots, slot, step, keep)) continue;
-    int32_t& stamp = slots.stamps[slot];
-    if (uses_of(stamp) > 0) {
-      stamp = slot_stamp(step_of(stamp), 0);
+    int32_t& last_use = slots.last_uses[slot];
+    if (uses_of(last_use) > 0) {
+      last_use = slot_use(step_of(last_use), 0);
       continue;
     }
     victims[chosen++] = slot;
-    stamp = slot_stamp(step, 0);  // taken: not a second time
+    last_use = slot_use(step, 0);  // taken: not a second time
   }
   return chosen;
 }

@@ -1,4 +1,4 @@
-// The kernels of the processor, for devices that the host plays and for code that needs a kernel's
+// The kernels of the processor, for devices emulated on the host and for code that needs a kernel's
 // result without a device.
 #pragma once
 

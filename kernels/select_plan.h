@@ -14,9 +14,9 @@ struct SelectPlan {
   int recent_begin = 0;  // [sinks_end, recent_begin) compete
   int budget = 0;        // the set's size
   int need = 0;          // of those that compete; all of them where budget = visible
-  int near = 0;          // the next best of them
+  int low_bit = 0;       // the next best of them
 
-  constexpr int ranked() const { return need + near; }
+  constexpr int ranked() const { return need + low_bit; }
   constexpr int visible() const { return end - first; }
   constexpr bool is_dense() const { return budget == visible(); }
 };
@@ -31,9 +31,9 @@ constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDe
                                  std::max(plan.sinks_end, plan.end));
   plan.budget = params.budget.of(plan.visible(), layout.sinks + layout.recent + 1);
   plan.need = plan.budget - (plan.sinks_end - plan.first) - (plan.end - plan.recent_begin);
-  if (params.near.capacity > 0 && params.ahead == 0) {
-    plan.near = std::min(params.near_budget.of(plan.visible(), 0),
-                         plan.recent_begin - plan.sinks_end - plan.need);
+  if (params.low_bit.capacity > 0 && params.ahead == 0) {
+    plan.low_bit = std::min(params.low_bit_budget.of(plan.visible(), 0),
+                            plan.recent_begin - plan.sinks_end - plan.need);
   }
   return plan;
 }

@@ -9,7 +9,7 @@ namespace fasa {
 float scale_of_step(int step) { return codec::scale_of_step(step); }
 
 int smallest_scale_step(float lo, float hi, int bits) {
-  const double least = codec::least_scale(lo, hi, bits);
+  const double least = codec::min_scale(lo, hi, bits);
   if (least <= 0) return kMinScaleStep;
   const int start = static_cast<int>(std::floor(8 * std::log2(least))) - 1;
   return codec::fitting_step(lo, hi, bits, start);

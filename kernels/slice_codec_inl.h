@@ -52,7 +52,7 @@ constexpr Fit fit_at(float lo, float hi, int bits, int step) {
 }
 
 // No scale below this can fit: the range within the codes, the centre within the zeros.
-constexpr double least_scale(float lo, float hi, int bits) {
+constexpr double min_scale(float lo, float hi, int bits) {
   const double top = (1 << bits) - 1;
   const double unit = power_of_two(bits - 3);
   const double range = (static_cast<double>(hi) - lo) / (top + 1);

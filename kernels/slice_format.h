@@ -1,5 +1,5 @@
 // The slice: an index over the dominant dimensions of the keys of one page and KV head. TIP reads
-// it; what it computes chooses tokens, and weighs those of a near set. Layouts make one 512-bit
+// it; what it computes chooses tokens, and weighs those of a low-bit set. Layouts make one 512-bit
 // register hold 16 tokens:
 //
 //   f32   [dim][64 tokens]
@@ -25,13 +25,13 @@
 // least squared error among those that fit: no gain (0.84). Eight octaves of scales below the
 // largest are enough: what a smaller scale would save is below the error of that largest channel.
 //
-// Value slices have the same codes, of all dimensions of the values, in token order: word
-// [token][group of dimensions] in place of [group][token]. A near set takes a token or two of a
+// Value codes have the same form, of all dimensions of the values, in token order: word
+// [token][group of dimensions] in place of [group][token]. A low-bit set takes a token or two of a
 // page, whose words then lie side by side. Parameters are a dimension's all the same: one scale and
 // zero for each token cost twice the error in what attention gives (SmolLM2, one window of 256
-// tokens, 128 rows and 512 near tokens, KL to full attention: 0.0071 by token, 0.0036 by page and
-// dimension, 0.0036 with values as they are): values differ most between dimensions, so codes of a
-// token round a dimension the same way in every token, which no sum averages out.
+// tokens, 128 rows and 512 low-bit tokens, KL to full attention: 0.0071 by token, 0.0036 by page
+// and dimension, 0.0036 with values as they are): values differ most between dimensions, so codes
+// of a token round a dimension the same way in every token, which no sum averages out.
 #pragma once
 
 #include <cstdint>

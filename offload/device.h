@@ -126,7 +126,7 @@ using Event = Owner<EventView>;
 using Graph =
     Owner<GraphView>;  // work of several streams, recorded once; its end waits for its launches
 
-// A holder of device memory that can be spared.
+// A holder of device memory that it can give back.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;

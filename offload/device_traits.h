@@ -42,7 +42,7 @@ struct DeviceTraits {
   DeviceRates rates = {};
 };
 
-// The processor, and an accelerator that it plays.
+// The processor, and an accelerator that it emulates.
 inline constexpr DeviceTraits kHostTraits = {.unified = true, .done_on_return = true};
 inline constexpr DeviceTraits kEmulatedTraits = {.virtual_clock = true};
 

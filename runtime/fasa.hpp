@@ -1,12 +1,12 @@
 // The public C++ interface: a KV cache in tiers for many sequences, and attention from it.
 //
-//   Runtime (doors/runtime.h)             fasa owns the pages; callers have sequences and steps
-//   PagedRuntime (doors/paged_runtime.h)  the caller owns page ids, as serving engines do
-//   sparse_decode (doors/sparse_decode.h) one decode step over plain tensors, nothing is kept
+//   Runtime (api/sequences/runtime.h)             fasa owns pages; callers have sequences and steps
+//   PagedRuntime (api/pages/paged_runtime.h)      the caller owns page ids, as serving engines do
+//   sparse_decode (api/stateless/sparse_decode.h) one decode step over plain tensors, nothing is kept
 #pragma once
 
 #include "offload/open_device.h"
+#include "runtime/api/pages/paged_runtime.h"
+#include "runtime/api/sequences/runtime.h"
+#include "runtime/api/stateless/sparse_decode.h"
 #include "runtime/calibrate/fc_map.h"
-#include "runtime/doors/paged_runtime.h"
-#include "runtime/doors/runtime.h"
-#include "runtime/doors/sparse_decode.h"

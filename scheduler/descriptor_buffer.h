@@ -14,10 +14,10 @@ namespace fasa {
 
 class DescriptorBuffer {
  public:
-  // `ring`: with descriptors of the ring's pages.
-  explicit DescriptorBuffer(Device& device, bool ring = false)
+  // `window_rows`: with descriptors of their pages.
+  explicit DescriptorBuffer(Device& device, bool window_rows = false)
       : device_(device),
-        kinds_(ring ? kAllKinds : kKinds),
+        kinds_(window_rows ? kAllKinds : kKinds),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
 
@@ -25,7 +25,7 @@ class DescriptorBuffer {
   void wait_until_free() { device_.synchronize(done_.view()); }
   // Throws DeviceError where work that this slot's last step enqueued has failed by now; waits for
   // nothing. True where all of it has passed.
-  bool look() {
+  bool poll() {
     static_cast<void>(device_.done(done_.view()));
     bool all = device_.done(written_back_.view());
     for (const Event& passed : passed_) all &= device_.done(passed.view());
@@ -76,16 +76,16 @@ class DescriptorBuffer {
     }
   }
 
-  // The step's sequences, those to restore first, and the step's with their pages of the ring.
-  enum Kind : size_t { kStep, kRestore, kRing, kAllKinds };
-  static constexpr size_t kKinds = kRing;  // without a ring
+  // The step's sequences, those to restore first, and the step's with their pages of window rows.
+  enum Kind : size_t { kStep, kRestore, kWindowRows, kAllKinds };
+  static constexpr size_t kKinds = kWindowRows;  // without window rows
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
   }
-  // Where the descriptors have the step's stamp, once they are uploaded.
-  const int32_t* device_stamp() const {
-    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, stamp));
+  // Where the descriptors have the step's number, once they are uploaded.
+  const int32_t* device_step_number() const {
+    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, step_number));
   }
   size_t capacity() const { return capacity_; }
   uint64_t bytes() const { return memory_.bytes(); }

@@ -32,7 +32,7 @@ class Search {
       HeadGroups whole = groups;
       whole.add(kv_heads_);
       const double cost = times_.cost(whole);
-      if (cost < least_) least_ = cost, best_ = whole;
+      if (cost < min_) min_ = cost, best_ = whole;
     }
     if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMax)) return;
     // The places near the end are the likely ones: all of them, and every so many before.
@@ -49,7 +49,7 @@ class Search {
   const int kv_heads_;
   const int wanted_;
   const int stride_;
-  double least_ = std::numeric_limits<double>::infinity();
+  double min_ = std::numeric_limits<double>::infinity();
   HeadGroups best_;
 };
 
@@ -99,7 +99,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
   times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
   times.attend = sequences * device(rows_bytes(layout, set) +
-                                    near_bytes(layout, settings.near_tokens(layer, visible)));
+                                    low_bit_bytes(layout, settings.low_bit_tokens(layer, visible)));
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
   return times;

@@ -24,9 +24,9 @@ class RowSource {
   // All of `wanted` is in the blocks when it returns, in pages that it knows; what has been there stays.
   // Throws InputError where it can't be had; what had been there is.
   virtual void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) = 0;
-  // The next of what is missing in the first `pages` pages, about `most_bytes` of it. True: nothing is
+  // The next of what is missing in the first `pages` pages, about `max_bytes` of it. True: nothing is
   // missing there now. Throws as fetch() does.
-  virtual bool fetch_next(int64_t pages, size_t most_bytes, std::span<std::byte* const> blocks) = 0;
+  virtual bool fetch_next(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) = 0;
   // A fetch has failed: what is missing can never be had.
   virtual bool lost() const = 0;
 };

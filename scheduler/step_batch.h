@@ -17,9 +17,10 @@ class RowSource;         // scheduler/row_source.h
 
 struct StepBatch {
   const SequenceDesc* on_device = nullptr;
-  std::span<const SequenceDesc> on_host;  // the same, for the host to read
-  const SequenceDesc* in_ring = nullptr;  // device: the same with their pages of the ring
-  int64_t second_stage = 0;               // bytes from the even layers' stage to the odd ones'
+  std::span<const SequenceDesc> on_host;         // the same, for the host to read
+  const SequenceDesc* in_window_rows = nullptr;  // device: the same with their pages of window rows
+  int64_t second_write_back_buffer =
+      0;  // bytes from the even layers' write-back buffer to the odd ones'
   // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
   std::vector<std::span<std::byte* const>> row_blocks;
   // Their copies on the device, null where there is none; may be shorter.
@@ -34,10 +35,10 @@ struct StepBatch {
   const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
   const float* slopes = nullptr;        // device, [query_heads], see StepParams; or null
   StepCounters* counters = nullptr;     // device, [layers]
-  StepStamp stamp;                      // for kernels; rising from step to step
+  StepNumber step_number;               // for kernels; rising from step to step
   EventView tables_ready;               // the tables are on the device
-  // The sequences are pages that a caller put together (paged door): none has residents, and what
-  // is appended is not attended to from the stage.
+  // The sequences are pages that a caller put together (paged API): none has protected rows, and
+  // what is appended is not attended to from the write-back buffer.
   bool by_page = false;
   // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.
   bool rows_only = false;
@@ -58,19 +59,19 @@ struct StepBatch {
   }
 };
 
-// What leads from SequenceDesc::stage to a layer's, `index` in its layout.
-inline int64_t stage_offset(const StepBatch& step, int index) {
-  return index % 2 == 0 ? 0 : step.second_stage;
+// What leads from SequenceDesc::write_back_buffer to a layer's, `index` in its layout.
+inline int64_t write_back_offset(const StepBatch& step, int index) {
+  return index % 2 == 0 ? 0 : step.second_write_back_buffer;
 }
 
 inline StepParams layer_params(const StepSettings& settings, const StepBatch& step, int layer) {
   const CacheLayout& layout = settings.layout_of(layer);
   const LayerSettings& own = settings.layer(layer);
   return {.layout = layout,
-          .sequences = own.in_ring ? step.in_ring : step.on_device,
+          .sequences = own.in_window_rows ? step.in_window_rows : step.on_device,
           .count = step.count(),
           .layer = own.index,
-          .stage_offset = stage_offset(step, own.index),
+          .write_back_offset = write_back_offset(step, own.index),
           .slice_dims = step.slice_dims + layout.head_index(own.index, 0) * layout.slice.dims,
           .slopes = step.slopes,
           .score_cap = settings.score_cap};

@@ -24,7 +24,7 @@ StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
   staged_ = device.create_event();
   for (int i = 0; i < settings.layer_count(); ++i) written_.push_back(device.create_event());
   for (int half = 0; half < 2; ++half) {
-    stage_free_[half] = device.create_event();
+    write_back_free_[half] = device.create_event();
     pages_free_[half] = device.create_event();
   }
 }
@@ -88,11 +88,11 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
   }
   const bool on_host = !settings_.on_device(layer);
   if (on_host) {
-    // The residents' slots and the stage are written again: their last rows must be on the host.
-    // Copy streams fetch what earlier steps wrote.
+    // The protected rows' slots and the write-back buffer are written again: their last rows must be on the
+    // host. Copy streams fetch what earlier steps wrote.
     wait_written_back(layer, compute, call.tag());
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
-    if (step.any(StepMode::kPrefill)) fill_stage(call);
+    if (step.any(StepMode::kPrefill)) fill_write_back_buffer(call);
   }
   AppendParams params{
       .step = layer_params(settings_, step, layer), .k = k, .v = v, .rows_on_device = !on_host};
@@ -108,27 +108,29 @@ void StepPipeline::write_back(const Call& call, const StepParams& params) {
   device_.wait(stream, appended_.view(), tag);
   device_.enqueue(WriteBackParams{.step = params}, stream, tag);
   device_.record(written_[static_cast<size_t>(call.layer)].view(), stream);
-  device_.record(stage_free_[call.settings(settings_).index % 2].view(), stream);
+  device_.record(write_back_free_[call.settings(settings_).index % 2].view(), stream);
 }
 
 // A chunk that begins inside a page attends to that page's older rows beside its own.
-void StepPipeline::fill_stage(const Call& call) {
+void StepPipeline::fill_write_back_buffer(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   const int index = call.settings(settings_).index;
   const int half = index % 2;
   const StreamView copy = copy_stream(call.layer, 0);
-  device_.wait(call.compute, stage_free_[half].view(), call.tag());
-  device_.record(resolved_.view(), call.compute);  // nothing of compute reads the stage any more
+  device_.wait(call.compute, write_back_free_[half].view(), call.tag());
+  device_.record(resolved_.view(),
+                 call.compute);  // nothing of compute reads the write-back buffer any more
   device_.wait(copy, resolved_.view(), call.tag());
-  const int64_t offset = stage_offset(call.step, index);
+  const int64_t offset = write_back_offset(call.step, index);
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
     if (sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
-    device_.copy(
-        sequence.stage + offset, call.step.row_blocks[i][page] + layout.row_offset(index, 0, 0),
-        static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy, call.tag());
+    device_.copy(sequence.write_back_buffer + offset,
+                 call.step.row_blocks[i][page] + layout.row_offset(index, 0, 0),
+                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
+                 call.tag());
   }
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), call.tag());
@@ -185,9 +187,9 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     AttendParams params = attend_params(call, begin, q, out, lse);
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
-      // What needs no rows, meanwhile. A tile of rows alone is rarely ready, at nine hits in ten one in
-      // thirty: less than what a launch costs.
-      if (params.near.capacity > 0) {
+      // What needs no rows, meanwhile. A tile of rows alone is rarely ready, at nine hits in ten
+      // one in thirty: less than what a launch costs.
+      if (params.low_bit.capacity > 0) {
         params.phase = AttendPhase::kReadyTiles;
         device_.enqueue(params, call.compute, call.tag());
         params.phase = AttendPhase::kRemainingTiles;
@@ -207,12 +209,12 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
           .rows_on_device = settings_.rows_on_device,
           .begin = begin,
           .end = begin + scratch.wave,
-          .stamp = call.step.stamp,
+          .step_number = call.step.step_number,
           .replacement = settings_.replacement,
           .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .selected_sizes = scratch.selected_sizes,
-          .staging = scratch.staging,
+          .fetch_buffer = scratch.fetch_buffer,
           .rows = scratch.rows,
           .tile_ready = scratch.tile_ready,
           .fetches = scratch.fetches,
@@ -244,8 +246,8 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
                       .out = out,
                       .lse = lse};
   if (params.last_wave) {
-    params.near = scratch.near;
-    params.near_partials = scratch.near_partials;
+    params.low_bit = scratch.low_bit;
+    params.low_bit_partials = scratch.low_bit_partials;
   }
   return params;
 }
@@ -263,8 +265,8 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .selected_sizes = scratch.selected_sizes,
           .counters = call.step.counters + call.layer,
           .scratch = scratch.select,
-          .near_budget = layer.near,
-          .near = scratch.near};
+          .low_bit_budget = layer.low_bit,
+          .low_bit = scratch.low_bit};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

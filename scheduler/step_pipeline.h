@@ -40,8 +40,8 @@ class StepPipeline {
   // The streams of ours that a step's work goes to.
   std::vector<StreamView> streams() const;
   // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
-  // what lies in device memory: how many waves, what is guessed. False where that is too much: with
-  // rows on the host, dense layers are streamed page by page.
+  // what lies in device memory: how many waves, what is predicted. False where that is too much:
+  // with rows on the host, dense layers are streamed page by page.
   bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
   // Work enqueued on `stream` after this finds the layer's rows where they stay.
@@ -53,7 +53,7 @@ class StepPipeline {
 
  private:
   struct Call;  // what append and attend pass on
-  void fill_stage(const Call& call);
+  void fill_write_back_buffer(const Call& call);
   void write_back(const Call& call, const StepParams& params);
   SelectParams select_params(const Call& call, ConstTensorView q) const;
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
@@ -68,7 +68,8 @@ class StepPipeline {
                              float* lse) const;
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);
-  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer sees.
+  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer
+  // sees.
   void fetch_selected(const Call& call);
   void fetch_visible(const Call& call);
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);
@@ -95,7 +96,7 @@ class StepPipeline {
   std::vector<Event> fetched_;  // per stream or group of heads
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher prefetcher_;
-  Event stage_free_[2];            // by layer parity: the stage is written back
+  Event write_back_free_[2];       // by layer parity: the write-back buffer has been written back
   Event pages_free_[2];            // by half: compute has read the pages
   std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room
   std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room

@@ -90,7 +90,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
   const auto visible = [&](const SequenceDesc& sequence) {
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
-  if (!call.step.sources.empty() && !layer.in_ring) fetch_visible(call);
+  if (!call.step.sources.empty() && !layer.in_window_rows) fetch_visible(call);
   if (settings_.on_device(call.layer)) {
     const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
@@ -162,7 +162,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
   prefill_staged(call, params);
 }
 
-// Key pages one wave after the other, copied beside each other; the newest from the stage, but
+// Key pages one wave after the other, copied beside each other; the newest from the write-back buffer, but
 // where a caller's pages have every row already.
 void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();

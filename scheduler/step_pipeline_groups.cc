@@ -6,7 +6,7 @@ namespace fasa {
 
 bool StepPipeline::fits_hot_rows(const Call& call) const {
   const DecodeScratch& scratch = call.scratch.decode();
-  return !settings_.rows_on_device && scratch.staging == nullptr &&
+  return !settings_.rows_on_device && scratch.fetch_buffer == nullptr &&
          scratch.wave >= scratch.selected_capacity;
 }
 

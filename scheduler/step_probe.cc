@@ -32,8 +32,8 @@ LayerTimes StepProbe::read(int layers) const {
   if (layer_ < 0 || layers <= 0) return {};
   LayerTimes times;
   times.stall = between(kBubble, kArrived);
-  times.transfer =
-      marked_[kGuessEnd] ? between(kGuessBegin, kGuessEnd) : between(kFetchBegin, kFetchEnd);
+  times.transfer = marked_[kPredictionEnd] ? between(kPredictionBegin, kPredictionEnd)
+                                           : between(kFetchBegin, kFetchEnd);
   times.step = between(kBegin, kEnd) / layers;
   times.compute = std::max(0.0, times.step - times.stall);
   return times;

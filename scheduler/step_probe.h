@@ -14,7 +14,7 @@ namespace fasa {
 struct LayerTimes {
   double step = 0;      // of the whole step, a layer's share; 0: it did not run to its end
   double compute = 0;   // of that, without what this layer waited for rows
-  double transfer = 0;  // of the rows that were guessed for it, or asked for where none were
+  double transfer = 0;  // of the rows that were predicted for it, or asked for where none were
   double stall = 0;     // compute waited for rows
 };
 
@@ -24,8 +24,8 @@ class StepProbe {
     kBegin,       // of the step, on compute
     kFetchBegin,  // of what the layer asked for, on a stream
     kFetchEnd,
-    kGuessBegin,  // of what was guessed for the layer
-    kGuessEnd,
+    kPredictionBegin,  // of what was predicted for the layer
+    kPredictionEnd,
     kBubble,   // compute has nothing left to do but to wait for the layer's rows
     kArrived,  // the rows are there
     kEnd,      // of the step

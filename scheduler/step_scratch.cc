@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "scheduler/carver.h"
+#include "scheduler/scratch_arena.h"
 
 namespace fasa {
 namespace {
@@ -20,131 +20,134 @@ int round_up(int value, int unit) {
   return static_cast<int>(std::min<int64_t>(up, INT32_MAX / unit * unit));
 }
 
-bool needs_staging(const StepSettings& settings, const DecodeShape& shape) {
+bool needs_fetch_buffer(const StepSettings& settings, const DecodeShape& shape) {
   return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
 }
 
-void carve_guesses(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
-                   DecodeScratch* scratch) {
+void allot_predictions(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
+                       DecodeScratch* scratch) {
   scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
-  scratch->guess_rows = shape.guess_rows(settings.layout.hot_rows);
-  scratch->guess_capacity = shape.guess_capacity;
-  scratch->guess_buffers = shape.guess_buffers;
-  if (scratch->guess_rows == 0) return;
-  const int64_t sets = shape.guess_buffers * scratch->heads;
+  scratch->prediction_rows = shape.prediction_rows(settings.layout.hot_rows);
+  scratch->prediction_capacity = shape.prediction_capacity;
+  scratch->prediction_buffers = shape.prediction_buffers;
+  if (scratch->prediction_rows == 0) return;
+  const int64_t sets = shape.prediction_buffers * scratch->heads;
   const int64_t streams = settings.prefetch_streams() * scratch->heads;
   if (sets > 0) {
-    scratch->guess_sets = carver.take<int32_t>(sets * shape.guess_capacity);
-    scratch->guess_sizes = carver.take<int32_t>(sets);
+    scratch->prediction_sets = arena.take<int32_t>(sets * shape.prediction_capacity);
+    scratch->prediction_sizes = arena.take<int32_t>(sets);
   }
-  scratch->guess_fetches = carver.take<FetchItem>(streams * scratch->guess_rows);
-  scratch->guess_counts = carver.take<int32_t>(streams);
+  scratch->prediction_fetches = arena.take<FetchItem>(streams * scratch->prediction_rows);
+  scratch->prediction_counts = arena.take<int32_t>(streams);
 }
 
-void carve_near(const StepSettings& settings, const DecodeShape& shape, Carver& carver,
-                DecodeScratch* scratch) {
-  if (shape.near_capacity == 0) return;
+void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
+                   DecodeScratch* scratch) {
+  if (shape.low_bit_capacity == 0) return;
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * layout.kv_heads;
-  const int64_t query_heads = heads * layout.group;
-  const int64_t tiles = round_up(shape.near_capacity, kTileTokens) / kTileTokens;
-  scratch->near.capacity = shape.near_capacity;
-  scratch->near.positions = carver.take<int32_t>(heads * shape.near_capacity);
-  scratch->near.sizes = carver.take<int32_t>(heads);
-  scratch->near.scores = carver.take<float>(query_heads * shape.near_capacity);
-  scratch->near_partials = carver.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
+  const int64_t query_heads = heads * layout.gqa_group;
+  const int64_t tiles = round_up(shape.low_bit_capacity, kTileTokens) / kTileTokens;
+  scratch->low_bit.capacity = shape.low_bit_capacity;
+  scratch->low_bit.positions = arena.take<int32_t>(heads * shape.low_bit_capacity);
+  scratch->low_bit.sizes = arena.take<int32_t>(heads);
+  scratch->low_bit.scores = arena.take<float>(query_heads * shape.low_bit_capacity);
+  scratch->low_bit_partials = arena.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
-  const bool guesses = shape.guess_rows(settings.layout.hot_rows) > 0;
-  const int capacity =
-      std::max(shape.selected_capacity + shape.near_capacity, guesses ? shape.guess_capacity : 0);
+  const bool predictions = shape.prediction_rows(settings.layout.hot_rows) > 0;
+  const int capacity = std::max(shape.selected_capacity + shape.low_bit_capacity,
+                                predictions ? shape.prediction_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }
 
-DecodeScratch carve_decode(const StepSettings& settings, const DecodeShape& shape, Carver& carver) {
+DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shape,
+                           ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
-  const bool staged = needs_staging(settings, shape);
+  const bool staged = needs_fetch_buffer(settings, shape);
   DecodeScratch scratch;
   scratch.selected_capacity = shape.selected_capacity;
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
   scratch.dense_wave =
-      std::min(round_up(std::max(shape.dense_tokens, shape.ring_tokens), kPageTokens),
+      std::min(round_up(std::max(shape.dense_tokens, shape.window_tokens), kPageTokens),
                settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
 
   if (shape.selected_capacity > 0) {
-    scratch.sets = carver.take<int32_t>(heads * shape.selected_capacity);
-    scratch.selected_sizes = carver.take<int32_t>(heads);
-    scratch.rows = carver.take<const std::byte*>(heads * scratch.wave);
-    scratch.tile_ready = carver.take<uint8_t>(heads * (scratch.wave / kTileTokens));
+    scratch.sets = arena.take<int32_t>(heads * shape.selected_capacity);
+    scratch.selected_sizes = arena.take<int32_t>(heads);
+    scratch.rows = arena.take<const std::byte*>(heads * scratch.wave);
+    scratch.tile_ready = arena.take<uint8_t>(heads * (scratch.wave / kTileTokens));
     if (!settings.rows_on_device) {
-      scratch.fetches = carver.take<FetchItem>(heads * scratch.wave);
-      scratch.fetch_counts = carver.take<int32_t>(heads);
+      scratch.fetches = arena.take<FetchItem>(heads * scratch.wave);
+      scratch.fetch_counts = arena.take<int32_t>(heads);
     }
-    if (staged) scratch.staging = carver.take<std::byte>(heads * scratch.wave * layout.row.bytes());
-    carve_near(settings, shape, carver, &scratch);
+    if (staged)
+      scratch.fetch_buffer = arena.take<std::byte>(heads * scratch.wave * layout.row.bytes());
+    allot_low_bit(settings, shape, arena, &scratch);
   }
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
-  scratch.partials = carver.take<float>(query_heads * tiles * state_width);
-  scratch.state = carver.take<float>(query_heads * state_width);
+  scratch.partials = arena.take<float>(query_heads * tiles * state_width);
+  scratch.state = arena.take<float>(query_heads * state_width);
   if (!settings.rows_on_device && shape.dense_tokens > 0) {
     for (std::byte*& pages : scratch.pages) {
       pages =
-          carver.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
+          arena.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
     }
   }
-  carve_guesses(settings, shape, carver, &scratch);
-  scratch.select = carver.take<std::byte>(select_bytes(settings, shape));
+  allot_predictions(settings, shape, arena, &scratch);
+  scratch.select = arena.take<std::byte>(select_bytes(settings, shape));
   return scratch;
 }
 
-PrefillScratch carve_prefill(const StepSettings& settings, const PrefillShape& shape,
-                             Carver& carver) {
+PrefillScratch allot_prefill(const StepSettings& settings, const PrefillShape& shape,
+                             ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
   PrefillScratch scratch;
   scratch.wave_pages = std::min(shape.past_pages, kPrefillWavePages);
-  scratch.stage = carver.take<std::byte>(shape.pages * layout.row_layer_bytes());
-  scratch.second_stage =
-      carver.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.stage;
+  scratch.write_back_buffer = arena.take<std::byte>(shape.pages * layout.row_layer_bytes());
+  scratch.second_write_back_buffer =
+      arena.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.write_back_buffer;
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
-      pages = carver.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
+      pages = arena.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
     }
-    scratch.state = carver.take<float>(int64_t{shape.tokens} * layout.query_heads() *
-                                       (layout.row.value_dim + 2));
+    scratch.state = arena.take<float>(int64_t{shape.tokens} * layout.query_heads() *
+                                      (layout.row.value_dim + 2));
   }
   return scratch;
 }
 
 }  // namespace
 
-int DecodeShape::guess_rows(int hot_rows) const {
-  if (!guesses) return 0;
-  const int spare = std::max(0, hot_rows - selected_capacity);
-  return guess_buffers > 0 ? std::min(spare, guess_capacity) : spare;
+int DecodeShape::prediction_rows(int hot_rows) const {
+  if (!predictions) return 0;
+  const int extra = std::max(0, hot_rows - selected_capacity);
+  return prediction_buffers > 0 ? std::min(extra, prediction_capacity) : extra;
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && selected_capacity >= other.selected_capacity &&
-         near_capacity >= other.near_capacity && dense_tokens >= other.dense_tokens &&
-         ring_tokens >= other.ring_tokens && guesses >= other.guesses &&
-         guess_capacity >= other.guess_capacity && guess_buffers >= other.guess_buffers;
+         low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
+         window_tokens >= other.window_tokens && predictions >= other.predictions &&
+         prediction_capacity >= other.prediction_capacity &&
+         prediction_buffers >= other.prediction_buffers;
 }
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
           std::max(selected_capacity, other.selected_capacity),
-          std::max(near_capacity, other.near_capacity),
+          std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(dense_tokens, other.dense_tokens),
-          std::max(ring_tokens, other.ring_tokens),
-          guesses || other.guesses,
-          std::max(guess_capacity, other.guess_capacity),
-          std::max(guess_buffers, other.guess_buffers)};
+          std::max(window_tokens, other.window_tokens),
+          predictions || other.predictions,
+          std::max(prediction_capacity, other.prediction_capacity),
+          std::max(prediction_buffers, other.prediction_buffers)};
 }
 
 bool PrefillShape::covers(const PrefillShape& other) const {
@@ -166,15 +169,15 @@ int StepScratch::dense_tokens(const StepSettings& settings, int64_t context) {
 }
 
 DecodeScratch StepScratch::waves(const StepSettings& settings, const DecodeShape& decode) {
-  Carver size(nullptr);
-  return carve_decode(settings, decode, size);
+  ScratchArena size(nullptr);
+  return allot_decode(settings, decode, size);
 }
 
 uint64_t StepScratch::bytes_for(const StepSettings& settings, const DecodeShape& decode,
                                 const PrefillShape& prefill) {
-  Carver size(nullptr);
-  carve_decode(settings, decode, size);
-  if (prefill.tokens > 0) carve_prefill(settings, prefill, size);
+  ScratchArena size(nullptr);
+  allot_decode(settings, decode, size);
+  if (prefill.tokens > 0) allot_prefill(settings, prefill, size);
   return size.bytes();
 }
 
@@ -188,21 +191,21 @@ void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill)
   if (!decode_shape_.covers(decode)) {
     const DecodeShape shape = decode_shape_.joined(decode);
     drop_decode();
-    Carver size(nullptr);
-    carve_decode(settings_, shape, size);
+    ScratchArena size(nullptr);
+    allot_decode(settings_, shape, size);
     decode_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "decode scratch");
-    Carver carver(decode_memory_.data());
-    decode_ = carve_decode(settings_, shape, carver);
+    ScratchArena arena(decode_memory_.data());
+    decode_ = allot_decode(settings_, shape, arena);
     decode_shape_ = shape;
   }
   if (!prefill_shape_.covers(prefill)) {
     const PrefillShape shape = prefill_shape_.joined(prefill);
     drop_prefill();
-    Carver size(nullptr);
-    carve_prefill(settings_, shape, size);
+    ScratchArena size(nullptr);
+    allot_prefill(settings_, shape, size);
     prefill_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "prefill scratch");
-    Carver carver(prefill_memory_.data());
-    prefill_ = carve_prefill(settings_, shape, carver);
+    ScratchArena arena(prefill_memory_.data());
+    prefill_ = allot_prefill(settings_, shape, arena);
     prefill_shape_ = shape;
   }
 }
@@ -211,9 +214,10 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
-  for (const int size : {shape.count, shape.selected_capacity, shape.near_capacity,
-                         shape.dense_tokens, shape.ring_tokens, static_cast<int>(shape.guesses),
-                         shape.guess_capacity, shape.guess_buffers}) {
+  for (const int size :
+       {shape.count, shape.selected_capacity, shape.low_bit_capacity, shape.dense_tokens,
+        shape.window_tokens, static_cast<int>(shape.predictions), shape.prediction_capacity,
+        shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

@@ -1,5 +1,5 @@
 // The device memory that a step works in and that nothing outlives: token sets, row addresses,
-// partial softmaxes, staging. Sized by begin_step, never on the way.
+// partial softmaxes, fetch buffers. Sized by begin_step, never on the way.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace fasa {
 struct DecodeShape {
   int count = 0;              // sequences
   int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
-  int near_capacity = 0;      // of the largest near set
+  int low_bit_capacity = 0;   // of the largest low-bit set
   int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
-  int ring_tokens = 0;        // ... of what the ring's layers see
-  // Guesses, if there are any: tokens of the largest guessed set and how many of those sets are under
-  // way at a time (0 where the guesses are no sets).
-  bool guesses = false;
-  int guess_capacity = 0;
-  int guess_buffers = 0;
+  int window_tokens = 0;      // ... of what layers with window rows see
+  // Predictions, if there are any: tokens of the largest predicted set and how many of those sets
+  // are under way at a time (0 where the predictions are no sets).
+  bool predictions = false;
+  int prediction_capacity = 0;
+  int prediction_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
-  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer sets
-  // leave fewer, so this is no size of its own that a longer context would need less of.
-  int guess_rows(int hot_rows) const;
+  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer
+  // sets leave fewer, so this is no size of its own that a longer context would need less of.
+  int prediction_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a stage and room to stream the past through; with pages of a
+// Prefill with rows on the host needs a write-back buffer and room to stream the past through; with pages of a
 // caller's that are smaller than ours, room to put them together.
 struct PrefillShape {
-  int pages = 0;       // of the stage, all prefill sequences of the step together
+  int pages = 0;       // of the write-back buffer, all prefill sequences of the step together
   int tokens = 0;      // new ones, all prefill sequences together
   int past_pages = 0;  // the longest past, in pages
 
@@ -51,44 +51,47 @@ struct DecodeScratch {
   int dense_wave = 0;  // tokens at a time where all are attended to
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
-  NearSet near;
-  std::byte* select = nullptr;  // that selects work in, of sets and of guesses one after the other
+  LowBitSet low_bit;
+  std::byte* select =
+      nullptr;  // that selects work in, of sets and of predictions one after the other
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;
   int32_t* fetch_counts = nullptr;
   float* partials = nullptr;
-  float* near_partials = nullptr;
+  float* low_bit_partials = nullptr;
   float* state = nullptr;
-  std::byte* staging = nullptr;  // rows that found no hot slot, null where all find one
+  std::byte* fetch_buffer = nullptr;  // rows that found no hot slot, null where all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
   std::byte* pages[2] = {};
-  int guess_rows = 0;
-  int guess_capacity = 0;
-  int guess_buffers = 0;
+  int prediction_rows = 0;
+  int prediction_capacity = 0;
+  int prediction_buffers = 0;
   int64_t heads = 0;                   // count * kv_heads, the stride of what follows
-  int32_t* guess_sets = nullptr;       // [guess_buffers, count, kv_heads, guess_capacity]
-  int32_t* guess_sizes = nullptr;      // [guess_buffers, count, kv_heads]
-  FetchItem* guess_fetches = nullptr;  // [streams, count, kv_heads, guess_rows]
-  int32_t* guess_counts = nullptr;     // [streams, count, kv_heads]
+  int32_t* prediction_sets = nullptr;  // [prediction_buffers, count, kv_heads, prediction_capacity]
+  int32_t* prediction_sizes = nullptr;      // [prediction_buffers, count, kv_heads]
+  FetchItem* prediction_fetches = nullptr;  // [streams, count, kv_heads, prediction_rows]
+  int32_t* prediction_counts = nullptr;     // [streams, count, kv_heads]
 
-  int32_t* guess_sets_of(int layer) const {
-    return guess_sets + layer % guess_buffers * heads * guess_capacity;
+  int32_t* prediction_sets_of(int layer) const {
+    return prediction_sets + layer % prediction_buffers * heads * prediction_capacity;
   }
-  int32_t* guess_sizes_of(int layer) const { return guess_sizes + layer % guess_buffers * heads; }
-  FetchItem* guess_fetches_of(size_t stream) const {
-    return guess_fetches + static_cast<int64_t>(stream) * heads * guess_rows;
+  int32_t* prediction_sizes_of(int layer) const {
+    return prediction_sizes + layer % prediction_buffers * heads;
   }
-  int32_t* guess_counts_of(size_t stream) const {
-    return guess_counts + static_cast<int64_t>(stream) * heads;
+  FetchItem* prediction_fetches_of(size_t stream) const {
+    return prediction_fetches + static_cast<int64_t>(stream) * heads * prediction_rows;
+  }
+  int32_t* prediction_counts_of(size_t stream) const {
+    return prediction_counts + static_cast<int64_t>(stream) * heads;
   }
 };
 
 struct PrefillScratch {
   int wave_pages = 0;
   // Of the even layers; bytes to the odd ones'. One layer is written back while the next computes.
-  std::byte* stage = nullptr;
-  int64_t second_stage = 0;
+  std::byte* write_back_buffer = nullptr;
+  int64_t second_write_back_buffer = 0;
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
@@ -122,8 +125,8 @@ class StepScratch {
   // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
   // grows by a token at a time has scratch anew a few times only.
   static int dense_tokens(const StepSettings& settings, int64_t context);
-  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity, wave,
-  // dense_wave) are those that the step works with; its pointers mean nothing.
+  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity,
+  // wave, dense_wave) are those that the step works with; its pointers mean nothing.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
   static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
                             const PrefillShape& prefill);

@@ -9,7 +9,7 @@
 #include "kernels/layout.h"
 #include "kernels/params.h"
 #include "offload/device_traits.h"
-#include "scheduler/prefetch_settings.h"
+#include "scheduler/prefetch_options.h"
 
 namespace fasa {
 
@@ -23,14 +23,14 @@ inline int32_t first_visible(int32_t position, int window) {
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
-  TokenBudget near = {};  // of tokens beside the set that are attended to by codes
-  int window = 0;         // tokens, 0 = none
-  bool in_ring = false;   // its rows lie in the ring's layout; dense then
-  int index = 0;          // among the layers of its layout
+  TokenBudget low_bit = {};     // of tokens beside the set that are attended to by codes
+  int window = 0;               // tokens, 0 = none
+  bool in_window_rows = false;  // its rows are window rows; dense then
+  int index = 0;                // among the layers of its layout
 
-  // What a guess asks for: a quarter more than the set, for a guess that is wrong costs bandwidth
-  // and one that is missing costs time.
-  TokenBudget guess_budget() const {
+  // What a prediction asks for: a quarter more than the set, for a prediction that is wrong costs
+  // bandwidth and one that is missing costs time.
+  TokenBudget prediction_budget() const {
     const int64_t tokens = int64_t{budget.tokens} * 5 / 4;
     return {.tokens = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX)),
             .share = std::min(budget.share * 1.25f, 1.0f)};
@@ -38,12 +38,13 @@ struct LayerSettings {
 };
 
 struct StepSettings {
-  CacheLayout layout;  // but for the ring's layers
-  // Layers that see a window only, beside others that see everything: rows alone, on the device, and
-  // pages that nobody sees any more go back. No layers: there are none, or nothing else.
-  CacheLayout ring;
-  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See reach.h.
-  int64_t reach = -1;
+  CacheLayout layout;  // but for the layers with window rows
+  // Layers that see a window only, beside others that see everything: rows alone, on the device,
+  // and pages that nobody sees any more go back. No layers: there are none, or nothing else.
+  CacheLayout window_rows;
+  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See
+  // rollback_window.h.
+  int64_t rollback_tokens = -1;
   float scale = 1;      // of q·k before the softmax
   float score_cap = 0;  // before the scale, see StepParams
   bool rows_on_device = true;
@@ -52,7 +53,7 @@ struct StepSettings {
   int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
   int head_groups = 0;  // see head_groups.h; 0: by the device's rates
-  PrefetchSettings prefetch;
+  PrefetchOptions prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
   int page_tokens = 1;  // see SelectParams
@@ -68,12 +69,16 @@ struct StepSettings {
   // The layer that is the layout's `index`.
   const LayerSettings& in_layout(int index) const {
     return *std::find_if(layers.begin(), layers.end(), [index](const LayerSettings& layer) {
-      return !layer.in_ring && layer.index == index;
+      return !layer.in_window_rows && layer.index == index;
     });
   }
-  bool has_ring() const { return ring.layers > 0; }
-  const CacheLayout& layout_of(int index) const { return layer(index).in_ring ? ring : layout; }
-  bool on_device(int index) const { return rows_on_device || layer(index).in_ring; }  // its rows
+  bool has_window_rows() const { return window_rows.layers > 0; }
+  const CacheLayout& layout_of(int index) const {
+    return layer(index).in_window_rows ? window_rows : layout;
+  }
+  bool on_device(int index) const {
+    return rows_on_device || layer(index).in_window_rows;
+  }  // its rows
   // Whether rows may be fetched ahead: they are away, and hot rows hold more than nothing.
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
@@ -84,14 +89,14 @@ struct StepSettings {
   }
   int prefetch_streams() const { return std::min(copy_streams, 2); }
   // Sinks, recent and one token that competes.
-  int32_t budget_floor() const { return layout.residents() + 1; }
-  // Of a layer's set and near set, of so many visible tokens.
+  int32_t budget_floor() const { return layout.protected_tokens() + 1; }
+  // Of a layer's set and low-bit set, of so many visible tokens.
   int32_t selected_tokens(int index, int32_t visible) const {
     return layer(index).budget.of(visible, budget_floor());
   }
-  int32_t near_tokens(int index, int32_t visible) const {
+  int32_t low_bit_tokens(int index, int32_t visible) const {
     if (layer(index).dense || !layout.has_values()) return 0;
-    return std::min(layer(index).near.of(visible, 0), visible - selected_tokens(index, visible));
+    return std::min(layer(index).low_bit.of(visible, 0), visible - selected_tokens(index, visible));
   }
 };
 

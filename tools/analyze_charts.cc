@@ -196,29 +196,31 @@ std::string size_overlap_svg(const std::vector<double>& overlap) {
   return line_chart_svg(chart);
 }
 
-std::string selections_svg(const std::vector<SelectionMass>& selections,
-                           CapturedMass SelectionMass::*queries) {
+std::string selections_svg(const std::vector<SelectionAttention>& selections,
+                           CapturedAttention SelectionAttention::*queries) {
   std::map<int64_t, bool> budgets;
   std::vector<std::string> methods;
-  for (const SelectionMass& one : selections) {
+  for (const SelectionAttention& one : selections) {
     budgets[one.budget] = true;
     if (std::find(methods.begin(), methods.end(), one.method) == methods.end()) {
       methods.push_back(one.method);
     }
   }
-  LineChart chart{.x = {.label = "tokens attended to (logarithmic)",
-                        .low = static_cast<double>(budgets.begin()->first),
-                        .high = static_cast<double>(
-                            std::max(budgets.rbegin()->first, 2 * budgets.begin()->first)),
-                        .logarithmic = true},
-                  .y = {.label = "far mass captured, % of all far mass", .high = 100},
-                  .series = {}};
+  LineChart chart{
+      .x = {.label = "tokens attended to (logarithmic)",
+            .low = static_cast<double>(budgets.begin()->first),
+            .high =
+                static_cast<double>(std::max(budgets.rbegin()->first, 2 * budgets.begin()->first)),
+            .logarithmic = true},
+      .y = {.label = "distant attention captured, % of all distant attention", .high = 100},
+      .series = {}};
   for (const auto& [budget, there] : budgets) chart.x.ticks.push_back(static_cast<double>(budget));
   for (const std::string& method : methods) {
     ChartSeries series{.name = method, .points = {}};
-    for (const SelectionMass& one : selections) {
+    for (const SelectionAttention& one : selections) {
       if (one.method != method) continue;
-      series.points.emplace_back(static_cast<double>(one.budget), 100 * (one.*queries).far_share());
+      series.points.emplace_back(static_cast<double>(one.budget),
+                                 100 * (one.*queries).distant_share());
     }
     std::sort(series.points.begin(), series.points.end());
     chart.series.push_back(std::move(series));
@@ -226,14 +228,14 @@ std::string selections_svg(const std::vector<SelectionMass>& selections,
   return line_chart_svg(chart);
 }
 
-std::string slices_svg(const std::vector<SliceChoiceMass>& slices, size_t kind) {
+std::string slices_svg(const std::vector<SliceChoiceAttention>& slices, size_t kind) {
   LineChart chart{.x = {.label = "bytes of slice per token and KV head (logarithmic)",
                         .low = 1e9,
                         .high = 0,
                         .logarithmic = true},
-                  .y = {.label = "far mass kept, % of the oracle's", .high = 100},
+                  .y = {.label = "distant attention kept, % of the oracle's", .high = 100},
                   .series = {}};
-  for (const SliceChoiceMass& one : slices) {
+  for (const SliceChoiceAttention& one : slices) {
     chart.x.low = std::min(chart.x.low, one.bytes);
     chart.x.high = std::max(chart.x.high, one.bytes);
     const std::string name = fmt::format("{}", slice_dtype_name(one.dtype));

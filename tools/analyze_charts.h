@@ -13,10 +13,10 @@ std::string agreement_cdf_svg(const Analysis& analysis);
 std::string compound_svg(const CompoundTable& table);
 std::string fifths_svg(const FifthsTable& fifths);
 std::string size_overlap_svg(const std::vector<double>& overlap);
-// Far mass that selections capture, by budget.
-std::string selections_svg(const std::vector<SelectionMass>& selections,
-                           CapturedMass SelectionMass::*queries);
-// Far mass that slices keep of the oracle's, by bytes.
-std::string slices_svg(const std::vector<SliceChoiceMass>& slices, size_t kind);
+// Distant attention that selections capture, by budget.
+std::string selections_svg(const std::vector<SelectionAttention>& selections,
+                           CapturedAttention SelectionAttention::*queries);
+// Distant attention that slices keep of the oracle's, by bytes.
+std::string slices_svg(const std::vector<SliceChoiceAttention>& slices, size_t kind);
 
 }  // namespace fasa

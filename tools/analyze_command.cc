@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/eval_text.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/eval/eval_text.h"
 #include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
@@ -31,7 +31,7 @@ class AnalyzeCommand final : public Command {
  private:
   void validate(const ModelConfig& model) const;
   AnalyzeReport analyze_model(const Config& config, const std::vector<AnalysisInput>& inputs);
-  void measure_selections(Model& model, SetWatch& watch, AnalyzeReport& report) const;
+  void measure_selections(Model& model, SetObserver& observer, AnalyzeReport& report) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
@@ -66,7 +66,7 @@ CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
       ->capture_default_str();
   command_
       ->add_option("--selections", selections_,
-                   "Names between commas, whose captured mass is measured; all, or none")
+                   "Names between commas, whose captured attention is measured; all, or none")
       ->type_name("NAMES")
       ->capture_default_str();
   command_->add_option("--budgets", budgets_, "fac_tokens that they are measured at")
@@ -96,7 +96,7 @@ void AnalyzeCommand::validate(const ModelConfig& model) const {
 }
 
 // On the last of the texts: maps and agreement are of all of them.
-void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
+void AnalyzeCommand::measure_selections(Model& model, SetObserver& observer,
                                         AnalyzeReport& report) const {
   const auto names = selection_list(selections_);
   if (names.empty()) return;
@@ -107,10 +107,11 @@ void AnalyzeCommand::measure_selections(Model& model, SetWatch& watch,
     for (const int64_t budget : budgets_) {
       const Config config = with_selection(report.config, name, {.tokens = budget});
       const auto slices = choose_slices(model, config, model_dir_, text.data.ids);
-      SelectionMass mass = measure_selection(model, watch, config, slices.dims, text, steps_);
-      mass.method = name;
-      mass.budget = budget;
-      report.analysis.selections.push_back(std::move(mass));
+      SelectionAttention attention =
+          measure_selection(model, observer, config, slices.dims, text, steps_);
+      attention.method = name;
+      attention.budget = budget;
+      report.analysis.selections.push_back(std::move(attention));
       progress.update(++done, static_cast<int64_t>(names.size() * budgets_.size()));
     }
   }
@@ -120,8 +121,8 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
                                             const std::vector<AnalysisInput>& inputs) {
   const auto start = std::chrono::steady_clock::now();
   const auto device = open_host_device(config.device_options());
-  SetWatch watch(*device);
-  Model model = Model::load(model_dir_, watch, std::nullopt, config.weights);
+  SetObserver observer(*device);
+  Model model = Model::load(model_dir_, observer, std::nullopt, config.weights);
   AnalyzeReport report{.model = model_dir_,
                        .options = options_,
                        .text_steps = steps_,
@@ -133,7 +134,7 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
         model, inputs, options_,
         [&](const std::string&, int64_t done, int64_t total) { progress.update(done, total); });
   }
-  measure_selections(model, watch, report);
+  measure_selections(model, observer, report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -44,14 +44,15 @@ std::string overlap_table(const Analysis& analysis) {
 }
 
 std::string selections_table(const Analysis& analysis) {
-  std::string text = "<details><summary>Numbers</summary><table>" +
-                     cells({"selection", "tokens", "text: mass, %", "text: far mass, %",
-                            "repeats: mass, %", "repeats: far mass, %"},
-                           "th");
-  for (const SelectionMass& one : analysis.selections) {
-    text += cells({one.method, fmt::to_string(one.budget), percent(one.text.mass_share()),
-                   percent(one.text.far_share()), percent(one.probes.mass_share()),
-                   percent(one.probes.far_share())});
+  std::string text =
+      "<details><summary>Numbers</summary><table>" +
+      cells({"selection", "tokens", "text: attention, %", "text: distant attention, %",
+             "repeats: attention, %", "repeats: distant attention, %"},
+            "th");
+  for (const SelectionAttention& one : analysis.selections) {
+    text += cells({one.method, fmt::to_string(one.budget), percent(one.text.attention_share()),
+                   percent(one.text.distant_share()), percent(one.probes.attention_share()),
+                   percent(one.probes.distant_share())});
   }
   return text + "</table></details>\n";
 }
@@ -60,7 +61,7 @@ std::string slices_table(const Analysis& analysis) {
   std::string text =
       "<details><summary>Numbers</summary><table>" +
       cells({"slice", "FCs", "bytes a token", "text: kept, %", "repeats: kept, %"}, "th");
-  for (const SliceChoiceMass& one : analysis.slices) {
+  for (const SliceChoiceAttention& one : analysis.slices) {
     text += cells({std::string(slice_dtype_name(one.dtype)), fmt::to_string(one.chunks),
                    fmt::format("{:.1f}", one.bytes), percent(one.kept(0)), percent(one.kept(1))});
   }
@@ -106,21 +107,25 @@ std::string selections_part(const AnalyzeReport& report) {
   const Analysis& analysis = report.analysis;
   if (analysis.selections.empty()) return "";
   return fmt::format(
-             "<h2>Attention mass that selections capture</h2>\n<p>{}, decoded through the runtime "
-             "with each selection. Far: outside the first 4 and the newest 16 tokens. Queries on "
+             "<h2>Attention that selections capture</h2>\n<p>{}, decoded through the runtime "
+             "with each selection. Distant: outside the first 4 and the newest 16 tokens. Queries "
+             "on "
              "the last {} tokens of the text, then queries at repeats of planted strings, which "
              "look far back.</p>\n<h3>Queries on text</h3>\n",
              html_escaped(analysis.texts.back().name), report.text_steps) +
-         selections_svg(analysis.selections, &SelectionMass::text) +
+         selections_svg(analysis.selections, &SelectionAttention::text) +
          "<h3>Queries at repeats</h3>\n" +
-         selections_svg(analysis.selections, &SelectionMass::probes) + selections_table(analysis);
+         selections_svg(analysis.selections, &SelectionAttention::probes) +
+         selections_table(analysis);
 }
 
 std::string slices_part(const AnalyzeReport& report) {
   return fmt::format(
-             "<h2>Bits and frequency chunks at equal bytes</h2>\n<p>Far mass that a selection of "
-             "{} tokens by the slice keeps of what the true scores would capture. FCs by the far "
-             "mass that they add, ranked on the even queries.</p>\n<h3>Queries on text</h3>\n",
+             "<h2>Bits and frequency chunks at equal bytes</h2>\n<p>Distant attention that a "
+             "selection of "
+             "{} tokens by the slice keeps of what the true scores would capture. FCs by the "
+             "distant attention that they add, ranked on the even queries.</p>\n<h3>Queries on "
+             "text</h3>\n",
              report.options.slice_window) +
          slices_svg(report.analysis.slices, 0) + "<h3>Queries at repeats</h3>\n" +
          slices_svg(report.analysis.slices, 1) + slices_table(report.analysis);

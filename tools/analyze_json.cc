@@ -38,16 +38,18 @@ Json compound_json(const CompoundTable& table) {
   return {{"windows", table.windows}, {"agreement", rows}};
 }
 
-Json mass_json(const CapturedMass& mass) {
-  return {{"mass", mass.mass_share()}, {"far_mass", mass.far_share()}, {"queries", mass.queries}};
+Json attention_json(const CapturedAttention& attention) {
+  return {{"attention", attention.attention_share()},
+          {"distant_attention", attention.distant_share()},
+          {"queries", attention.queries}};
 }
 
 // [layers][query_heads]
-Json mass_by_head(const SelectionMass& selection) {
+Json attention_by_head(const SelectionAttention& selection) {
   Json layers = Json::array();
   for (const auto& heads : selection.heads) {
     Json shares = Json::array();
-    for (const CapturedMass& head : heads) shares.push_back(head.mass_share());
+    for (const CapturedAttention& head : heads) shares.push_back(head.attention_share());
     layers.push_back(std::move(shares));
   }
   return layers;
@@ -65,7 +67,7 @@ Json to_json(const AnalyzeReport& report) {
                      {"probes", text.probes.size()}});
   }
   Json slices = Json::array();
-  for (const SliceChoiceMass& one : analysis.slices) {
+  for (const SliceChoiceAttention& one : analysis.slices) {
     slices.push_back({{"dtype", std::string(slice_dtype_name(one.dtype))},
                       {"chunks", one.chunks},
                       {"bytes", one.bytes},
@@ -73,12 +75,12 @@ Json to_json(const AnalyzeReport& report) {
                       {"kept_probes", one.kept(1)}});
   }
   Json selections = Json::array();
-  for (const SelectionMass& one : analysis.selections) {
+  for (const SelectionAttention& one : analysis.selections) {
     selections.push_back({{"method", one.method},
                           {"fac_tokens", one.budget},
-                          {"text", mass_json(one.text)},
-                          {"probes", mass_json(one.probes)},
-                          {"mass_by_head", mass_by_head(one)}});
+                          {"text", attention_json(one.text)},
+                          {"probes", attention_json(one.probes)},
+                          {"attention_by_head", attention_by_head(one)}});
   }
   return {{"model", report.model},
           {"window", report.options.window},

@@ -19,18 +19,19 @@ std::string compound_table(const CompoundTable& table) {
   return text;
 }
 
-std::string selections_table(const std::vector<SelectionMass>& selections) {
+std::string selections_table(const std::vector<SelectionAttention>& selections) {
   std::string text =
-      fmt::format("{:<22}{:>8}{:>10}{:>12}{:>10}{:>14}{:>12}\n", "captured, %", "tokens", "text",
-                  "text, far", "repeats", "repeats, far", "least head");
-  for (const SelectionMass& one : selections) {
+      fmt::format("{:<22}{:>8}{:>10}{:>15}{:>10}{:>18}{:>12}\n", "captured, %", "tokens", "text",
+                  "text, distant", "repeats", "repeats, distant", "least head");
+  for (const SelectionAttention& one : selections) {
     double least = 1;
     for (const auto& heads : one.heads) {
-      for (const CapturedMass& head : heads) least = std::min(least, head.mass_share());
+      for (const CapturedAttention& head : heads) least = std::min(least, head.attention_share());
     }
-    text += fmt::format("{:<22}{:>8}{:>10.1f}{:>12.1f}{:>10.1f}{:>14.1f}{:>12.1f}\n", one.method,
-                        one.budget, 100 * one.text.mass_share(), 100 * one.text.far_share(),
-                        100 * one.probes.mass_share(), 100 * one.probes.far_share(), 100 * least);
+    text += fmt::format("{:<22}{:>8}{:>10.1f}{:>15.1f}{:>10.1f}{:>18.1f}{:>12.1f}\n", one.method,
+                        one.budget, 100 * one.text.attention_share(),
+                        100 * one.text.distant_share(), 100 * one.probes.attention_share(),
+                        100 * one.probes.distant_share(), 100 * least);
   }
   return text;
 }
@@ -50,7 +51,7 @@ std::string to_table(const AnalyzeReport& report) {
   }
   text += fmt::format("\n{:<8}{:>6}{:>16}{:>14}{:>14}\n", "slice", "FCs", "bytes a token",
                       "text, kept %", "repeats, %");
-  for (const SliceChoiceMass& one : analysis.slices) {
+  for (const SliceChoiceAttention& one : analysis.slices) {
     text += fmt::format("{:<8}{:>6}{:>16.1f}{:>14.1f}{:>14.1f}\n", slice_dtype_name(one.dtype),
                         one.chunks, one.bytes, 100 * one.kept(0), 100 * one.kept(1));
   }

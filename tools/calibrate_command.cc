@@ -4,9 +4,9 @@
 #include <chrono>
 
 #include "runtime/calibrate/calibrate_slices.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
@@ -28,8 +28,9 @@ size_t chunks_within(const HeadRanking& ranking, int dims) {
 }
 
 std::string summary_of(const FcMap& map, int tip_chunks) {
-  std::string table = fmt::format("{:>5} {:>7} {:>9} {:>11}  {}\n", "layer", "KV head", "best CA",
-                                  "far mass", "frequency chunks, best first (their dimensions)");
+  std::string table =
+      fmt::format("{:>5} {:>7} {:>9} {:>17}  {}\n", "layer", "KV head", "best CA",
+                  "distant attention", "frequency chunks, best first (their dimensions)");
   for (size_t layer = 0; layer < map.heads.size(); ++layer) {
     for (size_t head = 0; head < map.heads[layer].size(); ++head) {
       const HeadRanking& ranking = map.heads[layer][head];
@@ -40,9 +41,10 @@ std::string summary_of(const FcMap& map, int tip_chunks) {
       for (size_t i = 0; i < std::min<size_t>(count, 6); ++i) {
         chunks += fmt::format("{} ", fmt::join(ranking.chunks[i], "+"));
       }
-      const double kept =
-          count == 0 || ranking.far_mass_kept.size() < count ? 0 : ranking.far_mass_kept[count - 1];
-      table += fmt::format("{:>5} {:>7} {:>9.3f} {:>11.3f}  {}\n", layer, head, best, kept, chunks);
+      const double kept = count == 0 || ranking.distant_attention_kept.size() < count
+                              ? 0
+                              : ranking.distant_attention_kept[count - 1];
+      table += fmt::format("{:>5} {:>7} {:>9.3f} {:>17.3f}  {}\n", layer, head, best, kept, chunks);
     }
   }
   return table;
@@ -68,7 +70,7 @@ class CalibrateCommand final : public Command {
             ->capture_default_str();
     command_->add_option("--window", options_.window, "Tokens selected; default: by the length")
         ->type_name("K");
-    command_->add_option("--objective", objective_, "far_mass, mass, far_ca, ca")
+    command_->add_option("--objective", objective_, "distant_attention, attention, distant_ca, ca")
         ->type_name("NAME")
         ->capture_default_str();
     command_->add_option("--queries", options_.queries, "Positions whose queries are looked at")
@@ -82,7 +84,7 @@ class CalibrateCommand final : public Command {
                      "Find the slice's bits and FCs within N bytes per token and KV head")
         ->type_name("N");
     command_
-        ->add_option("--keep-mass", options_.keep_mass,
+        ->add_option("--keep-attention", options_.keep_attention,
                      "Find per layer how many tokens, fac_tokens or more, hold this share of its "
                      "attention")
         ->type_name("SHARE");
@@ -113,7 +115,8 @@ class CalibrateCommand final : public Command {
     const int shown = options_.tip_chunks > 0 ? options_.tip_chunks : std::max(1, chunks / 4);
     fmt::print("{}", summary_of(map, shown));
     fmt::print(
-        "\nfar mass: share of the oracle's kept by the first {} of {} FCs, {} tokens selected\n"
+        "\ndistant attention: share of the oracle's kept by the first {} of {} FCs, {} tokens "
+        "selected\n"
         "{} queries over {} tokens{}, objective {}, {:.1f} s; written to {}\n",
         shown, chunks, map.window, map.queries, map.tokens, map.probes ? " with probes" : "",
         map.objective, seconds, output_);
@@ -132,7 +135,7 @@ class CalibrateCommand final : public Command {
   std::string model_dir_;
   std::string output_;
   std::vector<std::string> texts_;
-  std::string objective_ = std::string(objective_name(Objective::kFarMass));
+  std::string objective_ = std::string(objective_name(Objective::kDistantAttention));
   CalibrationOptions options_;
   bool no_probes_ = false;
 };
@@ -152,8 +155,8 @@ void CalibrateCommand::print_findings(const FcMap& map) const {
 void CalibrateCommand::set_options(const Config& config, const ModelConfig& model) {
   const auto objective = parse_objective(objective_);
   if (!objective) {
-    throw UsageError(
-        fmt::format("--objective = \"{}\": allowed: far_mass, mass, far_ca, ca", objective_));
+    throw UsageError(fmt::format(
+        "--objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca", objective_));
   }
   options_.objective = *objective;
   options_.probes = !no_probes_;
@@ -164,11 +167,11 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
     options_.tokens = std::min(options_.tokens, model.max_positions);
   }
   const TokenCount& usual = config.selection.fac_tokens.front();
-  if (options_.keep_mass && (usual.tokens == 0 || config.selection.fac_tokens.size() != 1)) {
-    throw UsageError("--keep-mass: allowed with one fac_tokens count for all layers");
+  if (options_.keep_attention && (usual.tokens == 0 || config.selection.fac_tokens.size() != 1)) {
+    throw UsageError("--keep-attention: allowed with one fac_tokens count for all layers");
   }
   options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual.tokens, 1, INT32_MAX));
-  if (!options_.keep_mass) options_.fac_tokens = CalibrationOptions().fac_tokens;
+  if (!options_.keep_attention) options_.fac_tokens = CalibrationOptions().fac_tokens;
   options_.validate(model.geometry(), model.max_positions);
 }
 

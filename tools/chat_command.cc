@@ -69,7 +69,7 @@ class ChatCommand final : public Command, private ChatHost {
                              .model = model_config,
                              .dtype = dtype,
                              .tokens = model_config.max_positions,
-                             .least_tokens = std::min(kMinContext, model_config.max_positions),
+                             .min_tokens = std::min(kMinContext, model_config.max_positions),
                              .step_tokens = options_.prefill_chunk,
                              .model_tokens = options_.prefill_chunk};
     fit_.apply(*device_, &config_, &subject);

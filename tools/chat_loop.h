@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/chat_session.h"
 #include "tools/terminal.h"
 

@@ -26,7 +26,7 @@ std::unique_ptr<Command> make_trace_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_eval_command();
-std::unique_ptr<Command> make_analyze_command();
+std::unique_ptr<Command> make_analyze_command();  // in builds with FASA_LAB
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_serve_command();  // in builds with Boost (FASA_SERVE)
 

@@ -33,7 +33,7 @@ std::vector<std::string> selection_list(std::string_view text) {
 ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   const auto refuse = [&] {
     return UsageError(fmt::format(
-        "{} = {}: allowed: 1 or more, or two counts as 128+512, the second of near tokens", flag,
+        "{} = {}: allowed: 1 or more, or two counts as 128+512, the second of low-bit tokens", flag,
         text));
   };
   const auto count = [&](std::string_view digits) {
@@ -45,8 +45,8 @@ ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   };
   const size_t plus = text.find('+');
   ComparedBudget budget{.tokens = count(std::string_view(text).substr(0, plus))};
-  if (plus != std::string::npos) budget.near = count(std::string_view(text).substr(plus + 1));
-  if (budget.tokens < 1 || budget.near.value_or(0) < 0) throw refuse();
+  if (plus != std::string::npos) budget.low_bit = count(std::string_view(text).substr(plus + 1));
+  if (budget.tokens < 1 || budget.low_bit.value_or(0) < 0) throw refuse();
   return budget;
 }
 
@@ -55,22 +55,25 @@ Config with_selection(const Config& base, const std::string& selection,
   Config config = base;
   const ConfigOption* kind = find_option("selection", "kind");
   if (!kind->set(config, selection)) {
-    throw UsageError(fmt::format("--selections = \"{}\": allowed: {}, between commas", selection,
-                                 kind->allowed));
+    throw UsageError(fmt::format(
+        "--selections = \"{}\": allowed: {}, between commas{}", selection, kind->allowed,
+        has_comparison_selections() ? ""
+                                    : "; builds with FASA_LAB=ON have comparison selections too"));
   }
   // A budget is all that a method attends to: auto would add to that of fasa alone.
   if (budget.tokens > 0) {
     if (config.selection.layer_budget == LayerBudget::kMap) {
-      throw UsageError(fmt::format(
-          "--budgets = {}: with --layer-budget map the FC map has the counts, and --near-tokens N "
-          "comes beside them; leave out one of the two",
-          budget.tokens));
+      throw UsageError(
+          fmt::format("--budgets = {}: with --layer-budget map the FC map has the counts, and "
+                      "--low-bit-tokens N "
+                      "comes beside them; leave out one of the two",
+                      budget.tokens));
     }
     config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
-    if (!config.selection.near_tokens) config.selection.near_tokens = TokenCount{};
+    if (!config.selection.low_bit_tokens) config.selection.low_bit_tokens = TokenCount{};
   }
-  if (budget.near) config.selection.near_tokens = {.tokens = *budget.near, .share = 0};
-  if (config.selection.kind != SelectionKind::kFasa) config.selection.near_tokens = TokenCount{};
+  if (budget.low_bit) config.selection.low_bit_tokens = {.tokens = *budget.low_bit, .share = 0};
+  if (config.selection.kind != SelectionKind::kFasa) config.selection.low_bit_tokens = TokenCount{};
   config.validate();
   return config;
 }

@@ -15,16 +15,16 @@ namespace fasa {
 // names between commas.
 std::vector<std::string> selection_list(std::string_view text);
 
-// Tokens of a set, 0 = as configured, and of the near set beside it.
+// Tokens of a set, 0 = as configured, and of the low-bit set beside it.
 struct ComparedBudget {
   int64_t tokens = 0;
-  std::optional<int64_t> near = {};  // none: as configured, and beside `tokens` auto is none
+  std::optional<int64_t> low_bit = {};  // none: as configured, and beside `tokens` auto is none
 };
 
-// "128", or "128+512" with near tokens. Throws UsageError naming the flag.
+// "128", or "128+512" with low-bit tokens. Throws UsageError naming the flag.
 ComparedBudget parse_budget(const std::string& text, std::string_view flag);
 
-// `base` with that selection and budget; other selections than fasa have no near set. Throws
+// `base` with that selection and budget; other selections than fasa have no low-bit set. Throws
 // UsageError for an unknown name and ConfigError for what does not go together.
 Config with_selection(const Config& base, const std::string& selection,
                       const ComparedBudget& budget);

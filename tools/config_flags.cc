@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
+#include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
 
 namespace fasa {
@@ -41,8 +42,10 @@ void reject_unknown_arguments(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
+  std::string hint = renamed_hint(flag);
+  if (hint.empty()) hint = nearest_hint(flag, names);
   throw UsageError(fmt::format("unknown argument {}{}; fasa {} --help lists what there is", flag,
-                               nearest_hint(flag, names), command.get_name()));
+                               hint, command.get_name()));
 }
 
 }  // namespace fasa

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/capture/calibration_data.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration_data.h"
 #include "runtime/llm/model_slices.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
@@ -50,7 +50,7 @@ class EvalCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
-  EvalFlags flags_;
+  EvalOptions flags_;
   std::string selections_;
   std::vector<std::string> budgets_;
   std::vector<std::string> row_dtypes_;
@@ -93,9 +93,10 @@ void EvalCommand::add_method_flags() {
   add_flag("--selections", "NAMES", selections_,
            "Several to compare, between commas, or all; ppl and needle prefill a text once for "
            "them all; with full among them, ppl compares the others' predictions with its own");
-  add_flag("--budgets", "N", budgets_,
-           "fac_tokens that each of them is run with, one or more, by default without near tokens; "
-           "128+512: with near_tokens too");
+  add_flag(
+      "--budgets", "N", budgets_,
+      "fac_tokens that each of them is run with, one or more, by default without low-bit tokens; "
+      "128+512: with low_bit_tokens too");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
            "row_dtype that each of them is run with, one or more; ppl compares with full attention "
            "over the first");

@@ -19,9 +19,9 @@ std::string tokens_text(const Config& config, int chunks) {
     text += text.empty() ? "" : "+";
     text += count_text(count);
   }
-  if (config.has_near_set(chunks)) {
-    text += fmt::format(" and {} near {}", count_text(config.near_tokens(chunks)),
-                        slice_dtype_name(config.selection.value_slice));
+  if (config.has_low_bit_set(chunks)) {
+    text += fmt::format(" and {} low-bit {}", count_text(config.low_bit_tokens(chunks)),
+                        slice_dtype_name(config.selection.value_codes));
   }
   return text;
 }
@@ -60,7 +60,7 @@ nlohmann::json method_setup(const Config& config, const Geometry& geometry) {
     return {{"kind", selection_name(config.selection.kind)}};
   }
   Config decided = config;
-  decided.selection.near_tokens = config.near_tokens(geometry.chunks());
+  decided.selection.low_bit_tokens = config.low_bit_tokens(geometry.chunks());
   nlohmann::json selection = config_to_json(decided).at("selection");
   selection.erase("map");
   return selection;

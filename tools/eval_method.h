@@ -12,8 +12,8 @@ namespace fasa {
 // what is not as by default.
 std::string method_name(const Config& config, const Geometry& geometry);
 
-// What the results of a config depend on: its selection, near tokens as a number, but for where the
-// FC map lies; of full attention its kind alone.
+// What the results of a config depend on: its selection, low-bit tokens as a number, but for where
+// the FC map lies; of full attention its kind alone.
 nlohmann::json method_setup(const Config& config, const Geometry& geometry);
 
 }  // namespace fasa

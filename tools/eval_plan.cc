@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/eval/data_sets.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
 #include "runtime/io/nearest.h"
-#include "runtime/lab/eval/data_sets.h"
-#include "runtime/lab/eval/longbench_task.h"
-#include "runtime/lab/eval/needle_task.h"
-#include "runtime/lab/eval/perplexity.h"
 
 namespace fasa {
 namespace {
@@ -19,13 +19,13 @@ namespace {
 constexpr int kPerplexityExamples = 16;
 constexpr int64_t kContext = 4096;
 
-std::vector<EvalText> texts_of(const EvalFlags& flags, const text::TextCoder* tokenizer) {
+std::vector<EvalText> texts_of(const EvalOptions& flags, const text::TextCoder* tokenizer) {
   return read_eval_texts(
       flags.texts.empty() ? std::vector{default_eval_text(flags.model_dir)} : flags.texts,
       tokenizer);
 }
 
-int examples_of(const EvalFlags& flags, int otherwise) {
+int examples_of(const EvalOptions& flags, int otherwise) {
   const int examples = flags.examples.value_or(otherwise);
   if (examples >= 1) return examples;
   throw UsageError(fmt::format("--examples = {}: allowed: 1 or more", examples));
@@ -33,7 +33,7 @@ int examples_of(const EvalFlags& flags, int otherwise) {
 
 using Contexts = std::vector<int64_t>;
 
-std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts& contexts,
+std::vector<PlannedTask> plan_perplexity(const EvalOptions& flags, const Contexts& contexts,
                                          const ModelConfig& model,
                                          const text::TextCoder* tokenizer) {
   std::vector<PlannedTask> planned;
@@ -55,7 +55,7 @@ std::vector<PlannedTask> plan_perplexity(const EvalFlags& flags, const Contexts&
   return planned;
 }
 
-std::vector<PlannedTask> plan_needle(const EvalFlags& flags, const Contexts& contexts,
+std::vector<PlannedTask> plan_needle(const EvalOptions& flags, const Contexts& contexts,
                                      const ModelConfig& model, const text::TextCoder* tokenizer) {
   std::vector<PlannedTask> planned;
   for (const int64_t context : contexts) {
@@ -76,20 +76,20 @@ const text::TextCoder& require_tokenizer(const text::TextCoder* tokenizer) {
   throw UsageError("this model has no tokenizer; allowed: models with one");
 }
 
-int64_t one_context(const EvalFlags& flags, const Contexts& contexts) {
+int64_t one_context(const EvalOptions& flags, const Contexts& contexts) {
   if (contexts.size() == 1) return contexts.front();
   throw UsageError(
       fmt::format("--context: {} values; eval {} takes one", contexts.size(), flags.task));
 }
 
-PlannedTask plan_data_set(std::unique_ptr<EvalTask> task, const EvalFlags& flags,
+PlannedTask plan_data_set(std::unique_ptr<EvalTask> task, const EvalOptions& flags,
                           const std::vector<std::string>& problems) {
   const size_t all = task->examples();
   const auto examples = static_cast<size_t>(examples_of(flags, static_cast<int>(all)));
   return {std::move(task), std::min(examples, all), problems, true};
 }
 
-std::vector<PlannedTask> plan_longbench(const EvalFlags& flags, const Contexts& contexts,
+std::vector<PlannedTask> plan_longbench(const EvalOptions& flags, const Contexts& contexts,
                                         const ModelConfig& model,
                                         const text::TextCoder* tokenizer) {
   const int64_t context = one_context(flags, contexts);
@@ -108,7 +108,7 @@ std::vector<PlannedTask> plan_longbench(const EvalFlags& flags, const Contexts& 
   return all;
 }
 
-std::vector<PlannedTask> plan_math(const EvalFlags& flags, const Contexts& contexts,
+std::vector<PlannedTask> plan_math(const EvalOptions& flags, const Contexts& contexts,
                                    const ModelConfig& model, const text::TextCoder* tokenizer) {
   MathOptions options = flags.math;
   options.context = one_context(flags, contexts);
@@ -126,7 +126,7 @@ std::vector<PlannedTask> plan_math(const EvalFlags& flags, const Contexts& conte
 
 struct TaskKind {
   std::string_view name;
-  std::vector<PlannedTask> (*plan)(const EvalFlags&, const Contexts&, const ModelConfig&,
+  std::vector<PlannedTask> (*plan)(const EvalOptions&, const Contexts&, const ModelConfig&,
                                    const text::TextCoder*);
 };
 constexpr std::array<TaskKind, 4> kTasks = {{{"ppl", plan_perplexity},
@@ -136,7 +136,7 @@ constexpr std::array<TaskKind, 4> kTasks = {{{"ppl", plan_perplexity},
 
 }  // namespace
 
-std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
+std::vector<PlannedTask> plan_tasks(const EvalOptions& flags, const ModelConfig& model,
                                     const text::TextCoder* tokenizer) {
   const auto found = std::find_if(kTasks.begin(), kTasks.end(),
                                   [&](const TaskKind& kind) { return kind.name == flags.task; });

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/lab/eval/eval_task.h"
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {
 
-struct EvalFlags {
+struct EvalOptions {
   std::string task;
   std::string model_dir;
   std::vector<std::string> texts;
@@ -39,7 +39,7 @@ struct PlannedTask {
 
 // `tokenizer` outlives the tasks; may be null. Throws UsageError (unknown task, flags) and
 // InputError (texts), before any model is loaded.
-std::vector<PlannedTask> plan_tasks(const EvalFlags& flags, const ModelConfig& model,
+std::vector<PlannedTask> plan_tasks(const EvalOptions& flags, const ModelConfig& model,
                                     const text::TextCoder* tokenizer);
 
 }  // namespace fasa

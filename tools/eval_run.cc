@@ -11,9 +11,9 @@
 #include "runtime/base/error.h"
 #include "runtime/calibrate/model_hash.h"
 #include "runtime/config/config_options.h"
+#include "runtime/eval/shared_prompt.h"
+#include "runtime/eval/step_logits.h"
 #include "runtime/io/hash.h"
-#include "runtime/lab/eval/shared_prompt.h"
-#include "runtime/lab/eval/step_logits.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
 

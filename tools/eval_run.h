@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/config/config.h"
-#include "runtime/lab/eval/against_full.h"
-#include "runtime/lab/eval/eval_task.h"
-#include "runtime/lab/eval/result_log.h"
+#include "runtime/eval/against_full.h"
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/result_log.h"
 
 namespace fasa {
 

@@ -59,7 +59,7 @@ class Results {
     const Summary summary =
         summarize(metric_of(file.setup.at("metric").get<std::string>()), file.records);
     cells_[file.setup.at("method").get<std::string>()].emplace(column, summary);
-    int64_t& most = most_[column];
+    int64_t& most = max_[column];
     most = std::max(most, summary.examples);
   }
 
@@ -67,12 +67,12 @@ class Results {
     size_t widest = 6;
     for (const auto& [method, cells] : cells_) widest = std::max(widest, method.size());
     std::string text = fmt::format("{:<{}}", "method", widest);
-    for (const auto& [column, most] : most_) text += fmt::format("  {:>{}}", column.name, kCell);
+    for (const auto& [column, most] : max_) text += fmt::format("  {:>{}}", column.name, kCell);
     text += '\n';
     bool partial = false;
     for (const auto& [method, cells] : cells_) {
       text += fmt::format("{:<{}}", method, widest);
-      for (const auto& [column, most] : most_) {
+      for (const auto& [column, most] : max_) {
         const auto found = cells.find(column);
         const std::string cell = found == cells.end() ? "-" : cell_text(found->second, most);
         partial = partial || cell.ends_with('*');
@@ -86,7 +86,7 @@ class Results {
  private:
   static constexpr size_t kCell = 9;
   std::map<std::string, std::map<Column, Summary>> cells_;  // by method
-  std::map<Column, int64_t> most_;                          // examples
+  std::map<Column, int64_t> max_;                           // examples
 };
 
 }  // namespace

@@ -58,7 +58,9 @@ int run_main(int argc, char** argv) {
   add(make_profile_command());
   add(make_tune_command());
   add(make_eval_command());
+#if defined(FASA_LAB)
   add(make_analyze_command());
+#endif
   add(make_tokenize_command());
 #if defined(FASA_SERVE)
   add(make_serve_command());

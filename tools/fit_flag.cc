@@ -4,8 +4,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
-#include "runtime/lab/plan/fit.h"
 #include "runtime/llm/model_memory.h"
+#include "runtime/plan/fit.h"
 
 namespace fasa {
 namespace {
@@ -24,7 +24,7 @@ uint64_t host_left(const Device& device, uint64_t experts) {
 void FitFlag::add_to(CLI::App& command) {
   command.add_flag("--fit", given_,
                    "Make the model fit the device's memory: lm_head in int8, then, as far as it "
-                   "takes, fewer hot rows, no near tokens, lean slices, fewer tokens");
+                   "takes, fewer hot rows, no low-bit tokens, lean slices, fewer tokens");
 }
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
@@ -43,7 +43,7 @@ void FitFlag::apply(const Device& device, Config* config, Subject* subject) cons
            .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
            .host_memory = host_left(device, model.weights.host),
            .tokens = subject->tokens,
-           .least_tokens = subject->least_tokens,
+           .min_tokens = subject->min_tokens,
            .step_tokens = subject->step_tokens});
   for (const std::string& what : fitted.given_up) log_notice("--fit: " + what);
   log_notice(fmt::format("--fit: {} of device memory for weights ({}), activations and {} tokens",

@@ -22,7 +22,7 @@ class FitFlag {
     const ModelConfig& model;
     std::optional<DType> dtype;
     int64_t tokens = 0;        // wanted
-    int64_t least_tokens = 1;  // fewer are of no use
+    int64_t min_tokens = 1;    // fewer are of no use
     int step_tokens = 512;     // of the largest step that appends
     int model_tokens = 512;    // of the largest step through the model
     uint64_t other_bytes = 0;  // of device memory

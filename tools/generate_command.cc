@@ -4,9 +4,9 @@
 
 #include <cstdio>
 
+#include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/doors/kv_cost.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/llm/chat_session.h"
@@ -35,7 +35,7 @@ namespace {
 constexpr uint64_t kSharedRowBytes = uint64_t{1} << 30;
 
 // A folder, or the name of a shape whose weights are random.
-struct ModelFlags {
+struct ModelOptions {
   std::string dir;
   std::string geometry;
 
@@ -59,7 +59,7 @@ struct ModelFlags {
   }
 };
 
-void add_model_flags(CLI::App& command, ModelFlags& model, PromptSource& prompt,
+void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& prompt,
                      int64_t& random_context) {
   command
       .add_option("--model", model.dir, "Folder of a model in Hugging Face form, or a GGUF file")
@@ -129,7 +129,7 @@ class GenerateCommand final : public Command {
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
   FitFlag fit_;
-  ModelFlags model_;
+  ModelOptions model_;
   PromptSource prompt_;
   std::string dtype_ = "auto";
   SamplingFlags sampling_{128};
@@ -219,7 +219,7 @@ void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
                            .model = model,
                            .dtype = dtype,
                            .tokens = before + options_.max_tokens,
-                           .least_tokens = before + 1,
+                           .min_tokens = before + 1,
                            .step_tokens = noise > 0 ? kRandomChunk : chunk,
                            .model_tokens = noise > 0 ? 1 : chunk,
                            .other_bytes = noise > 0 ? random_context_bytes(model, dtype) : 0};

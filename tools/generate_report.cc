@@ -36,7 +36,7 @@ Json fetch_json(const GenerateReport& report) {
           {"bytes_per_step", report.bytes_per_step()},
           {"hit_rate", fetch.hit_rate()},
           {"prefetch",
-           {{"precision", fetch.prefetch_precision()}, {"recall", fetch.prefetch_recall()}}},
+           {{"accuracy", fetch.prefetch_accuracy()}, {"coverage", fetch.prefetch_coverage()}}},
           {"bytes",
            {{"miss", fetch.bytes.miss},
             {"prefetch", fetch.bytes.prefetch},
@@ -187,7 +187,7 @@ std::string to_table(const GenerateReport& report) {
     row("fetched ahead per step",
         fmt::format("{:.1f} rows, {:.1f} % of them used",
                     per_step(report.fetch.rows.prefetched, report.fetch.decode_steps),
-                    report.fetch.prefetch_precision() * 100));
+                    report.fetch.prefetch_accuracy() * 100));
   }
   return table;
 }

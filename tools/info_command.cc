@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/api/kv_cost.h"
 #include "runtime/config/config.h"
-#include "runtime/doors/kv_cost.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/model.h"

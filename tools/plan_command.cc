@@ -6,11 +6,11 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_slices.h"
+#include "runtime/plan/planner.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/plan_report.h"
@@ -26,8 +26,8 @@ class PlanCommand final : public Command {
   int run() override;
 
  private:
-  PlanRequest read_model() const;
-  PlannedWeights planned_weights(const PlanRequest& request) const;
+  PlanOptions read_model() const;
+  PlannedWeights planned_weights(const PlanOptions& request) const;
   GivenMachine read_machine() const;
   int64_t read_tokens(const ModelShape& model) const;
   void check_values() const;
@@ -42,7 +42,7 @@ class PlanCommand final : public Command {
   int64_t tokens_ = 0;
   CLI::Option* tokens_option_ = nullptr;
   std::optional<int> weight_bits_;
-  PlanGuess guess_;
+  PlanPrediction prediction_;
   bool allow_long_ = false;
   bool list_ = false;
   bool json_ = false;
@@ -75,12 +75,13 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
           "says")
       ->type_name("N");
   command_
-      ->add_option("--overlap", guess_.overlap,
+      ->add_option("--overlap", prediction_.overlap,
                    "Supposed: share of a set that is among the hot rows from the steps before")
       ->type_name("SHARE")
       ->capture_default_str();
   command_
-      ->add_option("--recall", guess_.recall, "Supposed: share of the rest that prefetch foresees")
+      ->add_option("--coverage", prediction_.coverage,
+                   "Supposed: share of the rest that prefetch foresees")
       ->type_name("SHARE")
       ->capture_default_str();
   command_->add_flag("--allow-long", allow_long_, "More tokens than the model has positions");
@@ -90,12 +91,12 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
   return command_;
 }
 
-PlanRequest PlanCommand::read_model() const {
+PlanOptions PlanCommand::read_model() const {
   if (model_dir_.empty() == geometry_.empty()) {
     throw UsageError(model_dir_.empty() ? "a plan needs --model DIR or --geometry NAME"
                                         : "--model and --geometry: allowed: one of them");
   }
-  PlanRequest request;
+  PlanOptions request;
   if (!geometry_.empty()) {
     request.model = find_model_shape(geometry_);
     return request;
@@ -115,7 +116,7 @@ double rate_of(const char* flag, const std::string& text) {
   return *rate;
 }
 
-PlannedWeights PlanCommand::planned_weights(const PlanRequest& request) const {
+PlannedWeights PlanCommand::planned_weights(const PlanOptions& request) const {
   const ModelConfig config =
       geometry_.empty() ? ModelConfig::load(model_dir_) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
@@ -166,8 +167,8 @@ void PlanCommand::check_values() const {
     if (value >= 0 && value <= 1) return;
     throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
   };
-  check("--overlap", guess_.overlap);
-  check("--recall", guess_.recall);
+  check("--overlap", prediction_.overlap);
+  check("--coverage", prediction_.coverage);
   if (weight_bits_ && *weight_bits_ != 16 && *weight_bits_ != 8 && *weight_bits_ != 4) {
     throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", *weight_bits_));
   }
@@ -181,7 +182,7 @@ int PlanCommand::run() {
   }
   check_values();
   const GivenMachine given = read_machine();
-  PlanRequest request = read_model();
+  PlanOptions request = read_model();
   const Config config = model_dir_.empty() ? flags_.load() : with_map(flags_.load(), model_dir_);
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
@@ -192,7 +193,7 @@ int PlanCommand::run() {
   } else {
     request.weights = planned_weights(request);
   }
-  request.guess = guess_;
+  request.prediction = prediction_;
   config.validate_for(request.model.geometry);
   const Plan plan = make_plan(request);
   if (json_) {

@@ -1,13 +1,13 @@
-// A plan as tables for people, and as JSON (runtime/lab/plan/plan_json.h).
+// A plan as tables for people, and as JSON (runtime/plan/plan_json.h).
 #pragma once
 
 #include <string>
 
-#include "runtime/lab/plan/plan_json.h"
+#include "runtime/plan/plan_json.h"
 
 namespace fasa {
 
-std::string to_table(const PlanRequest& request, const Plan& plan);  // lines of at most 100 columns
+std::string to_table(const PlanOptions& request, const Plan& plan);  // lines of at most 100 columns
 
 // Every GPU and geometry by name.
 std::string catalog_table();

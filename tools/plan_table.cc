@@ -17,7 +17,7 @@ std::string count_of(int64_t parameters) {
   return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.1f} B", count / 1e9);
 }
 
-std::string weights_of(const PlanRequest& request) {
+std::string weights_of(const PlanOptions& request) {
   if (!request.weights) return fmt::format("in {} bits", request.weight_bits);
   const WeightOptions& weights = request.config.weights;
   if (weights.rounding == WeightRounding::kAsIs) return "as the model has them";
@@ -25,7 +25,7 @@ std::string weights_of(const PlanRequest& request) {
                      weights.group);
 }
 
-std::string experts_table(const PlanRequest& request, const Plan& plan) {
+std::string experts_table(const PlanOptions& request, const Plan& plan) {
   const PlannedWeights& weights = *request.weights;
   std::string text =
       fmt::format("  experts     {}, of which a token reads {}; all weights then take\n",
@@ -42,7 +42,7 @@ std::string experts_table(const PlanRequest& request, const Plan& plan) {
   return text;
 }
 
-std::string head(const PlanRequest& request, const Plan& plan) {
+std::string head(const PlanOptions& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
   std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
                                  request.model.name, count_of(request.model.parameters()),
@@ -170,20 +170,20 @@ std::string terms_table(const Plan& plan) {
   return text + '\n';
 }
 
-std::string notes(const PlanRequest& request, const Plan& plan) {
+std::string notes(const PlanOptions& request, const Plan& plan) {
   std::string text;
   for (const PlanOption& option : plan.options) {
     if (!option.configured || option.config.preset != "fasa-m") continue;
     text += fmt::format(
         "Supposed: {:.0f} % of a set is on the device already ({} hot rows); prefetch "
         "brings {:.0f} % of\nthe rest ahead, fetching {:.2f} rows for each row of the rest.\n",
-        100 * option.hit_rate, option.hot_rows, 100 * request.guess.recall,
-        request.guess.prefetched_per_miss());
-    if (option.spare_hot_rows > 0) {
+        100 * option.hit_rate, option.hot_rows, 100 * request.prediction.coverage,
+        request.prediction.prefetched_per_miss());
+    if (option.extra_hot_rows > 0) {
       text += fmt::format(
           "Of what is left, hot_rows = auto takes {} more for {} hot rows, and gives it back when\n"
           "asked: the hit rate is higher then.\n",
-          format_bytes(option.spare_bytes), option.spare_hot_rows);
+          format_bytes(option.extra_bytes), option.extra_hot_rows);
     }
   }
   text +=
@@ -193,7 +193,7 @@ std::string notes(const PlanRequest& request, const Plan& plan) {
 
 }  // namespace
 
-std::string to_table(const PlanRequest& request, const Plan& plan) {
+std::string to_table(const PlanOptions& request, const Plan& plan) {
   std::string text = head(request, plan) + '\n' + options_table(plan) + '\n' + terms_table(plan) +
                      '\n' + notes(request, plan);
   if (!plan.recommended) {

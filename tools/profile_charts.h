@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/lab/profile/profiled_decode.h"
+#include "runtime/profile/profiled_decode.h"
 
 namespace fasa {
 

@@ -27,7 +27,7 @@ class ProfileCommand final : public Command {
 
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
-  ProfileFlags flags_;
+  ProfileOptions flags_;
   CLI::Option* tokens_ = nullptr;
   std::vector<std::string> compare_;
   std::string html_;

@@ -62,8 +62,8 @@ class RunSection {
     text += row("hit rate", fmt::format("{:.1f} %", 100 * total_.rows.hit_rate()));
     if (total_.rows.prefetched > 0) {
       text +=
-          row("prefetch", fmt::format("precision {:.1f} %, recall {:.1f} %",
-                                      100 * total_.rows.precision(), 100 * total_.rows.recall()));
+          row("prefetch", fmt::format("accuracy {:.1f} %, coverage {:.1f} %",
+                                      100 * total_.rows.accuracy(), 100 * total_.rows.coverage()));
     }
     text += row("missed", fmt::format("{:.3f} MB, {:.1f} % of it fetched while scoring",
                                       mb(static_cast<double>(total_.miss.bytes)),
@@ -84,7 +84,7 @@ class RunSection {
     std::string text =
         "<details><summary>Numbers of each layer</summary><div class=\"wide\"><table>\n"
         "<tr><th>layer</th><th>compute us</th><th>wait for rows us</th><th>other waits us</th>"
-        "<th>transfer us</th><th>hidden %</th><th>hit %</th><th>precision %</th><th>recall %</th>"
+        "<th>transfer us</th><th>hidden %</th><th>hit %</th><th>accuracy %</th><th>coverage %</th>"
         "<th>missed MB</th><th>while scoring MB</th><th>ahead MB</th><th>wasted MB</th>"
         "<th>kept %</th></tr>\n";
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
@@ -94,8 +94,8 @@ class RunSection {
       for (const double us : {part.compute, rows, part.waiting() - rows, profile_.transfer(part)}) {
         text += fmt::format("<td>{:.1f}</td>", 1e3 * ms(us));
       }
-      for (const double share : {profile_.hidden(part), part.rows.hit_rate(), part.rows.precision(),
-                                 part.rows.recall()}) {
+      for (const double share : {profile_.hidden(part), part.rows.hit_rate(), part.rows.accuracy(),
+                                 part.rows.coverage()}) {
         text += fmt::format("<td>{:.1f}</td>", 100 * share);
       }
       const auto bytes = [](uint64_t amount) { return static_cast<double>(amount); };

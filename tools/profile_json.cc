@@ -63,13 +63,13 @@ class ProfileJson {
             {"transfer_hidden", hidden},
             {"hit_rate", part.rows.hit_rate()},
             {"prefetch",
-             {{"precision", part.rows.precision()},
-              {"recall", part.rows.recall()},
+             {{"accuracy", part.rows.accuracy()},
+              {"coverage", part.rows.coverage()},
               {"wasted", per_step(wasted)},
               {"rows", per_step(part.rows.prefetched)},
               {"rows_used", per_step(part.rows.prefetched_used)}}},
             {"rows",
-             {{"resident", per_step(part.rows.resident)},
+             {{"protected", per_step(part.rows.protected_rows)},
               {"hits", per_step(part.rows.hits)},
               {"misses", per_step(part.rows.misses)}}},
             {"bytes",
@@ -97,8 +97,9 @@ Json run_json(const ProfileRun& run) {
                     {"device_row_bytes", memory.device_rows},
                     {"device_hot_row_bytes", memory.device_hot_rows},
                     {"host_kv_bytes", memory.host_rows}};
-  if (const auto guesses = run.decode->guesses()) {
-    json["guesses"] = {{"asked", guesses->asked}, {"not_recorded", guesses->not_recorded}};
+  if (const auto predictions = run.decode->predictions()) {
+    json["predictions"] = {{"asked", predictions->asked},
+                           {"not_recorded", predictions->not_recorded}};
   }
   json["notes"] = run.notes;
   json["config"] = config_to_json(run.config);

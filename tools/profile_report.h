@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/lab/profile/profiled_decode.h"
+#include "runtime/profile/profiled_decode.h"
 
 namespace fasa {
 

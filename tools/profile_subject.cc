@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
+#include "runtime/capture/trace_recorder.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
-#include "runtime/doors/kv_cost.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
-#include "runtime/lab/capture/trace_recorder.h"
-#include "runtime/lab/plan/plan_machine.h"
-#include "runtime/lab/profile/profiled_model.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/plan/plan_machine.h"
+#include "runtime/profile/profiled_model.h"
 #include "runtime/text/tokenizer.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
@@ -52,7 +52,7 @@ std::string gpu_name(const Config& config) {
 
 }  // namespace
 
-void ProfileFlags::validate() const {
+void ProfileOptions::validate() const {
   if (model_dir.empty() == geometry.empty()) {
     throw UsageError(model_dir.empty() ? "a profile needs --model DIR or --geometry NAME"
                                        : "--model and --geometry: allowed: one of them");
@@ -83,7 +83,7 @@ void ProfileFlags::validate() const {
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
 
-ProfileSubject::ProfileSubject(const ProfileFlags& flags) : flags_(flags) {
+ProfileSubject::ProfileSubject(const ProfileOptions& flags) : flags_(flags) {
   if (flags.synthetic()) {
     shape_ = find_model_shape(flags.geometry);
     geometry_ = shape_->geometry;
@@ -169,7 +169,7 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
   run.name = name;
   config.device.name = "emulated";
   const int bits = flags_.weight_bits;
-  SyntheticSettings settings;
+  SyntheticOptions settings;
   settings.geometry = geometry_;
   settings.tokens = flags_.tokens;
   settings.sequences = flags_.sequences;
@@ -205,7 +205,7 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
   ProfileRun run;
   run.name = name;
   run.config = config;
-  ProfiledModelSettings settings;
+  ProfiledModelOptions settings;
   settings.dir = flags_.model_dir;
   settings.config = config;
   settings.prompt = prompt_;
@@ -220,11 +220,13 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
 }
 
 void add_late_notes(ProfileRun& run) {
-  if (const auto guesses = run.decode->guesses(); guesses && guesses->not_recorded > 0) {
-    run.notes.push_back(fmt::format(
-        "{} of {} guesses were deeper than the trace has recorded and fell back to the set of the "
-        "step before.",
-        guesses->not_recorded, guesses->asked));
+  if (const auto predictions = run.decode->predictions();
+      predictions && predictions->not_recorded > 0) {
+    run.notes.push_back(
+        fmt::format("{} of {} predictions were deeper than the trace has recorded and fell back to "
+                    "the set of the "
+                    "step before.",
+                    predictions->not_recorded, predictions->asked));
   }
   if (run.decode->dropped() > 0) {
     run.notes.push_back(fmt::format("{} operations beyond what is kept of a step were left out.",

@@ -13,7 +13,7 @@
 
 namespace fasa {
 
-struct ProfileFlags {
+struct ProfileOptions {
   std::string model_dir;
   std::string geometry;
   PromptSource prompt;
@@ -35,7 +35,7 @@ struct ProfileFlags {
 class ProfileSubject {
  public:
   // Reads what it names: geometry or config.json, prompt, trace. Throws UsageError, InputError.
-  explicit ProfileSubject(const ProfileFlags& flags);
+  explicit ProfileSubject(const ProfileOptions& flags);
 
   // What the command takes where no source says otherwise.
   Config defaults() const;
@@ -52,7 +52,7 @@ class ProfileSubject {
   ProfileRun open_model(const std::string& name, Config config) const;
   SelectionTrace record_trace() const;
 
-  const ProfileFlags& flags_;
+  const ProfileOptions& flags_;
   std::optional<ModelShape> shape_;
   std::optional<ModelConfig> model_;
   Geometry geometry_;
@@ -61,7 +61,7 @@ class ProfileSubject {
   std::string trace_name_;
 };
 
-// What has to be said after the steps: guesses that fell back, entries that were dropped.
+// What has to be said after the steps: predictions that fell back, entries that were dropped.
 void add_late_notes(ProfileRun& run);
 
 }  // namespace fasa

@@ -75,7 +75,7 @@ class ProfileTable {
   std::string layers() const {
     std::string text = fmt::format(
         "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "layer",
-        "compute", "rows", "others", "transfer", "hidden", "hit", "prec.", "recall", "missed",
+        "compute", "rows", "others", "transfer", "hidden", "hit", "acc.", "cover.", "missed",
         "scoring", "ahead", "kept");
     text += fmt::format(
         "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "", "us",
@@ -111,15 +111,15 @@ class ProfileTable {
   }
   std::string prefetch() const {
     if (total_.rows.prefetched == 0) return "none";
-    return fmt::format("precision {}, recall {}", percent(total_.rows.precision()),
-                       percent(total_.rows.recall()));
+    return fmt::format("accuracy {}, coverage {}", percent(total_.rows.accuracy()),
+                       percent(total_.rows.coverage()));
   }
   static std::string share(bool known, double value) {
     return known ? fmt::format("{:.1f}", 100 * value) : "-";
   }
   std::string layer_row(const std::string& name, const LayerProfile& part) const {
-    const bool guessed = part.rows.prefetched > 0;
-    const bool looked = part.rows.resident + part.rows.hits + part.rows.misses > 0;
+    const bool predicted = part.rows.prefetched > 0;
+    const bool looked = part.rows.protected_rows + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
     return fmt::format(
         "{:>5} {:>7.1f} {:>7.1f} {:>7.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "
@@ -127,7 +127,7 @@ class ProfileTable {
         name, us(part.compute), us(part.wait(WaitReason::kRows)),
         us(part.waiting() - part.wait(WaitReason::kRows)), us(profile_.transfer(part)),
         share(moved, profile_.hidden(part)), share(looked, part.rows.hit_rate()),
-        share(guessed, part.rows.precision()), share(guessed, part.rows.recall()),
+        share(predicted, part.rows.accuracy()), share(predicted, part.rows.coverage()),
         short_bytes(part.miss.bytes), share(part.miss.bytes > 0, part.scoring_share()),
         short_bytes(part.prefetch.bytes), share(knows_overlap(part), part.overlap.share()));
   }
@@ -199,8 +199,8 @@ std::vector<CompareRow> compare_rows() {
        [=](const Profile& p) { return 1e3 * per_step(p, p.total_transfer()); }, true},
       {"hidden, %", [](const Profile& p) { return 100 * p.total_hidden(); }},
       {"hit rate, %", [](const Profile& p) { return 100 * p.total().rows.hit_rate(); }},
-      {"precision, %", [](const Profile& p) { return 100 * p.total().rows.precision(); }},
-      {"recall, %", [](const Profile& p) { return 100 * p.total().rows.recall(); }},
+      {"accuracy, %", [](const Profile& p) { return 100 * p.total().rows.accuracy(); }},
+      {"coverage, %", [](const Profile& p) { return 100 * p.total().rows.coverage(); }},
       {"missed, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total().miss.bytes)) / 1e6;

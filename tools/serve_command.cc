@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "bindings/http/http_server.h"
+#include "bindings/http/service.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/machine.h"
@@ -24,8 +26,6 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
-#include "tools/serve/http_server.h"
-#include "tools/serve/service.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -147,9 +147,10 @@ class ServeCommand final : public Command {
   int64_t max_context(const ModelConfig& config) const;
   int serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
                          const EndSignals& signals) const;
-  static void park(EngineLoop& engine, const EndSignals& signals);
-  serve::ParkingOptions parking_of(const Config& config, Model& model, const Runtime& runtime,
-                                   const SliceChoice& slices) const;
+  static void suspend(EngineLoop& engine, const EndSignals& signals);
+  serve::SuspensionOptions suspension_options(const Config& config, Model& model,
+                                              const Runtime& runtime,
+                                              const SliceChoice& slices) const;
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
@@ -204,23 +205,23 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
     if (engine.idle() && server.wait_idle(std::chrono::milliseconds(0))) break;
     if (signals.wait(std::chrono::milliseconds(50))) return kSecondSignal;
   }
-  if (engine.options().sessions) park(engine, signals);
+  if (engine.options().sessions) suspend(engine, signals);
   return kSecondSignal;
 }
 
 // The conversations that are in memory alone.
-void ServeCommand::park(EngineLoop& engine, const EndSignals& signals) {
-  engine.park_idle_now();
-  while (engine.status().parking.busy && !engine.failure()) {
+void ServeCommand::suspend(EngineLoop& engine, const EndSignals& signals) {
+  engine.suspend_idle_now();
+  while (engine.status().suspension.busy && !engine.failure()) {
     if (signals.wait(std::chrono::milliseconds(50))) return;
   }
   fmt::print(stderr, "fasa serve: {} of conversations on disk\n",
-             format_bytes(engine.status().parking.disk_bytes));
+             format_bytes(engine.status().suspension.disk_bytes));
 }
 
-serve::ParkingOptions ServeCommand::parking_of(const Config& config, Model& model,
-                                               const Runtime& runtime,
-                                               const SliceChoice& slices) const {
+serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, Model& model,
+                                                          const Runtime& runtime,
+                                                          const SliceChoice& slices) const {
   const serve::SessionSubject subject{.path = dir_,
                                       .version = FASA_VERSION,
                                       .device = model.device().kind(),
@@ -258,7 +259,7 @@ int ServeCommand::run() {
                            .model = model_config,
                            .dtype = weights_dtype(dtype_),
                            .tokens = options.max_context,
-                           .least_tokens = std::min(kMinContext, options.max_context),
+                           .min_tokens = std::min(kMinContext, options.max_context),
                            .step_tokens = engine_.prefill_chunk,
                            .model_tokens = engine_.prefill_chunk};
   fit_.apply(*device, &config, &subject);
@@ -271,7 +272,7 @@ int ServeCommand::run() {
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
-    engine_.sessions = parking_of(config, model, runtime, slices);
+    engine_.sessions = suspension_options(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
   }
   EngineLoop engine(model, runtime, &tokenizer, engine_);

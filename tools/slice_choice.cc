@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 #include "tools/progress.h"
 
 namespace fasa {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
+#include "runtime/capture/trace_recorder.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/trace_recorder.h"
 #include "runtime/llm/open_model_device.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
@@ -84,9 +84,10 @@ class TraceCommand final : public Command {
     const SelectionTrace trace = record_selection_trace(model, config, prompt, options_);
     progress.clear();
     trace.save(output_);
-    fmt::print("{} steps after {} tokens, {} tokens selected, {} guesses a layer; written to {}\n",
-               trace.steps(), prompt.size(), trace.shape().budget, trace.shape().predictions.size(),
-               output_);
+    fmt::print(
+        "{} steps after {} tokens, {} tokens selected, {} predictions a layer; written to {}\n",
+        trace.steps(), prompt.size(), trace.shape().budget, trace.shape().predictions.size(),
+        output_);
     return 0;
   }
 

@@ -11,7 +11,7 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/tune/tune_space.h"
+#include "runtime/tune/tune_space.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/progress.h"

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/api/settings.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/doors/settings.h"
-#include "runtime/lab/plan/plan_machine.h"
 #include "runtime/llm/generator.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/plan/plan_machine.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
 
@@ -32,7 +32,7 @@ MachineRates rates_of(const Config& config) {
 
 // The rows that were measured, as the cost model takes them.
 StepLoad load_of(const StepCounters& rows, int64_t tokens) {
-  StepCounters without = rows;  // guesses
+  StepCounters without = rows;  // predictions
   without.hits -= std::min(without.hits, rows.prefetched_used);
   without.misses += rows.prefetched_used;
   return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};
@@ -41,9 +41,9 @@ StepLoad load_of(const StepCounters& rows, int64_t tokens) {
 std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLayout& layout,
                                         int64_t tokens, uint64_t projection_bytes) {
   if (rows.prefetched == 0) return std::nullopt;
-  PrefetchLoad load = guess_by_query(layout, tokens, projection_bytes);
-  load.recall = rows.recall();
-  if (rows.prefetched_used > 0) load.overfetch = 1 / rows.precision();
+  PrefetchLoad load = prediction_by_query(layout, tokens, projection_bytes);
+  load.coverage = rows.coverage();
+  if (rows.prefetched_used > 0) load.overfetch = 1 / rows.accuracy();
   return load;
 }
 
@@ -78,7 +78,7 @@ SyntheticObjective::SyntheticObjective(Settings settings, const Config& config)
 
 TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline& deadline) {
   const DeviceOptions options = config.device_options();
-  SyntheticSettings synthetic;
+  SyntheticOptions synthetic;
   synthetic.geometry = settings_.shape.geometry;
   synthetic.tokens = settings_.tokens;
   synthetic.max_steps = 2 * settings_.steps;

@@ -10,10 +10,10 @@
 
 #include "runtime/catalog/model_shape.h"
 #include "runtime/config/config.h"
-#include "runtime/lab/plan/cost_model.h"
-#include "runtime/lab/synthetic/synthetic_decode.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_config.h"
+#include "runtime/plan/cost_model.h"
+#include "runtime/synthetic/synthetic_decode.h"
 #include "runtime/trace/selection_trace.h"
 
 namespace fasa {

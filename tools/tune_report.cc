@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"
-#include "runtime/lab/plan/settings_toml.h"
-#include "runtime/lab/tune/tune_space.h"
+#include "runtime/plan/settings_toml.h"
+#include "runtime/tune/tune_space.h"
 
 namespace fasa {
 namespace {
@@ -23,8 +23,8 @@ std::string times(const TuneTrial& trial) {
 std::string quality(const StepCounters& rows) {
   std::string text = fmt::format("hit rate {:.1f} %", 100 * rows.hit_rate());
   if (rows.prefetched > 0) {
-    text += fmt::format(", prefetch: precision {:.1f} %, recall {:.1f} %", 100 * rows.precision(),
-                        100 * rows.recall());
+    text += fmt::format(", prefetch: accuracy {:.1f} %, coverage {:.1f} %", 100 * rows.accuracy(),
+                        100 * rows.coverage());
   }
   return text;
 }
@@ -53,7 +53,7 @@ Json trial_json(const TuneTrial& trial) {
                {"predictor", config["prefetch"]["predictor"]},
                {"streams", config["prefetch"]["streams"]},
                {"fac_tokens", config["selection"]["fac_tokens"]},
-               {"near_tokens", config["selection"]["near_tokens"]},
+               {"low_bit_tokens", config["selection"]["low_bit_tokens"]},
                {"fits", trial.measured.has_value()}};
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;
@@ -63,7 +63,7 @@ Json trial_json(const TuneTrial& trial) {
   }
   json["steps"] = trial.measured->decode_steps;
   json["hit_rate"] = rows.hit_rate();
-  json["prefetch"] = {{"precision", rows.precision()}, {"recall", rows.recall()}};
+  json["prefetch"] = {{"accuracy", rows.accuracy()}, {"coverage", rows.coverage()}};
   return json;
 }
 

@@ -7,6 +7,7 @@
 #include "bindings/c/status.h"
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
+#include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
 
 namespace fasa::c {
@@ -18,8 +19,10 @@ const ConfigOption& option_named(const std::string& name) {
     if (option.path() == name || option.key == name) return option;
     names.emplace_back(option.key);
   }
-  throw UsageError(fmt::format("unknown key {}{}; docs/configuration.md lists all keys", name,
-                               nearest_hint(name, names)));
+  std::string hint = renamed_hint(name);
+  if (hint.empty()) hint = nearest_hint(name, names);
+  throw UsageError(
+      fmt::format("unknown key {}{}; docs/configuration.md lists all keys", name, hint));
 }
 
 Config load(const fasa_config_sources& given) {

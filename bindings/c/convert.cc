@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "bindings/c/status.h"
+#include "runtime/api/caller_memory.h"
+#include "runtime/api/model_part.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/caller_memory.h"
-#include "runtime/doors/model_part.h"
 
 namespace fasa::c {
 namespace {
@@ -197,7 +197,7 @@ void give_metrics(const FetchMetrics& metrics, int layer, fasa_metrics* result) 
   const FetchBytes& bytes = layer < 0 ? metrics.bytes : metrics.layer_bytes[at];
   fasa_metrics values = FASA_METRICS_INIT;
   values.decode_steps = metrics.decode_steps;
-  values.resident = rows.resident;
+  values.protected_rows = rows.protected_rows;
   values.hits = rows.hits;
   values.misses = rows.misses;
   values.prefetched = rows.prefetched;

@@ -24,7 +24,7 @@ StreamView stream_of(const fasa_stream* stream, const std::shared_ptr<Device>& d
 
 std::shared_ptr<Device> open_shared(const Config& config);
 
-// What a door opens with: fasa_options, read and checked.
+// Options that open an API: fasa_options, read and checked.
 struct Opening {
   std::shared_ptr<Device> device;
   Config config;

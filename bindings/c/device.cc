@@ -6,7 +6,7 @@
 #include "bindings/c/convert.h"
 #include "bindings/c/handles.h"
 #include "bindings/c/status.h"
-#include "runtime/doors/caller_memory.h"
+#include "runtime/api/caller_memory.h"
 
 using fasa::c::guarded;
 using fasa::c::required;

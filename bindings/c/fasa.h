@@ -1,23 +1,26 @@
 /// \file
 /// fasa in C: a KV cache in tiers for any number of sequences, and attention from it.
 ///
-/// Three doors, one engine behind them:
+/// Three APIs over one engine:
 ///   - sequences (fasa_runtime): fasa owns the pages, callers have sequences and steps;
 ///   - pages (fasa_paged): the caller owns page ids, as serving engines do;
 ///   - stateless (fasa_sparse_decode): one decode step over plain tensors.
 ///
 /// Conventions, for all functions:
-///   - Every call returns a status; what went wrong is said by fasa_last_error() of the same thread,
+///   - Every call returns a status; what went wrong is said by fasa_last_error() of the same
+///   thread,
 ///     in the words of the `fasa` command. A call that failed has changed nothing. No exception
 ///     leaves the library. Null where a handle, a result or a required tensor is expected is
 ///     FASA_ERROR_USAGE. Destroying null does nothing.
 ///   - Structs with options begin with `struct_size`: begin from their _INIT value. Fields that a
 ///     later version adds have a zero that means what this one does.
-///   - Handles may be destroyed in any order; a runtime keeps the device that it runs on. One thread
+///   - Handles may be destroyed in any order; a runtime keeps the device that it runs on. One
+///   thread
 ///     at a time may use a runtime and what was made for it; different runtimes are independent.
 ///   - Tensors belong to the caller. Calls with a stream only enqueue: tensors must stay alive, and
 ///     results are there, when the stream has passed the call. On the cpu device that is on return.
-///   - On a CUDA device tensors lie in its memory, in managed or in pinned host memory; one that its
+///   - On a CUDA device tensors lie in its memory, in managed or in pinned host memory; one that
+///   its
 ///     kernels do not reach, or whose address is no multiple of an element's bytes, is
 ///     FASA_ERROR_USAGE and named. Only where it begins is looked at. On others they lie in host
 ///     memory.
@@ -127,8 +130,8 @@ FASA_API fasa_status fasa_stream_create(fasa_device* device, fasa_stream** strea
 /// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle and is
 /// not null (cudaStreamLegacy and cudaStreamPerThread name the default ones). On the cpu device
 /// there is none: null, work runs in the calling thread. One of another GPU, or that was destroyed,
-/// is FASA_ERROR_USAGE, here and in every call that takes it, as far as the driver notices (CUDA 12.8
-/// and newer).
+/// is FASA_ERROR_USAGE, here and in every call that takes it, as far as the driver notices (CUDA
+/// 12.8 and newer).
 FASA_API fasa_status fasa_stream_from_native(fasa_device* device, void* native,
                                              fasa_stream** stream);
 /// Waits for the stream's work, reports what of it failed.
@@ -174,7 +177,7 @@ typedef struct fasa_fc_map fasa_fc_map;
 FASA_API fasa_status fasa_fc_map_load(const char* path, fasa_fc_map** map);
 FASA_API void fasa_fc_map_destroy(fasa_fc_map* map);
 
-/// What every door opens with.
+/// Options that every API takes when it is opened.
 typedef struct fasa_options {
   size_t struct_size;
   const fasa_geometry* geometry;  ///< of the whole model; required
@@ -213,7 +216,7 @@ typedef struct fasa_kv_memory {
 typedef struct fasa_metrics {
   size_t struct_size;
   uint64_t decode_steps;
-  uint64_t resident;         ///< set entries that were sinks or recent tokens
+  uint64_t protected_rows;   ///< set entries that were sinks or recent tokens
   uint64_t hits;             ///< found on the device
   uint64_t misses;           ///< fetched when they were asked for
   uint64_t prefetched;       ///< fetched ahead
@@ -260,12 +263,12 @@ FASA_API fasa_status fasa_sequence_create(fasa_runtime* runtime, fasa_sequence* 
 /// A new sequence that shares the first `tokens` tokens of `parent`.
 FASA_API fasa_status fasa_sequence_fork(fasa_runtime* runtime, fasa_sequence parent, int64_t tokens,
                                         fasa_sequence* sequence);
-/// Says that the sequence will be truncated and forked at most `tokens` tokens from its end, or at 0:
-/// rows of layers that see a window only are given back behind that while it grows, and a later
-/// truncate or fork there is FASA_ERROR_USAGE. INT64_MAX: anywhere. Without it: 2048 where some layers
-/// see a window and others everything, else anywhere. Before fasa_sequence_reserve.
-FASA_API fasa_status fasa_sequence_set_reach(fasa_runtime* runtime, fasa_sequence sequence,
-                                             int64_t tokens);
+/// Says that the sequence will be truncated and forked at most `tokens` tokens from its end, or at
+/// 0: rows of layers that see a window only are given back behind that while it grows, and a later
+/// truncate or fork there is FASA_ERROR_USAGE. INT64_MAX: anywhere. Without it: 2048 where some
+/// layers see a window and others everything, else anywhere. Before fasa_sequence_reserve.
+FASA_API fasa_status fasa_sequence_set_rollback_tokens(fasa_runtime* runtime,
+                                                       fasa_sequence sequence, int64_t tokens);
 FASA_API fasa_status fasa_sequence_truncate(fasa_runtime* runtime, fasa_sequence sequence,
                                             int64_t tokens);
 FASA_API fasa_status fasa_sequence_free(fasa_runtime* runtime, fasa_sequence sequence);
@@ -297,8 +300,8 @@ FASA_API fasa_status fasa_read(fasa_runtime* runtime, fasa_sequence sequence, in
 /// What the cache takes now.
 FASA_API fasa_status fasa_memory(fasa_runtime* runtime, fasa_kv_memory* memory);
 /// What fasa_sequence_reserve() of an empty sequence would take.
-FASA_API fasa_status fasa_predict(fasa_runtime* runtime, int64_t tokens, int32_t step_tokens,
-                                  fasa_kv_memory* memory);
+FASA_API fasa_status fasa_estimate_memory(fasa_runtime* runtime, int64_t tokens,
+                                          int32_t step_tokens, fasa_kv_memory* memory);
 /// `layer` -1: all. Waits for work under way.
 FASA_API fasa_status fasa_read_metrics(fasa_runtime* runtime, int32_t layer, fasa_metrics* metrics);
 FASA_API fasa_status fasa_reset_metrics(fasa_runtime* runtime);
@@ -346,18 +349,18 @@ typedef struct fasa_page_copy {
 
 FASA_API fasa_status fasa_paged_create(const fasa_options* options,
                                        const fasa_paged_options* paged_options, fasa_paged** paged);
-/// What it would take: `page` bytes for every page, whatever num_pages says, and `fixed` at most for
-/// all else, with max_sequences sequences of up to options.max_context tokens in steps of up to
+/// What it would take: `page` bytes for every page, whatever num_pages says, and `fixed` at most
+/// for all else, with max_sequences sequences of up to options.max_context tokens in steps of up to
 /// `step_tokens` new ones, all sequences together. For num_pages from a memory budget.
 FASA_API fasa_status fasa_paged_sizes(const fasa_options* options,
                                       const fasa_paged_options* paged_options, int32_t step_tokens,
                                       fasa_kv_memory* page, fasa_kv_memory* fixed);
 FASA_API void fasa_paged_destroy(fasa_paged* paged);
 FASA_API fasa_status fasa_paged_synchronize(fasa_paged* paged);
-/// Reads what all layers of a step share, behind the work that `stream` has, and waits for it: calls
-/// whose slots, tables or lengths lie in one of the ranges take what was read here, and do not wait,
-/// until the next call of this function. With count 0 there are none. Ranges in host memory need it
-/// not and are left alone.
+/// Reads what all layers of a step share, behind the work that `stream` has, and waits for it:
+/// calls whose slots, tables or lengths lie in one of the ranges take what was read here, and do
+/// not wait, until the next call of this function. With count 0 there are none. Ranges in host
+/// memory need it not and are left alone.
 FASA_API fasa_status fasa_paged_read_tables(fasa_paged* paged, const fasa_memory_range* ranges,
                                             size_t count, fasa_stream* stream);
 /// k [tokens, kv_heads, key_dim], v [tokens, kv_heads, value_dim] to slots slot_mapping[tokens]; a
@@ -373,10 +376,10 @@ FASA_API fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const f
                                        size_t seq_count, const fasa_tensor* out, float* lse,
                                        fasa_stream* stream);
 /// Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of every
-/// sequence, all of them appended before: q [sum of query_lens, query_heads, key_dim], sequence after
-/// sequence -> out, lse as above. The bits are those of FASA_PREFILL, however prompts are cut. Where
-/// a step has several sequences, append the layer's tokens of all of them first: one may read a page
-/// that another one writes.
+/// sequence, all of them appended before: q [sum of query_lens, query_heads, key_dim], sequence
+/// after sequence -> out, lse as above. The bits are those of FASA_PREFILL, however prompts are
+/// cut. Where a step has several sequences, append the layer's tokens of all of them first: one may
+/// read a page that another one writes.
 FASA_API fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* q,
                                         const fasa_block_table* block_table,
                                         const int32_t* seq_lens, const int32_t* query_lens,
@@ -407,9 +410,9 @@ FASA_API fasa_status fasa_paged_reset_metrics(fasa_paged* paged);
 /// One decode step of one layer over tensors of the device's: q [batch, query_heads, key_dim], k
 /// [batch, kv_heads, tokens, key_dim], v [batch, kv_heads, tokens, value_dim], the newest token
 /// included -> out [batch, query_heads, value_dim], lse [batch, query_heads] or null. `lengths`
-/// [batch]: tokens of every entry that count, in host memory or the device's; null: all. The bits are
-/// those of a sequence of the same tokens. No cache is kept: keys are indexed in every call. Done on
-/// return.
+/// [batch]: tokens of every entry that count, in host memory or the device's; null: all. The bits
+/// are those of a sequence of the same tokens. No cache is kept: keys are indexed in every call.
+/// Done on return.
 FASA_API fasa_status fasa_sparse_decode(const fasa_options* options, int32_t layer,
                                         const fasa_tensor* q, const fasa_tensor* k,
                                         const fasa_tensor* v, const int64_t* lengths,

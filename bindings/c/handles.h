@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/c/fasa.h"
-#include "runtime/doors/table_reader.h"
+#include "runtime/api/pages/table_reader.h"
 #include "runtime/fasa.hpp"
 
 // NOLINTBEGIN(readability-identifier-naming): the C header's names.

@@ -1,4 +1,4 @@
-// The paged door.
+// The paged API.
 #include <array>
 #include <span>
 #include <vector>

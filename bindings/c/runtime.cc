@@ -1,4 +1,4 @@
-// The sequences door, and the stateless one.
+// The sequences API, and the stateless one.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -104,10 +104,11 @@ fasa_status fasa_sequence_fork(fasa_runtime* runtime, fasa_sequence parent, int6
   });
 }
 
-fasa_status fasa_sequence_set_reach(fasa_runtime* runtime, fasa_sequence sequence, int64_t tokens) {
+fasa_status fasa_sequence_set_rollback_tokens(fasa_runtime* runtime, fasa_sequence sequence,
+                                              int64_t tokens) {
   return guarded([&] {
     fasa_runtime& of = required(runtime, "runtime");
-    of.runtime.set_reach(id_of(of, sequence), tokens);
+    of.runtime.set_rollback_tokens(id_of(of, sequence), tokens);
   });
 }
 
@@ -204,16 +205,16 @@ fasa_status fasa_memory(fasa_runtime* runtime, fasa_kv_memory* memory) {
       [&] { fasa::c::give_memory(required(runtime, "runtime").runtime.memory(), memory); });
 }
 
-fasa_status fasa_predict(fasa_runtime* runtime, int64_t tokens, int32_t step_tokens,
-                         fasa_kv_memory* memory) {
+fasa_status fasa_estimate_memory(fasa_runtime* runtime, int64_t tokens, int32_t step_tokens,
+                                 fasa_kv_memory* memory) {
   return guarded([&] {
     const fasa_runtime& of = required(runtime, "runtime");
     if (tokens < 0 || tokens > INT32_MAX || step_tokens < 1) {
-      throw fasa::UsageError(
-          fmt::format("predict: {} tokens in steps of {}; allowed: 0 to {}, and 1 or more a step",
-                      tokens, step_tokens, INT32_MAX));
+      throw fasa::UsageError(fmt::format(
+          "estimate_memory: {} tokens in steps of {}; allowed: 0 to {}, and 1 or more a step",
+          tokens, step_tokens, INT32_MAX));
     }
-    fasa::c::give_memory(of.runtime.predict(tokens, step_tokens), memory);
+    fasa::c::give_memory(of.runtime.estimate_memory(tokens, step_tokens), memory);
   });
 }
 

@@ -1,5 +1,5 @@
 /// \file
-/// What every door opens with.
+/// Options that every API takes when it is opened.
 #ifndef FASA_OPTIONS_HPP
 #define FASA_OPTIONS_HPP
 
@@ -27,7 +27,7 @@ struct Geometry {
   float score_cap = 0;                ///< a scaled score s becomes cap * tanh(s / cap); 0: none
 };
 
-/// What every door opens with. Pointers are not owned; null as in fasa_options.
+/// Options that every API takes when it is opened. Pointers are not owned; null as in fasa_options.
 struct Options {
   Geometry geometry;
   const Config* config = nullptr;

@@ -1,5 +1,5 @@
 /// \file
-/// The pages door and the stateless one.
+/// The pages API and the stateless one.
 #ifndef FASA_PAGES_HPP
 #define FASA_PAGES_HPP
 

@@ -1,5 +1,5 @@
 /// \file
-/// The sequences door: fasa owns the pages.
+/// The sequences API: fasa owns the pages.
 #ifndef FASA_RUNTIME_HPP
 #define FASA_RUNTIME_HPP
 
@@ -40,9 +40,10 @@ class Runtime {
   void truncate(Sequence sequence, int64_t tokens) {
     check(fasa_sequence_truncate(c(), sequence, tokens));
   }
-  /// It will be truncated and forked at most `tokens` tokens from its end, see fasa_sequence_set_reach.
-  void set_reach(Sequence sequence, int64_t tokens) {
-    check(fasa_sequence_set_reach(c(), sequence, tokens));
+  /// It will be truncated and forked at most `tokens` tokens from its end, see
+  /// fasa_sequence_set_rollback_tokens.
+  void set_rollback_tokens(Sequence sequence, int64_t tokens) {
+    check(fasa_sequence_set_rollback_tokens(c(), sequence, tokens));
   }
   void free(Sequence sequence) { check(fasa_sequence_free(c(), sequence)); }
   int64_t length(Sequence sequence) const {
@@ -50,7 +51,8 @@ class Runtime {
     check(fasa_sequence_length(c(), sequence, &tokens));
     return tokens;
   }
-  /// Memory for `tokens` tokens in all, in steps of up to `step_tokens`: no later step fails for it.
+  /// Memory for `tokens` tokens in all, in steps of up to `step_tokens`: no later step fails for
+  /// it.
   void reserve(Sequence sequence, int64_t tokens, int step_tokens) {
     check(fasa_sequence_reserve(c(), sequence, tokens, step_tokens));
   }
@@ -88,9 +90,9 @@ class Runtime {
     return memory;
   }
   /// What reserve() of an empty sequence would take.
-  KvMemory predict(int64_t tokens, int step_tokens) const {
+  KvMemory estimate_memory(int64_t tokens, int step_tokens) const {
     KvMemory memory = FASA_KV_MEMORY_INIT;
-    check(fasa_predict(c(), tokens, step_tokens, &memory));
+    check(fasa_estimate_memory(c(), tokens, step_tokens, &memory));
     return memory;
   }
   /// `layer` -1: all. Waits for work under way.

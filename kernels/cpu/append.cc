@@ -112,18 +112,19 @@ class AppendCall {
 
   const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {
     const int64_t row_bytes = layout_.row.bytes();
-    const bool resident = position < layout_.sinks || position >= sequence.end() - layout_.recent;
+    const bool is_protected =
+        position < layout_.sinks || position >= sequence.end() - layout_.recent;
     std::byte* home = nullptr;
-    if (sequence.residents != nullptr && resident) {
-      home = sequence.residents +
-             layout_.resident_offset(params_.step.layer, head, layout_.resident_slot(position));
+    if (sequence.protected_rows != nullptr && is_protected) {
+      home = sequence.protected_rows +
+             layout_.protected_offset(params_.step.layer, head, layout_.protected_slot(position));
     }
     std::byte* row = home;
     if (params_.rows_on_device) {
       row = sequence.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head, position % kPageTokens);
     } else if (sequence.mode == StepMode::kPrefill) {
-      row = params_.step.staged_row(sequence, head, position);
+      row = params_.step.write_back_row(sequence, head, position);
     }
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params_.stored.rows != nullptr) {

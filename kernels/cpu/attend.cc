@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "kernels/cpu/attend_near.h"
+#include "kernels/cpu/attend_low_bit.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/query_codes.h"
 #include "kernels/cpu/row_bodies.h"
@@ -31,7 +31,7 @@ class AttendCall {
       : bodies_(bodies),
         params_(params),
         layout_(params.step.layout),
-        near_(bodies, params),
+        low_bit_(bodies, params),
         wave_(params.end - params.begin),
         tiles_((wave_ + kTileTokens - 1) / kTileTokens),
         width_(kSoftmaxHeader + layout_.row.value_dim),
@@ -51,17 +51,17 @@ class AttendCall {
       parallel_for(0, heads, [&](int head) { attend_at_once(step.head_index(head)); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
-      const int of_near = params_.phase == AttendPhase::kRemainingTiles
-                              ? 0
-                              : (near_.most_tiles() + kTaskTiles - 1) / kTaskTiles;
-      const int all = chunks + of_near;
+      const int of_low_bit = params_.phase == AttendPhase::kRemainingTiles
+                                 ? 0
+                                 : (low_bit_.max_tiles() + kTaskTiles - 1) / kTaskTiles;
+      const int all = chunks + of_low_bit;
       parallel_for(0, heads * all, [&](int task) {
         const int head = step.head_index(task / all);
         const int chunk = task % all;
         if (chunk < chunks) {
           compute_partials(head, chunk * kTaskTiles);
         } else {
-          compute_near_partials(head, (chunk - chunks) * kTaskTiles);
+          compute_low_bit_partials(head, (chunk - chunks) * kTaskTiles);
         }
       });
       if (params_.phase != AttendPhase::kReadyTiles) {
@@ -137,25 +137,25 @@ class AttendCall {
   int64_t query_floats() const {
     const int64_t narrow = uses_bf16_ ? bf16_stride_ / 2 : 0;
     const int64_t coded = uses_codes() ? code_stride_ / 2 + 1 : 0;
-    return align_up(layout_.group * (q_stride_ + narrow + coded), kPadFloats);
+    return align_up(layout_.gqa_group * (q_stride_ + narrow + coded), kPadFloats);
   }
   bool uses_codes() const { return layout_.row.dtype.is_coded(); }
   int16_t* query_codes(float* q) const {
-    return uses_codes() ? reinterpret_cast<int16_t*>(q + layout_.group * q_stride_) : nullptr;
+    return uses_codes() ? reinterpret_cast<int16_t*>(q + layout_.gqa_group * q_stride_) : nullptr;
   }
   float* query_scales(float* q) const {
-    return uses_codes() ? q + layout_.group * (q_stride_ + code_stride_ / 2) : nullptr;
+    return uses_codes() ? q + layout_.gqa_group * (q_stride_ + code_stride_ / 2) : nullptr;
   }
   uint16_t* bf16_queries(float* q) const {
-    return uses_bf16_ ? reinterpret_cast<uint16_t*>(q + layout_.group * q_stride_) : nullptr;
+    return uses_bf16_ ? reinterpret_cast<uint16_t*>(q + layout_.gqa_group * q_stride_) : nullptr;
   }
 
   // The group's queries, zero-padded for whole registers.
   void load_queries(const Head& head, float* q) const {
     uint16_t* narrow = bf16_queries(q);
     const int token = params_.step.sequences[head.sequence].first_token;
-    for (int i = 0; i < layout_.group; ++i, q += q_stride_) {
-      const int64_t at = params_.q.offset(token, head.kv_head * layout_.group + i);
+    for (int i = 0; i < layout_.gqa_group; ++i, q += q_stride_) {
+      const int64_t at = params_.q.offset(token, head.kv_head * layout_.gqa_group + i);
       bodies_.expand[static_cast<int>(params_.q.dtype)](
           static_cast<const std::byte*>(params_.q.data) + at * dtype_bytes(params_.q.dtype),
           layout_.row.key_dim, q);
@@ -179,7 +179,7 @@ class AttendCall {
     task.q_codes = query_codes(q);
     task.q_scales = query_scales(q);
     task.q_stride = q_stride_;
-    task.group = layout_.group;
+    task.group = layout_.gqa_group;
     task.key_dim = layout_.row.key_dim;
     task.value_dim = layout_.row.value_dim;
     task.key_bytes = layout_.row.key_bytes();
@@ -212,14 +212,14 @@ class AttendCall {
 
   // Computes the wanted tiles of [begin, end); `place(task, tile)` says where a tile's partials go,
   // `done(tile)` takes them. While a tile is computed, the next one's rows are prefetched: random
-  // rows then arrive 32 ahead of their use, beyond what the hardware would guess.
+  // rows then arrive 32 ahead of their use, beyond what the hardware prefetches.
   template <typename Place, typename Done>
   void compute_tiles(const Head& head, int index, float* q, int begin, int end, const Place& place,
                      const Done& done) {
     TileTask task = task_for(q);
     float distances[kMaxTileTokens];
     if (params_.step.slopes != nullptr) {
-      task.slopes = params_.step.slopes + head.kv_head * layout_.group;
+      task.slopes = params_.step.slopes + head.kv_head * layout_.gqa_group;
       task.distances = distances;
     }
     RowPointer buffers[2][kTileTokens];
@@ -254,7 +254,7 @@ class AttendCall {
 
   float* partial_at(const Head& head, int query_in_group, int tile) const {
     const int64_t query =
-        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.group;
+        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.gqa_group;
     return params_.partials + ((query + query_in_group) * tiles_ + tile) * width_;
   }
 
@@ -276,31 +276,31 @@ class AttendCall {
         [](int) {});
   }
 
-  float* near_partial_at(int index, int query_in_group, int tile) const {
-    const int64_t query = int64_t{index} * layout_.group + query_in_group;
-    return params_.near_partials + (query * near_.most_tiles() + tile) * width_;
+  float* low_bit_partial_at(int index, int query_in_group, int tile) const {
+    const int64_t query = int64_t{index} * layout_.gqa_group + query_in_group;
+    return params_.low_bit_partials + (query * low_bit_.max_tiles() + tile) * width_;
   }
 
-  void compute_near_partials(int index, int first_tile) {
+  void compute_low_bit_partials(int index, int first_tile) {
     if (skipped(index)) return;
-    const int end = std::min(first_tile + kTaskTiles, near_.tiles(index));
-    const int64_t tokens = near_.compute(
+    const int end = std::min(first_tile + kTaskTiles, low_bit_.tiles(index));
+    const int64_t tokens = low_bit_.compute(
         index, first_tile, end,
-        [&](NearTask& task, int tile) {
-          task.partials = near_partial_at(index, 0, tile);
-          task.partial_stride = int64_t{near_.most_tiles()} * width_;
+        [&](LowBitTask& task, int tile) {
+          task.partials = low_bit_partial_at(index, 0, tile);
+          task.partial_stride = int64_t{low_bit_.max_tiles()} * width_;
         },
         [](int) {});
-    device_bytes_ += near_bytes(layout_, tokens);
+    device_bytes_ += low_bit_bytes(layout_, tokens);
   }
 
   // The carried state, or `scratch` where there is but one wave and no place for it.
   float* open_state(const Head& head, float* scratch) const {
     const int64_t query =
-        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.group;
+        int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.gqa_group;
     float* state = params_.state != nullptr ? params_.state + query * width_ : scratch;
     if (params_.first_wave) {
-      for (int i = 0; i < layout_.group; ++i) {
+      for (int i = 0; i < layout_.gqa_group; ++i) {
         clear_softmax(state + i * width_, layout_.row.value_dim);
       }
     }
@@ -310,15 +310,16 @@ class AttendCall {
   void fold_partials(int index) {
     if (skipped(index)) return;
     const Head head = head_at(index);
-    float* scratch =
-        reinterpret_cast<float*>(thread_scratch(layout_.group * width_ * int64_t{sizeof(float)}));
+    float* scratch = reinterpret_cast<float*>(
+        thread_scratch(layout_.gqa_group * width_ * int64_t{sizeof(float)}));
     float* state = open_state(head, scratch);
-    for (int i = 0; i < layout_.group; ++i) {
+    for (int i = 0; i < layout_.gqa_group; ++i) {
       for (int tile = 0; tile < tiles_of(head); ++tile) {
         bodies_.merge(state + i * width_, partial_at(head, i, tile), layout_.row.value_dim);
       }
-      for (int tile = 0; tile < near_.tiles(index); ++tile) {
-        bodies_.merge(state + i * width_, near_partial_at(index, i, tile), layout_.row.value_dim);
+      for (int tile = 0; tile < low_bit_.tiles(index); ++tile) {
+        bodies_.merge(state + i * width_, low_bit_partial_at(index, i, tile),
+                      layout_.row.value_dim);
       }
     }
     if (params_.last_wave) write_out(head, state);
@@ -327,7 +328,7 @@ class AttendCall {
   void attend_at_once(int index) {
     if (skipped(index)) return;
     const Head head = head_at(index);
-    const int64_t group_floats = layout_.group * int64_t{width_};
+    const int64_t group_floats = layout_.gqa_group * int64_t{width_};
     const int64_t floats = query_floats() + 2 * group_floats;
     float* q = reinterpret_cast<float*>(thread_scratch(floats * int64_t{sizeof(float)}));
     float* partials = q + query_floats();
@@ -340,27 +341,27 @@ class AttendCall {
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
-    const int64_t near_tokens = near_.compute(
-        index, 0, near_.tiles(index),
-        [&](NearTask& task, int) {
+    const int64_t low_bit_tokens = low_bit_.compute(
+        index, 0, low_bit_.tiles(index),
+        [&](LowBitTask& task, int) {
           task.partials = partials;
           task.partial_stride = width_;
         },
         [&](int) { merge_group(state, partials); });
-    device_bytes_ += near_bytes(layout_, near_tokens);
+    device_bytes_ += low_bit_bytes(layout_, low_bit_tokens);
     if (params_.last_wave) write_out(head, state);
   }
 
   void merge_group(float* state, const float* partials) const {
-    for (int i = 0; i < layout_.group; ++i) {
+    for (int i = 0; i < layout_.gqa_group; ++i) {
       bodies_.merge(state + i * width_, partials + i * width_, layout_.row.value_dim);
     }
   }
 
   void write_out(const Head& head, const float* state) {
     const int token = params_.step.sequences[head.sequence].first_token;
-    for (int i = 0; i < layout_.group; ++i, state += width_) {
-      const int query = head.kv_head * layout_.group + i;
+    for (int i = 0; i < layout_.gqa_group; ++i, state += width_) {
+      const int query = head.kv_head * layout_.gqa_group + i;
       const int64_t at = params_.out.offset(token, query);
       const bool empty = state[0] == minus_infinity();
       store_quotients(state + kSoftmaxHeader, empty ? 1.0f : state[1], layout_.row.value_dim,
@@ -370,13 +371,13 @@ class AttendCall {
             empty ? minus_infinity() : state[0] + std::log(state[1]);
       }
     }
-    device_bytes_ += output_bytes(layout_, layout_.group, params_.out.dtype);
+    device_bytes_ += output_bytes(layout_, layout_.gqa_group, params_.out.dtype);
   }
 
   const RowBodies& bodies_;
   const AttendParams& params_;
   const CacheLayout& layout_;
-  const NearTiles near_;
+  const LowBitTiles low_bit_;
   const int wave_;
   const int tiles_;
   const int width_;  // floats of a partial or state

@@ -1,4 +1,4 @@
-// Guesses to hot slots and fetches. Per (sequence, kv_head), O(guesses + hot rows).
+// Predictions to hot slots and fetches. Per (sequence, kv_head), O(predictions + hot rows).
 
 #include <algorithm>
 #include <atomic>
@@ -26,41 +26,41 @@ class ClaimSlotsHead {
   // Returns the rows to fetch.
   int run() {
     if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
-    const int room = params_.max_rows - guessed_in_this_step();
+    const int room = params_.max_rows - predicted_in_this_step();
     if (room <= 0) return 0;
-    const int guesses = params_.sets != nullptr ? std::clamp(params_.selected_sizes[index_], 0,
-                                                             params_.selected_capacity)
-                                                : slots_.count;
-    const int64_t buckets = HotIndex::bucket_count(slots_.count + guesses);
+    const int predictions = params_.sets != nullptr ? std::clamp(params_.selected_sizes[index_], 0,
+                                                                 params_.selected_capacity)
+                                                    : slots_.count;
+    const int64_t buckets = HotIndex::bucket_count(slots_.count + predictions);
     // Buckets, candidates, victims; a byte for every slot that stays.
     auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(
-        (buckets + guesses + slots_.count) * int64_t{sizeof(int32_t)} + slots_.count));
+        (buckets + predictions + slots_.count) * int64_t{sizeof(int32_t)} + slots_.count));
     candidates_ = scratch + buckets;
-    int32_t* victims = candidates_ + guesses;
+    int32_t* victims = candidates_ + predictions;
     keep_ = reinterpret_cast<uint8_t*>(victims + slots_.count);
     std::fill_n(keep_, slots_.count, uint8_t{0});
 
-    HotIndex index(slots_, guesses, scratch);
-    for (int i = 0; i < guesses; ++i) consider(index, guess(i));
+    HotIndex index(slots_, predictions, scratch);
+    for (int i = 0; i < predictions; ++i) consider(index, predicted(i));
     const int wanted = std::min(room, count_);
-    const int chosen =
-        choose_victims(params_.replacement, slots_, params_.stamp.read(), keep_, wanted, victims);
+    const int chosen = choose_victims(params_.replacement, slots_, params_.step_number.read(),
+                                      keep_, wanted, victims);
     for (int i = 0; i < chosen; ++i) claim(victims[i], i, chosen);
     return chosen;
   }
 
  private:
-  int guessed_in_this_step() const {
-    const int32_t stamp = guessed_stamp(params_.stamp.read());
-    int guessed = 0;
+  int predicted_in_this_step() const {
+    const int32_t last_use = predicted_use(params_.step_number.read());
+    int predicted = 0;
     for (int slot = 0; slot < slots_.count; ++slot) {
-      guessed += slots_.positions[slot] >= 0 && slots_.stamps[slot] == stamp ? 1 : 0;
+      predicted += slots_.positions[slot] >= 0 && slots_.last_uses[slot] == last_use ? 1 : 0;
     }
-    return guessed;
+    return predicted;
   }
 
   // -1: none.
-  int32_t guess(int i) const {
+  int32_t predicted(int i) const {
     if (params_.sets != nullptr) return params_.sets[index_ * params_.selected_capacity + i];
     return slots_.positions[i] <= remembered(0) ? remembered(slots_.positions[i]) : -1;
   }
@@ -84,7 +84,7 @@ class ClaimSlotsHead {
   void claim(int32_t slot, int i, int chosen) {
     const int32_t position = candidates_[int64_t{i} * count_ / chosen];
     slots_.positions[slot] = position;
-    slots_.stamps[slot] = guessed_stamp(params_.stamp.read());
+    slots_.last_uses[slot] = predicted_use(params_.step_number.read());
     params_.fetches[index_ * params_.max_rows + i] = {
         sequence_.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head_, position % kPageTokens),
@@ -117,10 +117,10 @@ KernelWork run(const ClaimSlotsParams& params) {
   });
   const uint64_t rows = total.load(std::memory_order_relaxed);
   std::atomic_ref(params.counters->prefetched).fetch_add(rows, std::memory_order_relaxed);
-  const int64_t guesses = params.sets != nullptr ? params.selected_capacity : 0;
+  const int64_t predictions = params.sets != nullptr ? params.selected_capacity : 0;
   int64_t words = 0;  // of a KV head of all sequences
   for (int i = 0; i < params.step.count; ++i) {
-    words += guesses + int64_t{2} * params.step.sequences[i].hot_slots(layout);
+    words += predictions + int64_t{2} * params.step.sequences[i].hot_slots(layout);
   }
   words *= layout.kv_heads;
   return {.device_bytes =

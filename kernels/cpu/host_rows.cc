@@ -16,7 +16,7 @@ void score_slices(const SelectParams& params, int sequence, int kv_head, int fir
   thread_local cpu::ScratchArray<float> page_scores;
   scorer.begin(params, sequence, kv_head, first, cpu::score_bodies(cpu::active_target()));
   scratch.begin(params.step.layout);
-  const int group = params.step.layout.group;
+  const int group = params.step.layout.gqa_group;
   float* all = page_scores.reserve(static_cast<size_t>(group) * kPageTokens);
   for (int page = first / kPageTokens; page * kPageTokens < end; ++page) {
     scorer.score(page, nullptr, &scratch, all);

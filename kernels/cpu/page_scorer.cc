@@ -23,7 +23,7 @@ void PageScratch::begin(const CacheLayout& layout) {
   float* weights = weights_.reserve(row * kScoreHeads);
   std::memset(weights, 0, row * kScoreHeads * sizeof(float));
   codes_.reserve(row * kScoreHeads * 2);
-  scores_.reserve(static_cast<size_t>(layout.group) * kPageTokens);
+  scores_.reserve(static_cast<size_t>(layout.gqa_group) * kPageTokens);
 }
 
 void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, int first_visible,
@@ -35,7 +35,7 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   slice_offset_ = layout.slice_offset(params.step.layer, kv_head);
   base_offset_ = layout.head_index(params.step.layer, kv_head) * int64_t{sizeof(float)};
   tail_offset_ = layout.tail_offset(params.step.layer, kv_head);
-  heads_ = layout.group;
+  heads_ = layout.gqa_group;
   stride_ = query_stride(format_);
   first_visible_ = first_visible;
   end_ = params.ahead > 0 ? sequence_->start : sequence_->end();

@@ -1,5 +1,5 @@
 // Tasks in phases on the threads of the caller's arena: a task begins when every task of the phases
-// before its own has ended. All phases wake the threads once. A parallel loop for each phase wakes
+// before its own has ended. All phases start the threads once. A parallel loop for each phase starts
 // them each time, and on a virtual machine a sleeping thread takes tens of microseconds to come:
 // more than a phase of a short context.
 #pragma once

@@ -27,7 +27,7 @@ class PrefillCall {
       : bodies_(bodies),
         params_(params),
         layout_(params.step.layout),
-        block_tokens_(std::max(1, kBlockRows / layout_.group)),
+        block_tokens_(std::max(1, kBlockRows / layout_.gqa_group)),
         value_stride_(align_up(layout_.row.value_dim, kPadFloats)) {}
 
   KernelWork run() {
@@ -103,13 +103,13 @@ class PrefillCall {
     task.key_bytes = layout_.row.key_bytes();
     task.scale = params_.scale;
     task.score_cap = params_.scale * params_.step.score_cap;
-    task.group = layout_.group;
-    task.query_rows = block.tokens * layout_.group;
+    task.group = layout_.gqa_group;
+    task.query_rows = block.tokens * layout_.gqa_group;
     task.window = params_.window;
     task.q_stride = align_up(task.key_dim, kPadFloats);
     task.value_stride = value_stride_;
 
-    const int64_t rows = align_up(block_tokens_ * layout_.group, kPadFloats);
+    const int64_t rows = align_up(block_tokens_ * layout_.gqa_group, kPadFloats);
     float* next = reinterpret_cast<float*>(
         thread_scratch((rows * (task.q_stride + value_stride_ + kPageTokens + 3) +
                         kPageTokens * (task.q_stride + value_stride_)) *
@@ -129,7 +129,7 @@ class PrefillCall {
     task.sum = take(rows);
     task.q = q;
     if (params_.step.slopes != nullptr) {
-      task.slopes = params_.step.slopes + block.kv_head * layout_.group;
+      task.slopes = params_.step.slopes + block.kv_head * layout_.gqa_group;
     }
     task.bf16_queries = bf16_queries();
     load_queries(block, q, task.q_stride);
@@ -145,9 +145,9 @@ class PrefillCall {
 
   void load_queries(const Block& block, float* q, int64_t stride) const {
     const ConstTensorView& view = params_.q;
-    for (int row = 0; row < block.tokens * layout_.group; ++row) {
-      const int64_t at = view.offset(block.first_token + row / layout_.group,
-                                     block.kv_head * layout_.group + row % layout_.group);
+    for (int row = 0; row < block.tokens * layout_.gqa_group; ++row) {
+      const int64_t at = view.offset(block.first_token + row / layout_.gqa_group,
+                                     block.kv_head * layout_.gqa_group + row % layout_.gqa_group);
       const std::byte* from =
           static_cast<const std::byte*>(view.data) + at * dtype_bytes(view.dtype);
       const int dim = layout_.row.key_dim;
@@ -164,14 +164,14 @@ class PrefillCall {
            layout_.row.dtype == RowDType::kBF16 && layout_.row.key_dim % 2 == 0;
   }
 
-  // New rows from the stage where there is one; older ones from their page's device copy, the pages
+  // New rows from the write-back buffer where there is one; older ones from their page's device copy, the pages
   // staged for this wave, or the row blocks.
   const std::byte* row_at(const Block& block, int position) const {
     const SequenceDesc& sequence = *block.sequence;
     const int page = position / kPageTokens;
     const int64_t slot_bytes = position % kPageTokens * layout_.row.bytes();
-    if (sequence.stage != nullptr && position >= sequence.start) {
-      return params_.step.staged_row(sequence, block.kv_head, position);
+    if (sequence.write_back_buffer != nullptr && position >= sequence.start) {
+      return params_.step.write_back_row(sequence, block.kv_head, position);
     }
     const int64_t offset = layout_.row_offset(params_.step.layer, block.kv_head, 0) + slot_bytes;
     const std::byte* device = sequence.device_row_block(page);
@@ -188,8 +188,8 @@ class PrefillCall {
 
   // Index of a row's (token, query head) in [tokens, query_heads].
   int64_t query_index(const Block& block, int row) const {
-    return (int64_t{block.first_token} + row / layout_.group) * layout_.query_heads() +
-           block.kv_head * layout_.group + row % layout_.group;
+    return (int64_t{block.first_token} + row / layout_.gqa_group) * layout_.query_heads() +
+           block.kv_head * layout_.gqa_group + row % layout_.gqa_group;
   }
 
   template <bool kLoad>
@@ -213,8 +213,9 @@ class PrefillCall {
 
   void write_out(const Block& block, const PageTask& task) {
     for (int row = 0; row < task.query_rows; ++row) {
-      const int64_t at = params_.out.offset(block.first_token + row / layout_.group,
-                                            block.kv_head * layout_.group + row % layout_.group);
+      const int64_t at =
+          params_.out.offset(block.first_token + row / layout_.gqa_group,
+                             block.kv_head * layout_.gqa_group + row % layout_.gqa_group);
       const bool empty = task.max[row] == minus_infinity();
       store_quotients(task.out + row * value_stride_, empty ? 1.0f : task.sum[row],
                       layout_.row.value_dim, params_.out.dtype, params_.out.data, at);

@@ -40,10 +40,10 @@ class ResolveHead {
       resolve_on_host();
     }
     if (params_.fetch_counts != nullptr) params_.fetch_counts[index_] = fetched_;
-    add(totals->resident, resident_);
+    add(totals->protected_rows, protected_);
     add(totals->hits, hits_);
     add(totals->misses, fetched_);
-    if (used_guesses_ > 0) add(totals->prefetched_used, used_guesses_);
+    if (used_predictions_ > 0) add(totals->prefetched_used, used_predictions_);
   }
 
  private:
@@ -51,7 +51,7 @@ class ResolveHead {
     std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(amount), std::memory_order_relaxed);
   }
 
-  bool is_resident(int position) const {
+  bool is_protected(int position) const {
     return position < layout_.sinks || position >= sequence_.end() - layout_.recent;
   }
 
@@ -71,7 +71,7 @@ class ResolveHead {
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
       rows_[i] = block_row(position);
-      ++(is_resident(position) ? resident_ : hits_);
+      ++(is_protected(position) ? protected_ : hits_);
     }
   }
 
@@ -86,15 +86,16 @@ class ResolveHead {
 
     const HotIndex index(slots_, 0, scratch);
     if (params_.begin == 0) {
-      for (int i = 0; i < size_; ++i) stamp_hit(index, i);
+      for (int i = 0; i < size_; ++i) mark_hit(index, i);
     }
     int count = 0;
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
-      if (is_resident(position)) {
-        rows_[i] = sequence_.residents + layout_.resident_offset(params_.step.layer, head_,
-                                                                 layout_.resident_slot(position));
-        ++resident_;
+      if (is_protected(position)) {
+        rows_[i] =
+            sequence_.protected_rows +
+            layout_.protected_offset(params_.step.layer, head_, layout_.protected_slot(position));
+        ++protected_;
         continue;
       }
       if (const std::byte* device = device_row(position); device != nullptr) {
@@ -113,18 +114,19 @@ class ResolveHead {
     if (count > 0) fetch(misses, count);
   }
 
-  // Entry `i` of the whole set. A guess of this step is still on its way, one of an earlier step
-  // has been waited for.
-  void stamp_hit(const HotIndex& index, int i) {
-    if (is_resident(set_[i]) || device_row(set_[i]) != nullptr) return;
+  // Entry `i` of the whole set. A prediction of this step is still on its way, one of an earlier
+  // step has been waited for.
+  void mark_hit(const HotIndex& index, int i) {
+    if (is_protected(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
-    int32_t& stamp = slots_.stamps[slot];
-    if (is_guess(stamp)) {
-      ++used_guesses_;
-      if (step_of(stamp) == params_.stamp.read() && i < entries_) ready_[i / kTileTokens] = 0;
+    int32_t& last_use = slots_.last_uses[slot];
+    if (is_prediction(last_use)) {
+      ++used_predictions_;
+      if (step_of(last_use) == params_.step_number.read() && i < entries_)
+        ready_[i / kTileTokens] = 0;
     }
-    stamp = used_stamp(stamp, params_.stamp.read());
+    last_use = renewed_use(last_use, params_.step_number.read());
   }
 
   std::byte* hot_row(int32_t slot) const {
@@ -132,10 +134,10 @@ class ResolveHead {
   }
 
   void fetch(const int32_t* misses, int count) {
-    const int slots =
-        choose_victims(params_.replacement, slots_, params_.stamp.read(), nullptr, count, victims_);
-    std::byte* staging = params_.staging;  // null where every miss finds a hot slot
-    if (staging != nullptr) staging += index_ * wave_ * layout_.row.bytes();
+    const int slots = choose_victims(params_.replacement, slots_, params_.step_number.read(),
+                                     nullptr, count, victims_);
+    std::byte* fetch_buffer = params_.fetch_buffer;  // null where every miss finds a hot slot
+    if (fetch_buffer != nullptr) fetch_buffer += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
       const int i = misses[m];
       const int position = set_[params_.begin + i];
@@ -143,10 +145,10 @@ class ResolveHead {
       if (m < slots) {
         const int32_t slot = victims_[m];
         slots_.positions[slot] = position;
-        slots_.stamps[slot] = slot_stamp(params_.stamp.read(), 1);
+        slots_.last_uses[slot] = slot_use(params_.step_number.read(), 1);
         destination = hot_row(slot);
       } else {
-        destination = staging + i * layout_.row.bytes();
+        destination = fetch_buffer + i * layout_.row.bytes();
       }
       fetches_[m] = {block_row(position), destination};
       rows_[i] = destination;
@@ -169,10 +171,10 @@ class ResolveHead {
   int entries_ = 0;  // of this wave
   HotSlots slots_;
   int32_t* victims_ = nullptr;
-  int resident_ = 0;
+  int protected_ = 0;
   int hits_ = 0;
   int fetched_ = 0;
-  int used_guesses_ = 0;
+  int used_predictions_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a sequence holds beside its pages is a function of its rows: the tail, the residents. Hot
-// rows are remembered at most, not trusted.
+// What a sequence holds beside its pages is a function of its rows: the tail, the protected rows.
+// Hot rows are remembered at most, not trusted.
 
 #include <algorithm>
 #include <atomic>
@@ -44,14 +44,15 @@ int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer
   return sequence.start - begin;
 }
 
-int restore_residents(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
-                      int head) {
-  if (sequence.residents == nullptr) return 0;
+int restore_protected_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer,
+                           int head) {
+  if (sequence.protected_rows == nullptr) return 0;
   int rows = 0;
   const auto copy = [&](int position) {
-    std::memcpy(
-        sequence.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
-        row_of(layout, sequence, layer, head, position), static_cast<size_t>(layout.row.bytes()));
+    std::memcpy(sequence.protected_rows +
+                    layout.protected_offset(layer, head, layout.protected_slot(position)),
+                row_of(layout, sequence, layer, head, position),
+                static_cast<size_t>(layout.row.bytes()));
     ++rows;
   };
   const int sinks = std::min(layout.sinks, sequence.start);
@@ -86,7 +87,7 @@ KernelWork run(const RestoreParams& params) {
     const int layer = task % heads / layout.kv_heads;
     const int head = task % layout.kv_heads;
     const int read = restore_tail(params.step, sequence, layer, head) +
-                     restore_residents(layout, sequence, layer, head);
+                     restore_protected_rows(layout, sequence, layer, head);
     forget_hot_rows(layout, sequence, layer, head);
     rows += static_cast<uint64_t>(read);
   });

@@ -1,6 +1,6 @@
 // FAC over one tile. The next tile's rows are called for meanwhile, keys while keys are scored and
 // values while values are summed: all at once would fill the core's miss buffers and stall it.
-// The heads of a group go in blocks of up to four over the same rows: a tile's
+// The heads of a GQA group go in blocks of up to four over the same rows: a tile's
 // rows (16 KiB at head_dim 128 in bf16) come from memory once and stay in L1 for the other blocks.
 // Everything of a (head, token) pair is computed in one order whatever the block it is in.
 #pragma once

@@ -2,7 +2,7 @@
 #include "kernels/cpu/row_vector_avx2.h"
 // clang-format on
 #include "kernels/cpu/row_attend_inl.h"
-#include "kernels/cpu/row_near_inl.h"
+#include "kernels/cpu/row_low_bit_inl.h"
 #include "kernels/cpu/row_prefill_inl.h"
 
 namespace fasa::cpu {
@@ -12,7 +12,7 @@ const RowBodies kRowBodiesAvx2 = {
     {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>, prefill_page<kRowInt8>},
     {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>, expand<kRowInt8>},
     merge,
-    {attend_near<2>, attend_near<4>, attend_near<8>},
+    {attend_low_bit<2>, attend_low_bit<4>, attend_low_bit<8>},
     false,
 };
 

@@ -42,9 +42,9 @@ struct TileTask {
   int64_t partial_stride = 0;
 };
 
-// Where a tile of a near set lies. Of each token: the words of its codes, its page's parameters and
-// their base (slice_format.h), or its values in f32 [padded value_dim].
-struct NearTile {
+// Where a tile of a low-bit set lies. Of each token: the words of its codes, its page's parameters
+// and their base (slice_format.h), or its values in f32 [padded value_dim].
+struct LowBitTile {
   int tokens = 0;  // up to kMaxTileTokens
   const unsigned char* codes[kMaxTileTokens];
   const unsigned char* parameters[kMaxTileTokens];
@@ -52,11 +52,11 @@ struct NearTile {
   const float* values[kMaxTileTokens];  // null: codes
 };
 
-// A tile of a near set for the query heads of one KV head.
-struct NearTask {
+// A tile of a low-bit set for the query heads of one KV head.
+struct LowBitTask {
   int group = 0;
   int value_dim = 0;
-  const NearTile* tile = nullptr;
+  const LowBitTile* tile = nullptr;
   const float* scores = nullptr;  // [group][tokens], before the scale
   int64_t score_stride = 0;
   float scale = 1;
@@ -64,7 +64,7 @@ struct NearTask {
   int64_t partial_stride = 0;
 };
 
-// One page of keys for a block of query rows (token by token, the group's heads side by side).
+// One page of keys for a block of query rows (token by token, the GQA group's heads side by side).
 struct PageTask {
   const unsigned char* const* rows = nullptr;  // [kMaxPageTokens]; only slots < slots are read
   int slots = 0;
@@ -81,8 +81,8 @@ struct PageTask {
   float score_cap = 0;            // of scaled scores, 0 = none
   const float* q = nullptr;       // [query_rows][q_stride]
   int64_t q_stride = 0;
-  // Queries are pairs of bf16, [query_rows][q_stride] words: rows are bf16 too, key_dim is even, and
-  // the bodies want it so.
+  // Queries are pairs of bf16, [query_rows][q_stride] words: rows are bf16 too, key_dim is even,
+  // and the bodies want it so.
   bool bf16_queries = false;
   // Scratch: transposed keys [key_dim][64] or pairs of them [key_dim / 2][64], values
   // [64][value_stride], scores [query_rows][64], factors [query_rows].
@@ -104,8 +104,8 @@ struct RowBodies {
   // A whole vector to f32, exactly.
   void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
-  void (*attend_near[3])(const NearTask&);  // of 2, 4 and 8 bits
-  bool wants_bf16_queries;                  // bf16 keys are scored by dot products of bf16
+  void (*attend_low_bit[3])(const LowBitTask&);  // of 2, 4 and 8 bits
+  bool wants_bf16_queries;                       // bf16 keys are scored by dot products of bf16
 };
 
 extern const RowBodies kRowBodiesPortable;

@@ -104,8 +104,8 @@ struct Avx2 {
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x, zero_f(), _CMP_GE_OQ)));
   }
 
-  static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
-    append_one_by_one(scores, mask, position, survivors);
+  static void append(const float* scores, uint64_t mask, int32_t position, Candidates* candidates) {
+    append_one_by_one(scores, mask, position, candidates);
   }
   static int32_t find_at_least(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
                                int32_t* found, int32_t* places) {

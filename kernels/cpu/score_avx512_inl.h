@@ -91,13 +91,13 @@ struct Avx512Base {
   static inline uint32_t not_negative(F x) { return _mm512_cmp_ps_mask(x, zero_f(), _CMP_GE_OQ); }
 
   // Everything lies in registers: what is stored might be any of the fields.
-  static void append(const float* scores, uint64_t mask, int32_t position, Survivors* survivors) {
+  static void append(const float* scores, uint64_t mask, int32_t position, Candidates* candidates) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const int heads = survivors->heads;
-    const int64_t stride = survivors->capacity;
-    const int32_t before = survivors->count;
-    int32_t* positions = survivors->positions + before;
-    float* raw = survivors->raw + before;
+    const int heads = candidates->heads;
+    const int64_t stride = candidates->capacity;
+    const int32_t before = candidates->count;
+    int32_t* positions = candidates->positions + before;
+    float* raw = candidates->raw + before;
     for (; mask != 0; mask >>= 16, scores += 16, position += 16) {
       const __mmask16 part = static_cast<__mmask16>(mask);
       if (part == 0) continue;
@@ -114,7 +114,7 @@ struct Avx512Base {
       }
       raw += count;
     }
-    survivors->count = static_cast<int32_t>(positions - survivors->positions);
+    candidates->count = static_cast<int32_t>(positions - candidates->positions);
   }
 
   static int32_t find_at_least(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,

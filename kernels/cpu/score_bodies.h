@@ -29,7 +29,7 @@ using ScorePage = bool (*)(const PageQuery& query, const std::byte* page, float 
                            const std::byte* next, float* scores);
 
 // Tokens that may still be selected, in position order.
-struct Survivors {
+struct Candidates {
   int32_t* positions;
   float* raw;  // [heads][capacity]
   int32_t capacity;
@@ -37,14 +37,14 @@ struct Survivors {
   int heads;
 };
 // Appending writes whole vectors: this much room lies behind `capacity`.
-inline constexpr int kSurvivorSlack = 16;
+inline constexpr int kCandidateSlack = 16;
 
 struct ScoreBodies {
   ScorePage score[5];  // by SliceDType
   // Bit t: some head h has scores[h][t] >= bounds[h]. scores [heads][64], no NaN.
   uint64_t (*filter)(const float* scores, int heads, const float* bounds);
   // The tokens of `mask`; position of bit 0 given. Needs count + 64 <= capacity.
-  void (*append)(const float* scores, uint64_t mask, int32_t position, Survivors* survivors);
+  void (*append)(const float* scores, uint64_t mask, int32_t position, Candidates* candidates);
   // keys[t] = max over heads of raw[h * stride + t] - maxima[h], as an integer of the same order.
   void (*relative_keys)(const float* raw, int64_t stride, int heads, int32_t count,
                         const float* maxima, int32_t* keys);
@@ -52,7 +52,7 @@ struct ScoreBodies {
   void (*raise_maxima)(const float* raw, int64_t stride, int heads, int32_t count, float* maxima);
   int32_t (*count_at_least)(const int32_t* keys, int32_t count, int32_t bound);
   // Those of keys [begin, end) that are at least `bound`, and where they lie, in order; returns how
-  // many. Writes up to kSurvivorSlack beyond them.
+  // many. Writes up to kCandidateSlack beyond them.
   int32_t (*find_at_least)(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
                            int32_t* found, int32_t* places);
   // scores[i] = cap * tanh(scores[i] / cap), of a multiple of 64, 64-byte aligned.

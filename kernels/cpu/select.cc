@@ -117,8 +117,8 @@ void SelectCall::run_tasks() {
     with_head(all, i, [](HeadSelection head, int, int) { head.set_bounds(); });
   };
   const auto scan = [&](size_t range) { all[range].scan(); };
-  const auto near_of = [&](int sequence, int kv_head) {
-    return NearOut::of(params_, sequence, kv_head);
+  const auto low_bit_of = [&](int sequence, int kv_head) {
+    return LowBitOut::of(params_, sequence, kv_head);
   };
   const auto set_of = [&](int64_t index) {
     return params_.sets + index * params_.selected_capacity;
@@ -127,7 +127,7 @@ void SelectCall::run_tasks() {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
       params_.selected_sizes[index] =
-          head.finish(set_of(index), near_of(sequence, kv_head)).value_or(0);
+          head.finish(set_of(index), low_bit_of(sequence, kv_head)).value_or(0);
     });
   };
   const auto rescan = [&](size_t range) { all[range].rescan(); };
@@ -135,7 +135,8 @@ void SelectCall::run_tasks() {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       if (!head.rescans()) return;
       const int64_t index = index_of(sequence, kv_head);
-      params_.selected_sizes[index] = head.finish_rescan(set_of(index), near_of(sequence, kv_head));
+      params_.selected_sizes[index] =
+          head.finish_rescan(set_of(index), low_bit_of(sequence, kv_head));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
@@ -159,7 +160,7 @@ KernelWork SelectCall::run() {
       for (int h = 0; h < kv_heads_; ++h) {
         const int64_t index = index_of(s, params_.step.first_head() + h);
         params_.selected_sizes[index] = 0;
-        if (params_.near.capacity > 0) params_.near.sizes[index] = 0;
+        if (params_.low_bit.capacity > 0) params_.low_bit.sizes[index] = 0;
       }
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr int kSampledPages = 128;    // at most, about
 constexpr int kKeepAllTokens = 1024;  // up to here every token survives
-constexpr int32_t kRoom = 4096;       // survivors of a part, at least
+constexpr int32_t kRoom = 4096;       // candidates of a part, at least
 
-// Every which page is ranked. Denser in short contexts, where the rank would be a guess.
+// Every which page is ranked. Denser in short contexts, where the rank would be a rough estimate.
 int sample_stride(const SelectPlan& plan) {
   const int pages = (plan.end - 1) / kPageTokens - plan.first / kPageTokens + 1;
   if (plan.visible() <= kKeepAllTokens || plan.ranked() * 4 >= plan.visible()) return 0;
@@ -25,35 +25,35 @@ int sample_stride(const SelectPlan& plan) {
 // Several times the rank that the budget has in a sample, and its noise. The sample misses the
 // maxima of some query heads by more than those of others; the bounds of the former are then too
 // low, and what survives above the others' must suffice, or a second pass is needed. That doubles a
-// head's time, a survivor costs little. Rescans of 8 heads of four Gaussian queries, 128k tokens,
+// head's time, a candidate costs little. Rescans of 8 heads of four Gaussian queries, 128k tokens,
 // budget 256, by factor: 4: 2 to 3, 8: 1, 12: 0 to 0.25, 16: 0.
 //
-// Tried for sets of 256 and near sets, whose survivors are three to four times as many, and no
-// faster (128k tokens, Zen 4, medians of pairs): half the share of survivors takes 2.51 ms in place
-// of 2.62 with 512 near tokens, and with 1024, where heads are rescanned, 3.38 in place of 2.79.
-// Bounds raised while pages are scanned, by maxima that the sample missed, leave 9,700 survivors of
-// 13,000 and have six times as many heads rescanned: it is the low bounds that make the others'
-// survivors suffice. More sampled pages change nothing below 262144 tokens, where every 16th is.
-// Where rescans are split over the threads, one thread, 0.05 in place of 0.08 (two runs of
-// bench/near_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what 256 does in
-// place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
+// Tried for sets of 256 and low-bit sets, whose candidates are three to four times as many, and no
+// faster (128k tokens, Zen 4, medians of pairs): half the share of candidates takes 2.51 ms in
+// place of 2.62 with 512 low-bit tokens, and with 1024, where heads are rescanned, 3.38 in place of
+// 2.79. Bounds raised while pages are scanned, by maxima that the sample missed, leave 9,700
+// candidates of 13,000 and have six times as many heads rescanned: it is the low bounds that make
+// the others' candidates suffice. More sampled pages change nothing below 262144 tokens, where
+// every 16th is. Where rescans are split over the threads, one thread, 0.05 in place of 0.08 (two
+// runs of bench/low_bit_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what
+// 256 does in place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
 int32_t sample_rank(double share, const SelectPlan& plan) {
-  constexpr double kSurvivors = 0.08;  // of all that compete: beyond that they are no few
+  constexpr double kCandidates = 0.08;  // of all that compete: beyond that they are no few
   const double competing = plan.recent_begin - plan.sinks_end;
-  const double factor = std::clamp(kSurvivors * competing / plan.ranked(), 4.0, 12.0);
+  const double factor = std::clamp(kCandidates * competing / plan.ranked(), 4.0, 12.0);
   const double expected = share * plan.ranked();
   return static_cast<int32_t>(std::ceil(factor * expected + 3 * std::sqrt(expected) + 4));
 }
 
-// Survivors out of which the best are taken, by rising position: their keys, and their places among
-// their part's. One thread's, for all heads in turn; grows only.
+// Candidates out of which the best are taken, by rising position: their keys, and their places
+// among their part's. One thread's, for all heads in turn; grows only.
 struct Contenders {
   ScratchArray<int32_t> keys;
   ScratchArray<int32_t> places;
 
   void reserve(int32_t count) {
-    keys.reserve(static_cast<size_t>(count) + kSurvivorSlack);
-    places.reserve(static_cast<size_t>(count) + kSurvivorSlack);
+    keys.reserve(static_cast<size_t>(count) + kCandidateSlack);
+    places.reserve(static_cast<size_t>(count) + kCandidateSlack);
   }
 };
 
@@ -83,8 +83,9 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
   const int32_t room =
       std::min(std::max(kRoom, 16 * plan_.ranked()), (end_page - begin_page) * kPageTokens) +
       kPageTokens;
-  const size_t stored = static_cast<size_t>(room) + kSurvivorSlack;
-  survivors_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0, scorer_.heads()};
+  const size_t stored = static_cast<size_t>(room) + kCandidateSlack;
+  candidates_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0,
+                 scorer_.heads()};
   keys_.reserve(stored);
   samples_.reserve(sampled_pages * heads * kPageTokens);
   next_sample_ = 0;
@@ -143,8 +144,8 @@ void HeadPart::scan_page(int page, const std::byte* ahead, PageScratch* scratch)
 }
 
 void HeadPart::take(const float* scores, uint64_t mask, int page) {
-  if (survivors_.count + kPageTokens <= survivors_.capacity) {
-    bodies_->append(scores, mask, page * kPageTokens, &survivors_);
+  if (candidates_.count + kPageTokens <= candidates_.capacity) {
+    bodies_->append(scores, mask, page * kPageTokens, &candidates_);
     return;
   }
   overflow_ = true;
@@ -154,7 +155,7 @@ void HeadPart::take(const float* scores, uint64_t mask, int page) {
 void HeadPart::begin_rescan(std::span<const float> maxima, int32_t floor) {
   rescans_ = true;
   std::copy(maxima.begin(), maxima.end(), maxima_.begin());
-  survivors_.count = 0;
+  candidates_.count = 0;
   raise_floor(floor);
 }
 
@@ -169,8 +170,8 @@ void HeadPart::rescan_page(int page, const std::byte* ahead, PageScratch* scratc
   uint64_t mask = scorer_.score(page, ahead, scratch, scores) & competing(page);
   if (has_floor_) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
   if (mask == 0) return;
-  if (survivors_.count + kPageTokens > survivors_.capacity) prune();
-  bodies_->append(scores, mask, page * kPageTokens, &survivors_);
+  if (candidates_.count + kPageTokens > candidates_.capacity) prune();
+  bodies_->append(scores, mask, page * kPageTokens, &candidates_);
 }
 
 // Positions rise, so a later token with the last key that is kept loses against as many here.
@@ -178,33 +179,33 @@ void HeadPart::prune() {
   find_keys();
   int32_t* keys = keys_.data();
   const auto at_least = [&](int32_t key) {
-    return bodies_->count_at_least(keys, survivors_.count, key);
+    return bodies_->count_at_least(keys, candidates_.count, key);
   };
   const int32_t rank = plan_.ranked();
   const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
   RankCut cut = {last, rank - at_least(last + 1)};
   int32_t kept = 0;
-  for (int32_t i = 0; i < survivors_.count; ++i) {
+  for (int32_t i = 0; i < candidates_.count; ++i) {
     if (!cut.takes(keys[i])) continue;
-    survivors_.positions[kept] = survivors_.positions[i];
-    for (int64_t h = 0; h < survivors_.heads; ++h) {
-      float* raw = survivors_.raw + h * survivors_.capacity;
+    candidates_.positions[kept] = candidates_.positions[i];
+    for (int64_t h = 0; h < candidates_.heads; ++h) {
+      float* raw = candidates_.raw + h * candidates_.capacity;
       raw[kept] = raw[i];
     }
     ++kept;
   }
-  survivors_.count = kept;
+  candidates_.count = kept;
   raise_floor(last + 1);
 }
 
 void HeadPart::find_keys() {
-  bodies_->relative_keys(survivors_.raw, survivors_.capacity, survivors_.heads, survivors_.count,
-                         maxima_.data(), keys_.data());
+  bodies_->relative_keys(candidates_.raw, candidates_.capacity, candidates_.heads,
+                         candidates_.count, maxima_.data(), keys_.data());
 }
 
 void HeadPart::find_competing() {
-  const int32_t* begin = survivors_.positions;
-  const int32_t* end = begin + survivors_.count;
+  const int32_t* begin = candidates_.positions;
+  const int32_t* end = begin + candidates_.count;
   first_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.sinks_end) - begin);
   end_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.recent_begin) - begin);
 }
@@ -283,19 +284,19 @@ int32_t HeadSelection::greatest_lost_key() const {
   return greatest;
 }
 
-std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) {
+std::optional<int32_t> HeadSelection::finish(int32_t* set, const LowBitOut& low_bit) {
   std::vector<float>& maxima = gather_maxima();
   for (const HeadPart* part : parts_) {
-    const Survivors& survivors = part->survivors_;
-    part->bodies_->raise_maxima(survivors.raw, survivors.capacity, survivors.heads, survivors.count,
-                                maxima.data());
+    const Candidates& candidates = part->candidates_;
+    part->bodies_->raise_maxima(candidates.raw, candidates.capacity, candidates.heads,
+                                candidates.count, maxima.data());
   }
   const int32_t lost = greatest_lost_key();
   for (HeadPart* part : parts_) std::copy(maxima.begin(), maxima.end(), part->maxima_.begin());
   find_keys();
   const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
   const int32_t ranked = front().plan_.ranked();
-  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, near);
+  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, low_bit);
   const int32_t floor =
       count_at_least(INT_MIN) < ranked
           ? INT_MIN
@@ -304,9 +305,9 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const NearOut& near) 
   return std::nullopt;
 }
 
-int32_t HeadSelection::finish_rescan(int32_t* set, const NearOut& near) {
+int32_t HeadSelection::finish_rescan(int32_t* set, const LowBitOut& low_bit) {
   find_keys();
-  return write(INT_MIN, set, near);
+  return write(INT_MIN, set, low_bit);
 }
 
 void HeadSelection::find_keys() {
@@ -333,7 +334,7 @@ int32_t HeadSelection::gather(int32_t least) const {
   return gathered;
 }
 
-int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) const {
+int32_t HeadSelection::write(int32_t least, int32_t* set, const LowBitOut& low_bit) const {
   const SelectPlan& plan = front().plan_;
   const int32_t gathered = gather(least);
   const int32_t* keys = contenders_of_thread().keys.data();
@@ -347,38 +348,38 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const NearOut& near) c
   };
   RankCut in_both = cut_of(plan.ranked());
   RankCut in_set = cut_of(plan.need);
-  int32_t* next = near.positions;
+  int32_t* next = low_bit.positions;
   int32_t* out = set + (plan.sinks_end - plan.first);
   std::iota(set, out, plan.first);
   for (size_t p = 0; p < parts_.size(); ++p) {
-    const Survivors& survivors = parts_[p]->survivors_;
+    const Candidates& candidates = parts_[p]->candidates_;
     const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->first_gathered_ : gathered;
     for (int32_t i = parts_[p]->first_gathered_; i < end; ++i) {
       if (!in_both.takes(keys[i])) continue;
       const int32_t place = places[i];
       if (in_set.takes(keys[i])) {
-        *out++ = survivors.positions[place];
+        *out++ = candidates.positions[place];
         continue;
       }
-      for (int64_t h = 0; h < survivors.heads; ++h) {
-        near.scores[h * near.stride + (next - near.positions)] =
-            survivors.raw[h * survivors.capacity + place];
+      for (int64_t h = 0; h < candidates.heads; ++h) {
+        low_bit.scores[h * low_bit.stride + (next - low_bit.positions)] =
+            candidates.raw[h * candidates.capacity + place];
       }
-      *next++ = survivors.positions[place];
+      *next++ = candidates.positions[place];
     }
   }
-  if (near.size != nullptr) *near.size = static_cast<int32_t>(next - near.positions);
+  if (low_bit.size != nullptr) *low_bit.size = static_cast<int32_t>(next - low_bit.positions);
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
 }
 
-NearOut NearOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
-  const NearSet& near = params.near;
-  if (near.capacity == 0) return {};
+LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
+  const LowBitSet& low_bit = params.low_bit;
+  if (low_bit.capacity == 0) return {};
   const CacheLayout& layout = params.step.layout;
   const int64_t head = sequence * layout.kv_heads + kv_head;
-  return {near.positions + head * near.capacity, near.sizes + head,
-          near.scores + head * layout.group * near.capacity, near.capacity};
+  return {low_bit.positions + head * low_bit.capacity, low_bit.sizes + head,
+          low_bit.scores + head * layout.gqa_group * low_bit.capacity, low_bit.capacity};
 }
 
 int32_t write_all(const SelectPlan& plan, int32_t* set) {

@@ -2,19 +2,20 @@
 // selected are never stored.
 //
 //   sample  a fixed share of the pages is scored and kept: the heads' maxima among them (never
-//           above the true ones) and a rank among their relative scores give a bound for each query head
+//           above the true ones) and a rank among their relative scores give a bound for each query
+//           head
 //   scan    one pass over the other pages; tokens with some head at or above its bound survive,
 //           with the raw scores of all heads. A new maximum always survives, so the true maxima
 //           are known after the pass
-//   finish  survivors are compared by max over heads of (raw - true maximum), the best are taken.
+//   finish  candidates are compared by max over heads of (raw - true maximum), the best are taken.
 //           Certain if the last one taken lies above what any other token can reach, max over
 //           heads of (bound - true maximum); f32 subtraction is monotone, so this is exact
-//   rescan  otherwise (heads whose maxima the sample missed; more survivors than room): a second
+//   rescan  otherwise (heads whose maxima the sample missed; more candidates than room): a second
 //           pass with the true maxima, from the best bound known, into buffers that are pruned
 //           exactly when full: no part of a head holds more of its set than its own best
 //
-// The near set is what comes next in the same order, so all of this is done for both together: the
-// set and the near set are the best need + near, of which the set is the best `need`.
+// The low-bit set is what comes next in the same order, so all of this is done for both together:
+// the set and the low-bit set are the best need + low_bit, of which the set is the best `need`.
 //
 // One head is one part, or several over page ranges that other threads scan meanwhile;
 // select_range.h drives them.
@@ -30,14 +31,14 @@
 
 namespace fasa::cpu {
 
-// Where one head's near set goes; null where there is none.
-struct NearOut {
+// Where one head's low-bit set goes; null where there is none.
+struct LowBitOut {
   int32_t* positions = nullptr;
   int32_t* size = nullptr;
   float* scores = nullptr;  // of query head h from h * stride on
   int64_t stride = 0;
 
-  static NearOut of(const SelectParams& params, int64_t sequence, int kv_head);
+  static LowBitOut of(const SelectParams& params, int64_t sequence, int kv_head);
 };
 
 class HeadPart {
@@ -95,12 +96,12 @@ class HeadPart {
   // [heads], of what was scored and did not survive too; after the scan, of the whole head
   std::vector<float> maxima_;
   std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
-  Survivors survivors_ = {};
+  Candidates candidates_ = {};
   bool overflow_ = false;
   bool rescans_ = false;
   bool has_floor_ = false;  // of a rescan
   uint64_t nan_scores_ = 0;
-  int32_t first_competing_ = 0;  // survivors [first, end) compete
+  int32_t first_competing_ = 0;  // candidates [first, end) compete
   int32_t end_competing_ = 0;
   int32_t first_gathered_ = 0;  // among the head's contenders
   ScratchArray<float> samples_;
@@ -117,11 +118,11 @@ class HeadSelection {
 
   // After every part's sample.
   void set_bounds();
-  // After every part's scan: the set, ascending, and the near set; returns the set's size, or none
-  // where every part must be rescanned first.
-  std::optional<int32_t> finish(int32_t* set, const NearOut& near);
+  // After every part's scan: the set, ascending, and the low-bit set; returns the set's size, or
+  // none where every part must be rescanned first.
+  std::optional<int32_t> finish(int32_t* set, const LowBitOut& low_bit);
   bool rescans() const { return front().rescans(); }
-  int32_t finish_rescan(int32_t* set, const NearOut& near);
+  int32_t finish_rescan(int32_t* set, const LowBitOut& low_bit);
 
  private:
   HeadPart& front() const { return *parts_.front(); }
@@ -131,7 +132,7 @@ class HeadSelection {
   void find_keys();
   // `least`: a key that no fewer than are ranked reach, and nothing that was lost.
   int32_t gather(int32_t least) const;
-  int32_t write(int32_t least, int32_t* set, const NearOut& near) const;
+  int32_t write(int32_t least, int32_t* set, const LowBitOut& low_bit) const;
 
   std::span<HeadPart* const> parts_;
 };

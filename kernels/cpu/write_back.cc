@@ -1,4 +1,5 @@
-// New rows to their home in host memory: decode's from the residents, prefill's from the stage.
+// New rows to their home in host memory: decode's from the protected rows, prefill's from the
+// stage.
 
 #include <algorithm>
 #include <cstring>
@@ -18,13 +19,13 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
       sequence.row_blocks[page] + layout.row_offset(step.layer, head, begin % kPageTokens);
   const int64_t row_bytes = layout.row.bytes();
   if (sequence.mode == StepMode::kPrefill) {
-    std::memcpy(home, step.staged_row(sequence, head, begin),
+    std::memcpy(home, step.write_back_row(sequence, head, begin),
                 static_cast<size_t>((end - begin) * row_bytes));
     return;
   }
   for (int position = begin; position < end; ++position, home += row_bytes) {
-    const int slot = layout.resident_slot(position);
-    std::memcpy(home, sequence.residents + layout.resident_offset(step.layer, head, slot),
+    const int slot = layout.protected_slot(position);
+    std::memcpy(home, sequence.protected_rows + layout.protected_offset(step.layer, head, slot),
                 static_cast<size_t>(row_bytes));
   }
 }

@@ -109,7 +109,7 @@ struct AppendKernel {
 
   // As smallest_scale_step(), which begins nearer to what fits.
   FASA_DEVICE static int smallest_step(float lo, float hi, int bits) {
-    const double least = codec::least_scale(lo, hi, bits);
+    const double least = codec::min_scale(lo, hi, bits);
     if (least <= 0) return kMinScaleStep;
     const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(least) >> 52) - 1023;
     return codec::fitting_step(lo, hi, bits, exponent * 8 - 1);
@@ -177,11 +177,11 @@ struct AppendKernel {
     for (int64_t i = simt::thread_index(); i < bytes / 16; i += kThreads) words[i] = {};
   }
 
-  FASA_DEVICE std::byte* resident_of(const SequenceDesc& sequence, int position) const {
-    if (sequence.residents == nullptr) return nullptr;
+  FASA_DEVICE std::byte* protected_row_of(const SequenceDesc& sequence, int position) const {
+    if (sequence.protected_rows == nullptr) return nullptr;
     if (position >= layout().sinks && position < sequence.end() - layout().recent) return nullptr;
-    return sequence.residents + layout().resident_offset(params.step.layer, simt::block_y(),
-                                                         layout().resident_slot(position));
+    return sequence.protected_rows + layout().protected_offset(params.step.layer, simt::block_y(),
+                                                               layout().protected_slot(position));
   }
 
   // Where a new row goes first.
@@ -192,8 +192,8 @@ struct AppendKernel {
       return sequence.row_blocks[page] +
              layout().row_offset(params.step.layer, simt::block_y(), slot);
     }
-    if (sequence.mode == StepMode::kDecode) return resident_of(sequence, position);
-    return params.step.staged_row(sequence, simt::block_y(), position);
+    if (sequence.mode == StepMode::kDecode) return protected_row_of(sequence, position);
+    return params.step.write_back_row(sequence, simt::block_y(), position);
   }
 
   // One warp: key, value, zeros, to every place that holds the row.
@@ -203,7 +203,7 @@ struct AppendKernel {
     if (device != nullptr) {
       device += layout().row_offset(params.step.layer, simt::block_y(), position % kPageTokens);
     }
-    std::byte* const homes[3] = {row_of(sequence, position), resident_of(sequence, position),
+    std::byte* const homes[3] = {row_of(sequence, position), protected_row_of(sequence, position),
                                  device};
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params.stored.rows != nullptr) {

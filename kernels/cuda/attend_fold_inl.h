@@ -24,19 +24,21 @@ constexpr int tiles_of(int tokens) { return (tokens + kTileTokens - 1) / kTileTo
 FASA_DEVICE int wave_tiles(const AttendParams& params) {
   return tiles_of(params.end - params.begin);
 }
-// As many as the near set may have, where this call computes them.
-FASA_DEVICE int near_tiles(const AttendParams& params) { return tiles_of(params.near.capacity); }
+// As many as the low-bit set may have, where this call computes them.
+FASA_DEVICE int low_bit_tiles(const AttendParams& params) {
+  return tiles_of(params.low_bit.capacity);
+}
 
-// The partials of one query head, those of the near set after the others.
+// The partials of one query head, those of the low-bit set after the others.
 struct HeadPartials {
   const float* tiles;
-  const float* near;
+  const float* low_bit;
   int64_t width;  // floats of each
   int count;
-  int total;  // with the near set's
+  int total;  // with the low-bit set's
 
   FASA_DEVICE const float* at(int tile) const {
-    return tile < count ? tiles + tile * width : near + (tile - count) * width;
+    return tile < count ? tiles + tile * width : low_bit + (tile - count) * width;
   }
 };
 
@@ -149,13 +151,13 @@ struct AttendFoldKernel {
 
   FASA_DEVICE void operator()() const {
     const CacheLayout& layout = params.step.layout;
-    const int query = params.step.first_head() * layout.group + simt::block_x();
+    const int query = params.step.first_head() * layout.gqa_group + simt::block_x();
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
     if (desc.mode != StepMode::kDecode) return;
     const int dims = layout.row.value_dim;
     const int64_t width = kStateHeader + dims;
     const int64_t at = int64_t{simt::block_y()} * layout.query_heads() + query;
-    const int head = simt::block_y() * layout.kv_heads + query / layout.group;
+    const int head = simt::block_y() * layout.kv_heads + query / layout.gqa_group;
     const HeadPartials partials = partials_of(desc, head, at, width);
     float* state = params.state == nullptr ? nullptr : params.state + at * width;
     float* const shared =
@@ -191,9 +193,10 @@ struct AttendFoldKernel {
     }
     const int end = params.end < seen ? params.end : seen;
     const int count = end > params.begin ? tiles_of(end - params.begin) : 0;
-    const int near = params.near.capacity == 0 ? 0 : tiles_of(params.near.sizes[head]);
+    const int low_bit = params.low_bit.capacity == 0 ? 0 : tiles_of(params.low_bit.sizes[head]);
     return {params.partials + at * wave_tiles(params) * width,
-            params.near_partials + at * near_tiles(params) * width, width, count, count + near};
+            params.low_bit_partials + at * low_bit_tiles(params) * width, width, count,
+            count + low_bit};
   }
 };
 

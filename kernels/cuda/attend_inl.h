@@ -1,15 +1,15 @@
-// FAC: a block for each tile of 32 rows and KV head, all query heads of the group on the same rows.
-// Rows come into shared memory as they lie, all loads of a tile under way together, and values arrive
-// while keys are scored. A warp scores eight rows at a time, products summed over the lanes by
-// halving, so that lane l ends with one row's score for one head, to which ALiBi's part and the cap
-// come; the softmax of a head's tile is one warp's; then every thread sums two dimensions of the
-// values for two heads. A tile's partial depends on its rows and queries alone. Tiles of the near
-// set are blocks of the same launch.
+// FAC: a block for each tile of 32 rows and KV head, all query heads of the GQA group on the same rows.
+// Rows come into shared memory as they lie, all loads of a tile under way together, and values
+// arrive while keys are scored. A warp scores eight rows at a time, products summed over the lanes
+// by halving, so that lane l ends with one row's score for one head, to which ALiBi's part and the
+// cap come; the softmax of a head's tile is one warp's; then every thread sums two dimensions of
+// the values for two heads. A tile's partial depends on its rows and queries alone. Tiles of the
+// low-bit set are blocks of the same launch.
 // A second kernel folds the partials in tile order (attend_fold_inl.h).
 #pragma once
 
 #include "kernels/cuda/attend_fold_inl.h"
-#include "kernels/cuda/near_tile_inl.h"
+#include "kernels/cuda/low_bit_tile_inl.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/weigh_inl.h"
 
@@ -31,7 +31,7 @@ class AttendTile {
     return rows_at(layout, heads) + rows / int64_t{sizeof(float)};
   }
 
-  // `head`: sequence x kv_heads + kv_head; `first_query`: in the group.
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the GQA group.
   FASA_DEVICE AttendTile(const AttendParams& params, int head, int first_query, int heads,
                          float* shared)
       : params_(params),
@@ -47,7 +47,7 @@ class AttendTile {
         values_{layout_.row.value_dim, aligned_},
         slopes_(params.step.slopes == nullptr
                     ? nullptr
-                    : params.step.slopes + int64_t{kv_head_} * layout_.group + first_query),
+                    : params.step.slopes + int64_t{kv_head_} * layout_.gqa_group + first_query),
         q_(shared),
         scores_(shared + int64_t{heads} * 2 * keys_.pairs()),
         scales_(scores_ + int64_t{heads} * kTileTokens),
@@ -89,7 +89,7 @@ class AttendTile {
   FASA_DEVICE void load_queries() const {
     const int width = 2 * keys_.pairs();
     for (int i = simt::thread_index(); i < heads_ * width; i += kThreads) {
-      const int query = kv_head_ * layout_.group + first_query_ + i / width;
+      const int query = kv_head_ * layout_.gqa_group + first_query_ + i / width;
       const int d = i % width;
       const int64_t at = params_.q.offset(desc_.first_token, query) + d;
       q_[i] = d < keys_.dim ? load(params_.q.dtype, params_.q.data, at) : 0.0f;
@@ -298,7 +298,7 @@ class AttendTile {
   int entries_;
 };
 
-// Partials of the wanted tiles. Blocks: (tiles, then the near set's) x parts of the group, KV
+// Partials of the wanted tiles. Blocks: (tiles, then the low-bit set's) x parts of the GQA group, KV
 // heads, sequences.
 template <RowDType::Kind kRow, RowsAt kAt>
 struct AttendPartialsKernel {
@@ -312,23 +312,25 @@ struct AttendPartialsKernel {
     const CacheLayout& layout = params.step.layout;
     if (params.step.sequences[simt::block_z()].mode != StepMode::kDecode) return;
     const int tiles = wave_tiles(params);
-    const int all = tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : near_tiles(params));
+    const int all =
+        tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : low_bit_tiles(params));
     const int tile = simt::block_x() % all;
     const int kv_head = params.step.first_head() + simt::block_y();
     const int head = simt::block_z() * layout.kv_heads + kv_head;
     const int first = simt::block_x() / all * Tile::kMaxHeads;
-    const int left = layout.group - first;
+    const int left = layout.gqa_group - first;
     const int heads = left < Tile::kMaxHeads ? left : Tile::kMaxHeads;
     const int64_t width = kStateHeader + layout.row.value_dim;
-    const int64_t query = int64_t{head} * layout.group + first;
+    const int64_t query = int64_t{head} * layout.gqa_group + first;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
     if (tile >= tiles) {
-      const int of_near = near_tiles(params);
-      const int near_tile = tile - tiles;
-      if (near_tile >= NearTile::tiles(params, head)) return;
-      const NearTile body(params, head, first, heads, shared);
-      body.compute(near_tile, params.near_partials + (query * of_near + near_tile) * width,
-                   of_near * width);
+      const int of_low_bit = low_bit_tiles(params);
+      const int low_bit_tile = tile - tiles;
+      if (low_bit_tile >= LowBitTile::tiles(params, head)) return;
+      const LowBitTile body(params, head, first, heads, shared);
+      body.compute(low_bit_tile,
+                   params.low_bit_partials + (query * of_low_bit + low_bit_tile) * width,
+                   of_low_bit * width);
       return;
     }
     if (params.phase != AttendPhase::kAllTiles) {
@@ -347,8 +349,8 @@ struct AttendPartialsKernel {
 template <typename Tile>
 constexpr int64_t tile_floats(const AttendParams& params, int heads) {
   const int64_t rows = Tile::shared_floats(params.step.layout, heads);
-  const int64_t near = params.near.capacity > 0 ? NearTile::shared_floats(heads) : 0;
-  return rows > near ? rows : near;
+  const int64_t low_bit = params.low_bit.capacity > 0 ? LowBitTile::shared_floats(heads) : 0;
+  return rows > low_bit ? rows : low_bit;
 }
 
 // Where there is no room for partials: a block goes through all tiles of a KV head, state and
@@ -368,14 +370,14 @@ struct AttendAtOnceKernel {
     const int kv_head = params.step.first_head() + simt::block_y();
     const int head = simt::block_z() * layout.kv_heads + kv_head;
     const int first = simt::block_x() * Tile::kMaxHeads;
-    const int left = layout.group - first;
+    const int left = layout.gqa_group - first;
     const int heads = left < Tile::kMaxHeads ? left : Tile::kMaxHeads;
     const int width = kStateHeader + layout.row.value_dim;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
     float* const states = shared + tile_floats<Tile>(params, heads);
     float* const partials = states + heads * width;
     const int64_t query =
-        int64_t{simt::block_z()} * layout.query_heads() + kv_head * layout.group + first;
+        int64_t{simt::block_z()} * layout.query_heads() + kv_head * layout.gqa_group + first;
 
     const Tile body(params, head, first, heads, shared);
     body.load_queries();
@@ -391,10 +393,10 @@ struct AttendAtOnceKernel {
       simt::sync_block();
       fold(states, partials, heads, width);
     }
-    const int head_tiles = NearTile::tiles(params, head);
-    const NearTile near(params, head, first, heads, shared);
+    const int head_tiles = LowBitTile::tiles(params, head);
+    const LowBitTile low_bit(params, head, first, heads, shared);
     for (int tile = 0; tile < head_tiles; ++tile) {
-      near.compute(tile, partials, width);
+      low_bit.compute(tile, partials, width);
       simt::sync_block();
       fold(states, partials, heads, width);
     }
@@ -404,8 +406,8 @@ struct AttendAtOnceKernel {
       if (!params.last_wave) {
         params.state[query * width + i] = states[i];
       } else if (d >= 0) {
-        write_output(params, desc.first_token, kv_head * layout.group + first + i / width, state[0],
-                     state[1], d, states[i]);
+        write_output(params, desc.first_token, kv_head * layout.gqa_group + first + i / width,
+                     state[0], state[1], d, states[i]);
       }
     }
   }
@@ -426,15 +428,15 @@ struct AttendAtOnceKernel {
   }
 };
 
-// A group's query heads, dealt over blocks.
+// A GQA group's query heads, dealt over blocks.
 struct GroupParts {
   int count;
   int heads;  // of the largest
 
   template <typename Tile>
   static GroupParts of(const CacheLayout& layout) {
-    return {(layout.group + Tile::kMaxHeads - 1) / Tile::kMaxHeads,
-            layout.group < Tile::kMaxHeads ? layout.group : Tile::kMaxHeads};
+    return {(layout.gqa_group + Tile::kMaxHeads - 1) / Tile::kMaxHeads,
+            layout.gqa_group < Tile::kMaxHeads ? layout.gqa_group : Tile::kMaxHeads};
   }
 };
 
@@ -456,9 +458,9 @@ void attend_tiles(const AttendParams& params, const Launcher& launch) {
   using Kernel = AttendPartialsKernel<kRow, kAt>;
   const CacheLayout& layout = params.step.layout;
   const auto parts = GroupParts::of<typename Kernel::Tile>(layout);
-  const bool near = params.phase != AttendPhase::kRemainingTiles;
+  const bool low_bit = params.phase != AttendPhase::kRemainingTiles;
   const int tiles =
-      tiles_of(params.end - params.begin) + (near ? tiles_of(params.near.capacity) : 0);
+      tiles_of(params.end - params.begin) + (low_bit ? tiles_of(params.low_bit.capacity) : 0);
   const int64_t floats = tile_floats<typename Kernel::Tile>(params, parts.heads);
   launch(Kernel{params}, {.x = tiles * parts.count,
                           .y = params.step.head_count(),
@@ -484,7 +486,7 @@ void launch_attend_of(const AttendParams& params, const Launcher& launch) {
     attend_tiles<kRow, RowsAt::kHome>(params, launch);
   }
   if (params.phase == AttendPhase::kReadyTiles) return;
-  launch(AttendFoldKernel{params}, {.x = params.step.head_count() * params.step.layout.group,
+  launch(AttendFoldKernel{params}, {.x = params.step.head_count() * params.step.layout.gqa_group,
                                     .y = params.step.count,
                                     .shared_bytes = AttendFoldKernel::kSharedBytes});
 }

@@ -29,7 +29,7 @@ struct BlockRank {
     uint64_t sorted[kSorted];
   };
   uint64_t warp_sums[simt::kWarpThreads];
-  float maxima[kMaxHeads];  // of a group's scores
+  float maxima[kMaxHeads];  // of a GQA group's scores
   uint32_t found_bin;
   uint32_t found_rank;
 };
@@ -56,15 +56,15 @@ FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
   simt::sync_block();
 }
 
-// There are at least `rank` keys, rank >= 1. Bits of the key below `least_bit`, 0 or 10, are not
-// looked for: then it is 2^least_bit too low at most, and so many are no ties.
+// There are at least `rank` keys, rank >= 1. Bits of the key below `min_bit`, 0 or 10, are not
+// looked for: then it is 2^min_bit too low at most, and so many are no ties.
 template <typename Each>
 FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& each,
-                                  int least_bit = 0) {
+                                  int min_bit = 0) {
   uint32_t prefix = 0;
   uint32_t known = 0;  // bits of the prefix
   for (const int shift : {21, 10, 0}) {
-    if (shift < least_bit) break;
+    if (shift < min_bit) break;
     const uint32_t digit = shift == 0 ? 0x3ffu : 0x7ffu;
     for (int i = simt::thread_index(); i < BlockRank::kBins; i += simt::block_threads()) {
       shared.bins[i] = 0;

@@ -1,7 +1,7 @@
-// Guesses to hot slots and fetches, by one block a (sequence, KV head). Guessed sets are ascending
-// where a select wrote them: then slots look themselves up among the guesses. Guesses in any other
-// order, and rows remembered from a table that was invalidated, are compared one with another, which
-// is quadratic and rare.
+// Predictions to hot slots and fetches, by one block a (sequence, KV head). Predicted sets are
+// ascending where a select wrote them: then slots look themselves up among the predictions.
+// Predictions in any other order, and rows remembered from a table that was invalidated, are
+// compared one with another, which is quadratic and rare.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -9,12 +9,12 @@
 
 namespace fasa::cuda {
 
-// A bit for each of so many guesses or slots; beyond them what the bits say is found out again.
+// A bit for each of so many predictions or slots; beyond them what the bits say is found out again.
 struct ClaimSlotsBits {
   static constexpr int kMax = 1 << 15;
-  uint32_t held[kMax / 32];        // guesses that a slot holds
-  uint32_t candidates[kMax / 32];  // guesses that are new
-  uint32_t keep[kMax / 32];        // slots that are guessed
+  uint32_t held[kMax / 32];        // predictions that a slot holds
+  uint32_t candidates[kMax / 32];  // predictions that are new
+  uint32_t keep[kMax / 32];        // slots that are predicted
 
   FASA_DEVICE static bool test(const uint32_t* bits, int i) {
     return (bits[i / 32] >> i % 32 & 1) != 0;
@@ -39,7 +39,7 @@ struct ClaimSlotsKernel {
     const int64_t index = int64_t{simt::block_z()} * params.step.layout.kv_heads + simt::block_y();
     int chosen = 0;
     if (sequence.mode == StepMode::kDecode && hot.slots().count > 0) {
-      const int room = params.max_rows - guessed_in_this_step(hot);
+      const int room = params.max_rows - predicted_in_this_step(hot);
       if (room > 0) chosen = claim(hot, sequence, index, room);
     }
     if (simt::thread_index() != 0) return;
@@ -50,7 +50,7 @@ struct ClaimSlotsKernel {
   }
 
  private:
-  struct Guesses {
+  struct Predictions {
     const int32_t* set;  // null: what the slots remember
     const HotSlots* slots;
     int count;
@@ -70,84 +70,86 @@ struct ClaimSlotsKernel {
         block_prefix_sum(static_cast<uint64_t>(mine), HotHead::shared().warp_sums).all);
   }
 
-  FASA_DEVICE int guessed_in_this_step(const HotHead& hot) const {
+  FASA_DEVICE int predicted_in_this_step(const HotHead& hot) const {
     const HotSlots& slots = hot.slots();
     int mine = 0;
     for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
-      const bool guess = slots.stamps[slot] == guessed_stamp(params.stamp.read());
-      mine += slots.positions[slot] >= 0 && guess ? 1 : 0;
+      const bool prediction = slots.last_uses[slot] == predicted_use(params.step_number.read());
+      mine += slots.positions[slot] >= 0 && prediction ? 1 : 0;
     }
     return count_all(mine);
   }
 
-  FASA_DEVICE Guesses find_guesses(const HotHead& hot, int64_t index) const {
-    Guesses guesses = {nullptr, &hot.slots(), hot.slots().count, false};
-    if (params.sets == nullptr) return guesses;
-    guesses.set = params.sets + index * params.selected_capacity;
+  FASA_DEVICE Predictions find_predictions(const HotHead& hot, int64_t index) const {
+    Predictions predictions = {nullptr, &hot.slots(), hot.slots().count, false};
+    if (params.sets == nullptr) return predictions;
+    predictions.set = params.sets + index * params.selected_capacity;
     const int size = params.selected_sizes[index];
-    guesses.count = size < 0                          ? 0
-                    : size < params.selected_capacity ? size
-                                                      : params.selected_capacity;
+    predictions.count = size < 0                          ? 0
+                        : size < params.selected_capacity ? size
+                                                          : params.selected_capacity;
     int falling = 0;
-    for (int i = 1 + simt::thread_index(); i < guesses.count; i += kThreads) {
-      falling += guesses[i] <= guesses[i - 1] ? 1 : 0;
+    for (int i = 1 + simt::thread_index(); i < predictions.count; i += kThreads) {
+      falling += predictions[i] <= predictions[i - 1] ? 1 : 0;
     }
-    guesses.ascending = count_all(falling) == 0 && guesses.count <= ClaimSlotsBits::kMax;
-    return guesses;
+    predictions.ascending = count_all(falling) == 0 && predictions.count <= ClaimSlotsBits::kMax;
+    return predictions;
   }
 
-  // A committed token's row that the device does not hold as a resident or in a page's copy.
+  // A committed token's row that the device does not hold as a protected token's or in a page's
+  // copy.
   FASA_DEVICE static bool eligible(const HotHead& hot, const SequenceDesc& sequence,
                                    int32_t position) {
-    return position >= 0 && position < sequence.start && !hot.resident(position) &&
+    return position >= 0 && position < sequence.start && !hot.is_protected(position) &&
            hot.device_row(position) == nullptr;
   }
-  FASA_DEVICE static bool among(const Guesses& guesses, int32_t position, int end) {
+  FASA_DEVICE static bool among(const Predictions& predictions, int32_t position, int end) {
     for (int i = 0; i < end; ++i) {
-      if (guesses[i] == position) return true;
+      if (predictions[i] == position) return true;
     }
     return false;
   }
 
-  FASA_DEVICE static bool is_guessed(const HotHead& hot, const SequenceDesc& sequence,
-                                     const Guesses& guesses, int slot) {
+  FASA_DEVICE static bool is_predicted(const HotHead& hot, const SequenceDesc& sequence,
+                                       const Predictions& predictions, int slot) {
     const int32_t position = hot.slots().positions[slot];
     if (position < 0 || !eligible(hot, sequence, position)) return false;
-    return guesses.ascending ? find_sorted(guesses.set, guesses.count, position) >= 0
-                             : among(guesses, position, guesses.count);
+    return predictions.ascending ? find_sorted(predictions.set, predictions.count, position) >= 0
+                                 : among(predictions, position, predictions.count);
   }
   // New: in no slot, and the first of its kind.
-  FASA_DEVICE bool is_new(const HotHead& hot, const SequenceDesc& sequence, const Guesses& guesses,
-                          int i) const {
-    const int32_t position = guesses[i];
+  FASA_DEVICE bool is_new(const HotHead& hot, const SequenceDesc& sequence,
+                          const Predictions& predictions, int i) const {
+    const int32_t position = predictions[i];
     if (!eligible(hot, sequence, position)) return false;
-    if (guesses.ascending) return !ClaimSlotsBits::test(bits().held, i);
+    if (predictions.ascending) return !ClaimSlotsBits::test(bits().held, i);
     for (int slot = 0; slot < hot.slots().count; ++slot) {
       if (hot.slots().positions[slot] == position) return false;
     }
-    return !among(guesses, position, i);
+    return !among(predictions, position, i);
   }
 
   FASA_DEVICE void mark(const HotHead& hot, const SequenceDesc& sequence,
-                        const Guesses& guesses) const {
+                        const Predictions& predictions) const {
     ClaimSlotsBits& marks = bits();
     for (int i = simt::thread_index(); i < ClaimSlotsBits::kMax / 32; i += kThreads) {
       marks.held[i] = marks.candidates[i] = marks.keep[i] = 0;
     }
     simt::sync_block();
     for (int slot = simt::thread_index(); slot < hot.slots().count; slot += kThreads) {
-      if (slot < ClaimSlotsBits::kMax && is_guessed(hot, sequence, guesses, slot)) {
+      if (slot < ClaimSlotsBits::kMax && is_predicted(hot, sequence, predictions, slot)) {
         ClaimSlotsBits::set(marks.keep, slot);
       }
       const int32_t position = hot.slots().positions[slot];
-      if (!guesses.ascending || position < 0) continue;
-      const int i = find_sorted(guesses.set, guesses.count, position);
+      if (!predictions.ascending || position < 0) continue;
+      const int i = find_sorted(predictions.set, predictions.count, position);
       if (i >= 0) ClaimSlotsBits::set(marks.held, i);
     }
     simt::sync_block();
-    const int end = guesses.count < ClaimSlotsBits::kMax ? guesses.count : ClaimSlotsBits::kMax;
+    const int end =
+        predictions.count < ClaimSlotsBits::kMax ? predictions.count : ClaimSlotsBits::kMax;
     for (int i = simt::thread_index(); i < end; i += kThreads) {
-      if (is_new(hot, sequence, guesses, i)) ClaimSlotsBits::set(marks.candidates, i);
+      if (is_new(hot, sequence, predictions, i)) ClaimSlotsBits::set(marks.candidates, i);
     }
     simt::sync_block();
   }
@@ -155,33 +157,33 @@ struct ClaimSlotsKernel {
   // Returns how many rows are to be fetched.
   FASA_DEVICE int claim(const HotHead& hot, const SequenceDesc& sequence, int64_t index,
                         int room) const {
-    const Guesses guesses = find_guesses(hot, index);
-    mark(hot, sequence, guesses);
+    const Predictions predictions = find_predictions(hot, index);
+    mark(hot, sequence, predictions);
     const auto candidate = [&](int i) {
-      if (i >= guesses.count) return false;
+      if (i >= predictions.count) return false;
       return i < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().candidates, i)
-                                      : is_new(hot, sequence, guesses, i);
+                                      : is_new(hot, sequence, predictions, i);
     };
     const auto keep = [&](int slot) {
       return slot < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().keep, slot)
-                                         : is_guessed(hot, sequence, guesses, slot);
+                                         : is_predicted(hot, sequence, predictions, slot);
     };
     int mine = 0;
-    for (int i = simt::thread_index(); i < guesses.count; i += kThreads)
+    for (int i = simt::thread_index(); i < predictions.count; i += kThreads)
       mine += candidate(i) ? 1 : 0;
     const int count = count_all(mine);
     FetchItem* fetches = params.fetches + index * params.max_rows;
-    const Victims victims = hot.choose(params.replacement, params.stamp.read(), keep,
+    const Victims victims = hot.choose(params.replacement, params.step_number.read(), keep,
                                        room < count ? room : count, fetches);
     if (victims.count == 0) return 0;
-    spread(guesses, candidate, count, victims.count, fetches);
+    spread(predictions, candidate, count, victims.count, fetches);
     const HotSlots& slots = hot.slots();
     for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
       const auto position =
           static_cast<int32_t>(reinterpret_cast<intptr_t>(fetches[i].destination));
       const int32_t slot = victims.slot(i);
       slots.positions[slot] = position;
-      slots.stamps[slot] = guessed_stamp(params.stamp.read());
+      slots.last_uses[slot] = predicted_use(params.step_number.read());
       fetches[i] = {hot.block_row(position), hot.hot_row(slot)};
     }
     return victims.count;
@@ -190,10 +192,10 @@ struct ClaimSlotsKernel {
   // The position of fetch i, candidate number i * count / chosen, into its item: where not all
   // candidates find room, those that do are spread over all of them.
   template <typename Candidate>
-  FASA_DEVICE static void spread(const Guesses& guesses, const Candidate& candidate, int count,
-                                 int chosen, FetchItem* fetches) {
+  FASA_DEVICE static void spread(const Predictions& predictions, const Candidate& candidate,
+                                 int count, int chosen, FetchItem* fetches) {
     int before = 0;
-    for (int begin = 0; begin < guesses.count; begin += kThreads) {
+    for (int begin = 0; begin < predictions.count; begin += kThreads) {
       const int at = begin + simt::thread_index();
       const bool mine = candidate(at);
       const BlockSum sum = block_prefix_sum(mine ? 1 : 0, HotHead::shared().warp_sums);
@@ -201,7 +203,8 @@ struct ClaimSlotsKernel {
         const int64_t number = before + static_cast<int64_t>(sum.through) - 1;
         const int64_t i = (number * chosen + count - 1) / count;
         if (i < chosen && i * count / chosen == number) {
-          fetches[i].destination = reinterpret_cast<std::byte*>(static_cast<intptr_t>(guesses[at]));
+          fetches[i].destination =
+              reinterpret_cast<std::byte*>(static_cast<intptr_t>(predictions[at]));
         }
       }
       before += static_cast<int>(sum.all);

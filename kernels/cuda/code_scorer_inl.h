@@ -38,7 +38,8 @@ class CodeScorer {
     const auto* parameters = reinterpret_cast<const uint16_t*>(page + memory_.format.code_bytes());
     const float* eighths = memory_.eighths();
     const float zero_unit = static_cast<float>(1 << bits) / 8;
-    for (int i = simt::lane(); i < memory_.layout.group * kPageTokens; i += simt::kWarpThreads) {
+    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
+         i += simt::kWarpThreads) {
       const int head = i / kPageTokens;
       const int token = i % kPageTokens;
       float sum = 0;
@@ -155,8 +156,8 @@ class CodeScorer {
 
   template <int kBits>
   FASA_DEVICE void score_codes(const std::byte* page, float base) const {
-    for (int first = 0; first < memory_.layout.group; first += kMmaHeads) {
-      const int left = memory_.layout.group - first;
+    for (int first = 0; first < memory_.layout.gqa_group; first += kMmaHeads) {
+      const int left = memory_.layout.gqa_group - first;
       score_heads<kBits>(page, base, first, left < kMmaHeads ? left : kMmaHeads);
     }
   }

@@ -47,12 +47,13 @@ class HotHead {
                             sequence.hot_slots(step.layout))) {}
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
-  FASA_DEVICE bool resident(int position) const {
+  FASA_DEVICE bool is_protected(int position) const {
     return position < step_.layout.sinks || position >= sequence_.end() - step_.layout.recent;
   }
-  FASA_DEVICE const std::byte* resident_row(int position) const {
-    return sequence_.residents + step_.layout.resident_offset(step_.layer, kv_head_,
-                                                              step_.layout.resident_slot(position));
+  FASA_DEVICE const std::byte* protected_row(int position) const {
+    return sequence_.protected_rows +
+           step_.layout.protected_offset(step_.layer, kv_head_,
+                                         step_.layout.protected_slot(position));
   }
   FASA_DEVICE const std::byte* block_row(int position) const {
     return sequence_.row_blocks[position / step_.layout.row_page] + row_offset(position);
@@ -67,14 +68,14 @@ class HotHead {
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 
-  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not stamped.
-  // `spare`: device memory for `wanted` keys, 16 bytes apart. The whole block; as choose_victims().
-  // Clock moves its hand and stamps what it chooses.
+  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not used.
+  // `overflow`: device memory for `wanted` keys, 16 bytes apart. The whole block; as
+  // choose_victims(). Clock moves its hand and marks what it chooses as used in this step.
   template <typename Keep>
   FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
-                             void* spare) const {
+                             void* overflow) const {
     const bool room = wanted <= HotShared::kSorted;
-    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(spare), room ? 1 : 2, 0};
+    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(overflow), room ? 1 : 2, 0};
     if (policy == Replacement::kClock) {
       choose_by_clock(step, keep, wanted, &victims);
     } else if (wanted > 0) {
@@ -92,14 +93,14 @@ class HotHead {
   FASA_DEVICE int64_t row_offset(int position) const {
     return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
   }
-  // 0: empty; 1: holds a guess that no set used; 2: by the policy.
+  // 0: empty; 1: holds a prediction that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {
     if (slots_.positions[slot] < 0) return 0;
-    return is_guess(slots_.stamps[slot]) ? 1 : 2;
+    return is_prediction(slots_.last_uses[slot]) ? 1 : 2;
   }
   template <typename Keep>
   FASA_DEVICE bool may_go(int slot, int32_t step, const Keep& keep) const {
-    const bool free = slots_.positions[slot] < 0 || step_of(slots_.stamps[slot]) != step;
+    const bool free = slots_.positions[slot] < 0 || step_of(slots_.last_uses[slot]) != step;
     return free && !keep(slot);
   }
 
@@ -110,13 +111,13 @@ class HotHead {
     constexpr uint64_t kMinOften = 840;  // a multiple of 1 to kMaxUses + 1
     constexpr uint64_t kMaxOrder = (uint64_t{1} << 37) - 1;
     const int rank = rank_of(slot);
-    const int32_t stamp = slots_.stamps[slot];
+    const int32_t last_use = slots_.last_uses[slot];
     uint64_t order = 0;
     if (rank > 0) {
-      const auto idle = static_cast<uint64_t>(step - step_of(stamp));
+      const auto idle = static_cast<uint64_t>(step - step_of(last_use));
       order = policy == Replacement::kLru
-                  ? static_cast<uint64_t>(step_of(stamp))
-                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(stamp) + 1);
+                  ? static_cast<uint64_t>(step_of(last_use))
+                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(last_use) + 1);
     }
     return static_cast<uint64_t>(rank) << 62 | order << Victims::kSlotBits |
            static_cast<uint64_t>(slot);
@@ -214,7 +215,7 @@ class HotHead {
     simt::sync_block();
   }
 
-  // Empty slots and unused guesses by slot; then the hand, twice around at most: it passes over
+  // Empty slots and unused predictions by slot; then the hand, twice around at most: it passes over
   // what was used and takes that chance away.
   template <typename Keep>
   FASA_DEVICE void choose_by_clock(int32_t step, const Keep& keep, int wanted,
@@ -247,19 +248,19 @@ class HotHead {
     const int at = begin + simt::thread_index();
     const int slot = (first + at) % slots_.count;
     const bool candidate = at < slots_.count && rank_of(slot) == 2 && may_go(slot, step, keep);
-    const int32_t stamp = candidate ? slots_.stamps[slot] : 0;
+    const int32_t last_use = candidate ? slots_.last_uses[slot] : 0;
     if (simt::thread_index() == 0) {
       const int end = begin + simt::block_threads();
       shared().stop = (end < slots_.count ? end : slots_.count) - 1;
     }
     simt::sync_block();
     const bool chosen =
-        take(candidate && uses_of(stamp) == 0, slot, wanted, victims, &shared().stop, at);
+        take(candidate && uses_of(last_use) == 0, slot, wanted, victims, &shared().stop, at);
     const int stop = shared().stop;
     if (chosen) {
-      slots_.stamps[slot] = slot_stamp(step, 0);  // taken: not a second time
-    } else if (candidate && uses_of(stamp) > 0 && at <= stop) {
-      slots_.stamps[slot] = slot_stamp(step_of(stamp), 0);
+      slots_.last_uses[slot] = slot_use(step, 0);  // taken: not a second time
+    } else if (candidate && uses_of(last_use) > 0 && at <= stop) {
+      slots_.last_uses[slot] = slot_use(step_of(last_use), 0);
     }
     simt::sync_block();
     return (first + stop + 1) % slots_.count;

@@ -58,7 +58,7 @@ struct MmaOperands {
 };
 
 template <float (*kFloatOf)(uint16_t)>
-void played_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+void emulated_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   using Operands = MmaOperands<kFloatOf>;
   Operands mine = {d, a, b};
   simt::machine().collective(simt::kFullWarp, &mine, [](void* const* lanes, uint32_t mask) {
@@ -84,10 +84,10 @@ void played_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 }
 
 FASA_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  played_mma<f32_from_f16>(d, a, b);
+  emulated_mma<f32_from_f16>(d, a, b);
 }
 FASA_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  played_mma<f32_from_bf16>(d, a, b);
+  emulated_mma<f32_from_bf16>(d, a, b);
 }
 
 #endif

@@ -49,7 +49,7 @@ FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
   return float_of_f16(static_cast<uint16_t>(half_of(numbers, i)));
 }
 
-// One line of codes on its way, and its group's numbers.
+// One line of codes on its way, and its scale group's numbers.
 template <int kBits>
 struct PackedLine {
   // Of 4 bits none, of 8 the high nibbles' line.

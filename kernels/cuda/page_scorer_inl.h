@@ -31,7 +31,7 @@ class PageScorer {
         sealed_(sequence.sealed_pages()),
         slopes_(params.step.slopes == nullptr
                     ? nullptr
-                    : params.step.slopes + int64_t{kv_head} * layout.group),
+                    : params.step.slopes + int64_t{kv_head} * layout.gqa_group),
         score_cap_(params.step.score_cap),
         page_tokens_(params.page_tokens) {
     const SelectPlan plan = plan_selection(params, sequence);
@@ -44,7 +44,7 @@ class PageScorer {
 
   // [group][kScoreStride], of this warp; raw, not yet made finite.
   FASA_DEVICE const float* scores() const { return memory_.mine; }
-  FASA_DEVICE int group() const { return memory_.layout.group; }
+  FASA_DEVICE int group() const { return memory_.layout.gqa_group; }
   // Warps from this one on score nothing.
   FASA_DEVICE int warps() const { return memory_.layout.warps; }
 
@@ -79,7 +79,8 @@ class PageScorer {
  private:
   FASA_DEVICE void add_slopes(int page) const {
     const int nearest = page * kPageTokens - (sequence_.end() - 1);
-    for (int i = simt::lane(); i < memory_.layout.group * kPageTokens; i += simt::kWarpThreads) {
+    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
+         i += simt::kWarpThreads) {
       const auto distance = static_cast<float>(nearest + i % kPageTokens);
       float& score = memory_.scores(i / kPageTokens)[i % kPageTokens];
       score = simt::fused(slopes_[i / kPageTokens], distance, score);
@@ -88,7 +89,8 @@ class PageScorer {
   }
 
   FASA_DEVICE void cap_scores() const {
-    for (int i = simt::lane(); i < memory_.layout.group * kPageTokens; i += simt::kWarpThreads) {
+    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
+         i += simt::kWarpThreads) {
       float& score = memory_.scores(i / kPageTokens)[i % kPageTokens];
       score = soft_capped(score, score_cap_);
     }
@@ -100,7 +102,7 @@ class PageScorer {
     const int parts = kPageTokens / page_tokens_;
     const int first = first_visible_ - page * kPageTokens;
     const int last = end_visible_ - page * kPageTokens;
-    for (int i = simt::lane(); i < memory_.layout.group * parts; i += simt::kWarpThreads) {
+    for (int i = simt::lane(); i < memory_.layout.gqa_group * parts; i += simt::kWarpThreads) {
       const int from = i % parts * page_tokens_;
       const int begin = from > first ? from : first;
       const int end = from + page_tokens_ < last ? from + page_tokens_ : last;

@@ -1,5 +1,5 @@
 // Exact causal attention of a prefill, the path that any machine and any dtype can take: a block
-// takes some query tokens with all query heads of a group, or as many as it has room for, and goes
+// takes some query tokens with all query heads of a GQA group, or as many as it has room for, and goes
 // through the pages of keys in order with an online softmax, all state in shared memory. Keys, then
 // values, of a page are staged there, a part at a time where they are wide. What one query's bits
 // come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
@@ -15,8 +15,8 @@ namespace fasa::cuda {
 // How a block's shared memory is cut, in floats.
 struct PrefillShape {
   int tokens = 0;  // query tokens of a block
-  int heads = 0;   // query heads of a block, of one group
-  int parts = 0;   // blocks that a group takes
+  int heads = 0;   // query heads of a block, of one GQA group
+  int parts = 0;   // blocks that a GQA group takes
   int rows = 0;    // tokens times heads
   int keys = 0;    // rows of a page that are staged at a time, a power of 2
   int q_width = 0;
@@ -27,7 +27,7 @@ struct PrefillShape {
   static constexpr int kMaxRows = 32;
   static constexpr int64_t kBudget = 48 << 10;  // what every GPU gives unasked
 
-  static PrefillShape of(const CacheLayout& layout, int most_tokens) {
+  static PrefillShape of(const CacheLayout& layout, int max_tokens) {
     PrefillShape shape;
     shape.q_width = (layout.row.key_dim + 1) / 2 * 2;
     shape.out_width = (layout.row.value_dim + 1) / 2 * 2;
@@ -36,18 +36,18 @@ struct PrefillShape {
     shape.staged_words = (widest * layout.row.dtype.bytes() + 3) / 4 | 1;
     shape.scales = layout.row.dtype.is_coded() ? kPageTokens : 0;
     shape.keys = kPageTokens;
-    const int fitting = kMaxRows / layout.group;
-    shape.cut(layout.group, fitting < most_tokens ? fitting : most_tokens, kMaxRows);
+    const int fitting = kMaxRows / layout.gqa_group;
+    shape.cut(layout.gqa_group, fitting < max_tokens ? fitting : max_tokens, kMaxRows);
     while (shape.bytes() > kBudget && shape.keys > 16) shape.keys /= 2;
     while (shape.bytes() > kBudget && shape.rows > 1) {
-      shape.cut(layout.group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
+      shape.cut(layout.gqa_group, shape.tokens / 2, shape.tokens > 1 ? kMaxRows : shape.heads / 2);
     }
     return shape;
   }
   // At most so many of each, at least one.
-  constexpr void cut(int group, int most_tokens, int most_heads) {
-    tokens = most_tokens < 1 ? 1 : most_tokens;
-    parts = (group + most_heads - 1) / most_heads;
+  constexpr void cut(int group, int max_tokens, int max_heads) {
+    tokens = max_tokens < 1 ? 1 : max_tokens;
+    parts = (group + max_heads - 1) / max_heads;
     heads = (group + parts - 1) / parts;
     rows = tokens * heads;
   }
@@ -69,7 +69,7 @@ struct PrefillKernel {
   PrefillParams params;
   PrefillShape shape;
 
-  // Blocks: parts of the query tokens and of the group, KV heads, sequences. Later queries see
+  // Blocks: parts of the query tokens and of the GQA group, KV heads, sequences. Later queries see
   // more: they go first.
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
@@ -101,7 +101,7 @@ struct PrefillKernel {
     const SequenceDesc& desc;
     int first;       // query token of the sequence's new ones
     int tokens;      // of them
-    int first_head;  // in the group
+    int first_head;  // in the GQA group
     int heads;
     int rows;        // tokens times heads
     float* q;        // [rows][q_width]
@@ -126,7 +126,7 @@ struct PrefillKernel {
           first_head(first_of_group) {
       const int left = desc.tokens - first;
       tokens = left < shape.tokens ? left : shape.tokens;
-      const int more = layout.group - first_head;
+      const int more = layout.gqa_group - first_head;
       heads = more < shape.heads ? more : shape.heads;
       rows = tokens * heads;
       q = reinterpret_cast<float*>(simt::shared_memory());
@@ -145,7 +145,7 @@ struct PrefillKernel {
 
     FASA_DEVICE int query(int token) const { return desc.start + first + token; }  // its position
     FASA_DEVICE int head_of(int row) const {
-      return simt::block_y() * layout.group + first_head + row % heads;
+      return simt::block_y() * layout.gqa_group + first_head + row % heads;
     }
     FASA_DEVICE int token_of(int row) const { return desc.first_token + first + row / heads; }
     FASA_DEVICE float* state_of(int row) const {
@@ -209,7 +209,7 @@ struct PrefillKernel {
       for (int i = simt::warp(); i < end; i += simt::block_warps()) {
         const std::byte* from =
             row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot + i,
-                   params.pages, NewRows::kInStage) +
+                   params.pages, NewRows::kInWriteBackBuffer) +
             offset;
         std::byte* to = staged + int64_t{i} * shape.staged_words * 4;
         // Whole words, but for the last elements.

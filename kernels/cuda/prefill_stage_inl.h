@@ -25,7 +25,7 @@ struct PrefillTileDim {
   static constexpr bool kKeepsKeys = kDim <= 128;     // beside the values, while those are read
 };
 
-// Where a page's rows of one KV head lie: new ones in the stage, where there is one, the others one
+// Where a page's rows of one KV head lie: new ones in the write-back buffer, where there is one, the others one
 // after the other wherever their page is.
 struct PageRows {
   const std::byte* stored;
@@ -39,11 +39,11 @@ struct PageRows {
     const StepParams& step = params.step;
     const SequenceDesc& desc = step.sequences[sequence];
     PageRows rows = {nullptr, nullptr, kPageTokens, slots, step.layout.row.bytes()};
-    if (desc.stage != nullptr) {
+    if (desc.write_back_buffer != nullptr) {
       const int old = desc.start - page * kPageTokens;
       rows.first_fresh = old < 0 ? 0 : old < kPageTokens ? old : kPageTokens;
       if (rows.first_fresh < slots) {
-        rows.fresh = step.staged_row(desc, kv_head, page * kPageTokens);
+        rows.fresh = step.write_back_row(desc, kv_head, page * kPageTokens);
       }
     }
     if (rows.first_fresh > 0) {

@@ -1,5 +1,5 @@
 // Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys and
-// values of kDim: a block takes kRows rows (query tokens times the query heads of a group), a warp
+// values of kDim: a block takes kRows rows (query tokens times the query heads of a GQA group), a warp
 // sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys and
 // values of a page lie in shared memory (prefill_stage_inl.h): the next page's keys come while this
 // one's values are added, its values while the next one's keys are scored. Wide heads read their
@@ -56,7 +56,7 @@ struct PrefillTileKernel {
   static constexpr DType kElement = Stage::kElement;
   static constexpr int kDepths = Dim::kDepths;
   static constexpr int kStride = Dim::kStride;
-  static constexpr int kKeptDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
+  static constexpr int kHeldDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
   static constexpr int64_t kSharedBytes = Stage::kSharedBytes;
 
   PrefillParams params;
@@ -64,8 +64,8 @@ struct PrefillTileKernel {
 
   // What a thread has of its two rows: lane / 4 of its warp's sixteen, and eight below.
   struct State {
-    uint32_t q[kKeptDepths][4];
-    uint32_t q_rest[kSplit ? kKeptDepths : 1][4];
+    uint32_t q[kHeldDepths][4];
+    uint32_t q_rest[kSplit ? kHeldDepths : 1][4];
     float out[2 * kDepths][4];  // see dim_of
     float top[2];
     float sum[2];
@@ -116,18 +116,18 @@ struct PrefillTileKernel {
     return depth * 16 + simt::lane() % 4 * 4 + 2 * (i % 2) + odd;
   }
   FASA_DEVICE int head_of(int row) const {
-    const int group = params.step.layout.group;
+    const int group = params.step.layout.gqa_group;
     return simt::block_y() * group + row % group;
   }
   FASA_DEVICE int64_t query_at(const SequenceDesc& desc, int first, int row) const {
-    const int64_t token = desc.first_token + first + row / params.step.layout.group;
+    const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
     return token * params.step.layout.query_heads() + head_of(row);
   }
   FASA_DEVICE float* state_of(const SequenceDesc& desc, int first, int row) const {
     return params.state + query_at(desc, first, row) * (kStateHeader + kDim);
   }
   FASA_DEVICE bool has_row(int count, int row) const {
-    return row < count * params.step.layout.group;
+    return row < count * params.step.layout.gqa_group;
   }
 
   FASA_DEVICE void load(const SequenceDesc& desc, int first, int count, State& state) const {
@@ -156,7 +156,7 @@ struct PrefillTileKernel {
                                 State& state) const {
     const int row = row_of(half);
     const bool there = has_row(count, row);
-    const int64_t token = desc.first_token + first + row / params.step.layout.group;
+    const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
     const int64_t at = there ? params.q.offset(token, head_of(row)) : 0;
     const int to = Dim::kKeepsQueries ? depth : 0;
     const DType dtype = kSplit ? params.q.dtype : kElement;
@@ -210,7 +210,7 @@ struct PrefillTileKernel {
                               float (&weights)[kGroups][4], State& state) const {
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int token = row_of(half) / params.step.layout.group;
+      const int token = row_of(half) / params.step.layout.gqa_group;
       const int newest = desc.start + first + token + 1 - page * kPageTokens;
       const int oldest = params.window > 0 ? newest - params.window : 0;
       const int begin = has_row(count, row_of(half)) ? oldest : kPageTokens;
@@ -360,7 +360,7 @@ struct PrefillTileKernel {
     return first >> 16 | (second & 0xffff0000u);
   }
 
-  // The values that staging left out, one by one: rare, and slow.
+  // The values that stage() left out, one by one: rare, and slow.
   FASA_DEVICE void add_spoilt(const SequenceDesc& desc, int first, int count, int page,
                               const float (&weights)[kGroups][4], State& state) const {
     auto* const shared = reinterpret_cast<float*>(simt::shared_memory());  // [rows][slots]
@@ -378,14 +378,14 @@ struct PrefillTileKernel {
       FASA_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int row = row_of(half);
-        const int token = row / params.step.layout.group;
+        const int token = row / params.step.layout.gqa_group;
         const int newest = desc.start + first + token + 1 - page * kPageTokens;
         const bool seen = has_row(count, row) && slot < newest &&
                           (params.window <= 0 || slot >= newest - params.window);
         if (!seen) continue;
         const std::byte* value =
             row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot,
-                   params.pages, NewRows::kInStage) +
+                   params.pages, NewRows::kInWriteBackBuffer) +
             params.step.layout.row.key_bytes();
         const RowVector values = RowVector::of(kRow, value, kDim);
         const float weight = shared[row * kPageTokens + slot];
@@ -413,7 +413,7 @@ struct PrefillTileKernel {
       if (leader && params.last_wave && params.lse != nullptr) {
         params.lse[query_at(desc, first, row)] = log_sum_exp(top, sum);
       }
-      const int64_t token = desc.first_token + first + row / params.step.layout.group;
+      const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
       const int64_t at = params.out.offset(token, head_of(row));
       FASA_UNROLL
       for (int i = 0; i < 4 * kDepths; ++i) {
@@ -435,7 +435,7 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
   const auto run = [&](auto kernel) {
     using Kernel = decltype(kernel);
     kernel.params = params;
-    kernel.tokens = Kernel::kRows / layout.group;
+    kernel.tokens = Kernel::kRows / layout.gqa_group;
     const auto tokens = static_cast<int>(params.q.tokens);
     launch(kernel, {.x = (tokens + kernel.tokens - 1) / kernel.tokens,
                     .y = layout.kv_heads,
@@ -470,7 +470,7 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
 inline bool takes_prefill_tiles(const CacheLayout& layout, int compute_capability) {
   constexpr int kMaxGroup = 64;
   const RowFormat& row = layout.row;
-  if (row.key_dim != row.value_dim || layout.group > kMaxGroup) return false;
+  if (row.key_dim != row.value_dim || layout.gqa_group > kMaxGroup) return false;
   if (!has_prefill_tiles(row.key_dim) || row.dtype == RowDType::kF32) return false;
   return row.dtype == RowDType::kF16 || compute_capability >= 80;
 }

@@ -5,7 +5,7 @@
 //   thread   four outputs times eight inputs at a time: values of codes meet the activations, which
 //            all panels' blocks on a multiprocessor find in its cache, then the sum its scale
 //   order    sums of a thread, then of a warp's lanes, then of the warps: fixed by the weights' shape
-//            alone, so that neither company nor batch changes a row's bits
+//            alone, so that the batch does not change a row's bits
 //
 // Where inputs lie in another order, or end within a line, rows are rearranged first.
 #pragma once

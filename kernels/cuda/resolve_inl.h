@@ -37,7 +37,7 @@ struct ResolveKernel {
       for (int i = simt::thread_index(); i < wave.entries; i += kThreads) {
         const int position = wave.set[params.begin + i];
         wave.rows[i] = head.block_row(position);
-        ++(head.resident(position) ? counts.resident : counts.hits);
+        ++(head.is_protected(position) ? counts.protected_rows : counts.hits);
       }
     } else {
       find_hot(head, wave, &counts);
@@ -48,19 +48,19 @@ struct ResolveKernel {
       if (params.fetch_counts != nullptr) params.fetch_counts[wave.head] = fetched;
       counts.misses = fetched;
     }
-    add_counter(&params.counters->resident, counts.resident);
+    add_counter(&params.counters->protected_rows, counts.protected_rows);
     add_counter(&params.counters->hits, counts.hits);
     add_counter(&params.counters->misses, counts.misses);
-    add_counter(&params.counters->prefetched_used, counts.used_guesses);
+    add_counter(&params.counters->prefetched_used, counts.used_predictions);
     return {wave.fetches, fetched};
   }
 
  private:
   struct Counts {
-    int resident;
+    int protected_rows;
     int hits;
     int misses;
-    int used_guesses;
+    int used_predictions;
   };
   struct Wave {
     int64_t head;  // sequence * kv_heads + kv_head
@@ -89,36 +89,36 @@ struct ResolveKernel {
   }
 
   // Hot rows of the wave into `rows`, null for the others; at the set's first wave all of its hits
-  // are stamped: whatever is fetched, they stay.
+  // are marked as used in this step: whatever is fetched, they stay.
   FASA_DEVICE void find_hot(const HotHead& head, const Wave& wave, Counts* counts) const {
     for (int i = simt::thread_index(); i < wave.entries; i += kThreads) wave.rows[i] = nullptr;
     simt::sync_block();
     const HotSlots& slots = head.slots();
     for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
       const int32_t position = slots.positions[slot];
-      if (position < 0 || head.resident(position)) continue;
+      if (position < 0 || head.is_protected(position)) continue;
       const int i = find_sorted(wave.set, wave.size, position);
       if (i < 0 || head.device_row(position) != nullptr) continue;
       const int entry = i - params.begin;
-      if (params.begin == 0) stamp_hit(&slots.stamps[slot], entry, wave, counts);
+      if (params.begin == 0) mark_hit(&slots.last_uses[slot], entry, wave, counts);
       if (entry >= 0 && entry < wave.entries) wave.rows[entry] = head.hot_row(slot);
     }
     simt::sync_block();
   }
 
-  // A guess of this step is still on its way, one of an earlier step has been waited for.
-  FASA_DEVICE void stamp_hit(int32_t* stamp, int entry, const Wave& wave, Counts* counts) const {
-    if (is_guess(*stamp)) {
-      ++counts->used_guesses;
-      if (step_of(*stamp) == params.stamp.read() && entry < wave.entries) {
+  // A prediction of this step is still on its way, one of an earlier step has been waited for.
+  FASA_DEVICE void mark_hit(int32_t* last_use, int entry, const Wave& wave, Counts* counts) const {
+    if (is_prediction(*last_use)) {
+      ++counts->used_predictions;
+      if (step_of(*last_use) == params.step_number.read() && entry < wave.entries) {
         wave.ready[entry / kTileTokens] = 0;
       }
     }
-    *stamp = used_stamp(*stamp, params.stamp.read());
+    *last_use = renewed_use(*last_use, params.step_number.read());
   }
 
-  // Residents and device copies; the misses' entries, in order, into the fetch list. Returns how
-  // many of those there are.
+  // Protected rows and device copies; the misses' entries, in order, into the fetch list. Returns
+  // how many of those there are.
   FASA_DEVICE int find_others(const HotHead& head, const Wave& wave, Counts* counts) const {
     int misses = 0;
     for (int begin = 0; begin < wave.entries; begin += kThreads) {
@@ -126,9 +126,9 @@ struct ResolveKernel {
       bool miss = false;
       if (i < wave.entries) {
         const int position = wave.set[params.begin + i];
-        if (head.resident(position)) {
-          wave.rows[i] = head.resident_row(position);
-          ++counts->resident;
+        if (head.is_protected(position)) {
+          wave.rows[i] = head.protected_row(position);
+          ++counts->protected_rows;
         } else if (wave.rows[i] != nullptr) {
           ++counts->hits;
         } else if (const std::byte* row = head.device_row(position); row != nullptr) {
@@ -151,7 +151,8 @@ struct ResolveKernel {
 
   FASA_DEVICE void fetch(const HotHead& head, const Wave& wave, int misses) const {
     const Victims victims = head.choose(
-        params.replacement, params.stamp.read(), [](int) { return false; }, misses, wave.fetches);
+        params.replacement, params.step_number.read(), [](int) { return false; }, misses,
+        wave.fetches);
     const HotSlots& slots = head.slots();
     const int64_t row_bytes = params.step.layout.row.bytes();
     for (int m = simt::thread_index(); m < misses; m += kThreads) {
@@ -161,10 +162,11 @@ struct ResolveKernel {
       if (m < victims.count) {
         const int32_t slot = victims.slot(m);
         slots.positions[slot] = position;
-        slots.stamps[slot] = slot_stamp(params.stamp.read(), 1);
+        slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
         destination = head.hot_row(slot);
       } else {
-        destination = params.staging + (wave.head * (params.end - params.begin) + i) * row_bytes;
+        destination =
+            params.fetch_buffer + (wave.head * (params.end - params.begin) + i) * row_bytes;
       }
       wave.fetches[m] = {head.block_row(position), destination};
       wave.rows[i] = destination;

@@ -1,5 +1,5 @@
-// Tail and residents of a sequence out of its rows, after a truncation, a fork or an aborted step:
-// a block for each layer and KV head.
+// Tail and protected rows of a sequence out of its rows, after a truncation, a fork or an aborted
+// step: a block for each layer and KV head.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -22,7 +22,7 @@ struct RestoreKernel {
     const int head = simt::block_x() % layout.kv_heads;
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
     if (layout.slice.dims > 0) restore_tails(desc, layer, head);
-    if (desc.residents != nullptr) restore_residents(desc, layer, head);
+    if (desc.protected_rows != nullptr) restore_protected_rows(desc, layer, head);
     if (desc.hot_table != nullptr) forget_hot_rows(desc, layer, head);
   }
 
@@ -84,14 +84,15 @@ struct RestoreKernel {
   }
 
   // The first `sinks` positions, then the last `recent` that are none of these: a warp a row.
-  FASA_DEVICE void restore_residents(const SequenceDesc& desc, int layer, int head) const {
+  FASA_DEVICE void restore_protected_rows(const SequenceDesc& desc, int layer, int head) const {
     const CacheLayout& layout = params.step.layout;
     const int sinks = desc.start < layout.sinks ? desc.start : layout.sinks;
     const int oldest = desc.start - layout.recent;
     const int recent = oldest < sinks ? sinks : oldest;
     for (int i = simt::warp(); i < sinks + desc.start - recent; i += simt::block_warps()) {
       const int position = i < sinks ? i : recent + i - sinks;
-      copy_row(desc.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
+      copy_row(desc.protected_rows +
+                   layout.protected_offset(layer, head, layout.protected_slot(position)),
                row_of(desc, layer, head, position), layout.row.bytes());
     }
   }

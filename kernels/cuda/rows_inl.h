@@ -8,9 +8,9 @@
 
 namespace fasa::cuda {
 
-enum class NewRows : uint8_t { kInPages, kInStage };
+enum class NewRows : uint8_t { kInPages, kInWriteBackBuffer };
 
-// Where a position's row is: new rows of a prefill in the stage, the page's device copy, the pages
+// Where a position's row is: new rows of a prefill in the write-back buffer, the page's device copy, the pages
 // staged for this call, the row blocks.
 FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv_head, int position,
                                     const StagedPages& pages, NewRows fresh) {
@@ -18,8 +18,9 @@ FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv
   const SequenceDesc& desc = step.sequences[sequence];
   const int page = position / kPageTokens;
   const int64_t in_head = position % kPageTokens * layout.row.bytes();
-  if (fresh == NewRows::kInStage && desc.stage != nullptr && position >= desc.start) {
-    return step.staged_row(desc, kv_head, position);
+  if (fresh == NewRows::kInWriteBackBuffer && desc.write_back_buffer != nullptr &&
+      position >= desc.start) {
+    return step.write_back_row(desc, kv_head, position);
   }
   const int64_t in_block = layout.row_offset(step.layer, kv_head, 0) + in_head;
   const std::byte* device = desc.device_row_block(page);

@@ -39,17 +39,17 @@ struct ScorerBanks {
 //   scores [group][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
 //   [heads][groups]
 struct ScorerLayout {
-  int group = 1;
+  int gqa_group = 1;
   int padded = 0;  // dimensions of the slice
   int warps = 1;   // that score: where heads are wide or many, not all of a block's find room
 
   constexpr static int64_t round(int64_t floats) { return (floats + 15) / 16 * 16; }
   constexpr int stride() const { return static_cast<int>(round(padded)); }
-  constexpr int heads() const { return group < kMmaHeads ? group : kMmaHeads; }
-  constexpr int64_t unscale_at() const { return int64_t{group} * stride(); }
-  constexpr int64_t eighths_at() const { return unscale_at() + round(group + 1); }
+  constexpr int heads() const { return gqa_group < kMmaHeads ? gqa_group : kMmaHeads; }
+  constexpr int64_t unscale_at() const { return int64_t{gqa_group} * stride(); }
+  constexpr int64_t eighths_at() const { return unscale_at() + round(gqa_group + 1); }
   constexpr int64_t warps_at() const { return eighths_at() + 64; }
-  constexpr int64_t weights_at() const { return int64_t{group} * kScoreStride; }
+  constexpr int64_t weights_at() const { return int64_t{gqa_group} * kScoreStride; }
   // Whole blocks of what ScorerBanks exchanges.
   constexpr int64_t weight_words() const { return align_up(int64_t{heads()} * padded / 2, 32); }
   constexpr int64_t offsets_at() const { return weights_at() + weight_words(); }
@@ -60,9 +60,9 @@ struct ScorerLayout {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
   }
   // With as many warps as fit, at least one.
-  constexpr ScorerLayout within(int64_t most_bytes) const {
+  constexpr ScorerLayout within(int64_t max_bytes) const {
     ScorerLayout fitting = *this;
-    while (fitting.warps > 1 && fitting.bytes() > most_bytes) --fitting.warps;
+    while (fitting.warps > 1 && fitting.bytes() > max_bytes) --fitting.warps;
     return fitting;
   }
 };

@@ -32,11 +32,11 @@ struct ScorerMemory {
   FASA_DEVICE void load_query(const SelectParams& params, const SequenceDesc& sequence,
                               int kv_head) const {
     const int16_t* order = params.step.slice_dims + kv_head * format.dims;
-    float* flag = queries + layout.unscale_at() + layout.group;
+    float* flag = queries + layout.unscale_at() + layout.gqa_group;
     if (simt::thread_index() == 0) *flag = 0;
     simt::sync_block();
-    for (int h = simt::warp(); h < layout.group; h += simt::block_warps()) {
-      const int64_t at = params.q.offset(sequence.first_token, kv_head * layout.group + h);
+    for (int h = simt::warp(); h < layout.gqa_group; h += simt::block_warps()) {
+      const int64_t at = params.q.offset(sequence.first_token, kv_head * layout.gqa_group + h);
       uint32_t largest = 0;
       for (int d = simt::lane(); d < layout.stride(); d += simt::kWarpThreads) {
         float& value = query(h, d);
@@ -62,7 +62,7 @@ struct ScorerMemory {
   }
 
   // Whether every number of every query is; after a barrier.
-  FASA_DEVICE bool finite() const { return queries[layout.unscale_at() + layout.group] == 0; }
+  FASA_DEVICE bool finite() const { return queries[layout.unscale_at() + layout.gqa_group] == 0; }
   FASA_DEVICE float unscale(int head) const { return queries[layout.unscale_at() + head]; }
   FASA_DEVICE const float* eighths() const { return queries + layout.eighths_at(); }
   FASA_DEVICE uint32_t* weights() const {

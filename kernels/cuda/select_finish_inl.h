@@ -1,5 +1,5 @@
-// A select's fourth kernel (select_inl.h): a head's survivors are ranked, by one large block, and the
-// sets written where they tell them.
+// A select's fourth kernel (select_inl.h): a head's candidates are ranked, by one large block, and
+// the sets written where they tell them.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -16,7 +16,7 @@ struct FinishKernel : SelectKernel {
     const SelectHead head(params, scratch, scorers);
     if (!head.scores()) return;
     const SelectLists& lists = head.lists();
-    const int32_t asked = simt::load_fresh(&lists.state->survivors);
+    const int32_t asked = simt::load_fresh(&lists.state->candidates);
     // A count that passed the largest int comes back negative.
     const bool overflown = asked < 0 || asked > lists.capacity;
     const int32_t count = overflown ? lists.capacity : asked;
@@ -35,7 +35,7 @@ struct FinishKernel : SelectKernel {
       return;
     }
     SetWriter{head, rank()}.write(last, EachOfList{lists, count});
-    if (head.plan().near > 0) copy_near_scores(head, count, last.key);
+    if (head.plan().low_bit > 0) copy_low_bit_scores(head, count, last.key);
   }
 
  private:

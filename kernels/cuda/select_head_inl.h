@@ -43,7 +43,7 @@ struct SelectLists {
     SelectLists found = {};
     found.state = reinterpret_cast<SelectState*>(state);
     found.bounds = reinterpret_cast<SelectBound*>(state + sizeof(SelectState));
-    found.maxima = reinterpret_cast<uint32_t*>(found.bounds + scratch.group);
+    found.maxima = reinterpret_cast<uint32_t*>(found.bounds + scratch.gqa_group);
     found.sample = reinterpret_cast<float*>(lists + scratch.sample_at());
     found.page_maxima = reinterpret_cast<float*>(lists + scratch.page_maxima_at());
     found.positions = reinterpret_cast<int32_t*>(lists + scratch.positions_at());
@@ -75,19 +75,19 @@ class SelectHead {
   FASA_DEVICE const SelectLists& lists() const { return lists_; }
   FASA_DEVICE const SelectParams& params() const { return params_; }
   FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
-  FASA_DEVICE int group() const { return params_.step.layout.group; }
+  FASA_DEVICE int group() const { return params_.step.layout.gqa_group; }
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
   FASA_DEVICE int32_t& selected_size() const { return params_.selected_sizes[index_]; }
 
-  // Of the near set.
-  FASA_DEVICE int32_t* near_positions() const {
-    return params_.near.positions + index_ * params_.near.capacity;
+  // Of the low-bit set.
+  FASA_DEVICE int32_t* low_bit_positions() const {
+    return params_.low_bit.positions + index_ * params_.low_bit.capacity;
   }
-  FASA_DEVICE void set_near_size(int32_t size) const {
-    if (params_.near.capacity > 0) params_.near.sizes[index_] = size;
+  FASA_DEVICE void set_low_bit_size(int32_t size) const {
+    if (params_.low_bit.capacity > 0) params_.low_bit.sizes[index_] = size;
   }
-  FASA_DEVICE float& near_score(int head, int32_t i) const {
-    return params_.near.scores[(index_ * group() + head) * params_.near.capacity + i];
+  FASA_DEVICE float& low_bit_score(int head, int32_t i) const {
+    return params_.low_bit.scores[(index_ * group() + head) * params_.low_bit.capacity + i];
   }
 
   FASA_DEVICE PageScorer scorer() const {

@@ -5,17 +5,17 @@
 //           relative scores give a bound for each query head
 //   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
 //           scores of all heads. A new maximum always survives, so the true maxima are known then
-//   finish  survivors are compared by max over heads of (raw - true maximum). Certain if the last
+//   finish  candidates are compared by max over heads of (raw - true maximum). Certain if the last
 //           one taken lies above what any other token can reach, max over heads of (bound - true
 //           maximum): f32 subtraction is monotone
 //   rescan  where it is not (the sample missed some head's maximum by much): pages are scored again
-//           with the true maxima; what reaches the last survivor that would have been taken is
+//           with the true maxima; what reaches the last candidate that would have been taken is
 //           ranked. Where even that is more than there is room for (rows of equal values), the
 //           head's last block ranks by reading the slices three more times. Ends at once otherwise
 //
 // Bounds and finish are one large block a head. Blocks of the others share a head's pages; how many
-// there are does not depend on the context, so the same launch serves any length. Nothing is dropped:
-// what finds no room is counted, and read again.
+// there are does not depend on the context, so the same launch serves any length. Nothing is
+// dropped: what finds no room is counted, and read again.
 //
 // Kernels hand on by the scratch alone, each word of it written before it is read: by an earlier
 // kernel of the same call, where blocks add to it by the bounds. So no memory is cleared before.
@@ -42,8 +42,8 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.head_count();
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
-  const SelectScratch scratch = SelectScratch::of(params.step.layout, params.step.count,
-                                                  params.selected_capacity + params.near.capacity);
+  const SelectScratch scratch = SelectScratch::of(
+      params.step.layout, params.step.count, params.selected_capacity + params.low_bit.capacity);
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
   const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);

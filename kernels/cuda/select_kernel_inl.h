@@ -19,13 +19,14 @@ struct SelectKernel {
   int64_t rank_at;
 
   // What a launch asks for at most: every GPU of 8.0 and newer, before that of 7.5.
-  static constexpr int64_t most_shared(int compute_capability) {
+  static constexpr int64_t max_shared(int compute_capability) {
     return int64_t{compute_capability < 80 ? 64 : 99} << 10;
   }
   static constexpr ScorerLayout scorer_layout(const SelectParams& params, int compute_capability) {
-    const ScorerLayout whole = {params.step.layout.group, params.step.layout.slice.padded_dims(),
+    const ScorerLayout whole = {params.step.layout.gqa_group,
+                                params.step.layout.slice.padded_dims(),
                                 kThreads / simt::kWarpThreads};
-    return whole.within(most_shared(compute_capability) - int64_t{sizeof(BlockRank)});
+    return whole.within(max_shared(compute_capability) - int64_t{sizeof(BlockRank)});
   }
   FASA_DEVICE BlockRank& rank() const {
     return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);

@@ -1,4 +1,4 @@
-// A select's last kernel (select_inl.h), where the survivors do not tell the set.
+// A select's last kernel (select_inl.h), where the candidates do not tell the set.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -18,7 +18,7 @@ struct RescanKernel : SelectKernel {
     collect(head, scorer);
     if (!head.last_block(&head.lists().state->rescanned, &rank().found_bin)) return;
     const SelectLists& lists = head.lists();
-    const int32_t asked = simt::load_fresh(&lists.state->candidates);
+    const int32_t asked = simt::load_fresh(&lists.state->rescan_candidates);
     const auto wanted = static_cast<uint32_t>(head.plan().ranked());
     if (asked >= 0 && asked <= lists.capacity) {
       const EachOfList each = {lists, asked};
@@ -27,7 +27,7 @@ struct RescanKernel : SelectKernel {
       const EachOfPages each = {head, scorer, rank().maxima};
       SetWriter{head, rank()}.write(key_of_rank(rank(), wanted, each), each);
     }
-    score_near(head, scorer);
+    score_low_bit(head, scorer);
   }
 
  private:
@@ -80,7 +80,7 @@ struct RescanKernel : SelectKernel {
     if (kept == 0) return;
     int32_t first = 0;
     if (simt::lane() == 0) {
-      first = simt::atomic_add(&lists.state->candidates, simt::count_bits(kept));
+      first = simt::atomic_add(&lists.state->rescan_candidates, simt::count_bits(kept));
     }
     const int64_t at =
         int64_t{simt::shuffle(first, 0)} + simt::count_bits(kept & simt::lower_lanes());

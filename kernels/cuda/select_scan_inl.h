@@ -23,7 +23,7 @@ struct ScanKernel : SelectKernel {
     }
     if (simt::block_x() == 0 && simt::thread_index() == 0) {
       head.selected_size() = count;
-      head.set_near_size(0);
+      head.set_low_bit_size(0);
     }
   }
 
@@ -63,7 +63,7 @@ struct ScanKernel : SelectKernel {
     if (kept == 0) return;
     int32_t first = 0;
     if (simt::lane() == 0) {
-      first = simt::atomic_add(&lists.state->survivors, simt::count_bits(kept));
+      first = simt::atomic_add(&lists.state->candidates, simt::count_bits(kept));
     }
     const int64_t at =
         int64_t{simt::shuffle(first, 0)} + simt::count_bits(kept & simt::lower_lanes());

@@ -14,11 +14,11 @@ inline constexpr int kMaximaPages = 3;  // that are scored beside the sample, fo
 
 // What the blocks of one head tell each other; zero before the scan.
 struct SelectState {
-  uint32_t rescanned;  // blocks that are done with the rescan
-  int32_t survivors;   // asked to be kept, more than there is room for where this exceeds it
-  int32_t candidates;  // of the rescan
-  uint32_t uncertain;  // the survivors do not tell the set: a rescan does
-  uint32_t floor;      // of its keys
+  uint32_t rescanned;         // blocks that are done with the rescan
+  int32_t candidates;         // asked to be kept, more than there is room for where this exceeds it
+  int32_t rescan_candidates;  // of the rescan
+  uint32_t uncertain;         // the candidates do not tell the set: a rescan does
+  uint32_t floor;             // of its keys
   uint32_t padding[3];
   // then bounds [group], maxima [group], as sort keys
 };
@@ -31,35 +31,35 @@ struct SelectBound {
 
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
-  int group = 1;
-  int capacity = 0;  // survivors of a head
-  int both = 0;      // room for set and near set together, where there is a near set
+  int gqa_group = 1;
+  int capacity = 0;  // candidates of a head
+  int both = 0;      // room for set and low-bit set together, where there is a low-bit set
 
-  // `selected_capacity`: of the set and the near set together.
+  // `selected_capacity`: of the set and the low-bit set together.
   static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
     // Several times the set, so that the sample's threshold may be wrong by as much; all of a
     // context that a set is a quarter of.
     const int64_t most = int64_t{4} * selected_capacity + kSamplePages * kPageTokens;
-    return {count * layout.kv_heads, layout.group,
+    return {count * layout.kv_heads, layout.gqa_group,
             static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),
             layout.has_values() ? selected_capacity : 0};
   }
   constexpr int64_t state_bytes() const {
-    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * group);
+    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * gqa_group);
   }
   constexpr int64_t sample_at() const { return 0; }  // f32 [kSamplePages * kPageTokens][group]
   constexpr int64_t page_maxima_at() const {         // f32 [kSamplePages + kMaximaPages][group]
-    return int64_t{group} * kSamplePages * kPageTokens * 4;
+    return int64_t{gqa_group} * kSamplePages * kPageTokens * 4;
   }
   constexpr int64_t positions_at() const {  // int32 [capacity]
-    return page_maxima_at() + align_up(int64_t{4} * group * (kSamplePages + kMaximaPages));
+    return page_maxima_at() + align_up(int64_t{4} * gqa_group * (kSamplePages + kMaximaPages));
   }
   constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
   constexpr int64_t raw_at() const {  // f32 [capacity][group]
     return keys_at() + align_up(int64_t{4} * capacity);
   }
   constexpr int64_t both_at() const {  // int32 [both]
-    return raw_at() + align_up(int64_t{4} * capacity * group);
+    return raw_at() + align_up(int64_t{4} * capacity * gqa_group);
   }
   constexpr int64_t list_bytes() const { return both_at() + align_up(int64_t{4} * both); }
   constexpr int64_t states_bytes() const { return heads * state_bytes(); }

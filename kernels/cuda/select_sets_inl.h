@@ -1,7 +1,7 @@
 // A select's sets, by the block that knows the keys of a head.
 #pragma once
 
-#include "kernels/cuda/near_select_inl.h"
+#include "kernels/cuda/low_bit_select_inl.h"
 #include "kernels/cuda/select_head_inl.h"
 
 namespace fasa::cuda {
@@ -33,7 +33,7 @@ struct EachOfList {
   }
 };
 
-// Set and near set, but for its scores.
+// Set and low-bit set, but for its scores.
 struct SetWriter {
   const SelectHead& head;
   BlockRank& rank;
@@ -42,15 +42,15 @@ struct SetWriter {
   template <typename Each>
   FASA_DEVICE void write(RankedKey last, const Each& each) const {
     const SelectPlan& plan = head.plan();
-    if (plan.near == 0) {
-      if (simt::thread_index() == 0) head.set_near_size(0);
+    if (plan.low_bit == 0) {
+      if (simt::thread_index() == 0) head.set_low_bit_size(0);
       return write_set(last, each);
     }
     write_set(key_of_rank(rank, static_cast<uint32_t>(plan.need), each), each);
     int32_t* both = head.lists().both;
     emit(last, plan.ranked(), each, both);
     simt::sync_block();
-    write_near_positions(head, both);
+    write_low_bit_positions(head, both);
   }
 
  private:

@@ -1,4 +1,4 @@
-// The seam between kernel bodies compiled for the host and what interprets them. Only simt.h
+// The interface between kernel bodies compiled for the host and what interprets them. Only simt.h
 // includes this.
 #pragma once
 

@@ -32,10 +32,10 @@ struct WriteBackKernel {
   FASA_DEVICE const std::byte* source(const SequenceDesc& desc, int head, int position) const {
     const CacheLayout& layout = params.step.layout;
     if (desc.mode == StepMode::kDecode) {
-      return desc.residents +
-             layout.resident_offset(params.step.layer, head, layout.resident_slot(position));
+      return desc.protected_rows +
+             layout.protected_offset(params.step.layer, head, layout.protected_slot(position));
     }
-    return params.step.staged_row(desc, head, position);
+    return params.step.write_back_row(desc, head, position);
   }
 };
 

@@ -15,20 +15,20 @@ struct Homes {
 
 Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, int position) {
   const CacheLayout& layout = params.step.layout;
-  std::byte* resident = nullptr;
-  if (desc.residents != nullptr &&
+  std::byte* protected_row = nullptr;
+  if (desc.protected_rows != nullptr &&
       (position < layout.sinks || position >= desc.end() - layout.recent)) {
-    resident = desc.residents +
-               layout.resident_offset(params.step.layer, head, layout.resident_slot(position));
+    protected_row = desc.protected_rows + layout.protected_offset(params.step.layer, head,
+                                                                  layout.protected_slot(position));
   }
   const int slot = position % kPageTokens;
   if (params.rows_on_device) {
     return {
         desc.row_blocks[position / kPageTokens] + layout.row_offset(params.step.layer, head, slot),
-        resident};
+        protected_row};
   }
-  if (desc.mode == StepMode::kDecode) return {resident, nullptr};
-  return {params.step.staged_row(desc, head, position), resident};
+  if (desc.mode == StepMode::kDecode) return {protected_row, nullptr};
+  return {params.step.write_back_row(desc, head, position), protected_row};
 }
 
 void append_token(const AppendParams& params, const SequenceDesc& desc, int index, int head) {

@@ -9,16 +9,16 @@
 namespace fasa::reference {
 namespace {
 
-void add_near(const AttendParams& params, int sequence, int query, RunningSoftmax* softmax) {
+void add_low_bit(const AttendParams& params, int sequence, int query, RunningSoftmax* softmax) {
   const CacheLayout& layout = params.step.layout;
   const SequenceDesc& desc = params.step.sequences[sequence];
-  const NearSet& near = params.near;
+  const LowBitSet& low_bit = params.low_bit;
   const int layer = params.step.layer;
-  const int kv_head = query / layout.group;
+  const int kv_head = query / layout.gqa_group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int64_t of_query = int64_t{sequence} * layout.query_heads() + query;
-  for (int i = 0; i < near.sizes[head]; ++i) {
-    const int position = near.positions[head * near.capacity + i];
+  for (int i = 0; i < low_bit.sizes[head]; ++i) {
+    const int position = low_bit.positions[head * low_bit.capacity + i];
     const int page = position / kPageTokens;
     const bool sealed = page < desc.sealed_pages();
     const std::byte* data = desc.tail + layout.value_tail_offset(layer, kv_head);
@@ -28,7 +28,7 @@ void add_near(const AttendParams& params, int sequence, int query, RunningSoftma
       std::memcpy(&base, desc.slice_blocks[page] + layout.value_base_offset(layer, kv_head), 4);
     }
     const SliceFormat format = sealed ? layout.values : layout.values.tail();
-    const double score = static_cast<double>(near.scores[of_query * near.capacity + i]);
+    const double score = static_cast<double>(low_bit.scores[of_query * low_bit.capacity + i]);
     softmax->add_value(score * static_cast<double>(params.scale), [&](int d) {
       return static_cast<double>(slice_value(format, data, base, d, position % kPageTokens));
     });
@@ -38,7 +38,7 @@ void add_near(const AttendParams& params, int sequence, int query, RunningSoftma
 void attend_query(const AttendParams& params, int sequence, int query) {
   const CacheLayout& layout = params.step.layout;
   const SequenceDesc& desc = params.step.sequences[sequence];
-  const int kv_head = query / layout.group;
+  const int kv_head = query / layout.gqa_group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int first = params.window > 0 ? std::max(0, desc.end() - params.window) : 0;
   const int total =
@@ -64,7 +64,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
                 bias);
   }
   if (!params.last_wave) return softmax.store(state);
-  if (params.near.capacity > 0) add_near(params, sequence, query, &softmax);
+  if (params.low_bit.capacity > 0) add_low_bit(params, sequence, query, &softmax);
   const int64_t out = int64_t{desc.first_token} * layout.query_heads() + query;
   softmax.write(params.out, desc.first_token, query,
                 params.lse != nullptr ? params.lse + out : nullptr);
@@ -77,7 +77,7 @@ void attend(const AttendParams& params) {
   if (params.phase == AttendPhase::kReadyTiles) return;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     if (params.step.sequences[sequence].mode != StepMode::kDecode) continue;
-    const int group = params.step.layout.group;
+    const int group = params.step.layout.gqa_group;
     for (int i = 0; i < params.step.head_count() * group; ++i) {
       attend_query(params, sequence, params.step.first_head() * group + i);
     }

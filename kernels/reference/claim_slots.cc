@@ -8,19 +8,19 @@
 namespace fasa::reference {
 namespace {
 
-std::vector<int32_t> guesses_of(const ClaimSlotsParams& params, const HotSlots& slots,
-                                int64_t index) {
-  std::vector<int32_t> guesses;
+std::vector<int32_t> predictions_of(const ClaimSlotsParams& params, const HotSlots& slots,
+                                    int64_t index) {
+  std::vector<int32_t> predictions;
   if (params.sets != nullptr) {
     const int32_t* set = params.sets + index * params.selected_capacity;
-    guesses.assign(set,
-                   set + std::clamp(params.selected_sizes[index], 0, params.selected_capacity));
-    return guesses;
+    predictions.assign(set,
+                       set + std::clamp(params.selected_sizes[index], 0, params.selected_capacity));
+    return predictions;
   }
   for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] < -1) guesses.push_back(remembered(slots.positions[slot]));
+    if (slots.positions[slot] < -1) predictions.push_back(remembered(slots.positions[slot]));
   }
-  return guesses;
+  return predictions;
 }
 
 int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) {
@@ -32,16 +32,17 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   if (desc.mode != StepMode::kDecode || slots.count == 0) return 0;
   int room = params.max_rows;
   for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] >= 0 && slots.stamps[slot] == guessed_stamp(params.stamp.read()))
+    if (slots.positions[slot] >= 0 &&
+        slots.last_uses[slot] == predicted_use(params.step_number.read()))
       --room;
   }
   if (room <= 0) return 0;
 
   std::vector<uint8_t> keep(static_cast<size_t>(slots.count), 0);
   std::vector<int32_t> candidates;
-  for (const int32_t position : guesses_of(params, slots, index)) {
-    const bool resident = position < layout.sinks || position >= desc.end() - layout.recent;
-    if (position < 0 || position >= desc.start || resident) continue;
+  for (const int32_t position : predictions_of(params, slots, index)) {
+    const bool is_protected = position < layout.sinks || position >= desc.end() - layout.recent;
+    if (position < 0 || position >= desc.start || is_protected) continue;
     if (desc.device_row_block(position / kPageTokens) != nullptr) continue;
     const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
     if (found != slots.positions + slots.count) {
@@ -52,14 +53,14 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   }
   std::vector<int32_t> victims(static_cast<size_t>(slots.count));
   const int wanted = std::min(room, static_cast<int>(candidates.size()));
-  const int chosen = choose_victims(params.replacement, slots, params.stamp.read(), keep.data(),
-                                    wanted, victims.data());
+  const int chosen = choose_victims(params.replacement, slots, params.step_number.read(),
+                                    keep.data(), wanted, victims.data());
   for (int i = 0; i < chosen; ++i) {
     const int32_t slot = victims[static_cast<size_t>(i)];
     const int32_t position =
         candidates[static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
     slots.positions[slot] = position;
-    slots.stamps[slot] = guessed_stamp(params.stamp.read());
+    slots.last_uses[slot] = predicted_use(params.step_number.read());
     params.fetches[index * params.max_rows + i] = {
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(params.step.layer, kv_head, position % kPageTokens),

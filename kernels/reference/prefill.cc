@@ -21,7 +21,7 @@ void attend_token(const PrefillParams& params, int sequence, int index, int quer
   if (params.window > 0) begin = std::max(begin, position - params.window + 1);
   for (int key = begin; key < std::min(params.end_page * kPageTokens, position + 1); ++key) {
     const double slope = params.step.slopes != nullptr ? params.step.slopes[query] : 0;
-    softmax.add(find_row(params.step, sequence, query / layout.group, key, params.pages, true),
+    softmax.add(find_row(params.step, sequence, query / layout.gqa_group, key, params.pages, true),
                 slope * (key - position));
   }
   if (!params.last_wave) return softmax.store(state);

@@ -16,7 +16,7 @@ struct Head {
   int64_t index;  // sequence * kv_heads + kv_head
   HotSlots slots;
 
-  bool resident(int position) const {
+  bool is_protected(int position) const {
     const CacheLayout& layout = params.step.layout;
     return position < layout.sinks || position >= desc.end() - layout.recent;
   }
@@ -45,21 +45,21 @@ struct Head {
 };
 
 // The hits of set entries from `begin` on: whatever is fetched, they stay.
-void stamp_hits(const Head& head, int size) {
+void mark_hits(const Head& head, int size) {
   const ResolveParams& params = head.params;
   const int32_t* set = params.sets + head.index * params.selected_capacity;
   for (int i = params.begin; i < size; ++i) {
-    const bool here = head.resident(set[i]) || head.device_row(set[i]) != nullptr;
+    const bool here = head.is_protected(set[i]) || head.device_row(set[i]) != nullptr;
     const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
-    int32_t& stamp = head.slots.stamps[slot];
-    if (is_guess(stamp)) {
+    int32_t& last_use = head.slots.last_uses[slot];
+    if (is_prediction(last_use)) {
       ++params.counters->prefetched_used;
-      const bool in_flight = step_of(stamp) == params.stamp.read() && i < params.end;
+      const bool in_flight = step_of(last_use) == params.step_number.read() && i < params.end;
       const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
       if (in_flight) params.tile_ready[tile] = 0;
     }
-    stamp = used_stamp(stamp, params.stamp.read());
+    last_use = renewed_use(last_use, params.step_number.read());
   }
 }
 
@@ -69,8 +69,8 @@ void fetch(const Head& head, const std::vector<int>& misses) {
   const int64_t wave = params.end - params.begin;
   const int64_t row_bytes = params.step.layout.row.bytes();
   std::vector<int32_t> victims(static_cast<size_t>(head.slots.count));
-  const int chosen = choose_victims(params.replacement, head.slots, params.stamp.read(), nullptr,
-                                    static_cast<int>(misses.size()), victims.data());
+  const int chosen = choose_victims(params.replacement, head.slots, params.step_number.read(),
+                                    nullptr, static_cast<int>(misses.size()), victims.data());
   for (size_t m = 0; m < misses.size(); ++m) {
     const int entry = misses[m];
     const int position = params.sets[head.index * params.selected_capacity + params.begin + entry];
@@ -78,10 +78,10 @@ void fetch(const Head& head, const std::vector<int>& misses) {
     if (static_cast<int>(m) < chosen) {
       const int32_t slot = victims[m];
       head.slots.positions[slot] = position;
-      head.slots.stamps[slot] = slot_stamp(params.stamp.read(), 1);
+      head.slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
       destination = head.hot_row(slot);
     } else {
-      destination = params.staging + (head.index * wave + entry) * row_bytes;
+      destination = params.fetch_buffer + (head.index * wave + entry) * row_bytes;
     }
     params.fetches[head.index * wave + static_cast<int64_t>(m)] = {head.block_row(position),
                                                                    destination};
@@ -97,19 +97,19 @@ void resolve_head(const Head& head, int size) {
   const CacheLayout& layout = params.step.layout;
   const int64_t wave = params.end - params.begin;
   const int32_t* set = params.sets + head.index * params.selected_capacity;
-  stamp_hits(head, size);
+  mark_hits(head, size);
   std::vector<int> misses;
   for (int i = params.begin; i < std::min(size, params.end); ++i) {
     const int entry = i - params.begin;
     const std::byte*& row = params.rows[head.index * wave + entry];
-    const bool resident = head.resident(set[i]);
-    if (resident) ++params.counters->resident;
+    const bool protects = head.is_protected(set[i]);
+    if (protects) ++params.counters->protected_rows;
     if (params.rows_on_device) {
-      if (!resident) ++params.counters->hits;
+      if (!protects) ++params.counters->hits;
       row = head.block_row(set[i]);
-    } else if (resident) {
-      row = head.desc.residents +
-            layout.resident_offset(params.step.layer, head.kv_head, layout.resident_slot(set[i]));
+    } else if (protects) {
+      row = head.desc.protected_rows +
+            layout.protected_offset(params.step.layer, head.kv_head, layout.protected_slot(set[i]));
     } else if (const std::byte* device = head.device_row(set[i]); device != nullptr) {
       ++params.counters->hits;
       row = device;

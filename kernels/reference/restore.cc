@@ -33,10 +33,10 @@ void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, i
 void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, int head) {
   const CacheLayout& layout = step.layout;
   restore_tail(step, desc, layer, head);
-  for (int position = 0; position < desc.start && desc.residents != nullptr; ++position) {
+  for (int position = 0; position < desc.start && desc.protected_rows != nullptr; ++position) {
     if (position >= layout.sinks && position < desc.start - layout.recent) continue;
     std::memcpy(
-        desc.residents + layout.resident_offset(layer, head, layout.resident_slot(position)),
+        desc.protected_rows + layout.protected_offset(layer, head, layout.protected_slot(position)),
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(layer, head, position % kPageTokens),
         static_cast<size_t>(layout.row.bytes()));

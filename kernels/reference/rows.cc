@@ -8,13 +8,13 @@
 namespace fasa::reference {
 
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
-                          const StagedPages& pages, bool use_stage) {
+                          const StagedPages& pages, bool use_write_back_buffer) {
   const CacheLayout& layout = step.layout;
   const SequenceDesc& desc = step.sequences[sequence];
   const int page = position / kPageTokens;
   const int64_t in_head = position % kPageTokens * layout.row.bytes();
-  if (use_stage && desc.stage != nullptr && position >= desc.start) {
-    return step.staged_row(desc, kv_head, position);
+  if (use_write_back_buffer && desc.write_back_buffer != nullptr && position >= desc.start) {
+    return step.write_back_row(desc, kv_head, position);
   }
   if (const std::byte* device = desc.device_row_block(page); device != nullptr) {
     return device + layout.row_offset(step.layer, kv_head, 0) + in_head;

@@ -47,18 +47,18 @@ void average_pages(int page_tokens, int first, std::vector<double>& scores) {
   }
 }
 
-// `near` are the near set's positions, in any order.
-void write_near(const SelectParams& params, const GroupScores& scores, const SelectPlan& plan,
-                int64_t head, std::vector<int32_t> near) {
-  const NearSet& out = params.near;
-  std::sort(near.begin(), near.end());
-  std::copy(near.begin(), near.end(), out.positions + head * out.capacity);
-  out.sizes[head] = static_cast<int32_t>(near.size());
+// `low_bit` are the low-bit set's positions, in any order.
+void write_low_bit(const SelectParams& params, const GroupScores& scores, const SelectPlan& plan,
+                   int64_t head, std::vector<int32_t> low_bit) {
+  const LowBitSet& out = params.low_bit;
+  std::sort(low_bit.begin(), low_bit.end());
+  std::copy(low_bit.begin(), low_bit.end(), out.positions + head * out.capacity);
+  out.sizes[head] = static_cast<int32_t>(low_bit.size());
   for (int h = 0; h < scores.heads; ++h) {
     float* of_head = out.scores + (head * scores.heads + h) * out.capacity;
-    for (size_t i = 0; i < near.size(); ++i) {
+    for (size_t i = 0; i < low_bit.size(); ++i) {
       of_head[i] =
-          scores.raw[static_cast<size_t>(int64_t{h} * plan.visible() + near[i] - plan.first)];
+          scores.raw[static_cast<size_t>(int64_t{h} * plan.visible() + low_bit[i] - plan.first)];
     }
   }
 }
@@ -77,9 +77,9 @@ uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t
     std::stable_sort(taken.begin(), taken.end(), [&](int32_t a, int32_t b) {
       return best[static_cast<size_t>(a - plan.first)] > best[static_cast<size_t>(b - plan.first)];
     });
-    if (plan.near > 0) {
-      write_near(params, scores, plan, int64_t{index} * params.step.layout.kv_heads + kv_head,
-                 {taken.begin() + plan.need, taken.begin() + plan.ranked()});
+    if (plan.low_bit > 0) {
+      write_low_bit(params, scores, plan, int64_t{index} * params.step.layout.kv_heads + kv_head,
+                    {taken.begin() + plan.need, taken.begin() + plan.ranked()});
     }
     taken.resize(static_cast<size_t>(plan.need));
     for (int p = plan.first; p < plan.sinks_end; ++p) taken.push_back(p);
@@ -102,9 +102,9 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
   const int16_t* dims = params.step.slice_dims + kv_head * layout.slice.dims;
   const int scored = layout.slice.prefix(params.score_dims).dims;
   GroupScores scores;
-  scores.heads = layout.group;
-  for (int h = 0; h < layout.group; ++h) {
-    const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.group + h);
+  scores.heads = layout.gqa_group;
+  for (int h = 0; h < layout.gqa_group; ++h) {
+    const int64_t q = params.q.offset(sequence.first_token, kv_head * layout.gqa_group + h);
     std::vector<double> sums;
     for (int p = plan.first; p < plan.end; ++p) {
       const SlicePage page = page_at(params, sequence, kv_head, p);
@@ -114,7 +114,7 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
                reference::slice_value(page.format, page.data, page.base, d, p % kPageTokens);
       }
       if (params.step.slopes != nullptr) {
-        sum += static_cast<double>(params.step.slopes[kv_head * layout.group + h]) *
+        sum += static_cast<double>(params.step.slopes[kv_head * layout.gqa_group + h]) *
                (p - (sequence.end() - 1));
       }
       sums.push_back(sum);
@@ -152,7 +152,7 @@ void select(const SelectParams& params) {
       const int h = params.step.first_head() + i;
       const int64_t at = int64_t{s} * kv_heads + h;
       params.selected_sizes[at] = 0;
-      if (params.near.capacity > 0) params.near.sizes[at] = 0;
+      if (params.low_bit.capacity > 0) params.low_bit.sizes[at] = 0;
       if (params.step.sequences[s].mode != StepMode::kDecode) continue;
       const uint64_t nans = select_head(params, s, h, params.sets + at * params.selected_capacity,
                                         params.selected_sizes + at);

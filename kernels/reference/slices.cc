@@ -16,7 +16,7 @@ struct CodePlace {
   int bit;
 };
 
-CodePlace place_of(const SliceFormat& format, int dim, int token) {
+CodePlace location_of(const SliceFormat& format, int dim, int token) {
   const int bits = slice_bits(format.dtype);
   const int unit = 32 / bits;
   return {static_cast<size_t>(format.word_at(dim / unit, token) * 4 + dim % 4),
@@ -89,7 +89,7 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     const DimCode code = choose_code(range.lo, range.hi, bits, step, base_step);
     std::memcpy(slice_page + format.code_bytes() + dim * 2, &code.parameter, 2);
     for (int token = 0; token < kPageTokens; ++token) {
-      const CodePlace place = place_of(format, dim, token);
+      const CodePlace place = location_of(format, dim, token);
       const float value = reference::slice_value(tail, tail_page, 0, dim, token);
       slice_page[place.byte] |= static_cast<std::byte>(encode(value, code, bits) << place.bit);
     }
@@ -103,7 +103,7 @@ float slice_value(const SliceFormat& format, const std::byte* page, float base, 
                         static_cast<int64_t>(element_of(format, dim, token)));
   }
   const int bits = slice_bits(format.dtype);
-  const CodePlace place = place_of(format, dim, token);
+  const CodePlace place = location_of(format, dim, token);
   const int code = (static_cast<int>(page[place.byte]) >> place.bit) & ((1 << bits) - 1);
   uint16_t parameter = 0;
   std::memcpy(&parameter, page + format.code_bytes() + dim * 2, 2);

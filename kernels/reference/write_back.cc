@@ -15,9 +15,9 @@ void write_back(const WriteBackParams& params) {
       for (int head = 0; head < layout.kv_heads; ++head) {
         const std::byte* row =
             desc.mode == StepMode::kPrefill
-                ? params.step.staged_row(desc, head, position)
-                : desc.residents +
-                      layout.resident_offset(layer, head, layout.resident_slot(position));
+                ? params.step.write_back_row(desc, head, position)
+                : desc.protected_rows +
+                      layout.protected_offset(layer, head, layout.protected_slot(position));
         std::memcpy(desc.row_blocks[page] + layout.row_offset(layer, head, slot), row,
                     static_cast<size_t>(layout.row.bytes()));
       }

@@ -53,7 +53,7 @@ CpuDevice::CpuDevice(const DeviceOptions& options)
       threads_(options.threads),
       shared_(threads_.value()),
       memory_(options, /*unified=*/true) {
-  show_timeline(shared_.tap.place());
+  show_timeline(shared_.hook.place());
 }
 
 Stream CpuDevice::create_stream(StreamPriority, std::string_view name) {
@@ -82,7 +82,7 @@ void CpuDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, Stream
     const double begin = shared_.seconds_now();
     std::memcpy(destination, source, bytes);
     count(kind, bytes, shared_.seconds_now() - begin);
-    if (Timeline* timeline = shared_.tap.timeline(); timeline && stream.native != nullptr)
+    if (Timeline* timeline = shared_.hook.timeline(); timeline && stream.native != nullptr)
       stream_of(stream).add_to(*timeline, copy_name(kind), tag, begin, copy_work(kind, bytes));
   }
 }
@@ -103,7 +103,7 @@ void CpuDevice::count(CopyKind kind, size_t bytes, double seconds) {
 void CpuDevice::do_fill(void* destination, int byte, size_t bytes, StreamView stream,
                         OperationTag tag) {
   if (bytes == 0) return;
-  Timeline* timeline = stream.native == nullptr ? nullptr : shared_.tap.timeline();
+  Timeline* timeline = stream.native == nullptr ? nullptr : shared_.hook.timeline();
   const double begin = timeline == nullptr ? 0 : shared_.seconds_now();
   std::memset(destination, byte, bytes);
   if (timeline == nullptr) return;
@@ -130,12 +130,12 @@ void CpuDevice::run(StreamView stream, const char* name, std::function<KernelWor
 }
 
 void CpuDevice::set_timeline(Timeline* timeline) {
-  shared_.tap.set_timeline(timeline);
+  shared_.hook.set_timeline(timeline);
   sample_memory();
 }
 
 void CpuDevice::sample_memory() {
-  if (Timeline* timeline = shared_.tap.timeline()) {
+  if (Timeline* timeline = shared_.hook.timeline()) {
     timeline->sample(kDeviceMemoryCounter, shared_.seconds_now(),
                      static_cast<double>(memory_.use(MemorySpace::kDevice).used_bytes));
   }

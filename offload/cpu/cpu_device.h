@@ -13,7 +13,7 @@
 #include "offload/device_options.h"
 #include "offload/host/space_allocator.h"
 #include "offload/host/thread_count.h"
-#include "offload/timeline/timeline_tap.h"
+#include "offload/timeline/timeline_hook.h"
 #include "runtime/base/parallel.h"
 
 namespace fasa {
@@ -46,22 +46,22 @@ struct CpuShared {
 
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   CpuExecutor executor;
-  TimelineTap tap;
+  TimelineHook hook;
 };
 
 // What the device's StreamViews point to.
 class CpuStream {
  public:
   CpuStream(CpuShared& shared, std::string_view name)
-      : shared_(shared), timeline_key_(shared.tap.open_stream(name)) {}
+      : shared_(shared), timeline_key_(shared.hook.open_stream(name)) {}
   CpuStream(const CpuStream&) = delete;  // one name of the timeline's
   CpuStream& operator=(const CpuStream&) = delete;
-  ~CpuStream() { shared_.tap.close_stream(timeline_key_); }
+  ~CpuStream() { shared_.hook.close_stream(timeline_key_); }
 
   // Runs `work`, which returns KernelWork, now.
   template <typename Work>
   void run(const char* name, OperationTag tag, const Work& work) {
-    if (Timeline* timeline = shared_.tap.timeline(); timeline != nullptr) [[unlikely]] {
+    if (Timeline* timeline = shared_.hook.timeline(); timeline != nullptr) [[unlikely]] {
       KernelWork done;
       const double start = shared_.seconds_now();
       shared_.executor.run(name, [&] { done = work(); });

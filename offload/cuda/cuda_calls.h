@@ -1,5 +1,5 @@
 // The calls of the CUDA runtime that the device makes, as a table that can be another one: the
-// device is built and tested everywhere, against a runtime played by the host; only the real table
+// device is built and tested everywhere, against a fake runtime on the host; only the real table
 // (cuda_platform.cc) needs the toolkit. Handles are opaque (cudaStream_t, cudaEvent_t,
 // cudaMemPool_t), statuses the runtime's own numbers, results come through pointers as in the
 // runtime, and are untouched where a call fails.
@@ -61,7 +61,7 @@ struct CudaGpu {
 };
 
 // Where an address lies, as the driver knows it.
-struct CudaPlace {
+struct CudaLocation {
   enum class Kind : uint8_t {
     kUnknown,  // nowhere that kernels reach: the process's own memory, mostly
     kPinned,   // host memory that kernels reach at the same address
@@ -99,7 +99,7 @@ class CudaCalls {
   virtual CudaStatus register_host(void* data, size_t bytes) = 0;
   virtual CudaStatus unregister_host(void* data) = 0;
   // Any address; enqueues nothing, and may be asked for within a capture.
-  virtual CudaStatus locate(const void* data, CudaPlace* place) = 0;
+  virtual CudaStatus locate(const void* data, CudaLocation* location) = 0;
 
   virtual CudaStatus create_stream(void** stream, StreamPriority priority) = 0;
   virtual CudaStatus destroy_stream(void* stream) = 0;

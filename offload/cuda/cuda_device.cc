@@ -33,10 +33,10 @@ DeviceTraits traits_of(const CudaPlatform& platform) {
 // Pinned memory can't be swapped, and the kernel ends processes before it refuses a pin: without a
 // limit of the user's, what the machine has left when the device is opened, but for a little.
 std::optional<uint64_t> pinnable_bytes() {
-  constexpr uint64_t kSpared = uint64_t{2} << 30;
+  constexpr uint64_t kReserved = uint64_t{2} << 30;
   const auto available = available_host_bytes();
   if (!available) return std::nullopt;
-  return *available > kSpared ? *available - kSpared : *available / 2;
+  return *available > kReserved ? *available - kReserved : *available / 2;
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   }
   const CudaGpuScope scope(calls_, index, only_one);
   shared_ = std::make_unique<CudaShared>(platform, index, only_one, control_->stream());
-  show_timeline(shared_->tap.place());
+  show_timeline(shared_->hook.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
   DeviceRates rates;  // launches and latency as plans suppose them
@@ -215,7 +215,7 @@ bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) con
     return false;
   }
   return std::all_of(ranges.begin(), ranges.end(), [&](const CopyRange& range) {
-    if (range.bytes < least_batched_) return false;
+    if (range.bytes < min_batched_) return false;
     if (kind == CopyKind::kDeviceToDevice) return true;
     const void* const on_host = kind == CopyKind::kHostToDevice ? range.source : range.destination;
     return pinned_.copyable(on_host, range.bytes) == range.bytes;
@@ -311,7 +311,7 @@ void CudaDevice::set_timeline(Timeline* timeline) {
     const std::lock_guard lock(shared_->streams_mutex);
     for (CudaStream* stream : shared_->streams) stream->synchronize();
   }
-  shared_->tap.set_timeline(timeline);
+  shared_->hook.set_timeline(timeline);
   memory_->sample();
 }
 

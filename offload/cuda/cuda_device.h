@@ -48,7 +48,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   // the driver notices.
   void require_alive(StreamView stream);
   // Throws DeviceError.
-  CudaPlace locate(const void* data);
+  CudaLocation locate(const void* data);
   int index() const { return shared_->index; }
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
@@ -65,7 +65,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   // copies one by one. What is set is from others' reports (28 KiB), rounded up; gpu_bench measures
   // it.
   static constexpr size_t kMinBatched = size_t{32} << 10;
-  void set_least_batched(size_t bytes) { least_batched_ = bytes; }
+  void set_least_batched(size_t bytes) { min_batched_ = bytes; }
 
  private:
   class Control;  // the stream that orders memory and the clock
@@ -118,7 +118,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   MemoryLimit host_limit_;
   MemoryLimit pinned_limit_;
   CudaLinkRates link_;
-  size_t least_batched_ = kMinBatched;
+  size_t min_batched_ = kMinBatched;
   std::atomic<bool> batches_{true};  // until the runtime says that it has none
   Traffic h2d_;
   Traffic d2h_;

@@ -29,12 +29,12 @@ void CudaDevice::require_alive(StreamView view) {
   if (stream.ownership() == CudaStream::Ownership::kTheirs) require_ours(stream.native());
 }
 
-CudaPlace CudaDevice::locate(const void* data) {
+CudaLocation CudaDevice::locate(const void* data) {
   shared_->require_context();
   const CudaGpuScope scope = shared_->enter();
-  CudaPlace place;
-  shared_->check(calls_.locate(data, &place), {"cudaPointerGetAttributes"});
-  return place;
+  CudaLocation location;
+  shared_->check(calls_.locate(data, &location), {"cudaPointerGetAttributes"});
+  return location;
 }
 
 Stream CudaDevice::adopt_stream(void* native, std::string_view name) {

@@ -124,7 +124,7 @@ CudaGraph::CudaGraph(CudaCapture& capture, CudaMemory& memory, const char* name)
 }
 
 // The driver does not say what an instance takes: what is gone afterwards is counted, which may be
-// somebody else's, never less than ours but for what the driver had to spare.
+// somebody else's, never less than ours but for what the driver had left.
 void CudaGraph::instantiate(void* graph) {
   const uint64_t before = memory_.free_bytes();
   shared_.check(shared_.calls.instantiate_graph(&instance_, graph, origin_.native()),

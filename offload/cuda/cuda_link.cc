@@ -33,7 +33,7 @@ class Probe {
     shared_.check(calls.create_event(&after_), {"cudaEventCreate"});
   }
 
-  // The better of two: the first one wakes the link up.
+  // The better of two: the first one warms the link up.
   double rate(CopyKind kind) {
     const bool to_device = kind == CopyKind::kHostToDevice;
     double best = 0;

@@ -14,7 +14,7 @@ namespace {
 uint64_t free_at_opening(CudaCalls& calls) {
   uint64_t free_bytes = 0, total = 0;
   check_cuda(calls, calls.free_memory(&free_bytes, &total), {"cudaMemGetInfo"});
-  return free_bytes - std::min(free_bytes, CudaMemory::kSpare);
+  return free_bytes - std::min(free_bytes, CudaMemory::kReserve);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
 }
 
 void CudaMemory::sample() const {
-  if (Timeline* const timeline = shared_.tap.timeline(); timeline != nullptr) {
+  if (Timeline* const timeline = shared_.hook.timeline(); timeline != nullptr) {
     timeline->sample(kDeviceMemoryCounter, shared_.clock.host_seconds(),
                      static_cast<double>(use().used_bytes));
   }

@@ -17,7 +17,7 @@ namespace fasa {
 class CudaMemory {
  public:
   // `stream` orders the pool's work and outlives this. Without a limit, all that the GPU has free
-  // now but for kSpare. Throws DeviceError.
+  // now but for kReserve. Throws DeviceError.
   CudaMemory(CudaShared& shared, const CudaGpu& gpu, void* stream,
              std::optional<uint64_t> limit_bytes);
   CudaMemory(const CudaMemory&) = delete;  // owns its pool
@@ -39,7 +39,7 @@ class CudaMemory {
   void* pool() const { return pool_; }  // null: a GPU without pools
 
   // For what the driver places there itself while it runs: code loaded late, local memory.
-  static constexpr uint64_t kSpare = uint64_t{256} << 20;
+  static constexpr uint64_t kReserve = uint64_t{256} << 20;
 
  private:
   std::byte* try_allocate(size_t bytes);  // null: the GPU has not so much

@@ -81,7 +81,7 @@ class RuntimeCalls final : public CudaCalls {
     return cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   }
   CudaStatus unregister_host(void* data) override { return cudaHostUnregister(data); }
-  CudaStatus locate(const void* data, CudaPlace* place) override;
+  CudaStatus locate(const void* data, CudaLocation* location) override;
 
   CudaStatus create_stream(void** stream, StreamPriority priority) override;
   CudaStatus destroy_stream(void* stream) override { return cudaStreamDestroy(stream_of(stream)); }
@@ -173,18 +173,18 @@ CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
   return cudaSuccess;
 }
 
-CudaStatus RuntimeCalls::locate(const void* data, CudaPlace* place) {
+CudaStatus RuntimeCalls::locate(const void* data, CudaLocation* location) {
   cudaPointerAttributes attributes{};
   const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
   if (status != cudaSuccess) return status;
-  place->kind = CudaPlace::Kind::kUnknown;
+  location->kind = CudaLocation::Kind::kUnknown;
   place->gpu = attributes.device;
   if (attributes.type == cudaMemoryTypeDevice) {
-    place->kind = CudaPlace::Kind::kDevice;
+    location->kind = CudaLocation::Kind::kDevice;
   } else if (attributes.type == cudaMemoryTypeManaged) {
-    place->kind = CudaPlace::Kind::kManaged;
+    location->kind = CudaLocation::Kind::kManaged;
   } else if (attributes.type == cudaMemoryTypeHost && attributes.devicePointer == data) {
-    place->kind = CudaPlace::Kind::kPinned;
+    location->kind = CudaLocation::Kind::kPinned;
   }
   return cudaSuccess;
 }
@@ -255,7 +255,7 @@ CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* strea
 
 CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* stream) {
   cudaGraphExec_t made = nullptr;
-  // Nodes keep the priority of the stream that they were captured on: a miss overtakes a guess.
+  // Nodes keep the priority of the stream that they were captured on: a miss overtakes a prefetch.
   cudaError_t status = cudaGraphInstantiateWithFlags(&made, static_cast<cudaGraph_t>(graph),
                                                      cudaGraphInstantiateFlagUseNodePriority);
   if (status != cudaSuccess) return status;

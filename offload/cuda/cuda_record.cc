@@ -3,7 +3,7 @@
 namespace fasa {
 namespace {
 
-// A wait that ends within this held nobody up: it is what two time stamps are apart.
+// A wait that ends within this held nobody up: it is what two timestamps are apart.
 constexpr double kNoWait = 2e-6;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the streams of one CUDA device share: the runtime, the clock, the timeline's tap and the
+// What the streams of one CUDA device share: the runtime, the clock, the timeline's hook and the
 // first failure.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "offload/cuda/cuda_calls.h"
 #include "offload/cuda/cuda_error.h"
 #include "offload/cuda/cuda_journal.h"
-#include "offload/timeline/timeline_tap.h"
+#include "offload/timeline/timeline_hook.h"
 
 namespace fasa {
 
@@ -34,7 +34,7 @@ class CudaGpuScope {
   int previous_ = -1;  // -1: nothing to restore
 };
 
-// Seconds since the device was opened, from the GPU's own time stamps. Thread-safe.
+// Seconds since the device was opened, from the GPU's own timestamps. Thread-safe.
 class CudaClock {
  public:
   // Records on `stream`, which outlives this.
@@ -76,7 +76,7 @@ class CudaShared {
   const std::function<void(const KernelCall&, void*)> launch;
   const int index;
   const bool only_one;
-  TimelineTap tap;
+  TimelineHook hook;
   CudaClock clock;
   std::mutex streams_mutex;
   std::vector<CudaStream*> streams;  // that live

@@ -55,7 +55,7 @@ CudaStream::CudaStream(CudaShared& shared, void* native, Ownership ownership, st
     : shared_(shared),
       native_(native),
       ownership_(ownership),
-      timeline_key_(shared.tap.open_stream(name)),
+      timeline_key_(shared.hook.open_stream(name)),
       journal_(shared.open_journal(name)),
       record_(shared) {
   const std::lock_guard lock(shared.streams_mutex);
@@ -76,7 +76,7 @@ CudaStream::~CudaStream() {
   if (tail_.native != nullptr && calls.destroy_event(tail_.native) != cuda_status::kSuccess) {
     calls.take_last_error();
   }
-  shared_.tap.close_stream(timeline_key_);
+  shared_.hook.close_stream(timeline_key_);
 }
 
 void CudaStream::begin_record(const char* name, OperationTag tag, const KernelWork& work) {
@@ -145,7 +145,7 @@ void CudaStream::wait(const CudaEvent& event, OperationTag tag) {
   }
   if (event.journal == nullptr) return;
   const CudaGpuScope scope = shared_.enter();
-  const bool recorded = shared_.tap.timeline() != nullptr;
+  const bool recorded = shared_.hook.timeline() != nullptr;
   if (recorded) [[unlikely]] {
     record_.begin({.kind = TimelineEntry::Kind::kWait,
                    .stream = timeline_key_,
@@ -193,7 +193,7 @@ void CudaStream::synchronize() {
   const uint64_t number = journal_.enqueued();
   shared_.check(shared_.calls.synchronize_stream(native_), {"cudaStreamSynchronize"});
   journal_.passed(number);
-  record_.flush(shared_.tap.timeline());
+  record_.flush(shared_.hook.timeline());
   throw_host_failure(*failure_, number);
 }
 

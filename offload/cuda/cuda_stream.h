@@ -65,7 +65,7 @@ class CudaStream {
       return;
     }
     journal_.note(call.name, tag);
-    const bool recorded = shared_.tap.timeline() != nullptr;
+    const bool recorded = shared_.hook.timeline() != nullptr;
     if (recorded) [[unlikely]]
       begin_record(call.name, tag, work);
     shared_.check(enqueue(), call);

@@ -29,8 +29,8 @@ void touch_pages(std::byte* begin, const std::byte* end) {
 
 }  // namespace
 
-PinnedArena::PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int near_node, int threads)
-    : calls_(calls), threads_(std::max(1, threads)), memory_(policy, near_node, std::nullopt) {}
+PinnedArena::PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int local_node, int threads)
+    : calls_(calls), threads_(std::max(1, threads)), memory_(policy, local_node, std::nullopt) {}
 
 PinnedArena::~PinnedArena() {
   for (std::byte* slab : slabs_) unpin(slab, kSlabBytes);

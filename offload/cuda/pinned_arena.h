@@ -22,7 +22,7 @@ namespace fasa {
 // Thread-safe.
 class PinnedArena {
  public:
-  PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int near_node, int threads);
+  PinnedArena(CudaCalls& calls, const NumaPolicy& policy, int local_node, int threads);
   PinnedArena(const PinnedArena&) = delete;  // owns registrations
   PinnedArena& operator=(const PinnedArena&) = delete;
   ~PinnedArena();
@@ -57,7 +57,7 @@ class PinnedArena {
   mutable std::mutex mutex_;
   uint64_t pinned_ = 0;
   std::map<const std::byte*, size_t> in_pieces_;  // mappings of more than one piece
-  std::atomic<bool> any_in_pieces_ = false;       // spares all other copies the lock
+  std::atomic<bool> any_in_pieces_ = false;       // until then copies skip the lock
   std::vector<std::byte*> slabs_;
   std::map<std::byte*, size_t> runs_;  // free parts of slabs: start -> bytes
 };

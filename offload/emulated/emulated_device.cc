@@ -60,7 +60,7 @@ EmulatedDevice::EmulatedDevice(const DeviceOptions& options)
       shared_({.link_bandwidth = options.link_bandwidth,
                .link_latency = options.link_latency,
                .memory_bandwidth = options.memory_bandwidth}) {
-  show_timeline(shared_.tap.place());
+  show_timeline(shared_.hook.place());
 }
 
 Stream EmulatedDevice::create_stream(StreamPriority priority, std::string_view name) {
@@ -196,13 +196,13 @@ void EmulatedDevice::set_timeline(Timeline* timeline) {
     std::unique_lock lock(shared_.mutex);
     shared_.wait_for_all(lock);
     shared_.clock.set_timeline(timeline);
-    shared_.tap.set_timeline(timeline);
+    shared_.hook.set_timeline(timeline);
   }
   sample_memory();
 }
 
 void EmulatedDevice::sample_memory() {
-  Timeline* timeline = shared_.tap.timeline();
+  Timeline* timeline = shared_.hook.timeline();
   if (timeline == nullptr) return;
   const std::lock_guard lock(shared_.mutex);
   timeline->sample(kDeviceMemoryCounter, shared_.clock.now(),

@@ -1,4 +1,4 @@
-// An accelerator played by the host: memory of its own with a hard budget, streams that run
+// An accelerator emulated on the host: memory of its own with a hard budget, streams that run
 // concurrently, a link, a virtual clock. Its kernels are the CPU's; work is executed for real, in
 // some legal order, and timed by VirtualClock.
 //

@@ -56,7 +56,7 @@ EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, 
     : shared_(shared),
       name_(std::move(name)),
       arena_(threads),
-      timeline_key_(shared.tap.open_stream(name_)),
+      timeline_key_(shared.hook.open_stream(name_)),
       last_work_{.stream = timeline_key_, .name = nullptr, .tag = {}} {
   const std::lock_guard lock(shared_.mutex);
   std::optional<VirtualClock::StreamKey> opened;
@@ -68,7 +68,7 @@ EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, 
     pthread_setname_np(worker_.native_handle(), short_name.c_str());
   } catch (...) {
     if (opened) shared_.clock.close_stream(*opened);
-    shared_.tap.close_stream(timeline_key_);
+    shared_.hook.close_stream(timeline_key_);
     throw;
   }
   shared_.streams.push_back(this);
@@ -94,13 +94,13 @@ EmulatedStream::~EmulatedStream() {
   worker_.join();
   const std::lock_guard lock(shared_.mutex);
   std::erase(shared_.streams, this);
-  shared_.tap.close_stream(timeline_key_);
+  shared_.hook.close_stream(timeline_key_);
   shared_.clock.close_stream(clock_key_);
 }
 
 std::unique_ptr<TimelineEntry> EmulatedStream::entry_of(TimelineEntry::Kind kind, const char* name,
                                                         OperationTag tag) const {
-  if (shared_.tap.timeline() == nullptr) return nullptr;
+  if (shared_.hook.timeline() == nullptr) return nullptr;
   auto entry = std::make_unique<TimelineEntry>();
   entry->kind = kind;
   entry->stream = timeline_key_;

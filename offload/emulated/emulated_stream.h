@@ -17,7 +17,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "offload/emulated/virtual_clock.h"
-#include "offload/timeline/timeline_tap.h"
+#include "offload/timeline/timeline_hook.h"
 
 namespace fasa {
 
@@ -58,7 +58,7 @@ struct EmulatedShared {
   std::vector<EmulatedStream*> streams;
   HostWait* host_waits = nullptr;  // those of host threads
   int stream_waits = 0;            // streams that wait for a recording now
-  TimelineTap tap;
+  TimelineHook hook;
 
   // Until everything that was enqueued so far, on any stream, has been executed.
   void wait_for_all(std::unique_lock<std::mutex>& lock);

@@ -39,7 +39,8 @@ std::byte* keep_aligned(std::byte* data, size_t length, size_t bytes) {
 
 }  // namespace
 
-HostArena::HostArena(const NumaPolicy& policy, int near_node, std::optional<uint64_t> alias_bytes) {
+HostArena::HostArena(const NumaPolicy& policy, int local_node,
+                     std::optional<uint64_t> alias_bytes) {
   const Topology& topology = Topology::machine();
   if (policy.kind == NumaPolicy::Kind::kNode && !topology.has_node(policy.node)) {
     throw UsageError(
@@ -50,7 +51,7 @@ HostArena::HostArena(const NumaPolicy& policy, int near_node, std::optional<uint
   // With one node, or a kernel without NUMA, there is nothing to choose.
   if (topology.nodes().size() > 1 && numa_available() >= 0) {
     mode_ = policy.kind == NumaPolicy::Kind::kInterleave ? Mode::kInterleave : Mode::kNode;
-    node_ = policy.kind == NumaPolicy::Kind::kNode ? policy.node : near_node;
+    node_ = policy.kind == NumaPolicy::Kind::kNode ? policy.node : local_node;
   }
   if (alias_bytes && *alias_bytes > 0) {
     alias_bytes_ = round_up(*alias_bytes, kHugePageBytes);

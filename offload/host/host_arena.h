@@ -1,4 +1,4 @@
-// Host memory for rows and for devices that the host plays: placed on NUMA nodes, on huge pages
+// Host memory for rows and for devices emulated on the host: placed on NUMA nodes, on huge pages
 // where there are any.
 //
 // Pages are touched by whoever writes them first, never here: a reservation of 16 GiB costs nothing
@@ -20,9 +20,9 @@ namespace fasa {
 // Thread-safe.
 class HostArena {
  public:
-  // Where `auto` puts memory: `near_node`. Throws UsageError for a node that this machine has not
+  // Where `auto` puts memory: `local_node`. Throws UsageError for a node that this machine has not
   // (listing those it has). `alias_bytes`: for benchmarks only, see DeviceOptions.
-  HostArena(const NumaPolicy& policy, int near_node, std::optional<uint64_t> alias_bytes);
+  HostArena(const NumaPolicy& policy, int local_node, std::optional<uint64_t> alias_bytes);
   HostArena(const HostArena&) = delete;  // owns its mappings
   HostArena& operator=(const HostArena&) = delete;
   ~HostArena();

@@ -9,21 +9,21 @@ PageTable::PageTable(BlockPool& pool) : pool_(&pool), addresses_(pool.device(), 
 
 PageTable& PageTable::operator=(PageTable&& other) noexcept {
   if (this == &other) return *this;
-  cancel_ring();
+  cancel_window();
   truncate(0);
   pool_ = other.pool_;
   ids_ = std::move(other.ids_);
   other.ids_.clear();
   addresses_ = std::move(other.addresses_);
   reservation_ = std::move(other.reservation_);
-  ring_end_ = std::exchange(other.ring_end_, 0);
-  ring_blocks_ = std::exchange(other.ring_blocks_, 0);
+  window_end_ = std::exchange(other.window_end_, 0);
+  window_blocks_ = std::exchange(other.window_blocks_, 0);
   dropped_ = std::exchange(other.dropped_, 0);
   return *this;
 }
 
 PageTable::~PageTable() {
-  cancel_ring();
+  cancel_window();
   truncate(0);
 }
 
@@ -51,15 +51,15 @@ void PageTable::promise(int64_t blocks, int64_t pages) {
   pool_->merge(reservation_, more);
 }
 
-void PageTable::reserve_ring(int64_t pages, int64_t blocks) {
+void PageTable::reserve_window(int64_t pages, int64_t blocks) {
   const int64_t held = this->pages() - dropped_ + reservation_.blocks();
   promise(blocks - held, pages);
-  ring_end_ = std::max(ring_end_, pages);
-  ring_blocks_ = std::max(ring_blocks_, blocks);
+  window_end_ = std::max(window_end_, pages);
+  window_blocks_ = std::max(window_blocks_, blocks);
 }
 
-void PageTable::cancel_ring() noexcept {
-  ring_end_ = ring_blocks_ = 0;
+void PageTable::cancel_window() noexcept {
+  window_end_ = window_blocks_ = 0;
   reservation_.cancel();
 }
 
@@ -67,8 +67,8 @@ void PageTable::cancel_ring() noexcept {
 void PageTable::release(PageId page) noexcept {
   const bool freed = pool_->references(page) == 1;
   pool_->release(page);
-  if (!freed || reservation_.blocks() >= ring_end_ - pages()) return;
-  if (pages() - dropped_ + reservation_.blocks() >= ring_blocks_) return;
+  if (!freed || reservation_.blocks() >= window_end_ - pages()) return;
+  if (pages() - dropped_ + reservation_.blocks() >= window_blocks_) return;
   if (pool_->free_blocks() == pool_->reserved_blocks()) return;
   BlockReservation again = pool_->reserve(1);
   pool_->merge(reservation_, again);

@@ -34,8 +34,8 @@ class PageTable {
 
   // Promises `blocks` blocks to the growth up to `pages` pages: those of pages that are dropped on the
   // way, and held by nobody else, are promised to it again. Throws BudgetError; nothing changes then.
-  void reserve_ring(int64_t pages, int64_t blocks);
-  void cancel_ring() noexcept;
+  void reserve_window(int64_t pages, int64_t blocks);
+  void cancel_window() noexcept;
 
   // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.
   void grow(int64_t pages);
@@ -73,8 +73,8 @@ class PageTable {
   std::vector<PageId> ids_;
   PointerArray addresses_;
   BlockReservation reservation_;
-  int64_t ring_end_ = 0;     // pages up to which dropped ones are promised again
-  int64_t ring_blocks_ = 0;  // taken and promised, while growing there
+  int64_t window_end_ = 0;     // pages up to which dropped ones are promised again
+  int64_t window_blocks_ = 0;  // taken and promised, while growing there
   int64_t dropped_ = 0;
 };
 

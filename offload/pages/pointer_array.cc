@@ -19,14 +19,15 @@ void PointerArray::reserve(int64_t entries) {
   const int64_t capacity = std::max({entries, 2 * capacity_, kFirstCapacity});
   const size_t bytes = static_cast<size_t>(capacity) * sizeof(std::byte*);
   replaced_.reserve(replaced_.size() + 1);
-  Buffer staging = device_->allocate(MemorySpace::kHost, bytes, purpose_);
+  Buffer host_copy = device_->allocate(MemorySpace::kHost, bytes, purpose_);
   Buffer array = device_->allocate(MemorySpace::kDevice, bytes, purpose_);
   if (size_ > 0) {
-    std::memcpy(staging.data(), staging_.data(), static_cast<size_t>(size_) * sizeof(std::byte*));
+    std::memcpy(host_copy.data(), host_copy_.data(),
+                static_cast<size_t>(size_) * sizeof(std::byte*));
   }
-  if (array_) replaced_.push_back({std::move(array_), std::move(staging_), capacity_});
+  if (array_) replaced_.push_back({std::move(array_), std::move(host_copy_), capacity_});
   array_ = std::move(array);
-  staging_ = std::move(staging);
+  host_copy_ = std::move(host_copy);
   capacity_ = capacity;
   dirty_ = 0;
   uploaded_ = 0;
@@ -39,13 +40,13 @@ void PointerArray::prepare_overwrite(int64_t first) {
 }
 
 void PointerArray::append(std::byte* value) noexcept {
-  staging_.as<std::byte*>()[size_] = value;
+  host_copy_.as<std::byte*>()[size_] = value;
   dirty_ = std::min(dirty_, size_);
   ++size_;
 }
 
 void PointerArray::set(int64_t index, std::byte* value) noexcept {
-  staging_.as<std::byte*>()[index] = value;
+  host_copy_.as<std::byte*>()[index] = value;
   dirty_ = std::min(dirty_, index);
 }
 
@@ -59,11 +60,11 @@ void PointerArray::shrink(int64_t capacity) noexcept {
     Replaced& last = replaced_.back();
     // The same but for entries that were set since.
     const size_t bytes = static_cast<size_t>(size_) * sizeof(std::byte*);
-    if (std::memcmp(last.staging.data(), staging_.data(), bytes) != 0) {
-      std::memcpy(last.staging.data(), staging_.data(), bytes);
+    if (std::memcmp(last.host_copy.data(), host_copy_.data(), bytes) != 0) {
+      std::memcpy(last.host_copy.data(), host_copy_.data(), bytes);
     }
     array_ = std::move(last.array);
-    staging_ = std::move(last.staging);
+    host_copy_ = std::move(last.host_copy);
     capacity_ = last.capacity;
     replaced_.pop_back();
     dirty_ = 0;
@@ -74,7 +75,7 @@ void PointerArray::shrink(int64_t capacity) noexcept {
 
 void PointerArray::clear() noexcept {
   array_ = Buffer();
-  staging_ = Buffer();
+  host_copy_ = Buffer();
   replaced_.clear();
   size_ = capacity_ = dirty_ = uploaded_ = 0;
 }
@@ -82,7 +83,7 @@ void PointerArray::clear() noexcept {
 void PointerArray::upload(StreamView stream) {
   if (dirty_ >= size_) return;
   const size_t bytes = static_cast<size_t>(size_ - dirty_) * sizeof(std::byte*);
-  device_->copy(array_.as<std::byte*>() + dirty_, staging_.as<std::byte*>() + dirty_, bytes,
+  device_->copy(array_.as<std::byte*>() + dirty_, host_copy_.as<std::byte*>() + dirty_, bytes,
                 CopyKind::kHostToDevice, stream, tag_of(-1, Cause::kControl));
   device_->record(uploads_.view(), stream);
   uploaded_ = std::max(uploaded_, size_);
@@ -92,12 +93,12 @@ void PointerArray::upload(StreamView stream) {
 uint64_t PointerArray::bytes_of(const Buffer& current) const {
   uint64_t bytes = current.bytes();
   for (const Replaced& one : replaced_) {
-    bytes += (one.array.space() == current.space() ? one.array : one.staging).bytes();
+    bytes += (one.array.space() == current.space() ? one.array : one.host_copy).bytes();
   }
   return bytes;
 }
 
 uint64_t PointerArray::device_bytes() const { return array_ ? bytes_of(array_) : 0; }
-uint64_t PointerArray::host_bytes() const { return staging_ ? bytes_of(staging_) : 0; }
+uint64_t PointerArray::host_bytes() const { return host_copy_ ? bytes_of(host_copy_) : 0; }
 
 }  // namespace fasa

@@ -18,7 +18,7 @@ class PointerArray {
 
   int64_t size() const { return size_; }
   std::span<std::byte* const> values() const {
-    return {staging_.as<std::byte*>(), static_cast<size_t>(size_)};
+    return {host_copy_.as<std::byte*>(), static_cast<size_t>(size_)};
   }
 
   // Room for `entries`, at least doubling. Throws BudgetError; nothing changes then.
@@ -53,18 +53,18 @@ class PointerArray {
 
   Device* device_;  // a pointer: tables move
   std::string purpose_;
-  Buffer array_;    // device
-  Buffer staging_;  // host; alive until the stream has passed the upload
+  Buffer array_;      // device
+  Buffer host_copy_;  // host; alive until the stream has passed the upload
   int64_t size_ = 0;
   int64_t capacity_ = 0;
   int64_t dirty_ = 0;     // entries from here on differ from the device's
-  int64_t uploaded_ = 0;  // entries of the staging that uploads may still be reading
+  int64_t uploaded_ = 0;  // entries of the host copy that uploads may still be reading
   Event uploads_;         // recorded after the last upload
   // Replaced by larger ones, yet streams may still read them. They are kept as long as the array:
   // each is at most half of the next, and freeing them once a stream has passed would make budgets
   // depend on real time.
   struct Replaced {
-    Buffer array, staging;
+    Buffer array, host_copy;
     int64_t capacity;
   };
   std::vector<Replaced> replaced_;

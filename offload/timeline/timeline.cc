@@ -13,7 +13,7 @@ void Timeline::name_stream(TimelineStream stream, std::string_view name) {
 void Timeline::add(const TimelineEntry& entry) {
   const std::lock_guard lock(mutex_);
   if (!unresolved_.empty()) resolve_sample(entry);
-  if (size_ == most_) {
+  if (size_ == max_) {
     ++dropped_;
     return;
   }
@@ -34,7 +34,7 @@ void Timeline::resolve_sample(const TimelineEntry& entry) {
 }
 
 void Timeline::store_sample(const TimelineSample& sample) {
-  if (samples_.size() == most_) {
+  if (samples_.size() == max_) {
     ++dropped_;
     return;
   }

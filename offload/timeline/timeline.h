@@ -67,7 +67,7 @@ inline constexpr char kHitRateCounter[] = "hit rate";            // of one decod
 class Timeline {
  public:
   static constexpr size_t kMaxEntries = size_t{1} << 20;
-  explicit Timeline(size_t most = kMaxEntries) : most_(most) {}
+  explicit Timeline(size_t most = kMaxEntries) : max_(most) {}
 
   // For devices.
   void name_stream(TimelineStream stream, std::string_view name);
@@ -95,7 +95,7 @@ class Timeline {
   void resolve_sample(const TimelineEntry& entry);
   void store_sample(const TimelineSample& sample);
 
-  const size_t most_;
+  const size_t max_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Chunk>> chunks_;  // growing copies no entry
   size_t size_ = 0;

@@ -24,9 +24,9 @@ Geometry Geometry::share(HeadRange heads) const {
   }
   Geometry part = *this;
   part.kv_heads = heads.count;
-  part.query_heads = heads.count * group();
+  part.query_heads = heads.count * gqa_group();
   if (!alibi_slopes.empty()) {
-    const auto first = alibi_slopes.begin() + int64_t{heads.first} * group();
+    const auto first = alibi_slopes.begin() + int64_t{heads.first} * gqa_group();
     part.alibi_slopes.assign(first, first + part.query_heads);
   }
   return part;

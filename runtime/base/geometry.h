@@ -35,7 +35,7 @@ struct Geometry {
   // 0 = none.
   float score_cap = 0;
 
-  int group() const { return query_heads / kv_heads; }
+  int gqa_group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   // Pairs of dimensions of a head, what `tip_chunks` counts: the FCs, two dimensions that RoPE
   // rotates together, then pairs of neighbours that are not rotated.

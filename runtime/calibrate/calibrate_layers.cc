@@ -14,7 +14,7 @@ LayerSearch::LayerSearch(const SelectionRule& rule, double keep, int64_t tokens)
   }
 }
 
-// A set that sees less than a query's tokens keeps what is given and the best of the far ones.
+// A set that sees less than a query's tokens keeps what is given and the best of the distant ones.
 void LayerSearch::add(size_t layer, const HeadSamples& samples) {
   if (layers_.size() <= layer) layers_.resize(layer + 1);
   layers_[layer].kept.resize(tried_.size());
@@ -25,10 +25,10 @@ void LayerSearch::add(size_t layer, const HeadSamples& samples) {
     rule.window = tried_[i];
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const CalibrationQuery query(samples, q, rule, scratch);
-      double far = 0;
-      for (int head = 0; head < samples.group; ++head) far += query.far_mass(head);
-      all[i] += samples.group;
-      layers_[layer].kept[i] += samples.group - far + query.oracle_far();
+      double distant = 0;
+      for (int head = 0; head < samples.gqa_group; ++head) distant += query.distant_attention(head);
+      all[i] += samples.gqa_group;
+      layers_[layer].kept[i] += samples.gqa_group - distant + query.oracle_distant();
     }
   });
   layers_[layer].all += all[0];

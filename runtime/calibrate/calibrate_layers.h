@@ -10,9 +10,9 @@
 
 namespace fasa {
 
-// The best tokens by the true scores, sinks and recent among them, hold `keep` of the attention
-// mass of all queries and heads of the layer; counts of usual, 1.5, 2, 3, 4, 6, ... times as many
-// are tried.
+// The best tokens by the true scores, sinks and recent among them, hold `keep` of the attention of
+// all queries and heads of the layer; counts of usual, 1.5, 2, 3, 4, 6, ... times as many are
+// tried.
 class LayerSearch {
  public:
   // `rule.window`: the usual count; tokens: of the text.
@@ -20,7 +20,7 @@ class LayerSearch {
   void add(size_t layer, const HeadSamples& samples);
   // Per layer: the least count that keeps enough; where none does, the greatest tried.
   std::vector<int> counts() const;
-  // Share of the layer's mass in the usual set.
+  // Share of the layer's attention in the usual set.
   double kept_by_usual(size_t layer) const { return share(layer, 0); }
 
  private:

@@ -20,36 +20,36 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
       rule_(rule),
       first_(samples.visible_first(index)),
       end_(samples.visible_end(index)),
-      far_first_(std::clamp<int64_t>(rule.sinks - first_, 0, end_ - first_)),
-      far_end_(std::max(far_first_, end_ - first_ - rule.recent)),
-      mass_(static_cast<size_t>(end_ - first_)) {
+      distant_first_(std::clamp<int64_t>(rule.sinks - first_, 0, end_ - first_)),
+      distant_end_(std::max(distant_first_, end_ - first_ - rule.recent)),
+      attention_(static_cast<size_t>(end_ - first_)) {
   alibi_ = alibi_rows();
   ScoreRows rows = true_scores(scratch);
   const ScoreRows capped = capped_rows(rows);
   const ScoreRows& weighed = capped.empty() ? rows : capped;
-  scratch.scores.resize(mass_.size());
-  for (int head = 0; head < samples.group; ++head) {
+  scratch.scores.resize(attention_.size());
+  for (int head = 0; head < samples.gqa_group; ++head) {
     const float* row = weighed.data() + head * stride();
     // NaN and infinite scores attend to nothing.
     const double sum = bodies_->weigh(row, tokens(), samples.scale, bodies_->best(row, tokens()),
                                       scratch.scores.data());
     const double share = sum > 0 ? 1 / sum : 0;
-    double far = 0;
+    double distant = 0;
     for (int64_t t = 0; t < tokens(); ++t) {
-      const double mass = double{scratch.scores[static_cast<size_t>(t)]} * share;
-      mass_[static_cast<size_t>(t)] += static_cast<float>(mass);
-      if (t >= far_first_ && t < far_end_) far += mass;
+      const double attention = double{scratch.scores[static_cast<size_t>(t)]} * share;
+      attention_[static_cast<size_t>(t)] += static_cast<float>(attention);
+      if (t >= distant_first_ && t < distant_end_) distant += attention;
     }
-    far_mass_.push_back(far);
+    distant_attention_.push_back(distant);
   }
-  oracle_far_ = captured_far(rows, -1, scratch);
+  oracle_distant_ = captured_distant(rows, -1, scratch);
   if (truth != nullptr) *truth = std::move(rows);
 }
 
 ScoreRows CalibrationQuery::alibi_rows() const {
   if (samples_->slopes.empty()) return {};
   ScoreRows rows(row_floats());
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     float* row = rows.data() + head * stride();
     const float slope = samples_->slopes[static_cast<size_t>(head)];
     for (int64_t t = 0; t < tokens(); ++t) row[t] = slope * static_cast<float>(t + 1 - tokens());
@@ -77,14 +77,14 @@ void CalibrationQuery::score(const ScoreRows& rows, int chunk, float* out,
   const Geometry::Pair dims = samples_->chunks[static_cast<size_t>(chunk)];
   scratch.first.clear();
   scratch.second.clear();
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     const float* query = samples_->query(index_, head);
     scratch.first.push_back(query[dims.first]);
     scratch.second.push_back(dims.single() ? 0.0f : query[dims.second]);
   }
-  scratch.tops.resize(static_cast<size_t>(samples_->group));
+  scratch.tops.resize(static_cast<size_t>(samples_->gqa_group));
   const ScoreRows& begun = rows.empty() ? alibi_ : rows;
-  bodies_->score({.heads = samples_->group,
+  bodies_->score({.heads = samples_->gqa_group,
                   .tokens = tokens(),
                   .stride = stride(),
                   .base = begun.empty() ? nullptr : begun.data(),
@@ -116,46 +116,46 @@ void CalibrationQuery::combine(const ScoreRows& rows, int chunk, QueryScratch& s
   }
   if (chunk < 0 || cap > 0) {
     scratch.tops.clear();
-    for (int head = 0; head < samples_->group; ++head) {
+    for (int head = 0; head < samples_->gqa_group; ++head) {
       scratch.tops.push_back(bodies_->best(scores + head * stride(), tokens()));
     }
   }
-  scratch.deficits.resize(mass_.size());
-  bodies_->fold(scores, stride(), scratch.tops.data(), samples_->group, tokens(),
+  scratch.deficits.resize(attention_.size());
+  bodies_->fold(scores, stride(), scratch.tops.data(), samples_->gqa_group, tokens(),
                 scratch.deficits.data());
 }
 
 // What is given is put behind everything else, so that all of it stays aligned.
-double CalibrationQuery::captured_far(const ScoreRows& rows, int chunk,
-                                      QueryScratch& scratch) const {
+double CalibrationQuery::captured_distant(const ScoreRows& rows, int chunk,
+                                          QueryScratch& scratch) const {
   combine(rows, chunk, scratch);
   const auto begin = scratch.deficits.begin();
-  std::fill(begin, begin + far_first_, kGiven);
-  std::fill(begin + far_end_, scratch.deficits.end(), kGiven);
-  const int64_t far = far_end_ - far_first_;
-  scratch.selector.select(scratch.deficits, std::min(rule_.window - (tokens() - far), far));
-  return scratch.selector.sum(mass_);
+  std::fill(begin, begin + distant_first_, kGiven);
+  std::fill(begin + distant_end_, scratch.deficits.end(), kGiven);
+  const int64_t distant = distant_end_ - distant_first_;
+  scratch.selector.select(scratch.deficits, std::min(rule_.window - (tokens() - distant), distant));
+  return scratch.selector.sum(attention_);
 }
 
 double CalibrationQuery::captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const {
   combine(rows, chunk, scratch);
   scratch.selector.select(scratch.deficits, rule_.window);
-  return scratch.selector.sum(mass_);
+  return scratch.selector.sum(attention_);
 }
 
 std::vector<double> CalibrationQuery::agreement(const ScoreRows& truth,
                                                 QueryScratch& scratch) const {
   const auto chunks = samples_->chunks.size();
-  const auto group = static_cast<size_t>(samples_->group);
+  const auto group = static_cast<size_t>(samples_->gqa_group);
   const int64_t k = std::min<int64_t>(rule_.window, tokens());
   std::vector<AlignedVector<float>> best;  // of each head: 1 for its best tokens
-  std::vector<uint8_t> marks(mass_.size());
-  scratch.deficits.resize(mass_.size());
+  std::vector<uint8_t> marks(attention_.size());
+  scratch.deficits.resize(attention_.size());
   const auto select = [&](const float* row, float top) {
     bodies_->fold(row, stride(), &top, 1, tokens(), scratch.deficits.data());
     scratch.selector.select(scratch.deficits, k);
   };
-  for (int head = 0; head < samples_->group; ++head) {
+  for (int head = 0; head < samples_->gqa_group; ++head) {
     const float* row = truth.data() + head * stride();
     select(row, bodies_->best(row, tokens()));
     scratch.selector.mark(marks);

@@ -1,4 +1,4 @@
-// One sampled query of a group: its attention mass over the tokens, and what a selection by some
+// One sampled query of a group: its attention over the tokens, and what a selection by some
 // of the frequency chunks would capture of it.
 #pragma once
 
@@ -40,21 +40,21 @@ class CalibrationQuery {
 
   // rows += this FC's part of the scores.
   void add_chunk(int chunk, ScoreRows& rows, QueryScratch& scratch) const;
-  // The group's mass on the far tokens that `rows` plus one more FC (-1: none) selects beside the
-  // given ones.
-  double captured_far(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
-  // The mass on all tokens that they select, none given.
+  // The group's attention on the distant tokens that `rows` plus one more FC (-1: none) selects
+  // beside the given ones.
+  double captured_distant(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
+  // The attention on all tokens that they select, none given.
   double captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
 
   // [group][chunks]: contextual agreement of each query head and FC with the whole head's scores.
   std::vector<double> agreement(const ScoreRows& truth, QueryScratch& scratch) const;
-  double far_mass(int head) const { return far_mass_[static_cast<size_t>(head)]; }
-  double oracle_far() const { return oracle_far_; }
+  double distant_attention(int head) const { return distant_attention_[static_cast<size_t>(head)]; }
+  double oracle_distant() const { return oracle_distant_; }
 
  private:
   int64_t tokens() const { return end_ - first_; }
   int64_t stride() const { return score_stride(tokens()); }
-  size_t row_floats() const { return static_cast<size_t>(stride() * samples_->group); }
+  size_t row_floats() const { return static_cast<size_t>(stride() * samples_->gqa_group); }
   // out = rows + the FC's part, scratch.tops = the heads' maxima.
   void score(const ScoreRows& rows, int chunk, float* out, QueryScratch& scratch) const;
   // scratch.deficits = those of the group by the rows plus an FC, or by the rows alone.
@@ -67,12 +67,12 @@ class CalibrationQuery {
   const cpu::RankBodies* bodies_;
   size_t index_;
   SelectionRule rule_;
-  int64_t first_, end_;           // of the visible tokens
-  int64_t far_first_, far_end_;   // of the far ones, counted from the first visible
-  AlignedVector<float> mass_;     // [visible]: sum over the group's softmaxes
-  std::vector<double> far_mass_;  // [group]
-  ScoreRows alibi_;               // empty = none
-  double oracle_far_ = 0;         // what the true scores would capture
+  int64_t first_, end_;                    // of the visible tokens
+  int64_t distant_first_, distant_end_;    // of the distant ones, counted from the first visible
+  AlignedVector<float> attention_;         // [visible]: sum over the group's softmaxes
+  std::vector<double> distant_attention_;  // [group]
+  ScoreRows alibi_;                        // empty = none
+  double oracle_distant_ = 0;              // what the true scores would capture
 };
 
 }  // namespace fasa

@@ -15,13 +15,14 @@
 namespace fasa {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"far_mass", "mass", "far_ca", "ca"};
+constexpr std::array<std::string_view, 4> kNames = {"distant_attention", "attention", "distant_ca",
+                                                    "ca"};
 
 constexpr size_t kAgreementStep = 4;
 
 struct Order {
   std::vector<int> chunks;       // best first
-  std::vector<double> captured;  // far mass of all queries after each of the first ones
+  std::vector<double> captured;  // distant attention of all queries after each of the first ones
 };
 
 // Queries first, first + step, ...
@@ -40,7 +41,7 @@ class Ranker {
     agreement_.resize(samples.query_count());
     // Where agreement is for information only, a part of the queries has to do.
     const bool ranks =
-        options.objective == Objective::kCa || options.objective == Objective::kFarCa;
+        options.objective == Objective::kCa || options.objective == Objective::kDistantCa;
     const size_t step = ranks ? 1 : kAgreementStep;
     for_each_query([&](size_t q, QueryScratch& scratch) {
       ScoreRows truth;
@@ -49,14 +50,15 @@ class Ranker {
     });
   }
 
-  // [chunks]: mean CA over queries and query heads, each weighted by its far mass if so asked.
-  std::vector<double> agreement(bool by_far_mass) const {
+  // [chunks]: mean CA over queries and query heads, each weighted by its distant attention if so
+  // asked.
+  std::vector<double> agreement(bool by_distant_attention) const {
     std::vector<double> mean(static_cast<size_t>(chunks_));
     double weights = 0;
     for (size_t q = 0; q < queries_.size(); ++q) {
       if (agreement_[q].empty()) continue;
-      for (int head = 0; head < samples_.group; ++head) {
-        const double weight = by_far_mass ? query(q).far_mass(head) : 1.0;
+      for (int head = 0; head < samples_.gqa_group; ++head) {
+        const double weight = by_distant_attention ? query(q).distant_attention(head) : 1.0;
         weights += weight;
         for (size_t c = 0; c < mean.size(); ++c) {
           mean[c] += weight * agreement_[q][static_cast<size_t>(head) * mean.size() + c];
@@ -80,7 +82,8 @@ class Ranker {
       std::erase(left, best.chunk);
       if (taken >= depth) sort_by(captured_with(rows, left, {}), left);
       order.chunks.push_back(best.chunk);
-      if (options_.objective == Objective::kFarMass) order.captured.push_back(best.captured);
+      if (options_.objective == Objective::kDistantAttention)
+        order.captured.push_back(best.captured);
       for_each_query([&](size_t q, QueryScratch& scratch) {
         query(q).add_chunk(best.chunk, rows[q], scratch);
       });
@@ -98,10 +101,10 @@ class Ranker {
     return order;
   }
 
-  // Share of the oracle's far mass after 1, 2, ... FCs.
-  std::vector<double> far_mass_kept(const Order& order) {
+  // Share of the oracle's distant attention after 1, 2, ... FCs.
+  std::vector<double> distant_attention_kept(const Order& order) {
     double oracle = 0;
-    for (size_t q = 0; q < queries_.size(); ++q) oracle += query(q).oracle_far();
+    for (size_t q = 0; q < queries_.size(); ++q) oracle += query(q).oracle_distant();
     std::vector<double> kept = order.captured;
     kept.resize(order.chunks.size());
     if (order.captured.size() < order.chunks.size()) add_captured(order, kept);
@@ -161,16 +164,16 @@ class Ranker {
     }
   }
 
-  // [candidates]: mass captured over the part's queries by the picked FCs and each candidate.
+  // [candidates]: attention captured over the part's queries by the picked FCs and each candidate.
   std::vector<double> captured_with(const std::vector<ScoreRows>& rows,
                                     const std::vector<int>& candidates, Part part) {
     std::vector<std::vector<double>> each(queries_.size());
     for_each_query(
         [&](size_t q, QueryScratch& scratch) {
           for (const int chunk : candidates) {
-            each[q].push_back(options_.objective == Objective::kMass
+            each[q].push_back(options_.objective == Objective::kAttention
                                   ? query(q).captured(rows[q], chunk, scratch)
-                                  : query(q).captured_far(rows[q], chunk, scratch));
+                                  : query(q).captured_distant(rows[q], chunk, scratch));
           }
         },
         part);
@@ -181,7 +184,8 @@ class Ranker {
     return total;
   }
 
-  // kept[i] = far mass that the first i + 1 chunks capture, where the order does not say it.
+  // kept[i] = distant attention that the first i + 1 chunks capture, where the order does not say
+  // it.
   void add_captured(const Order& order, std::vector<double>& kept) {
     const size_t known = order.captured.size();
     std::vector<std::vector<double>> each(queries_.size());
@@ -189,7 +193,7 @@ class Ranker {
       ScoreRows rows;
       for (size_t i = 0; i < order.chunks.size(); ++i) {
         query(q).add_chunk(order.chunks[i], rows, scratch);
-        if (i >= known) each[q].push_back(query(q).captured_far(rows, -1, scratch));
+        if (i >= known) each[q].push_back(query(q).captured_distant(rows, -1, scratch));
       }
     });
     for (const auto& captured : each) {
@@ -231,11 +235,11 @@ HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& option
     case Objective::kCa:
       order = Ranker::order_of(ranking.agreement);
       break;
-    case Objective::kFarCa:
+    case Objective::kDistantCa:
       order = Ranker::order_of(ranker.agreement(true));
       break;
-    case Objective::kMass:
-    case Objective::kFarMass:
+    case Objective::kAttention:
+    case Objective::kDistantAttention:
       order = ranker.greedy_order();
       break;
   }
@@ -244,7 +248,7 @@ HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& option
     ranking.chunks.push_back({dims.first});
     if (!dims.single()) ranking.chunks.back().push_back(dims.second);
   }
-  ranking.far_mass_kept = ranker.far_mass_kept(order);
+  ranking.distant_attention_kept = ranker.distant_attention_kept(order);
   return ranking;
 }
 

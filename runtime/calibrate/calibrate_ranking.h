@@ -1,12 +1,13 @@
 // The order in which a head's frequency chunks are taken: the mathematics of calibration, without a
 // model.
 //
-//   ca        mean contextual agreement of the FC alone with the whole head (the paper's)
-//   far_ca    the same, each query's agreement weighted by its far mass
-//   mass      greedy: each time the FC that adds most captured attention mass to those picked
-//   far_mass  the same, far tokens only: those outside sinks and recent window
+//   ca                 mean contextual agreement of the FC alone with the whole head (the paper's)
+//   distant_ca         the same, each query's agreement weighted by its distant attention
+//   attention          greedy: each time the FC that adds most captured attention to those picked
+//   distant_attention  the same, distant tokens only: those outside sinks and recent window
 //
-// Mass is not normalised per query: a query that looks far counts for as much as it looks.
+// Attention is not normalised per query: a query that looks far back counts for as much as it
+// looks.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,15 @@
 
 namespace fasa {
 
-enum class Objective : uint8_t { kFarMass, kMass, kFarCa, kCa };
+enum class Objective : uint8_t { kDistantAttention, kAttention, kDistantCa, kCa };
 
-std::string_view objective_name(Objective objective);  // "far_mass", "mass", "far_ca", "ca"
+std::string_view objective_name(
+    Objective objective);  // "distant_attention", "attention", "distant_ca", "ca"
 std::optional<Objective> parse_objective(std::string_view name);
 
 struct RankingOptions {
-  Objective objective = Objective::kFarMass;
-  int window = 256;  // K: tokens selected, for agreement and mass alike; > sinks + recent
+  Objective objective = Objective::kDistantAttention;
+  int window = 256;  // K: tokens selected, for agreement and attention alike; > sinks + recent
   int sinks = 4;
   int recent = 16;
   // Greedy objectives pick this many FCs one by one, or as many single dimensions as they have; the
@@ -35,9 +37,9 @@ struct RankingOptions {
 
 // Ranks all FCs of a head. Selection follows the runtime's rule: the score of a token is the
 // maximum over the group's query heads of S - max S, sinks and recent tokens are always in the set
-// and count. (`mass` alone lets them compete by score: with them given it would equal far_mass.)
-// Parallel over queries in the caller's oneTBB arena, the same result with any number of threads.
-// Time grows with queries x tokens x group x greedy_chunks x FCs.
+// and count. (`attention` alone lets them compete by score: with them given it would equal
+// distant_attention.) Parallel over queries in the caller's oneTBB arena, the same result with any
+// number of threads. Time grows with queries x tokens x group x greedy_chunks x FCs.
 HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& options);
 
 }  // namespace fasa

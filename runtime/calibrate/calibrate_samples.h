@@ -15,7 +15,7 @@ template <typename T>
 using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 
 struct HeadSamples {
-  int group = 1;  // query heads
+  int gqa_group = 1;  // query heads per KV head
   int key_dim = 0;
   int window = 0;       // of the layer, in tokens; 0 = none
   float scale = 1;      // of q·k before the softmax
@@ -32,7 +32,7 @@ struct HeadSamples {
   size_t query_count() const { return positions.size(); }
   const float* key_plane(int dim) const { return keys.data() + dim * tokens; }
   const float* query(size_t index, int head) const {
-    return queries.data() + (index * static_cast<size_t>(group) + static_cast<size_t>(head)) *
+    return queries.data() + (index * static_cast<size_t>(gqa_group) + static_cast<size_t>(head)) *
                                 static_cast<size_t>(key_dim);
   }
   // The tokens that a query sees: [first, end).

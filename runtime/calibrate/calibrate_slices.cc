@@ -73,7 +73,7 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
   const std::vector<int16_t> dims = ranking.dims();
   QueryScratch scratch;
   for (size_t q = 0; q < samples.query_count(); ++q) {
-    oracle_ += CalibrationQuery(samples, q, rule, scratch).oracle_far();
+    oracle_ += CalibrationQuery(samples, q, rule, scratch).oracle_distant();
   }
   parallel_for(size_t{0}, options_.size(), [&](size_t i) {
     Option& option = options_[i];
@@ -82,12 +82,12 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
     QueryScratch own;
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const CalibrationQuery truth(samples, q, rule, own);
-      const CalibrationQuery guess(slice, q, rule, own);
+      const CalibrationQuery scored(slice, q, rule, own);
       ScoreRows rows;
       for (size_t c = 0; c < samples.chunks.size(); ++c) {
-        guess.add_chunk(static_cast<int>(c), rows, own);
+        scored.add_chunk(static_cast<int>(c), rows, own);
       }
-      option.kept += truth.captured_far(rows, -1, own);
+      option.kept += truth.captured_distant(rows, -1, own);
     }
   });
 }

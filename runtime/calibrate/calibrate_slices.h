@@ -1,5 +1,5 @@
-// Which bits and how many FCs a slice of so many bytes should have: by the far mass that selections
-// over the coded keys keep.
+// Which bits and how many FCs a slice of so many bytes should have: by the distant attention that
+// selections over the coded keys keep.
 #pragma once
 
 #include <span>
@@ -26,7 +26,7 @@ class SliceSearch {
   struct Option {
     SliceDType dtype;
     int chunks;
-    double kept = 0;  // far mass over all heads added
+    double kept = 0;  // distant attention over all heads added
   };
 
   // Throws UsageError where not even one FC fits into `bytes`; chunks: FCs of a head.
@@ -35,7 +35,7 @@ class SliceSearch {
   void add(const HeadSamples& samples, const HeadRanking& ranking, const SelectionRule& rule);
 
   const std::vector<Option>& options() const { return options_; }
-  double oracle() const { return oracle_; }  // far mass that the true scores keep
+  double oracle() const { return oracle_; }  // distant attention that the true scores keep
   MapSlice best() const;
 
  private:

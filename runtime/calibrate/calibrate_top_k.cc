@@ -14,7 +14,7 @@ constexpr double kPast = 0.5;
 int64_t TopKSelector::probe(const End& low, const End& high, int64_t k) const {
   const auto under = static_cast<double>(k - low.below);
   const auto over = static_cast<double>(high.below - k);
-  if (!low.counted && !high.counted) return guess_;
+  if (!low.counted && !high.counted) return start_;
   if (!high.counted) {
     return low.deficit + static_cast<int64_t>((1.25 * under + kPast) / density_);
   }
@@ -63,7 +63,7 @@ void TopKSelector::select(std::span<const int32_t> deficits, int64_t k) {
   }
   if (low.below == k) high = low;
   if (high.below == k) low = high;
-  guess_ = low.deficit;
+  start_ = low.deficit;
   low_ = static_cast<int32_t>(low.deficit);
   high_ = static_cast<int32_t>(high.deficit);
   missing_ = k - low.below;

@@ -43,7 +43,7 @@ class TopKSelector {
   int32_t low_ = 0, high_ = 0;
   int64_t missing_ = 0;
   std::vector<int32_t> equals_;
-  int64_t guess_ = 0;   // where the last search ended
+  int64_t start_ = 0;   // where the last search ended
   double density_ = 0;  // tokens per unit of deficit there; 0 = unknown
 };
 

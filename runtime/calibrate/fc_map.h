@@ -33,7 +33,8 @@ struct HeadRanking {
   // Mean CA of each chunk, in Geometry::ranked_chunks()'s order; over a quarter of the queries
   // where the objective does not rank by it.
   std::vector<double> agreement;
-  std::vector<double> far_mass_kept;  // share of the oracle's far mass after 1, 2, ... chunks
+  std::vector<double>
+      distant_attention_kept;  // share of the oracle's distant attention after 1, 2, ... chunks
 
   // All dimensions of the head in the order in which slices take them: chunk by chunk, but a pair
   // begins at an even place, so that no slice cuts one in two; the next single dimension, of which
@@ -51,8 +52,8 @@ struct MapSlice {
 };
 
 struct FcMap {
-  static constexpr int kSchema = 1;
-  std::string objective;  // far_mass, mass, far_ca, ca
+  static constexpr int kSchema = 2;
+  std::string objective;  // distant_attention, attention, distant_ca, ca
   std::string data_hash;
   int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
   bool probes = true;

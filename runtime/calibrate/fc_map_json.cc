@@ -169,7 +169,7 @@ std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
 // Every chunk of the head exactly once: the pairs of dimensions that RoPE rotates together, and
 // alone those that it does not.
 HeadRanking parse_head(const Node& node, const Geometry& geometry) {
-  node.require_keys({"chunks", "agreement", "far_mass_kept"});
+  node.require_keys({"chunks", "agreement", "distant_attention_kept"});
   const std::vector<Geometry::Pair> all = geometry.ranked_chunks();
   const size_t count = all.size();
   std::vector<int> partner(static_cast<size_t>(geometry.key_dim), -1);  // itself: it stands alone
@@ -188,7 +188,7 @@ HeadRanking parse_head(const Node& node, const Geometry& geometry) {
     return values;
   };
   head.agreement = numbers("agreement", "one per chunk");
-  head.far_mass_kept = numbers("far_mass_kept", "after 1, 2, ... chunks");
+  head.distant_attention_kept = numbers("distant_attention_kept", "after 1, 2, ... chunks");
   return head;
 }
 
@@ -209,7 +209,7 @@ Json head_to_json(const HeadRanking& head) {
   };
   return {{"chunks", head.chunks},
           {"agreement", rounded(head.agreement)},
-          {"far_mass_kept", rounded(head.far_mass_kept)}};
+          {"distant_attention_kept", rounded(head.distant_attention_kept)}};
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   root.require_keys({"schema", "objective", "data_hash", "sinks", "recent", "window", "tokens",
                      "queries", "probes", "slice", "fac_tokens", "model", "heads"});
   FcMap map;
-  map.objective = root["objective"].one_of({"far_mass", "mass", "far_ca", "ca"});
+  map.objective = root["objective"].one_of({"distant_attention", "attention", "distant_ca", "ca"});
   map.data_hash = root["data_hash"].text();
   map.sinks = root["sinks"].integer(0, INT32_MAX);
   map.recent = root["recent"].integer(0, INT32_MAX);

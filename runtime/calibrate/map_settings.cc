@@ -24,7 +24,7 @@ void take_from_map(const FcMap& map, const std::string& path, Config& config) {
     if (!selection.tip_chunks) selection.tip_chunks = map.slice->tip_chunks;
   }
   if (selection.layer_budget == LayerBudget::kMap) {
-    require(!map.fac_tokens.empty(), "selection.layer_budget = map", "--keep-mass SHARE");
+    require(!map.fac_tokens.empty(), "selection.layer_budget = map", "--keep-attention SHARE");
     selection.fac_tokens.clear();
     for (const int tokens : map.fac_tokens) {
       selection.fac_tokens.push_back({.tokens = tokens, .share = 0});

@@ -30,7 +30,7 @@ constexpr std::array<Preset, 3> kPresets{{
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxSparseTurn = 65536;
 constexpr int kMaxStreams = 16;
-constexpr int kMaxResidents = 65536;  // sinks, recent
+constexpr int kMaxProtectedTokens = 65536;  // sinks, recent
 constexpr int kMaxHotRows = 1 << 24;
 constexpr int kMaxChunks = 512;
 constexpr int kMaxLayers = 4096;
@@ -100,9 +100,9 @@ void validate_selection_options(const Config::Selection& selection) {
           "uniform where selection.fac_tokens has a value per layer");
 }
 
-// With what no near set goes, the model aside; empty: one does. Weights of near tokens are scores
-// over the whole key, of each head by itself.
-std::string against_near_set(const Config::Selection& selection) {
+// With what no low-bit set goes, the model aside; empty: one does. Weights of low-bit tokens are
+// scores over the whole key, of each head by itself.
+std::string against_low_bit_set(const Config::Selection& selection) {
   const SelectionOptions& options = selection.options;
   if (selection.kind != SelectionKind::kFasa) {
     return fmt::format("selection.kind = {}", selection_name(selection.kind));
@@ -125,17 +125,17 @@ std::string count_text(const TokenCount& count) {
   return count.tokens != 0 ? fmt::to_string(count.tokens) : fmt::to_string(count.share);
 }
 
-void validate_near(const Config::Selection& selection) {
-  constexpr std::string_view kKey = "selection.near_tokens";
-  require(is_coded(selection.value_slice), "selection.value_slice",
-          fmt::format("\"{}\"", slice_dtype_name(selection.value_slice)), "int8, int4, int2");
-  if (!selection.near_tokens) return;
-  const TokenCount& near = *selection.near_tokens;
-  require(near.tokens >= 0 && near.share >= 0 && near.share <= 1, kKey, count_text(near),
-          "auto, a count of tokens from 0, or a share with a point in [0, 1]");
-  if (!near.any() || selection.kind == SelectionKind::kFull) return;
-  const std::string against = against_near_set(selection);
-  require(against.empty(), kKey, count_text(near), fmt::format("0 with {}", against));
+void validate_low_bit(const Config::Selection& selection) {
+  constexpr std::string_view kKey = "selection.low_bit_tokens";
+  require(is_coded(selection.value_codes), "selection.value_codes",
+          fmt::format("\"{}\"", slice_dtype_name(selection.value_codes)), "int8, int4, int2");
+  if (!selection.low_bit_tokens) return;
+  const TokenCount& low_bit = *selection.low_bit_tokens;
+  require(low_bit.tokens >= 0 && low_bit.share >= 0 && low_bit.share <= 1, kKey,
+          count_text(low_bit), "auto, a count of tokens from 0, or a share with a point in [0, 1]");
+  if (!low_bit.any() || selection.kind == SelectionKind::kFull) return;
+  const std::string against = against_low_bit_set(selection);
+  require(against.empty(), kKey, count_text(low_bit), fmt::format("0 with {}", against));
 }
 
 void validate_gpu(const std::string& name) {
@@ -193,12 +193,12 @@ std::shared_ptr<const TokenSelection> Config::make_selection() const {
   return fasa::make_selection(selection.kind, selection.options);
 }
 
-TokenCount Config::near_tokens(int chunks) const {
+TokenCount Config::low_bit_tokens(int chunks) const {
   if (selection.kind != SelectionKind::kFasa) return {};
-  if (selection.near_tokens) return *selection.near_tokens;
+  if (selection.low_bit_tokens) return *selection.low_bit_tokens;
   const bool whole_keys = effective_tip_chunks(chunks) == chunks;
-  if (!whole_keys || !against_near_set(selection).empty() || selects_all(selection)) return {};
-  return {.tokens = kDefaultNearTokens, .share = 0};
+  if (!whole_keys || !against_low_bit_set(selection).empty() || selects_all(selection)) return {};
+  return {.tokens = kDefaultLowBitTokens, .share = 0};
 }
 
 bool Config::reads_slices() const {
@@ -240,8 +240,8 @@ void Config::validate() const {
           "auto, interleave, or the number of a node");
   require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",
           fmt::to_string(weights.group), "32, 64, 128");
-  require_range("selection.sinks", selection.sinks, 0, kMaxResidents);
-  require_range("selection.recent", selection.recent, 1, kMaxResidents);
+  require_range("selection.sinks", selection.sinks, 0, kMaxProtectedTokens);
+  require_range("selection.recent", selection.recent, 1, kMaxProtectedTokens);
   require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
           "one value, or an array with one per layer");
   for (const TokenCount& count : selection.fac_tokens) {
@@ -254,7 +254,7 @@ void Config::validate() const {
     require_range("selection.dense_layers", layer, 0, kMaxLayers - 1);
   }
   validate_selection_options(selection);
-  validate_near(selection);
+  validate_low_bit(selection);
   require_range("placement.hot_rows", placement.hot_rows, 0, kMaxHotRows);
   require_range("prefetch.depth", prefetch.depth, 0, kMaxLayers);
   require_range("prefetch.streams", prefetch.streams, 1, kMaxStreams);
@@ -338,13 +338,13 @@ void Config::check_for(const Geometry& geometry) const {
   require(
       selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
       "selection.layer_budget", "\"map\"",
-      "with a model whose FC map says so (fasa calibrate --keep-mass SHARE)");
+      "with a model whose FC map says so (fasa calibrate --keep-attention SHARE)");
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
   const int tip_chunks = effective_tip_chunks(geometry.chunks());
-  require(!has_near_set(geometry.chunks()) || tip_chunks == geometry.chunks(),
-          "selection.near_tokens", count_text(near_tokens(geometry.chunks())),
+  require(!has_low_bit_set(geometry.chunks()) || tip_chunks == geometry.chunks(),
+          "selection.low_bit_tokens", count_text(low_bit_tokens(geometry.chunks())),
           fmt::format("0 with slices of {} of {} frequency chunks, whose scores are no weights; or "
                       "slices of all",
                       tip_chunks, geometry.chunks()));

@@ -16,7 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
 #include "runtime/config/weight_options.h"
-#include "scheduler/prefetch_settings.h"
+#include "scheduler/prefetch_options.h"
 #include "scheduler/selection/selection_table.h"
 
 namespace fasa {
@@ -43,7 +43,7 @@ struct TokenCount {
 
 // What a step attends to by default, and how much of it by codes; why so many: docs/design.md.
 constexpr int64_t kDefaultFacTokens = 320;
-constexpr int64_t kDefaultNearTokens = 1024;
+constexpr int64_t kDefaultLowBitTokens = 1024;
 
 // kMap: as calibration found; map_settings.h puts it into the config.
 enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
@@ -76,8 +76,8 @@ struct Config {
     std::optional<int> tip_chunks;          // over the preset's; FCs per head
     // One, or one per layer.
     std::vector<TokenCount> fac_tokens{{.tokens = kDefaultFacTokens, .share = 0}};
-    std::optional<TokenCount> near_tokens;  // none: auto, see Config::near_tokens
-    SliceDType value_slice = SliceDType::kInt2;
+    std::optional<TokenCount> low_bit_tokens;  // none: auto, see Config::low_bit_tokens
+    SliceDType value_codes = SliceDType::kInt2;
     int sinks = 4;
     int recent = 16;
     std::vector<int> dense_layers;
@@ -133,9 +133,9 @@ struct Config {
   // Null: what the device's own kernels do.
   std::shared_ptr<const TokenSelection> make_selection() const;
   // Tokens beside the set that are attended to by codes, of heads with `chunks` FCs. The one place
-  // that knows what auto is: kDefaultNearTokens where such tokens can be had, else none.
-  TokenCount near_tokens(int chunks) const;
-  bool has_near_set(int chunks) const { return near_tokens(chunks).any(); }
+  // that knows what auto is: kDefaultLowBitTokens where such tokens can be had, else none.
+  TokenCount low_bit_tokens(int chunks) const;
+  bool has_low_bit_set(int chunks) const { return low_bit_tokens(chunks).any(); }
   // Whether a set is chosen by reading slices.
   bool reads_slices() const;
   DeviceOptions device_options() const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/config/renamed_keys.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/nearest.h"
 
@@ -62,7 +63,7 @@ std::string shown(const toml::node& node) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string place_of(const std::string& file, const toml::source_region& source) {
+std::string location_of(const std::string& file, const toml::source_region& source) {
   return fmt::format("{}:{}: ", file, source.begin.line);
 }
 
@@ -90,7 +91,8 @@ void check(const Given& given, const std::string& given_text) {
     }
     if (option.table == table) names.emplace_back(option.key);
   }
-  std::string hint = nearest_hint(key, names);
+  std::string hint = renamed_hint(key);
+  if (hint.empty()) hint = nearest_hint(key, names);
   if (hint.empty()) {
     names.clear();
     for (const ConfigOption& option : config_options()) names.push_back(option.path());
@@ -119,7 +121,7 @@ bool is_table_name(std::string_view name) {
 
 void read_key(const std::string& name, std::string_view table, std::string_view key,
               const toml::node& node, std::vector<Given>& out) {
-  const std::string place = place_of(name, node.source());
+  const std::string place = location_of(name, node.source());
   const ConfigOption* option = find_option(table, key);
   if (option == nullptr) fail_unknown(place, table, key);
   Given given{option, to_json(node), place};
@@ -127,8 +129,8 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
   out.push_back(std::move(given));
 }
 
-// The parser makes a table within a table for each dot of a key, and takes them down again by calling
-// itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
+// The parser makes a table within a table for each dot of a key, and takes them down again by
+// calling itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
 void check_toml_depth(std::string_view text, const std::string& name) {
   constexpr auto kMaxDots = 64;
   size_t number = 1;
@@ -156,7 +158,7 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     throw UsageError(
-        fmt::format("{}not TOML: {}", place_of(name, error.source()), error.description()));
+        fmt::format("{}not TOML: {}", location_of(name, error.source()), error.description()));
   } catch (const TomlAssertion&) {
     throw UsageError(
         fmt::format("{}: not TOML: a key or value starts with what none can start "
@@ -168,14 +170,14 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
       const toml::table* table = node.as_table();
       if (table == nullptr) {
         throw UsageError(fmt::format("{}{} = {}: allowed: a table, [{}]",
-                                     place_of(name, node.source()), key.str(), shown(node),
+                                     location_of(name, node.source()), key.str(), shown(node),
                                      key.str()));
       }
       for (const auto& [inner, value] : *table) {
         read_key(name, key.str(), inner.str(), value, out);
       }
     } else if (node.is_table() && find_option("", key.str()) == nullptr) {
-      fail_unknown_table(place_of(name, node.source()), key.str());
+      fail_unknown_table(location_of(name, node.source()), key.str());
     } else {
       read_key(name, "", key.str(), node, out);
     }
@@ -237,6 +239,10 @@ void read_environment(const std::map<std::string, std::string>& environment,
       add_text(config_options()[static_cast<size_t>(at - names.begin())], text, name + ": ", out);
     } else if (std::find(std::begin(kOtherVariables), std::end(kOtherVariables), name) ==
                std::end(kOtherVariables)) {
+      const std::string renamed = renamed_hint(name);
+      if (!renamed.empty()) {
+        throw UsageError(fmt::format("the variable {} is no option{}", name, renamed));
+      }
       log_warning(
           fmt::format("the variable {} is no option{}; ignored", name, nearest_hint(name, names)));
     }

@@ -34,7 +34,8 @@ struct ConfigSources {
 };
 
 // Validated (Config::validate). Throws UsageError with the place, the key, what was given and what
-// is allowed; an unknown key suggests the nearest. A variable that is no option is a warning.
+// is allowed; the error for an unknown key names the nearest one, or the new name of a renamed key.
+// A variable that is no option is a warning, but an error where it was one.
 Config load_config(const ConfigSources& sources);
 
 // The same for the text of a file alone; `name` stands for the file in messages.

@@ -41,7 +41,7 @@ constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement:
 
 constexpr std::array<Named<Replacement>, 3> kReplacements{
     {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
-const std::string kPredictorHelp = "Who guesses: " + predictor_help();
+const std::string kPredictorHelp = "The predictor: " + predictor_help();
 
 constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
                                                            {"int8", WeightRounding::kInt8},
@@ -113,7 +113,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "device",
      .type = "NAME",
      .allowed = "auto, cpu, emulated, cuda:N",
-     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator played by "
+     .help = "Where attention runs: cpu = host memory only; emulated = an accelerator emulated on "
              "the host, with its own memory, streams, link and a virtual clock; cuda:N = GPU N, in "
              "builds that have CUDA; auto = cuda:0 where that can be opened, else cpu.",
      .text = true,
@@ -248,9 +248,12 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "selection",
      .type = "NAME",
      .allowed = selection_names(),
-     .help = "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
-             "the others, for comparison, on the cpu device only: oracle = the best by whole keys, "
-             "streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random.",
+     .help =
+         has_comparison_selections()
+             ? "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
+               "the others, for comparison, on the cpu device only: oracle = the best by whole "
+               "keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random."
+             : "Which tokens a decode step attends to: fasa = the best by the slices; full = all.",
      .default_text = "the preset's",
      .text = true,
      .set =
@@ -310,37 +313,37 @@ const std::array<ConfigOption, 46> kOptions{{
                 "array with one of these per layer",
      .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
              "0.25 and 1.0 are shares of the tokens of that step. More than there are means all. "
-             "near_tokens come beside them.",
+             "low_bit_tokens come beside them.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
     {.table = "selection",
-     .key = "near_tokens",
+     .key = "low_bit_tokens",
      .flag = "",
      .type = "N|SHARE|auto",
      .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
      .help = "The next best tokens beside fac_tokens, attended to by codes of their keys and "
              "values, which lie on the device: no row of theirs is fetched. 0 = none, and no codes "
-             "of values are kept; auto = 1024, or none with what near tokens do not go with "
-             "(docs/near-set.md).",
-     .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.near_tokens); },
-     .get = [](const Config& c) { return or_auto(c.selection.near_tokens); }},
+             "of values are kept; auto = 1024, or none where another option excludes low-bit "
+             "tokens (docs/low-bit-set.md).",
+     .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
+     .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
     {.table = "selection",
-     .key = "value_slice",
+     .key = "value_codes",
      .flag = "",
      .type = "DTYPE",
      .allowed = "int8, int4, int2",
-     .help = "Precision of the values' codes, which near_tokens are attended to by.",
+     .help = "Precision of the values' codes, which low_bit_tokens are attended to by.",
      .text = true,
      .set =
          [](Config& c, const Json& v) {
            const auto dtype =
                v.is_string() ? parse_slice_dtype(v.get<std::string>()) : std::nullopt;
            if (!dtype || !is_coded(*dtype)) return false;
-           c.selection.value_slice = *dtype;
+           c.selection.value_codes = *dtype;
            return true;
          },
      .get = [](const Config& c) -> Json {
-       return std::string(slice_dtype_name(c.selection.value_slice));
+       return std::string(slice_dtype_name(c.selection.value_codes));
      }},
     {.table = "selection",
      .key = "sinks",
@@ -373,7 +376,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .allowed = "uniform, pyramid, map",
      .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
              "layers and fewer in the last, the same in all; map = the counts that the FC map has "
-             "(fasa calibrate --keep-mass).",
+             "(fasa calibrate --keep-attention).",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },
@@ -446,7 +449,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .type = "FILE",
      .allowed = "the path of an FC map, from the working directory",
      .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
-             "one, guesses read the first chunks of its order.",
+             "one, predictions read the first chunks of its order.",
      .default_text =
          "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; made from "
          "the prompt where there is none",
@@ -515,8 +518,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to the number of layers",
-     .help = "How many layers ahead rows are fetched on a guess; 0 = never, auto = from measured "
-             "compute and transfer times. Results do not depend on it.",
+     .help =
+         "How many layers ahead rows are fetched on a prediction; 0 = never, auto = from measured "
+         "compute and transfer times. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",

@@ -54,11 +54,11 @@ bool is_shell_pipe(int file, mode_t mode) {
 void require_readable(const std::string& path, int file, const struct stat& status,
                       const FileRule& rule) {
   if (S_ISREG(status.st_mode)) {
-    if (static_cast<uint64_t>(status.st_size) <= rule.most_bytes) return;
+    if (static_cast<uint64_t>(status.st_size) <= rule.max_bytes) return;
     fail(path, rule,
          fmt::format("it has {}; allowed: at most {}",
                      format_bytes(static_cast<uint64_t>(status.st_size)),
-                     format_bytes(rule.most_bytes)));
+                     format_bytes(rule.max_bytes)));
   }
   const bool pipes = rule.pipes == FileRule::Pipes::kOfShell;
   if (is_shell_pipe(file, status.st_mode)) {
@@ -89,12 +89,12 @@ std::string read_file(const std::string& path, const FileRule& rule) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(path, rule, std::strerror(errno));
     got += static_cast<size_t>(count);
-    if (got > rule.most_bytes) {
+    if (got > rule.max_bytes) {
       fail(path, rule,
-           fmt::format("it has more than {}, which is allowed", format_bytes(rule.most_bytes)));
+           fmt::format("it has more than {}, which is allowed", format_bytes(rule.max_bytes)));
     }
     if (count == 0) break;
-    next = std::min<size_t>(std::max<size_t>(got, 1 << 16), (1 << 20) + rule.most_bytes - got);
+    next = std::min<size_t>(std::max<size_t>(got, 1 << 16), (1 << 20) + rule.max_bytes - got);
   }
   bytes.resize(got);
   return bytes;

@@ -29,7 +29,8 @@ struct DeviceEntry {
 };
 constexpr std::array<DeviceEntry, 2> kDevices{
     {{"cpu", "host memory only, SIMD kernels; one tier"},
-     {"emulated", "an accelerator played by the host: own memory, streams, link, virtual clock"}}};
+     {"emulated",
+      "an accelerator emulated on the host: own memory, streams, link, virtual clock"}}};
 
 }  // namespace
 

@@ -35,7 +35,7 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
     runtime_.set_query_source(model_.query_source());
   }
   branches_.push_back(std::make_unique<Branch>(runtime_));
-  runtime_.set_reach(branches_[0]->sequence.id(), options_.reach);
+  runtime_.set_rollback_tokens(branches_[0]->sequence.id(), options_.rollback_tokens);
   if (!options_.system.empty()) {
     branches_[0]->messages.push_back({"system", options_.system});
   }
@@ -94,7 +94,7 @@ void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
       std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
   auto common = static_cast<size_t>(end.first - branch.cached.begin());
   if (common == branch.cached.size()) return;
-  if (!runtime_.reaches(branch.sequence.id(), static_cast<int64_t>(common))) common = 0;
+  if (!runtime_.can_truncate_to(branch.sequence.id(), static_cast<int64_t>(common))) common = 0;
   runtime_.truncate(branch.sequence.id(), static_cast<int64_t>(common));
   branch.cached.resize(common);
 }
@@ -131,20 +131,20 @@ std::span<const float> ChatSession::prefill(Branch& branch, std::span<const int3
 
 void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
   const auto start = Clock::now();
-  const auto show = [&] {
+  const auto publish = [&] {
     if (options_.on_text && !answer.fresh().empty()) options_.on_text(answer.fresh());
   };
-  show();
+  publish();
   while (more) {
     if (cancelled()) {
       answer.cancel();
-      show();
+      publish();
       break;
     }
     const int32_t token = answer.tokens().back();
     more = answer.take(step(branch, {&token, 1}, StepMode::kDecode, true));
     ++turn->decode_steps;
-    show();
+    publish();
   }
   turn->decode_seconds = seconds_since(start);
 }

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"
 #include "runtime/text/chat_template.h"
-#include "scheduler/cache/reach.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 
@@ -23,8 +23,8 @@ struct ChatOptions {
   AnswerOptions answer = {};
   int prefill_chunk = 512;
   // Tokens that can be taken back from the cache's end, where every layer sees a window only
-  // (Runtime::set_reach): behind that all is computed anew.
-  int64_t reach = kConversationReach;
+  // (Runtime::set_rollback_tokens): behind that all is computed anew.
+  int64_t rollback_tokens = kConversationRollback;
   std::tm now{};  // what templates show
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   std::function<void(std::string_view text)> on_text = {};

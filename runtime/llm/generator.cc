@@ -84,7 +84,7 @@ class Generation {
     const bool behind_noise = options_.random_context > 0;
     model_.reserve(behind_noise ? 1 : chunk);
     estimate_queries();
-    runtime_.set_reach(sequence_.id(), 0);
+    runtime_.set_rollback_tokens(sequence_.id(), 0);
     runtime_.reserve(sequence_.id(), options_.random_context + total + options_.max_tokens,
                      behind_noise ? kRandomChunk : chunk);
     append_random_context(model_, runtime_, sequence_.id(), options_.random_context);

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
 #include "runtime/text/tokenizer.h"

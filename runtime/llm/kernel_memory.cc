@@ -29,34 +29,34 @@ KernelMemory::KernelMemory(const EngineParts& parts)
                             "scratch of projections");
   scratch_.product = fixed_.data() + aligned(bytes);
   scratch_.packed = scratch_.product + product;
-  const Buffer staging =
+  const Buffer upload_buffer =
       device_.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
-  auto* staged = staging.as<float>();
+  auto* staged = upload_buffer.as<float>();
   for (const Rotation& rotation : parts.rotations) {
-    frequencies_.push_back(fixed_.as<float>() + (staged - staging.as<float>()));
+    frequencies_.push_back(fixed_.as<float>() + (staged - upload_buffer.as<float>()));
     staged = std::copy(rotation.frequencies.begin(), rotation.frequencies.end(), staged);
   }
-  device_.copy(fixed_.data(), staging.data(), bytes, CopyKind::kHostToDevice, stream_);
+  device_.copy(fixed_.data(), upload_buffer.data(), bytes, CopyKind::kHostToDevice, stream_);
   device_.synchronize(stream_);
 }
 
 void KernelMemory::reserve(const Activations& larger) {
   const auto bytes = static_cast<size_t>(larger.tokens() + larger.rows()) * sizeof(int32_t);
   Buffer inputs = device_.allocate(MemorySpace::kDevice, bytes, "positions of a step");
-  staging_ = device_.allocate(MemorySpace::kHost, bytes, "positions of a step");
+  upload_buffer_ = device_.allocate(MemorySpace::kHost, bytes, "positions of a step");
   inputs_ = std::move(inputs);
 }
 
 void KernelMemory::stage(const StepShape& step) {
-  auto* const staged = staging_.as<int32_t>();
+  auto* const staged = upload_buffer_.as<int32_t>();
   std::copy(step.logit_rows.begin(), step.logit_rows.end(),
             std::copy(step.positions.begin(), step.positions.end(), staged));
 }
 
 const int32_t* KernelMemory::copy_staged(const StepShape& step, OperationTag tag) const {
   const auto count = step.positions.size() + step.logit_rows.size();
-  device_.copy(inputs_.data(), staging_.data(), count * sizeof(int32_t), CopyKind::kHostToDevice,
-               stream_, tag);
+  device_.copy(inputs_.data(), upload_buffer_.data(), count * sizeof(int32_t),
+               CopyKind::kHostToDevice, stream_, tag);
   return inputs_.as<int32_t>();
 }
 

@@ -28,9 +28,9 @@ class KernelMemory {
  private:
   Device& device_;
   StreamView stream_;
-  Buffer fixed_;    // frequencies, scratch
-  Buffer inputs_;   // positions and logit_rows of a step
-  Buffer staging_;  // the same, on the host
+  Buffer fixed_;          // frequencies, scratch
+  Buffer inputs_;         // positions and logit_rows of a step
+  Buffer upload_buffer_;  // the same, on the host
   std::vector<const float*> frequencies_;
   KernelSink::Scratch scratch_;
 };

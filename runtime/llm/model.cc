@@ -85,9 +85,9 @@ class Model::Impl final : public QuerySource {
                  const ForwardOptions& options);
   // Host code that looks at what the stream has computed so far in memory that begins at `data`:
   // its argument is how far from there the host has it.
-  using Look = std::function<void(ptrdiff_t moved)>;
-  void show(const std::byte* data, size_t bytes, Look look);
-  void show_estimates(int layer, const ForwardOptions& options);
+  using Report = std::function<void(ptrdiff_t moved)>;
+  void publish(const std::byte* data, size_t bytes, Report report);
+  void publish_estimates(int layer, const ForwardOptions& options);
   void cap_logits(std::span<float> logits) const;
   ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
   ConstTensorView latent_part(ConstTensorView keys) const;
@@ -100,7 +100,7 @@ class Model::Impl final : public QuerySource {
   std::vector<Rotation> rotations_;
   Activations activations_;
   LayerEngine engine_;
-  Buffer shown_;  // what observers look at, where the device's memory is not the host's
+  Buffer published_;  // what observers look at, where the device's memory is not the host's
   QueryEstimates estimates_;
   uint64_t place_ = next_place();
   std::optional<OpenForward> open_;
@@ -213,34 +213,34 @@ ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   return estimates_.view(ahead, open_->shape->tokens);
 }
 
-void Model::Impl::show(const std::byte* data, size_t bytes, Look look) {
+void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
   const OperationTag tag = tag_of(open_->layer, open_->shape->cause);
   if (device_.host_work() != nullptr) {
     device_.launch(
         stream(), "observe",
-        [look = std::move(look)] {
-          look(0);
+        [report = std::move(report)] {
+          report(0);
           return KernelWork{};
         },
         tag);
     return;
   }
-  if (shown_.bytes() < bytes) {
-    shown_ = Buffer();
-    shown_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
+  if (published_.bytes() < bytes) {
+    published_ = Buffer();
+    published_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
   }
-  device_.copy(shown_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
+  device_.copy(published_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
   device_.synchronize(stream());  // the next layer writes there
-  look(shown_.data() - data);
+  report(published_.data() - data);
 }
 
-void Model::Impl::show_estimates(int layer, const ForwardOptions& options) {
+void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
   if (options.observer == nullptr) return;
   const int last = std::min(options.estimate_depth, config_.layers - 1 - layer);
   for (int ahead = 1; ahead <= last; ++ahead) {
     const ConstTensorView q = estimate(layer, ahead, stream());
     const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
-    show(estimates_.data(ahead), bytes, [=, observer = options.observer](ptrdiff_t by) {
+    publish(estimates_.data(ahead), bytes, [=, observer = options.observer](ptrdiff_t by) {
       observer->on_estimate(layer, ahead, moved(q, by));
     });
   }
@@ -258,10 +258,10 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   if (LayerObserver* observer = options.observer; observer != nullptr) {
     const auto bytes =
         static_cast<size_t>(shape.tokens * config_.qkv_width() * dtype_bytes(dtype_));
-    show(activations_.qkv(), bytes, [=, start = shape.positions[0]](ptrdiff_t by) {
+    publish(activations_.qkv(), bytes, [=, start = shape.positions[0]](ptrdiff_t by) {
       observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
     });
-    show_estimates(layer, options);
+    publish_estimates(layer, options);
   }
   runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,

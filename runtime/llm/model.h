@@ -9,11 +9,11 @@
 #include <string>
 
 #include "offload/device.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/config/weight_options.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weight_bytes.h"
 #include "scheduler/prefetch/query_source.h"
@@ -30,8 +30,9 @@ class LayerObserver {
   // kv_heads, head_dim], in the model's dtype. `start_position`: that of the first token.
   virtual void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                         int64_t start_position) = 0;
-  // The guess, made where layer `layer` begins, of the query of layer `layer + ahead`: [tokens,
-  // query_heads, head_dim]. After on_layer of the same layer, in steps with estimate_depth.
+  // The prediction, made where layer `layer` begins, of the query of layer `layer + ahead`:
+  // [tokens, query_heads, head_dim]. After on_layer of the same layer, in steps with
+  // estimate_depth.
   virtual void on_estimate(int layer, int ahead, ConstTensorView q) {
     static_cast<void>(layer);
     static_cast<void>(ahead);
@@ -43,8 +44,8 @@ struct ForwardOptions {
   bool all_logits = false;            // of every token, not only of each sequence's last
   bool no_logits = false;             // of none: a chunk of a prompt that others follow
   LayerObserver* observer = nullptr;  // steps of one sequence only
-  // Shows the observer guesses of queries, 1 to so many layers ahead, as far as there are layers.
-  // Decode steps only; not beyond what reserve_estimates() gave room for.
+  // Shows the observer predictions of queries, 1 to so many layers ahead, as far as there are
+  // layers. Decode steps only; not beyond what reserve_estimates() gave room for.
   int estimate_depth = 0;
 };
 
@@ -75,14 +76,14 @@ class Model {
   // Activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones stay.
   void reserve(int step_tokens);
 
-  // Room to guess later layers' queries in decode steps of up to `sequences` sequences, 1 to
+  // Room to predict later layers' queries in decode steps of up to `sequences` sequences, 1 to
   // `max_depth` layers ahead (>= 1, fewer than the model's layers). Grows only, and forward() grows
   // it for steps of more sequences. Throws BudgetError (the old room stays), UsageError.
   void reserve_estimates(int sequences, int max_depth);
-  // Guesses from the residual that enters a layer; null until reserve_estimates(). Its estimate()
-  // may be called while forward() is under way, for the layer that is, on the model's stream: it
-  // shares memory with what the stream does between two attentions. Throws UsageError otherwise.
-  // Lives as long as the model's contents: a move of the model keeps it.
+  // Predictions from the residual that enters a layer; null until reserve_estimates(). Its
+  // estimate() may be called while forward() is under way, for the layer that is, on the model's
+  // stream: it shares memory with what the stream does between two attentions. Throws UsageError
+  // otherwise. Lives as long as the model's contents: a move of the model keeps it.
   QuerySource* query_source();
 
   // All layers of the step that `runtime` has open (begin_step); the caller ends it. `tokens`: ids

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/config/config.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_slices.h"
 

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/doors/runtime.h"
 
 namespace fasa {
 

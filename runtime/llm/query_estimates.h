@@ -1,4 +1,4 @@
-// Room for guesses of later layers' queries, kept until the next guess as far ahead.
+// Room for predictions of later layers' queries, kept until the next prediction as far ahead.
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 
 namespace fasa {

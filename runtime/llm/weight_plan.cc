@@ -13,7 +13,7 @@
 namespace fasa {
 namespace {
 
-constexpr size_t kStagingBytes = size_t{16} << 20;
+constexpr size_t kUploadBytes = size_t{16} << 20;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -32,27 +32,27 @@ size_t largest_panel(const L& linear) {
 
 }  // namespace
 
-// Brings bytes to their places through one staging buffer.
+// Brings bytes to their places through one upload buffer.
 class WeightPlan::Uploader {
  public:
-  Uploader(Device& device, StreamView stream, const Loaded& memory, size_t staging_bytes)
+  Uploader(Device& device, StreamView stream, const Loaded& memory, size_t buffer_bytes)
       : device_(device),
         stream_(stream),
         memory_(memory),
-        staging_(device.allocate(MemorySpace::kHost, staging_bytes, "staging of weights")) {}
+        upload_buffer_(device.allocate(MemorySpace::kHost, buffer_bytes, "upload of weights")) {}
 
-  std::byte* staging() const { return staging_.data(); }
+  std::byte* upload_buffer() const { return upload_buffer_.data(); }
   std::byte* at(const Place& place) const {
     const bool host = place.space == MemorySpace::kHost;
     return (host ? memory_.host : memory_.device).data() + place.offset;
   }
-  size_t capacity() const { return staging_.bytes(); }
+  size_t capacity() const { return upload_buffer_.bytes(); }
   void send(const Place& place, size_t bytes) {
     if (place.space == MemorySpace::kHost) {
-      std::memcpy(at(place), staging_.data(), bytes);
+      std::memcpy(at(place), upload_buffer_.data(), bytes);
       return;
     }
-    device_.copy(at(place), staging_.data(), bytes, CopyKind::kHostToDevice, stream_);
+    device_.copy(at(place), upload_buffer_.data(), bytes, CopyKind::kHostToDevice, stream_);
     device_.synchronize(stream_);
   }
 
@@ -60,7 +60,7 @@ class WeightPlan::Uploader {
   Device& device_;
   StreamView stream_;
   const Loaded& memory_;
-  Buffer staging_;
+  Buffer upload_buffer_;
 };
 
 WeightPlan::Place WeightPlan::take(size_t bytes, MemorySpace space) {
@@ -230,7 +230,7 @@ void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& cal
   }
 }
 
-// Calls body(first panel, end) for runs of panels that the staging memory holds, then sends them.
+// Calls body(first panel, end) for runs of panels that the upload buffer holds, then sends them.
 template <typename L, typename Place, typename Uploader, typename Body>
 void load_panels(const L& linear, const Place& place, Uploader* uploader, const Body& body) {
   for (int64_t first = 0; first < linear.panels();) {
@@ -242,7 +242,7 @@ void load_panels(const L& linear, const Place& place, Uploader* uploader, const 
     };
     while (end < linear.panels() && room_for(end)) ++end;
     parallel_for(first, end, [&](int64_t panel) {
-      body(panel, uploader->staging() + panel_offset(linear, panel) - begin);
+      body(panel, uploader->upload_buffer() + panel_offset(linear, panel) - begin);
     });
     const size_t bytes = panel_offset(linear, end - 1) + panel_bytes(linear, end - 1) - begin;
     uploader->send({place.space, place.offset + begin}, bytes);
@@ -305,31 +305,31 @@ void WeightPlan::load_packed(const MatrixItem& item, const PackedLinear& linear,
   });
 }
 
-// Staging memory holds a panel, which is longer.
+// The upload buffer holds a panel, which is longer.
 const int32_t* WeightPlan::load_order(const MatrixItem& item, const PackedLinear& linear,
                                       Uploader* uploader) const {
   const size_t bytes = linear.order().size() * sizeof(int32_t);
-  std::memcpy(uploader->staging(), linear.order().data(), bytes);
+  std::memcpy(uploader->upload_buffer(), linear.order().data(), bytes);
   uploader->send(item.order, bytes);
   return reinterpret_cast<const int32_t*>(uploader->at(item.order));
 }
 
 WeightPlan::Loaded WeightPlan::load(Device& device, StreamView stream) const {
-  size_t staging = 64;
+  size_t upload_buffer = 64;
   for (const auto& item : matrices_) {
     const Matrix::Part& part = item.target->parts()[item.part];
     const auto largest = [](const auto& linear) { return largest_panel(linear); };
-    staging = std::max(
-        {staging, std::min(kStagingBytes, part.bytes()), std::visit(largest, part.linear)});
+    upload_buffer = std::max(
+        {upload_buffer, std::min(kUploadBytes, part.bytes()), std::visit(largest, part.linear)});
   }
   for (const auto& item : vectors_) {
-    staging = std::max(staging, static_cast<size_t>(item.size) * sizeof(float));
+    upload_buffer = std::max(upload_buffer, static_cast<size_t>(item.size) * sizeof(float));
   }
   Loaded memory{device.allocate(MemorySpace::kDevice, bytes(MemorySpace::kDevice), "weights"), {}};
   if (const uint64_t host = bytes(MemorySpace::kHost); host > 0) {
     memory.host = device.allocate(MemorySpace::kHost, host, "experts");
   }
-  Uploader uploader(device, stream, memory, staging);
+  Uploader uploader(device, stream, memory, upload_buffer);
   for (const auto& item : matrices_) {
     Matrix::Part& part = item.target->parts()[item.part];
     if (const auto* plain = std::get_if<Linear>(&part.linear)) {
@@ -342,7 +342,7 @@ WeightPlan::Loaded WeightPlan::load(Device& device, StreamView stream) const {
     part.data = uploader.at(item.place);
   }
   for (const auto& item : vectors_) {
-    auto* out = reinterpret_cast<float*>(uploader.staging());
+    auto* out = reinterpret_cast<float*>(uploader.upload_buffer());
     for (const Piece& part : item.parts) {
       part.tensor.read(part.first, part.rows, out);
       for (int64_t i = 0; i < part.rows; ++i, ++out) {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"
+#include "runtime/serve/resuming.h"
 #include "runtime/serve/token_log.h"
-#include "runtime/serve/waking.h"
 
 namespace fasa::serve {
 
@@ -37,16 +37,16 @@ struct ActiveChoice {
   std::optional<bool> decodes_turn;
   std::optional<int32_t> next;  // generated, not in the cache yet
   std::optional<SequenceId> sequence;
-  TokenLog log;                  // what the sequence holds
-  std::optional<Waking> waking;  // its next tokens come from the disk
-  bool lacks_rows = false;       // it prefills, and some rows are on the disk only
+  TokenLog log;                      // what the sequence holds
+  std::optional<Resuming> resuming;  // its next tokens come from the disk
+  bool lacks_rows = false;           // it prefills, and some rows are on the disk only
   int64_t cached = 0;
   bool finished = false;
   std::optional<Failure> failure;  // what finished it, if that was no end of its answer
   std::chrono::steady_clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
-  bool computes() const { return placed() && !finished && !waking && !lacks_rows; }
+  bool computes() const { return placed() && !finished && !resuming && !lacks_rows; }
   bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
   StepMode mode() const {
     const bool decodes = !at_prompt() || prompt_mode(log.size()) == StepMode::kDecode;

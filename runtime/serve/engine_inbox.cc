@@ -38,10 +38,10 @@ void EngineInbox::evict_idle() {
   changed_.notify_all();
 }
 
-void EngineInbox::park() {
+void EngineInbox::suspend() {
   const std::lock_guard lock(mutex_);
-  commands_.park = true;
-  published_.parking.busy = true;  // until the loop knows better
+  commands_.suspend = true;
+  published_.suspension.busy = true;  // until the loop knows better
   changed_.notify_all();
 }
 
@@ -77,7 +77,7 @@ bool EngineInbox::wait(bool busy, std::optional<std::chrono::steady_clock::time_
   std::unique_lock lock(mutex_);
   const auto asked = [&] {
     return busy || stopping_ || !submitted_.empty() || !commands_.cancelled.empty() ||
-           !commands_.forgotten.empty() || commands_.evict || commands_.park;
+           !commands_.forgotten.empty() || commands_.evict || commands_.suspend;
   };
   if (due) {
     changed_.wait_until(lock, *due, asked);
@@ -101,7 +101,7 @@ void EngineInbox::publish(const EngineStatus& status, size_t waiting) {
   const std::lock_guard lock(mutex_);
   waiting_count_ = static_cast<int>(waiting + submitted_.size());
   published_ = status;
-  published_.parking.busy |= commands_.park;  // asked since the status was made
+  published_.suspension.busy |= commands_.suspend;  // asked since the status was made
 }
 
 void EngineInbox::count(size_t running, size_t waiting) {

@@ -25,7 +25,7 @@ struct EngineCommands {
   std::vector<uint64_t> cancelled;  // requests, each submitted before
   std::vector<uint64_t> forgotten;  // sessions
   bool evict = false;
-  bool park = false;
+  bool suspend = false;
 };
 
 class EngineInbox {
@@ -37,7 +37,7 @@ class EngineInbox {
   void cancel(uint64_t request);
   bool forget(const std::string& salt, uint64_t session);
   void evict_idle();
-  void park();
+  void suspend();
   void drain();
   void stop();
   EngineStatus status() const;

@@ -17,8 +17,8 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
       device_(model.device()),
       options_(options),
       inbox_(options.max_waiting),
-      memory_(runtime, options_, choices_, inbox_, numbers_),
-      steps_(model, runtime, tokenizer, options_, choices_, memory_, numbers_) {
+      memory_(runtime, options_, choices_, inbox_, stats_),
+      steps_(model, runtime, tokenizer, options_, choices_, memory_, stats_) {
   publish();
   thread_ = std::thread([this] { run(); });
 }
@@ -60,9 +60,9 @@ void EngineLoop::step() {
   memory_.admit_waiting();
   inbox_.count(choices_.active().size(), choices_.waiting().size());
   steps_.decode();
-  memory_.wake_next();
+  memory_.resume_next();
   steps_.prefill();
-  memory_.park_idle();
+  memory_.suspend_idle();
 }
 
 // What a lost device computed is not to be trusted, it can't be had back, and nothing is asked of it
@@ -72,8 +72,8 @@ void EngineLoop::end_with(const DeviceError& error) {
   take_submitted();
   choices_.fail_all(error.kind(), error.what());
   remove_finished();
-  numbers_.running = 0;
-  inbox_.publish(numbers_, 0);
+  stats_.running = 0;
+  inbox_.publish(stats_, 0);
   choices_.tell_ended();
 }
 
@@ -81,7 +81,7 @@ void EngineLoop::take_commands() {
   const EngineCommands commands = inbox_.take_commands();
   take_submitted();  // after that: what is to be cancelled has been submitted before
   for (const uint64_t id : commands.cancelled) choices_.cancel(id);
-  memory_.obey(commands);
+  memory_.apply(commands);
   remove_finished();
 }
 
@@ -92,8 +92,8 @@ void EngineLoop::take_submitted() {
     active->wanted = one.request.prompt;
     active->request = std::move(one.request);
     active->submitted = active->last_token = one.at;
-    ++numbers_.requests;
-    numbers_.prompt_tokens += active->wanted.size();
+    ++stats_.requests;
+    stats_.prompt_tokens += active->wanted.size();
     try {
       active->answer = steps_.new_answer(active->request, 0);
     } catch (const UsageError& error) {
@@ -112,15 +112,15 @@ void EngineLoop::remove_finished() {
 void EngineLoop::publish() {
   constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
   if (choices_.active().empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {
-    numbers_.fetches = runtime_.metrics();
+    stats_.fetches = runtime_.metrics();
     fetches_read_ = Clock::now();
   }
-  numbers_.memory = runtime_.memory();
-  numbers_.device_memory = device_.memory(MemorySpace::kDevice);
-  numbers_.host_memory = device_.memory(MemorySpace::kHost);
-  memory_.show();
-  numbers_.running = static_cast<int>(choices_.active().size());
-  inbox_.publish(numbers_, choices_.waiting().size());
+  stats_.memory = runtime_.memory();
+  stats_.device_memory = device_.memory(MemorySpace::kDevice);
+  stats_.host_memory = device_.memory(MemorySpace::kHost);
+  memory_.publish();
+  stats_.running = static_cast<int>(choices_.active().size());
+  inbox_.publish(stats_, choices_.waiting().size());
 }
 
 }  // namespace fasa::serve

@@ -2,7 +2,7 @@
 // thread of its own. Those who decode go first; prompts come in chunks between their steps.
 //
 // A request's tokens do not depend on who else is served: every part of a step is independent of its
-// company, and what was evicted is computed again as it was computed before (token_log.h).
+// batch, and what was evicted is computed again as it was computed before (token_log.h).
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
@@ -48,13 +48,13 @@ class EngineLoop {
     return inbox_.submit(std::move(request));
   }
   void cancel(uint64_t request) { inbox_.cancel(request); }
-  // Forgets a kept session of that salt. False: there is none of that number.
+  // Forgets a cached session of that salt. False: there is none of that number.
   bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
-  // Gives up the memory of all that is kept and not being served.
+  // Gives up the memory of all cached sessions that are not being served.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }
-  // All that is kept goes to disk; status().parking.busy tells until when.
-  void park_idle_now() { inbox_.park(); }
+  // Suspends all cached sessions to disk; status().suspension.busy tells until when.
+  void suspend_idle_now() { inbox_.suspend(); }
   // None is taken any more, those that are here go on.
   void drain() { inbox_.drain(); }
   bool idle() const { return inbox_.idle(); }
@@ -75,8 +75,8 @@ class EngineLoop {
   Device& device_;
   const EngineOptions options_;
   EngineInbox inbox_;
-  EngineStatus numbers_;  // the thread's own; published after each step
-  ServedChoices choices_{numbers_};
+  EngineStatus stats_;  // the thread's own; published after each step
+  ServedChoices choices_{stats_};
   SessionMemory memory_;
   EngineSteps steps_;
   std::chrono::steady_clock::time_point fetches_read_{};

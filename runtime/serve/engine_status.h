@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "offload/device.h"
-#include "runtime/doors/kv_metrics.h"
-#include "runtime/serve/session_parking.h"
+#include "runtime/api/kv_metrics.h"
+#include "runtime/serve/session_suspension.h"
 
 namespace fasa::serve {
 
@@ -42,8 +42,8 @@ struct SessionStatus {
   uint64_t id = 0;
   std::string salt;
   int64_t tokens = 0;
-  int64_t parked_tokens = 0;  // whose keys and values are on disk
-  bool resident = false;      // all of its are in memory
+  int64_t suspended_tokens = 0;  // whose keys and values are on disk
+  bool in_memory = false;        // its keys and values are in memory
   // What forks share is counted for each.
   uint64_t device_bytes = 0, host_bytes = 0, disk_bytes = 0;
 };
@@ -51,7 +51,7 @@ struct SessionStatus {
 struct EngineStatus {
   int running = 0;
   int waiting = 0;
-  // Those that are kept; one list for all who ask until it changes.
+  // The cached sessions; one list for all callers until it changes.
   std::shared_ptr<const std::vector<SessionStatus>> sessions =
       std::make_shared<std::vector<SessionStatus>>();
   uint64_t requests = 0;
@@ -68,7 +68,7 @@ struct EngineStatus {
   SecondsHistogram prefill_step_seconds = seconds_histogram();
   KvMemory memory;
   FetchMetrics fetches;
-  ParkingStatus parking;
+  SuspensionStatus suspension;
   MemoryUse device_memory, host_memory;
   double seconds_since_step = 0;  // of the last step that ended, 0 where none is under way
 };

@@ -12,14 +12,14 @@ using Clock = std::chrono::steady_clock;
 
 EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
                          const EngineOptions& options, ServedChoices& choices,
-                         SessionMemory& memory, EngineStatus& numbers)
+                         SessionMemory& memory, EngineStatus& stats)
     : model_(model),
       runtime_(runtime),
       tokenizer_(tokenizer),
       choices_(choices),
       memory_(memory),
-      numbers_(numbers),
-      pace_(options.max_step_seconds, options.prefill_chunk) {
+      stats_(stats),
+      prefill_budget_(options.max_step_seconds, options.prefill_chunk) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
   if (const int ahead = runtime_.estimate_depth(); ahead > 0) {
     model_.reserve_estimates(options.max_sequences, ahead);
@@ -49,11 +49,11 @@ std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch
   std::vector<int> counts(batch.size(), 1);
   const bool others =
       std::any_of(batch.begin(), batch.end(), [](const auto* one) { return !one->at_prompt(); });
-  int64_t left = pace_.chunk(others) - static_cast<int64_t>(batch.size());
+  int64_t left = prefill_budget_.chunk(others) - static_cast<int64_t>(batch.size());
   for (size_t i = 0; i < batch.size() && left > 0; ++i) {
     if (!batch[i]->at_prompt()) continue;
     const int64_t most =
-        std::min<int64_t>(batch[i]->decode_left(), runtime_.most_decoded(*batch[i]->sequence));
+        std::min<int64_t>(batch[i]->decode_left(), runtime_.max_decoded(*batch[i]->sequence));
     counts[i] += static_cast<int>(std::min(most - 1, left));
     left -= counts[i] - 1;
   }
@@ -69,8 +69,8 @@ void EngineSteps::decode() {
       const auto logits = run_step(batch, counts, StepMode::kDecode);
       const double took = seconds_between(begin, Clock::now());
       const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
-      if (one_each) pace_.decoded(took);
-      numbers_.decode_step_seconds.add(took);
+      if (one_each) prefill_budget_.decoded(took);
+      stats_.decode_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
       // Sampling may start further choices, which leaves this batch as it is.
       for (size_t i = 0; i < batch.size(); ++i) {
@@ -87,7 +87,7 @@ void EngineSteps::decode() {
 // The oldest prompts first, several in a step where they are short.
 EngineSteps::Prefill EngineSteps::next_prefill() const {
   Prefill prefill;
-  int left = pace_.chunk(!decoding().empty());
+  int left = prefill_budget_.chunk(!decoding().empty());
   for (const auto& one : choices_.active()) {
     if (!one->computes() || one->mode() != StepMode::kPrefill || left == 0) continue;
     prefill.batch.push_back(one.get());
@@ -105,8 +105,8 @@ void EngineSteps::prefill() {
       const auto begin = Clock::now();
       const auto logits = run_step(batch, next.counts, StepMode::kPrefill);
       const double took = seconds_between(begin, Clock::now());
-      pace_.prefilled(next.tokens, took);
-      numbers_.prefill_step_seconds.add(took);
+      prefill_budget_.prefilled(next.tokens, took);
+      stats_.prefill_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
       for (size_t i = 0; i < batch.size(); ++i) {
         computed(*batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
@@ -181,10 +181,10 @@ void EngineSteps::sample(ActiveChoice& active, std::span<const float> logits) {
   }
   if (answer.tokens().size() > before) {
     const auto now = Clock::now();
-    (before == 0 ? numbers_.first_token_seconds : numbers_.inter_token_seconds)
+    (before == 0 ? stats_.first_token_seconds : stats_.inter_token_seconds)
         .add(seconds_between(active.last_token, now));
     active.last_token = now;
-    ++numbers_.generated_tokens;
+    ++stats_.generated_tokens;
   }
   active.request.observer->on_token(active.choice, answer);
   if (!goes_on) return choices_.finish(active);

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
-#include "runtime/serve/pace.h"
+#include "runtime/serve/prefill_budget.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_memory.h"
 #include "runtime/text/tokenizer.h"
@@ -24,7 +24,7 @@ class EngineSteps {
   // BudgetError.
   EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
               const EngineOptions& options, ServedChoices& choices, SessionMemory& memory,
-              EngineStatus& numbers);
+              EngineStatus& stats);
 
   // Throws UsageError for what the request asks of its answers.
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
@@ -52,8 +52,8 @@ class EngineSteps {
   const text::Tokenizer* const tokenizer_;
   ServedChoices& choices_;
   SessionMemory& memory_;
-  EngineStatus& numbers_;
-  Pace pace_;
+  EngineStatus& stats_;
+  PrefillBudget prefill_budget_;
 };
 
 }  // namespace fasa::serve

@@ -13,7 +13,7 @@ void KnownTexts::remember(std::string salt, std::string text, std::vector<int32_
   }
   known_.push_front({std::move(salt), std::move(text), std::move(ids)});
   bytes_ += known_.front().bytes();
-  while (bytes_ > most_bytes_ && !known_.empty()) {
+  while (bytes_ > max_bytes_ && !known_.empty()) {
     bytes_ -= known_.back().bytes();
     known_.pop_back();
   }

@@ -15,7 +15,7 @@ namespace fasa::serve {
 class KnownTexts {
  public:
   // `bytes`: of texts and ids, at most; those used longest ago are forgotten.
-  explicit KnownTexts(size_t bytes) : most_bytes_(bytes) {}
+  explicit KnownTexts(size_t bytes) : max_bytes_(bytes) {}
 
   struct Known {
     std::string salt;
@@ -29,7 +29,7 @@ class KnownTexts {
   const Known* find(std::string_view salt, std::string_view prompt);
 
  private:
-  const size_t most_bytes_;
+  const size_t max_bytes_;
   size_t bytes_ = 0;
   std::list<Known> known_;  // used last first
 };

@@ -1,6 +1,6 @@
 // How a page of the cache lies in a session's file:
 //
-//   head   its slices, and a checksum of every piece of its rows
+//   header its slices, and a checksum of every piece of its rows
 //   rows   as in memory; a piece is what is read at a time, a few rows of one layer and KV head
 //
 // Both begin at multiples of a piece. A page that is not full has no slices: zeros.
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 
 namespace fasa::serve {
 
@@ -19,8 +19,8 @@ struct PageFormat {
   PageBytes bytes;
 
   size_t pieces() const { return up(bytes.rows) / kPiece; }
-  size_t head_bytes() const { return bytes.slices + pieces() * sizeof(uint64_t); }
-  size_t rows_begin() const { return up(head_bytes()); }
+  size_t header_bytes() const { return bytes.slices + pieces() * sizeof(uint64_t); }
+  size_t rows_begin() const { return up(header_bytes()); }
   size_t page_bytes() const { return rows_begin() + up(bytes.rows); }
   size_t piece_bytes(size_t piece) const {
     return piece + 1 < pieces() ? kPiece : bytes.rows - piece * kPiece;

@@ -20,22 +20,22 @@ TokenLog beginning_of(const TokenLog& log, int64_t tokens) {
 }
 
 // As the conversation computed them that holds most of the tokens, the one used last of several.
-TokenLog longest_known(const std::list<Kept>& all, const std::string& salt,
+TokenLog longest_known(const std::list<CachedSession>& all, const std::string& salt,
                        std::span<const int32_t> wanted) {
-  const Kept* longest = nullptr;
+  const CachedSession* longest = nullptr;
   int64_t most = 0;
-  for (const Kept& kept : all) {
-    if (kept.conversation.salt != salt) continue;
-    const int64_t tokens = kept.log().common(wanted);
-    const bool later = longest != nullptr && kept.last_used > longest->last_used;
-    if (tokens > most || (tokens == most && tokens > 0 && later)) most = tokens, longest = &kept;
+  for (const CachedSession& cached : all) {
+    if (cached.conversation.salt != salt) continue;
+    const int64_t tokens = cached.log().common(wanted);
+    const bool later = longest != nullptr && cached.last_used > longest->last_used;
+    if (tokens > most || (tokens == most && tokens > 0 && later)) most = tokens, longest = &cached;
   }
   return longest == nullptr ? TokenLog() : beginning_of(longest->log(), most);
 }
 
 }  // namespace
 
-size_t Kept::bytes() const {
+size_t CachedSession::bytes() const {
   return log().bytes() + conversation.text.size() + conversation.ahead.size() * sizeof(int32_t);
 }
 
@@ -43,7 +43,7 @@ PrefixCache::PrefixCache(Runtime& runtime, size_t log_bytes)
     : runtime_(runtime), log_bytes_(log_bytes) {}
 
 PrefixCache::~PrefixCache() {
-  for (Kept& kept : kept_) free(kept);
+  for (CachedSession& cached : sessions_) free(cached);
 }
 
 PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> prompt,
@@ -51,135 +51,141 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   PrefixMatch match;
   if (prompt.empty()) return match;
   match.known =
-      known.size() > 0 ? known : longest_known(kept_, salt, prompt.first(prompt.size() - 1));
+      known.size() > 0 ? known : longest_known(sessions_, salt, prompt.first(prompt.size() - 1));
   const auto most = std::min(match.known.size(), static_cast<int64_t>(prompt.size()) - 1);
-  for (const Kept& kept : kept_) {
-    if (kept.conversation.salt != salt || !kept.sequence) continue;
-    const int64_t tokens = std::min(kept.log().common(match.known), most);
-    if (!runtime_.reaches(*kept.sequence, tokens)) continue;
-    if (tokens > match.cached) match.cached = tokens, match.source = kept.id;
+  for (const CachedSession& cached : sessions_) {
+    if (cached.conversation.salt != salt || !cached.sequence) continue;
+    const int64_t tokens = std::min(cached.log().common(match.known), most);
+    if (!runtime_.can_truncate_to(*cached.sequence, tokens)) continue;
+    if (tokens > match.cached) match.cached = tokens, match.source = cached.id;
   }
   int64_t held = match.cached;
-  for (const Kept& kept : kept_) {
-    if (kept.conversation.salt != salt || !kept.parked) continue;
-    const int64_t tokens = std::min({kept.log().common(match.known), most, kept.parked->tokens});
-    if (!runtime_.reaches_from(kept.parked->first_page, tokens)) continue;
+  for (const CachedSession& cached : sessions_) {
+    if (cached.conversation.salt != salt || !cached.suspended) continue;
+    const int64_t tokens =
+        std::min({cached.log().common(match.known), most, cached.suspended->tokens});
+    if (!runtime_.can_truncate_from(cached.suspended->first_page, tokens)) continue;
     if (tokens <= held) continue;
-    match.parked = {kept.parked->session, held = tokens, kept.parked->first_page};
+    match.suspended = {cached.suspended->session, held = tokens, cached.suspended->first_page};
   }
   return match;
 }
 
 SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
   changed();
-  Kept& kept = *find(id);
-  kept.last_used = ++uses_;
-  kept.used_at = std::chrono::steady_clock::now();
-  if (tokens < kept.log().size()) return runtime_.fork(*kept.sequence, tokens);
-  return *std::exchange(kept.sequence, std::nullopt);
+  CachedSession& cached = *find(id);
+  cached.last_used = ++uses_;
+  cached.used_at = std::chrono::steady_clock::now();
+  if (tokens < cached.log().size()) return runtime_.fork(*cached.sequence, tokens);
+  return *std::exchange(cached.sequence, std::nullopt);
 }
 
-uint64_t PrefixCache::keep(Conversation conversation, SequenceId sequence) {
+uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
   changed();
-  const KvMemory memory = runtime_.predict(conversation.log.size(), 1, runtime_.reach(sequence));
-  Kept heir{.id = next_id_++,
-            .conversation = std::move(conversation),
-            .sequence = sequence,
-            .device_bytes = memory.device_slices + memory.device_rows + memory.device_hot_rows,
-            .host_bytes = memory.host_rows,
-            .last_used = ++uses_,
-            .used_at = std::chrono::steady_clock::now()};
-  for (auto kept = kept_.begin(); kept != kept_.end();) {
-    const bool beginning = kept->conversation.salt == heir.conversation.salt &&
-                           kept->log().common(heir.log()) == kept->log().size();
-    if (beginning) inherit(heir, *kept);
-    kept = beginning ? kept_.erase(kept) : std::next(kept);
+  const KvMemory memory =
+      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.rollback_tokens(sequence));
+  CachedSession heir{
+      .id = next_id_++,
+      .conversation = std::move(conversation),
+      .sequence = sequence,
+      .device_bytes = memory.device_slices + memory.device_rows + memory.device_hot_rows,
+      .host_bytes = memory.host_rows,
+      .last_used = ++uses_,
+      .used_at = std::chrono::steady_clock::now()};
+  for (auto cached = sessions_.begin(); cached != sessions_.end();) {
+    const bool beginning = cached->conversation.salt == heir.conversation.salt &&
+                           cached->log().common(heir.log()) == cached->log().size();
+    if (beginning) inherit(heir, *cached);
+    cached = beginning ? sessions_.erase(cached) : std::next(cached);
   }
-  kept_.push_back(std::move(heir));
+  sessions_.push_back(std::move(heir));
   forget_oldest_logs();
-  return kept_.back().id;
+  return sessions_.back().id;
 }
 
-void PrefixCache::keep(Conversation conversation, uint64_t session, int64_t first_page) {
+void PrefixCache::insert(Conversation conversation, uint64_t session, int64_t first_page) {
   changed();
   const int64_t tokens = conversation.log.size();
-  kept_.push_back({.id = next_id_++,
-                   .conversation = std::move(conversation),
-                   .parked = ParkedPrefix{session, tokens, first_page},
-                   .last_used = ++uses_});
+  sessions_.push_back({.id = next_id_++,
+                       .conversation = std::move(conversation),
+                       .suspended = SuspendedPrefix{session, tokens, first_page},
+                       .last_used = ++uses_});
 }
 
 // What the heir goes on from: the longer one's place on disk, and the words where no token came.
-void PrefixCache::inherit(Kept& heir, Kept& beginning) {
+void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   free(beginning);
   if (heir.conversation.text.empty() && beginning.log().size() == heir.log().size()) {
     heir.conversation.text = std::move(beginning.conversation.text);
     heir.conversation.ahead = std::move(beginning.conversation.ahead);
   }
-  if (!beginning.parked) return;
-  if (!heir.parked || beginning.parked->tokens > heir.parked->tokens) {
-    std::swap(heir.parked, beginning.parked);
+  if (!beginning.suspended) return;
+  if (!heir.suspended || beginning.suspended->tokens > heir.suspended->tokens) {
+    std::swap(heir.suspended, beginning.suspended);
   }
-  if (beginning.parked) unwanted_.push_back(beginning.parked->session);
+  if (beginning.suspended) unwanted_.push_back(beginning.suspended->session);
 }
 
-Kept* PrefixCache::oldest_resident() {
-  Kept* oldest = nullptr;
-  for (Kept& kept : kept_) {
-    if (kept.sequence && (oldest == nullptr || kept.last_used < oldest->last_used)) oldest = &kept;
+CachedSession* PrefixCache::oldest_in_memory() {
+  CachedSession* oldest = nullptr;
+  for (CachedSession& cached : sessions_) {
+    if (cached.sequence && (oldest == nullptr || cached.last_used < oldest->last_used))
+      oldest = &cached;
   }
   return oldest;
 }
 
-void PrefixCache::release(Kept& kept) {
+void PrefixCache::release(CachedSession& cached) {
   changed();
-  free(kept);
+  free(cached);
   forget_oldest_logs();
 }
 
 bool PrefixCache::forget(uint64_t id) {
-  Kept* const kept = find(id);
-  if (kept == nullptr) return false;
+  CachedSession* const cached = find(id);
+  if (cached == nullptr) return false;
   changed();
-  free(*kept);
-  if (kept->parked) unwanted_.push_back(kept->parked->session);
-  kept_.remove_if([&](const Kept& one) { return one.id == id; });
+  free(*cached);
+  if (cached->suspended) unwanted_.push_back(cached->suspended->session);
+  sessions_.remove_if([&](const CachedSession& one) { return one.id == id; });
   return true;
 }
 
 int64_t PrefixCache::sequences() const {
-  return std::count_if(kept_.begin(), kept_.end(),
-                       [](const Kept& kept) { return kept.sequence.has_value(); });
+  return std::count_if(sessions_.begin(), sessions_.end(),
+                       [](const CachedSession& cached) { return cached.sequence.has_value(); });
 }
 
-Kept* PrefixCache::find(uint64_t id) {
-  const auto found =
-      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.id == id; });
-  return found == kept_.end() ? nullptr : &*found;
+CachedSession* PrefixCache::find(uint64_t id) {
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                                  [&](const CachedSession& cached) { return cached.id == id; });
+  return found == sessions_.end() ? nullptr : &*found;
 }
 
-void PrefixCache::free(Kept& kept) {
-  if (!kept.sequence) return;
-  const SequenceId sequence = *std::exchange(kept.sequence, std::nullopt);
+void PrefixCache::free(CachedSession& cached) {
+  if (!cached.sequence) return;
+  const SequenceId sequence = *std::exchange(cached.sequence, std::nullopt);
   try {
     runtime_.free(sequence);
   } catch (const Error& error) {
-    log_warning(fmt::format("freeing a kept sequence: {}", error.what()));
+    log_warning(fmt::format("freeing a cached sequence: {}", error.what()));
   }
 }
 
 void PrefixCache::forget_oldest_logs() {
-  const auto remembered = [](const Kept& kept) { return !kept.sequence && !kept.parked; };
+  const auto remembered = [](const CachedSession& cached) {
+    return !cached.sequence && !cached.suspended;
+  };
   size_t bytes = 0;
-  for (const Kept& kept : kept_) bytes += remembered(kept) ? kept.bytes() : 0;
+  for (const CachedSession& cached : sessions_) bytes += remembered(cached) ? cached.bytes() : 0;
   while (bytes > log_bytes_) {
-    auto oldest = kept_.end();
-    for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
-      if (!remembered(*kept)) continue;
-      if (oldest == kept_.end() || kept->last_used < oldest->last_used) oldest = kept;
+    auto oldest = sessions_.end();
+    for (auto cached = sessions_.begin(); cached != sessions_.end(); ++cached) {
+      if (!remembered(*cached)) continue;
+      if (oldest == sessions_.end() || cached->last_used < oldest->last_used) oldest = cached;
     }
     bytes -= oldest->bytes();
-    kept_.erase(oldest);
+    sessions_.erase(oldest);
   }
 }
 

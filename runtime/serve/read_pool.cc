@@ -37,7 +37,7 @@ ReadPool::~ReadPool() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  wake_.notify_all();
+  work_ready_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -61,7 +61,7 @@ bool ReadPool::read(int file, std::span<const CheckedRead> reads) {
   next_ = 0;
   good_ = true;
   const size_t helpers = std::min(threads_.size(), reads.size() - 1);
-  for (size_t i = 0; i < helpers; ++i) wake_.notify_one();
+  for (size_t i = 0; i < helpers; ++i) work_ready_.notify_one();
   take_reads(lock);
   done_.wait(lock, [this] { return under_way_ == 0; });
   reads_ = {};
@@ -86,7 +86,7 @@ void ReadPool::take_reads(std::unique_lock<std::mutex>& lock) {
 void ReadPool::work() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    wake_.wait(lock, [this] { return ending_ || next_ < reads_.size(); });
+    work_ready_.wait(lock, [this] { return ending_ || next_ < reads_.size(); });
     take_reads(lock);
     if (under_way_ == 0) done_.notify_one();
   }

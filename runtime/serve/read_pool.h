@@ -40,7 +40,7 @@ class ReadPool {
 
   std::vector<std::thread> threads_;
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
+  std::condition_variable work_ready_, done_;
   // Under the mutex.
   bool ending_ = false;
   int file_ = -1;

@@ -19,7 +19,7 @@ void ServedChoices::end_finished() {
       one = next;
     }
   }
-  if (active_.size() < before) crowded_ = false;
+  if (active_.size() < before) memory_pressure_ = false;
 }
 
 void ServedChoices::tell_ended() {
@@ -39,13 +39,13 @@ void ServedChoices::finish(ActiveChoice& active) {
   active.finished = true;
   switch (active.answer->end()) {
     case AnswerEnd::kMaxTokens:
-      ++numbers_.finished_length;
+      ++stats_.finished_length;
       break;
     case AnswerEnd::kCancelled:
-      ++numbers_.finished_cancelled;
+      ++stats_.finished_cancelled;
       break;
     default:
-      ++numbers_.finished_stop;
+      ++stats_.finished_stop;
   }
 }
 
@@ -69,7 +69,7 @@ void ServedChoices::fail(ActiveChoice& active, ErrorKind kind, const std::string
   if (active.finished) return;
   active.finished = true;
   active.failure = ActiveChoice::Failure{kind, message};
-  ++numbers_.finished_error;
+  ++stats_.finished_error;
 }
 
 void ServedChoices::fail_all(ErrorKind kind, const std::string& message) {

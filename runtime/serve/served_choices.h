@@ -14,16 +14,16 @@ class ServedChoices {
  public:
   using List = std::list<std::unique_ptr<ActiveChoice>>;
 
-  // Counts ends in `numbers`, which outlive it.
-  explicit ServedChoices(EngineStatus& numbers) : numbers_(numbers) {}
+  // Counts finished requests in `stats`, which outlives this.
+  explicit ServedChoices(EngineStatus& stats) : stats_(stats) {}
 
   List& active() { return active_; }  // oldest first
   const List& active() const { return active_; }
   List& waiting() { return waiting_; }  // oldest first
   const List& waiting() const { return waiting_; }
-  // No room for one more until one of those served has ended.
-  bool crowded() const { return crowded_; }
-  void set_crowded(bool crowded) { crowded_ = crowded; }
+  // Memory is short: no request is admitted until one of the active ones ends.
+  bool under_memory_pressure() const { return memory_pressure_; }
+  void set_memory_pressure(bool on) { memory_pressure_ = on; }
 
   // The first that waits is served from now on.
   void admit_first() { active_.splice(active_.end(), waiting_, waiting_.begin()); }
@@ -49,11 +49,11 @@ class ServedChoices {
     }
   }
 
-  EngineStatus& numbers_;
+  EngineStatus& stats_;
   List active_;
   List waiting_;
   List ended_;
-  bool crowded_ = false;
+  bool memory_pressure_ = false;
 };
 
 }  // namespace fasa::serve

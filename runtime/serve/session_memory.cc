@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/llm/owned_sequence.h"
-#include "runtime/serve/pace.h"
+#include "runtime/serve/prefill_budget.h"
 
 namespace fasa::serve {
 
@@ -25,28 +25,28 @@ bool goes_on(const TokenLog& known) {
 }  // namespace
 
 SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                             EngineInbox& inbox, EngineStatus& numbers)
+                             EngineInbox& inbox, EngineStatus& stats)
     : runtime_(runtime),
       options_(options),
       choices_(choices),
       inbox_(inbox),
-      numbers_(numbers),
+      stats_(stats),
       cache_(runtime, options.log_bytes) {
   if (!options.sessions) return;
-  parking_.emplace(*options.sessions, runtime, cache_);
-  for (const Kept& kept : cache_.kept()) found_.push_back(kept.conversation);
+  suspension_.emplace(*options.sessions, runtime, cache_);
+  for (const CachedSession& cached : cache_.sessions()) found_.push_back(cached.conversation);
 }
 
 void SessionMemory::admit_waiting() {
-  if (choices_.active().empty()) choices_.set_crowded(false);
-  while (!choices_.waiting().empty() && !choices_.crowded() &&
+  if (choices_.active().empty()) choices_.set_memory_pressure(false);
+  while (!choices_.waiting().empty() && !choices_.under_memory_pressure() &&
          static_cast<int>(choices_.active().size()) < options_.max_sequences) {
     ActiveChoice& first = *choices_.waiting().front();
     if (!admit(first)) {
       if (!first.finished) return;  // it waits for the memory of those that are served
       choices_.end_first_waiting();
     } else {
-      numbers_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
+      stats_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
       choices_.admit_first();
     }
   }
@@ -60,7 +60,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
       return true;
     } catch (const BudgetError& error) {
       if (make_room(false)) continue;
-      choices_.set_crowded(true);
+      choices_.set_memory_pressure(true);
       if (choices_.active().empty()) choices_.fail(active, error.kind(), error.what());
       return false;
     } catch (const UsageError& error) {
@@ -82,8 +82,9 @@ void SessionMemory::place(ActiveChoice& active) {
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
   // A session goes to disk whole, and what comes back is cut as Runtime::create() says.
-  if (!match.source && !options_.sessions) runtime_.set_reach(sequence, options_.reach);
-  if (match.parked) {  // what comes from the disk comes in whole pages
+  if (!match.source && !options_.sessions)
+    runtime_.set_rollback_tokens(sequence, options_.rollback_tokens);
+  if (match.suspended) {  // what comes from the disk comes in whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());
   }
@@ -93,12 +94,12 @@ void SessionMemory::place(ActiveChoice& active) {
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
     if (log.size() > 0) {
-      cache_.keep({.salt = active.request.salt, .log = std::move(log)}, owned.release());
+      cache_.insert({.salt = active.request.salt, .log = std::move(log)}, owned.release());
     }
     throw;
   }
   active.sequence = owned.release();
-  active.cached = match.parked ? match.parked->tokens : match.cached;
+  active.cached = match.suspended ? match.suspended->tokens : match.cached;
   if (!active.decodes_turn) {
     active.decodes_turn =
         goes_on(match.known) && tokens - match.known.size() <= options_.sparse_turn_tokens;
@@ -108,10 +109,11 @@ void SessionMemory::place(ActiveChoice& active) {
   const bool sparse = active.decodes_from(active.cached);
   const bool lacks_rows = runtime_.lacks_rows(sequence);
   active.lacks_rows = lacks_rows && !sparse;
-  if (match.parked) {
-    active.waking = Waking{*match.parked, sparse && !lacks_rows && runtime_.takes_row_sources()};
+  if (match.suspended) {
+    active.resuming =
+        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.takes_row_sources()};
   }
-  numbers_.cached_tokens += static_cast<uint64_t>(active.cached);
+  stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
 // Gives up what nobody waits for; while steps are under way then the youngest of those served, so
@@ -127,14 +129,14 @@ bool SessionMemory::make_room(bool may_preempt) {
 
 // Its memory goes; its tokens are computed again, each as it was, when there is room.
 void SessionMemory::preempt(ActiveChoice& active) {
-  ++numbers_.preemptions;
-  choices_.set_crowded(true);
+  ++stats_.preemptions;
+  choices_.set_memory_pressure(true);
   step_back(active);
 }
 
 void SessionMemory::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
-  active.waking.reset();
+  active.resuming.reset();
   active.lacks_rows = false;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
@@ -145,75 +147,75 @@ void SessionMemory::step_back(ActiveChoice& active) {
 
 // With a place on disk for it, it is there before its memory is another's.
 bool SessionMemory::evict_oldest() {
-  Kept* const oldest = cache_.oldest_resident();
+  CachedSession* const oldest = cache_.oldest_in_memory();
   if (oldest == nullptr) return false;
-  if (parking_) parking_->park(*oldest);
+  if (suspension_) suspension_->suspend(*oldest);
   cache_.release(*oldest);
-  ++numbers_.evictions;
+  ++stats_.evictions;
   return true;
 }
 
 // --- sessions on disk ---
 
-// A piece of the first that wakes; the others that are served go on before the next.
-void SessionMemory::wake_next() {
+// The next piece of the first session that resumes; other requests run before the one after it.
+void SessionMemory::resume_next() {
   constexpr size_t kBytes = size_t{16} << 20;
-  const auto waking = std::find_if(
+  const auto resuming = std::find_if(
       choices_.active().begin(), choices_.active().end(),
       [](const auto& one) { return one->placed() && !one->finished && !one->computes(); });
-  if (waking == choices_.active().end()) return;
-  ActiveChoice& active = **waking;
-  if (active.waking) {
-    wake(active);
+  if (resuming == choices_.active().end()) return;
+  ActiveChoice& active = **resuming;
+  if (active.resuming) {
+    resume(active);
   } else {
     active.lacks_rows = !runtime_.fetch_rows(*active.sequence, kBytes);
   }
 }
 
-void SessionMemory::wake(ActiveChoice& active) {
+void SessionMemory::resume(ActiveChoice& active) {
   try {
-    parking_->wake_some(*active.waking, *active.sequence);
+    suspension_->resume_some(*active.resuming, *active.sequence);
   } catch (const BudgetError& error) {
     if (!make_room(true)) choices_.fail(active, error.kind(), error.what());
-    if (!active.waking) return;  // it gave way itself
+    if (!active.resuming) return;  // it gave way itself
   }
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
     active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
   }
-  if (active.log.size() < active.waking->prefix.tokens) return;
-  active.waking.reset();
-  parking_->count_woken(active.cached);
+  if (active.log.size() < active.resuming->prefix.tokens) return;
+  active.resuming.reset();
+  suspension_->count_resumed(active.cached);
 }
 
 // Who had rows of it on the disk only is computed again; who has them in memory goes on.
 void SessionMemory::give_up(const LostSession& error) {
   log_warning(fmt::format("{}; it is computed again", error.what()));
-  parking_->give_up(error.session());
+  suspension_->give_up(error.session());
   std::vector<ActiveChoice*> losers;
   for (const auto& one : choices_.active()) {
     if (!one->placed() || one->finished) continue;
     const bool lost = runtime_.lost_rows(*one->sequence);
-    const bool wakes = one->waking && one->waking->prefix.session == error.session();
+    const bool resumes = one->resuming && one->resuming->prefix.session == error.session();
     if (lost) losers.push_back(one.get());
-    if (wakes) one->waking.reset();
-    if (!lost && !wakes) continue;
+    if (resumes) one->resuming.reset();
+    if (!lost && !resumes) continue;
     const int64_t cached = lost ? 0 : one->log.size();
-    numbers_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
+    stats_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
     one->cached = cached;
   }
   for (ActiveChoice* one : losers) step_back(*one);
   release_lost();
 }
 
-// Kept ones that lack rows which can't be had: how they were computed is remembered.
+// Cached sessions that lack rows which cannot be had: only how they were computed is remembered.
 void SessionMemory::release_lost() {
-  const auto is_lost = [&](const Kept& kept) {
-    return kept.sequence && runtime_.lost_rows(*kept.sequence);
+  const auto is_lost = [&](const CachedSession& cached) {
+    return cached.sequence && runtime_.lost_rows(*cached.sequence);
   };
-  auto& kept = cache_.kept();
+  auto& cached = cache_.sessions();
   for (;;) {  // a release may forget others
-    const auto lost = std::find_if(kept.begin(), kept.end(), is_lost);
-    if (lost == kept.end()) return;
+    const auto lost = std::find_if(cached.begin(), cached.end(), is_lost);
+    if (lost == cached.end()) return;
     cache_.release(*lost);
   }
 }
@@ -223,47 +225,47 @@ void SessionMemory::keep_finished() {
     if (!one->finished || !one->placed()) continue;
     const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
     OwnedSequence owned(runtime_, sequence);
-    if (one->log.size() > 0) cache_.keep(one->conversation(), owned.release());
+    if (one->log.size() > 0) cache_.insert(one->conversation(), owned.release());
   }
   release_lost();
 }
 
-void SessionMemory::park_idle() {
-  if (parking_) parking_->park_some(Clock::now());
+void SessionMemory::suspend_idle() {
+  if (suspension_) suspension_->suspend_some(Clock::now());
 }
 
-void SessionMemory::obey(const EngineCommands& commands) {
+void SessionMemory::apply(const EngineCommands& commands) {
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
-  if (commands.park && parking_) parking_->park_all();
+  if (commands.suspend && suspension_) suspension_->suspend_all();
   while (commands.evict && evict_oldest()) continue;
 }
 
-void SessionMemory::show() {
+void SessionMemory::publish() {
   if (listed_ != cache_.changes()) list_sessions();
-  if (parking_) numbers_.parking = parking_->status();
+  if (suspension_) stats_.suspension = suspension_->status();
 }
 
 void SessionMemory::list_sessions() {
   auto sessions = std::make_shared<std::vector<SessionStatus>>();
-  for (const Kept& kept : std::as_const(cache_).kept()) {
-    SessionStatus session{.id = kept.id,
-                          .salt = kept.conversation.salt,
-                          .tokens = kept.log().size(),
-                          .parked_tokens = kept.parked ? kept.parked->tokens : 0,
-                          .resident = kept.sequence.has_value()};
-    if (session.resident) {
-      session.device_bytes = kept.device_bytes;
-      session.host_bytes = kept.host_bytes;
+  for (const CachedSession& cached : std::as_const(cache_).sessions()) {
+    SessionStatus session{.id = cached.id,
+                          .salt = cached.conversation.salt,
+                          .tokens = cached.log().size(),
+                          .suspended_tokens = cached.suspended ? cached.suspended->tokens : 0,
+                          .in_memory = cached.sequence.has_value()};
+    if (session.in_memory) {
+      session.device_bytes = cached.device_bytes;
+      session.host_bytes = cached.host_bytes;
     }
-    if (parking_) session.disk_bytes = parking_->bytes(session.parked_tokens);
+    if (suspension_) session.disk_bytes = suspension_->bytes(session.suspended_tokens);
     sessions->push_back(std::move(session));
   }
-  numbers_.sessions = std::move(sessions);
+  stats_.sessions = std::move(sessions);
   listed_ = cache_.changes();
 }
 
 std::optional<Clock::time_point> SessionMemory::next_due() const {
-  return parking_ ? parking_->next_due() : std::nullopt;
+  return suspension_ ? suspension_->next_due() : std::nullopt;
 }
 
 }  // namespace fasa::serve

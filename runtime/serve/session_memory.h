@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/doors/runtime.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/served_choices.h"
-#include "runtime/serve/session_parking.h"
+#include "runtime/serve/session_suspension.h"
 
 namespace fasa::serve {
 
@@ -21,7 +21,7 @@ class SessionMemory {
  public:
   // References: all outlive it. Throws UsageError for a folder of sessions that cannot be used.
   SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                EngineInbox& inbox, EngineStatus& numbers);
+                EngineInbox& inbox, EngineStatus& stats);
 
   // The conversations that were on disk at the start; once.
   std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
@@ -31,18 +31,18 @@ class SessionMemory {
   // Gives up what nobody waits for; where it may preempt, then the youngest of those served, so that
   // the oldest always gets on. False: there is nothing left to give up.
   bool make_room(bool may_preempt);
-  // A piece of the first that wakes; the others that are served go on before the next.
-  void wake_next();
-  // What the finished ones leave in the cache is kept for whoever begins alike.
+  // The next piece of the first session that resumes; other requests run before the one after it.
+  void resume_next();
+  // Caches the sessions of finished requests, for later requests that begin alike.
   void keep_finished();
   // Who had rows of it on the disk only is computed again; who has them in memory goes on.
   void give_up(const LostSession& error);
-  void park_idle();
+  void suspend_idle();
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
-  // Forgetting, parking and evicting, as asked for.
-  void obey(const EngineCommands& commands);
-  // Into the numbers.
-  void show();
+  // Forgets, suspends and evicts sessions, as asked for.
+  void apply(const EngineCommands& commands);
+  // Into the stats.
+  void publish();
 
  private:
   bool admit(ActiveChoice& active);
@@ -50,7 +50,7 @@ class SessionMemory {
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
   bool evict_oldest();
-  void wake(ActiveChoice& active);
+  void resume(ActiveChoice& active);
   void release_lost();
   void list_sessions();
 
@@ -58,11 +58,11 @@ class SessionMemory {
   const EngineOptions& options_;
   ServedChoices& choices_;
   EngineInbox& inbox_;
-  EngineStatus& numbers_;
+  EngineStatus& stats_;
   PrefixCache cache_;
-  std::optional<SessionParking> parking_;
+  std::optional<SessionSuspension> suspension_;
   std::vector<Conversation> found_;
-  uint64_t listed_ = 0;  // the cache's changes that numbers_.sessions shows
+  uint64_t listed_ = 0;  // the cache's changes that stats_.sessions shows
 };
 
 }  // namespace fasa::serve

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRows = ".rows";
 constexpr const char* kManifest = ".session";
-constexpr FileRule kManifestFile = {.what = "session", .most_bytes = uint64_t{1} << 30};
+constexpr FileRule kManifestFile = {.what = "session", .max_bytes = uint64_t{1} << 30};
 
 [[noreturn]] void fail(const std::string& path, const char* what, int error) {
   throw UsageError(fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
@@ -176,7 +176,7 @@ void SessionStore::write(uint64_t session, int tokens, std::span<const std::byte
   const bool again = page < stored.pages.size();
   const uint64_t place = stored.free.empty() ? stored.places : stored.free.back();
   write_at(name, bytes, place * format_.page_bytes());
-  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.head_bytes())};
+  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.header_bytes())};
   if (again) {
     stored.replaced.push_back(stored.pages.back().place);
     stored.pages.back() = written;
@@ -245,8 +245,8 @@ int64_t SessionStore::committed(uint64_t session) const {
   return found == stored_.end() ? 0 : found->second.committed;
 }
 
-std::shared_ptr<ParkedPages> SessionStore::open(uint64_t session, int64_t pages,
-                                                ReadPool& pool) const {
+std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pages,
+                                                   ReadPool& pool) const {
   const auto found = stored_.find(session);
   auto file = std::make_unique<PageFile>(path(session, kRows), O_RDONLY);
   if (found == stored_.end() || pages > static_cast<int64_t>(found->second.pages.size()) ||
@@ -255,8 +255,8 @@ std::shared_ptr<ParkedPages> SessionStore::open(uint64_t session, int64_t pages,
                       fmt::format("{}: it has no {} pages that can be read", file->path(), pages));
   }
   const auto& all = found->second.pages;
-  return std::make_shared<ParkedPages>(pool, session, std::move(file), format_,
-                                       std::vector(all.begin(), all.begin() + pages));
+  return std::make_shared<SuspendedPages>(pool, session, std::move(file), format_,
+                                          std::vector(all.begin(), all.begin() + pages));
 }
 
 // The manifest first: rows without one are nobody's.
@@ -307,7 +307,7 @@ std::string store_salt(const std::string& dir) {
   std::string salt;
   std::error_code error;
   if (fs::exists(path, error)) {
-    salt = read_file(path, {.what = "salt", .most_bytes = size_t{4096}});
+    salt = read_file(path, {.what = "salt", .max_bytes = size_t{4096}});
     if (salt.size() == kLength && salt.find_first_not_of(kDigits) == std::string::npos) return salt;
     log_warning(fmt::format(
         "{}: no salt; a new one is drawn, and no API key finds its sessions again", path));

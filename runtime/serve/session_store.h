@@ -20,8 +20,8 @@
 
 #include "kernels/params.h"
 #include "runtime/serve/page_format.h"
-#include "runtime/serve/parked_pages.h"
 #include "runtime/serve/session_manifest.h"
+#include "runtime/serve/suspended_pages.h"
 
 namespace fasa::serve {
 
@@ -67,7 +67,7 @@ class SessionStore {
   int64_t committed(uint64_t session) const;  // tokens; 0: there is no such session
   // The first pages of a session, as they were committed. Throws LostSession where it is not there any
   // more. `pool` outlives what is returned.
-  std::shared_ptr<ParkedPages> open(uint64_t session, int64_t pages, ReadPool& pool) const;
+  std::shared_ptr<SuspendedPages> open(uint64_t session, int64_t pages, ReadPool& pool) const;
   // Frees its bytes on disk.
   void remove(uint64_t session) noexcept;
 

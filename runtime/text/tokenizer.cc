@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 std::string read_limited(const fs::path& path) {
   FileRule rule;
-  rule.most_bytes = kMaxFileBytes;
+  rule.max_bytes = kMaxFileBytes;
   return read_file(path.string(), rule);
 }
 

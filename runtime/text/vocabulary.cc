@@ -42,13 +42,13 @@ void Vocabulary::seal(const std::string& place) {
   slots_.assign(std::bit_ceil(2 * entries_.size() + 1), kNone);
   for (uint32_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    uint32_t& place_of_id = by_id_[static_cast<size_t>(entry.id)];
-    if (place_of_id != kNone) {
+    uint32_t& index_of_id = by_id_[static_cast<size_t>(entry.id)];
+    if (index_of_id != kNone) {
       throw InputError(fmt::format(
           "{}: id {} is given twice: to \"{}\" and to \"{}\"; allowed: once", place, entry.id,
-          text(entries_[place_of_id]).substr(0, 80), text(entry).substr(0, 80)));
+          text(entries_[index_of_id]).substr(0, 80), text(entry).substr(0, 80)));
     }
-    place_of_id = i;
+    index_of_id = i;
     size_t slot = slot_of(text(entry), slots_.size());
     while (slots_[slot] != kNone) {
       if (text(entries_[slots_[slot]]) == text(entry)) {

@@ -47,7 +47,7 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
       const bool absent = which > 0 && !has_prediction(layer, which - 1);
       require(absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "size of a set",
               static_cast<int64_t>(set.size()),
-              absent ? "0: the layer has no such guess" : fmt::format("1 to {}", most));
+              absent ? "0: the layer has no such prediction" : fmt::format("1 to {}", most));
       int32_t before = -1;
       for (const int32_t position : set) {
         require(position > before && position < context, "position in a set", position,

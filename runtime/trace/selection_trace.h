@@ -1,5 +1,5 @@
-// Which tokens a model's selections took, step by step, and which ones a predictor had guessed: the
-// recorded behaviour that a synthetic decode replays. docs/trace-format.md describes the file.
+// Which tokens a model's selections took, step by step, and which ones a predictor had predicted:
+// the recorded behaviour that a synthetic decode replays. docs/trace-format.md describes the file.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace fasa {
 
-// One recorded guess of every layer's set, made `depth` layers before: layers below have none.
+// One recorded prediction of every layer's set, made `depth` layers before: layers below have none.
 struct TracePrediction {
   std::string predictor;  // next-query; what the last step took is known without a record
   int depth = 1;
-  int chunks = 0;  // FCs that the guess was scored with
-  int tokens = 0;  // size of the guessed sets
+  int chunks = 0;  // FCs that the prediction was scored with
+  int tokens = 0;  // size of the predicted sets
   bool operator==(const TracePrediction&) const = default;
 };
 
@@ -56,15 +56,16 @@ class SelectionTrace {
     return layer >= shape_.predictions[prediction].depth;
   }
 
-  // Sets of a step in the file's order: for each layer and KV head the true set, then the guesses.
+  // Sets of a step in the file's order: for each layer and KV head the true set, then the
+  // predictions.
   size_t slots() const { return slot(shape_.layers, 0); }
   size_t slot(int layer, int kv_head) const {
     const auto head = static_cast<size_t>(layer) * static_cast<size_t>(shape_.kv_heads) +
                       static_cast<size_t>(kv_head);
     return head * (1 + shape_.predictions.size());
   }
-  // `sets`: one per slot, empty for a guess that the layer has not. Throws UsageError for sets that
-  // the shape does not allow.
+  // `sets`: one per slot, empty for a prediction that the layer has not. Throws UsageError for sets
+  // that the shape does not allow.
   void add_step(int32_t context, std::span<const std::vector<int32_t>> sets);
 
   // Throw InputError naming file and offset of what is wrong.

@@ -21,8 +21,8 @@ constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kMaxHeaderBytes = 1 << 20;
 constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads: more is a broken file, not a model
-// Sets of a step, empty ones included, for a byte of it. An empty set, of a guess that its layer has
-// not, takes no byte but a place in memory; recorded traces have less than one.
+// Sets of a step, empty ones included, for a byte of it. An empty set, of a prediction that its
+// layer has not, takes no byte but a place in memory; recorded traces have less than one.
 constexpr size_t kMaxSetsPerByte = 4;
 
 uint64_t fnv1a(std::string_view bytes) {
@@ -133,7 +133,7 @@ void parse_predictions(const JsonFields& fields, const std::string& place, Trace
     TracePrediction& prediction = shape.predictions.emplace_back();
     prediction.predictor = one.text("predictor").value_or("");
     if (prediction.predictor != "next-query") one.fail("predictor", "next-query");
-    // A guess made before the first layer would be of nothing.
+    // A prediction made before the first layer would be of nothing.
     prediction.depth = int_field(one, "depth", 1, shape.layers - 1);
     prediction.chunks = int_field(one, "chunks", 1, kMaxHeads);
     prediction.tokens = int_field(one, "tokens", 1, INT32_MAX);

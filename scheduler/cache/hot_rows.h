@@ -1,6 +1,6 @@
-// The hot rows of a sequence whose rows are on the host: slots that keep fetched rows, and the table
-// that says which rows they hold. Beside the layout's slots, which stay allocated, there may be wider
-// ones for a while.
+// The hot rows of a sequence whose rows are on the host: slots that keep fetched rows, and the
+// table that says which rows they hold. Beside the layout's slots, which stay allocated, there may
+// be wider ones for a while.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class HotRows {
   void give_back();
   uint64_t bytes() const { return rows_.bytes() + table_.bytes() + wide_bytes(); }
 
-  // More slots for each head than the layout's: what is spare goes to and fro without moving what
-  // was promised. Either begins with an empty table; widening waits for nothing, before narrowing no
-  // work is under way. False, and nothing changed, where there is no memory; once narrowed, a
+  // More slots for each head than the layout's: extra slots come and go without moving what
+  // was promised. Either begins with an empty table; widening waits for nothing, before narrowing
+  // no work is under way. False, and nothing changed, where there is no memory; once narrowed, a
   // sequence stays so.
   bool widen(int slots);
   void narrow();
@@ -30,7 +30,7 @@ class HotRows {
   bool wide() const { return wide_slots_ > 0; }
   uint64_t wide_bytes() const { return wide_rows_.bytes() + wide_table_.bytes(); }
 
-  // Stamps begin anew: what the table says no longer counts.
+  // Step numbers begin anew: the table's last uses no longer count.
   void forget() { state_ = State::kEmpty; }
   // What the table says is not to be trusted: the next step's restore empties its slots.
   void invalidate() {

@@ -6,7 +6,7 @@
 namespace fasa {
 
 void DepthController::measured(int depth, const LayerTimes& times) {
-  if (most_ == 0 || depth != depth_ || !(times.step > 0)) return;
+  if (max_ == 0 || depth != depth_ || !(times.step > 0)) return;
   if (skip_ > 0) {
     --skip_;
     return;
@@ -58,14 +58,15 @@ void DepthController::begin_duel() {
 }
 
 void DepthController::choose_rival() {
-  least_known_ = least_depth();
+  min_known_ = min_depth();
   rival_ = next_rival();
   if (rival_ == present_) return stay(1);
   begin(Stretch::kTrial, rival_);
 }
 
-// Who guesses more has to beat the better of both stretches; who guesses less, their mean. None fills
-// hot rows with what is asked for alone, which shows late: what is close is measured for longer.
+// A depth that predicts more has to beat the better of both stretches; one that predicts less,
+// their mean. None fills hot rows with what is asked for alone, which shows late: what is close is
+// measured for longer.
 void DepthController::judge(double after) {
   const double mean = (before_ + after) / 2;
   const double doubt = std::max(kClear * mean, std::abs(before_ - after));
@@ -104,7 +105,7 @@ void DepthController::stay(int pauses) {
 // Times have changed since the last trial, so that the present depth hides less than it did.
 bool DepthController::needs_more() const {
   if (filling_ || pauses_ > 1) return false;
-  return waits() && least_depth() > std::max(present_, least_known_);
+  return waits() && min_depth() > std::max(present_, min_known_);
 }
 
 bool DepthController::waits() const {
@@ -113,7 +114,7 @@ bool DepthController::waits() const {
 
 // The present depth where there is nobody to try.
 int DepthController::next_rival() {
-  const int least = least_depth();
+  const int least = min_depth();
   if (present_ == 0) return waits() ? least : 0;
   if (probation_ > 0 && !met_none_) {
     met_none_ = true;
@@ -122,16 +123,16 @@ int DepthController::next_rival() {
   // By turns: one further if that can help, one less if that can do, none.
   for (int i = 0; i < 3; ++i) {
     const int kind = turn_++ % 3;
-    if (kind == 0 && waits() && present_ < most_) return std::max(least, present_ + 1);
+    if (kind == 0 && waits() && present_ < max_) return std::max(least, present_ + 1);
     if (kind == 1 && present_ > 1) return std::clamp(least, 1, present_ - 1);
     if (kind == 2) return 0;
   }
   return present_;
 }
 
-int DepthController::least_depth() const {
+int DepthController::min_depth() const {
   const double layers = std::min(mean_.transfer / mean_.compute, 1e6);
-  return std::clamp(static_cast<int>(std::ceil(layers)), 1, most_);
+  return std::clamp(static_cast<int>(std::ceil(layers)), 1, max_);
 }
 
 }  // namespace fasa

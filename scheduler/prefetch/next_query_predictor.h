@@ -24,7 +24,7 @@ class NextQueryPredictor final : public Predictor {
   NextQueryPredictor(Device& device, QuerySource& source) : device_(device), source_(source) {}
   int max_depth() const override { return source_.max_depth(); }
   bool writes_sets() const override { return kWritesSets; }
-  void predict(const Guess& guess) override;
+  void predict(const PredictedSet& prediction) override;
 
  private:
   Device& device_;

@@ -1,4 +1,4 @@
-// Nothing is guessed.
+// Nothing is predicted.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace fasa {
 class NonePredictor final : public Predictor {
  public:
   static constexpr std::string_view kName = "none";
-  static constexpr std::string_view kHelp = "nothing is guessed";
+  static constexpr std::string_view kHelp = "nothing is predicted";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
   static int max_depth(int, int) { return 0; }
@@ -21,7 +21,7 @@ class NonePredictor final : public Predictor {
 
   int max_depth() const override { return 0; }
   bool writes_sets() const override { return kWritesSets; }
-  void predict(const Guess&) override {}
+  void predict(const PredictedSet&) override {}
 };
 
 }  // namespace fasa

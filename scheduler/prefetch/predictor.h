@@ -1,5 +1,5 @@
-// Who guesses the token sets of later layers. A guess decides what is fetched ahead, never what is
-// attended to, so it may be anything.
+// Predicts the token sets of later layers. A prediction decides what is fetched ahead, never what
+// is attended to, so it may be anything.
 #pragma once
 
 #include "kernels/params.h"
@@ -9,8 +9,8 @@
 namespace fasa {
 
 // For layer `layer` + `ahead`, while `layer` computes. `select` names the target: its step
-// parameters, budget, window, and the room that the guess goes to; no query.
-struct Guess {
+// parameters, budget, window, and the room that the prediction goes to; no query.
+struct PredictedSet {
   int layer = 0;
   int ahead = 1;
   SelectParams select;
@@ -20,19 +20,20 @@ struct Guess {
   OperationTag tag() const { return tag_of(layer, Cause::kPrefetch); }
 };
 
-// One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what it
-// guesses), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
+// One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what
+// it predicts), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
 // source_depth) and make(parts).
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
-  // How many layers ahead; 0 = nothing is ever guessed.
+  // How many layers ahead; 0 = nothing is ever predicted.
   virtual int max_depth() const = 0;
-  // False: predict() is not called, the guess is what the hot rows' tables remember.
+  // False: predict() is not called, the prediction is what the hot rows' tables remember.
   virtual bool writes_sets() const = 0;
-  // Enqueues on guess.compute what fills guess.select.sets and selected_sizes. Allocates nothing.
-  virtual void predict(const Guess& guess) = 0;
+  // Enqueues on prediction.compute what fills prediction.select.sets and selected_sizes. Allocates
+  // nothing.
+  virtual void predict(const PredictedSet& prediction) = 0;
 };
 
 }  // namespace fasa

@@ -85,7 +85,7 @@ bool needs_queries(PredictorKind kind) {
   return kind != PredictorKind::kAuto && takes_queries(kind);
 }
 
-GuessScratch predictor_scratch(PredictorKind kind, int layers, int source_depth) {
+PredictionScratch predictor_scratch(PredictorKind kind, int layers, int source_depth) {
   const Entry& entry = entry_of(kind, source_depth > 0);
   return {entry.max_depth(layers, source_depth), entry.writes_sets};
 }

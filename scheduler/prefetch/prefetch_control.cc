@@ -12,7 +12,8 @@
 namespace fasa {
 namespace {
 
-// By itself no deeper than this: guesses that far are poor, and every depth takes room for a set.
+// By itself no deeper than this: predictions that far are poor, and every depth takes room for a
+// set.
 constexpr int kMaxAutomatic = 4;
 constexpr int kFirstMeasurements = 16;  // every step at first,
 constexpr int kMeasureEvery = 8;        // then one step of so many
@@ -63,8 +64,8 @@ void PrefetchControl::choose() {
   depth_ = DepthController(max_depth_);
 }
 
-GuessScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
-  const GuessScratch most =
+PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
+  const PredictionScratch most =
       predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_depth);
   return {max_depth_of(settings, most.writes_sets, most.max_depth), most.writes_sets};
 }
@@ -83,17 +84,17 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
   return plan;
 }
 
-bool PrefetchControl::measures(int32_t stamp) const {
+bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0 || !predictor().writes_sets()) return false;
   const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
-  return unsettled || measurements_ < kFirstMeasurements || stamp % kMeasureEvery == 0;
+  return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
 }
 
-// Layers take turns; the first is never guessed.
+// Layers take turns; the first is never predicted.
 int PrefetchControl::measured_layer() const {
-  const int guessed = settings_.layer_count() - 1;
-  for (int i = 0; i < guessed; ++i) {
-    const int layer = 1 + (measurements_ + i) % guessed;
+  const int predicted = settings_.layer_count() - 1;
+  for (int i = 0; i < predicted; ++i) {
+    const int layer = 1 + (measurements_ + i) % predicted;
     if (!settings_.layer(layer).dense) return layer;
   }
   return 0;

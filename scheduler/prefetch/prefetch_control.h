@@ -1,5 +1,5 @@
-// Who guesses, how far ahead and how much, step by step, from the settings and from what earlier
-// steps took.
+// Whether to predict, how far ahead and how much, step by step, from the settings and from what
+// earlier steps took.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ class PrefetchControl {
   void require_query_source() const;
 
   // The caller's own predictor, which may do anything.
-  bool guesses_by_caller() const { return custom_ != nullptr; }
+  bool predictions_by_caller() const { return custom_ != nullptr; }
   // From now on plans move in few steps, not with every measurement: each new one costs a graph.
   void plan_coarsely() { coarse_ = true; }
 
   Predictor& predictor() const { return custom_ != nullptr ? *custom_ : *own_; }
-  // By the deepest that plan() will ask for; 0: nothing is guessed.
-  GuessScratch scratch() const { return {max_depth_, predictor().writes_sets()}; }
+  // By the deepest that plan() will ask for; 0: nothing is predicted.
+  PredictionScratch scratch() const { return {max_depth_, predictor().writes_sets()}; }
   // The same before there is anything, with a source that sees `source_depth` layers; 0: without.
-  static GuessScratch scratch_for(const StepSettings& settings, int source_depth);
+  static PredictionScratch scratch_for(const StepSettings& settings, int source_depth);
 
   // A step of so many decoding sequences. `remembered`: some of their hot rows' tables remember
   // rows that they lost.
   PrefetchPlan plan(int sequences, bool remembered) const;
 
-  // Whether step `stamp` should be measured, and which layer of it.
-  bool measures(int32_t stamp) const;
+  // Whether step `step_number` should be measured, and which layer of it.
+  bool measures(int32_t step_number) const;
   int measured_layer() const;
   // A measured step of that depth, and all transfers so far.
   void measured(int depth, const LayerTimes& times, const TransferTotals& transfers);

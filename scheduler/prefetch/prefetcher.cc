@@ -22,7 +22,7 @@ Prefetcher::Prefetcher(Device& device, const StepSettings& settings)
     streams_.push_back(
         device.create_stream(StreamPriority::kNormal, "prefetch " + std::to_string(i)));
   }
-  guessed_ = device.create_event();
+  predicted_ = device.create_event();
   for (int i = 0; i < settings.layer_count(); ++i) {
     claimed_.push_back(device.create_event());
     arrived_.push_back(device.create_event());
@@ -37,42 +37,42 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
 
 void Prefetcher::prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
                                 std::span<const Event> written, StreamView compute) {
-  if (!plan_.on() || streams_.empty() || most_rows(scratch.decode()) <= 0) return;
+  if (!plan_.on() || streams_.empty() || max_rows(scratch.decode()) <= 0) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
     const Target target{step, scratch.decode(), layer, next, compute};
-    if (predictor_->writes_sets()) guess(target);
-    device_.record(guessed_.view(), compute);
+    if (predictor_->writes_sets()) predict(target);
+    device_.record(predicted_.view(), compute);
     fetch(target, written);
     looked_at_[static_cast<size_t>(next)] = true;
   }
 }
 
-int32_t Prefetcher::most_rows(const DecodeScratch& scratch) const {
-  return std::min(plan_.rows, scratch.guess_rows);
+int32_t Prefetcher::max_rows(const DecodeScratch& scratch) const {
+  return std::min(plan_.rows, scratch.prediction_rows);
 }
 
-void Prefetcher::guess(const Target& target) {
+void Prefetcher::predict(const Target& target) {
   const DecodeScratch& scratch = target.scratch;
   const LayerSettings& layer = settings_.layer(target.layer);
-  const auto buffer = static_cast<size_t>(target.layer % scratch.guess_buffers);
+  const auto buffer = static_cast<size_t>(target.layer % scratch.prediction_buffers);
   while (sets_read_.size() <= buffer) sets_read_.push_back(device_.create_event());  // first step
   device_.wait(target.compute, sets_read_[buffer].view(), tag_of(target.from, Cause::kPrefetch));
-  Guess guess;
-  guess.layer = target.from;
-  guess.ahead = target.layer - target.from;
-  guess.compute = target.compute;
-  guess.select.step = layer_params(settings_, target.step, target.layer);
-  guess.select.budget = layer.guess_budget();
-  guess.select.window = layer.window;
-  guess.select.page_tokens = settings_.page_tokens;
-  guess.select.ahead = guess.ahead;
-  guess.select.selected_capacity = scratch.guess_capacity;
-  guess.select.sets = scratch.guess_sets_of(target.layer);
-  guess.select.selected_sizes = scratch.guess_sizes_of(target.layer);
-  guess.select.scratch = scratch.select;
-  predictor_->predict(guess);
+  PredictedSet prediction;
+  prediction.layer = target.from;
+  prediction.ahead = target.layer - target.from;
+  prediction.compute = target.compute;
+  prediction.select.step = layer_params(settings_, target.step, target.layer);
+  prediction.select.budget = layer.prediction_budget();
+  prediction.select.window = layer.window;
+  prediction.select.page_tokens = settings_.page_tokens;
+  prediction.select.ahead = prediction.ahead;
+  prediction.select.selected_capacity = scratch.prediction_capacity;
+  prediction.select.sets = scratch.prediction_sets_of(target.layer);
+  prediction.select.selected_sizes = scratch.prediction_sizes_of(target.layer);
+  prediction.select.scratch = scratch.select;
+  predictor_->predict(prediction);
 }
 
 void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
@@ -81,28 +81,29 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   const auto index = layer % streams_.size();
   const StreamView stream = streams_[index].view();
   const bool sets = predictor_->writes_sets();
-  FetchItem* fetches = scratch.guess_fetches_of(index);
-  int32_t* counts = scratch.guess_counts_of(index);
+  FetchItem* fetches = scratch.prediction_fetches_of(index);
+  int32_t* counts = scratch.prediction_counts_of(index);
   const OperationTag tag = tag_of(target.layer, Cause::kPrefetch);
-  device_.wait(stream, guessed_.view(), tag);
-  ClaimSlotsParams params{.step = layer_params(settings_, target.step, target.layer),
-                          .stamp = target.step.stamp,
-                          .replacement = settings_.replacement,
-                          .max_rows = most_rows(scratch),
-                          .selected_capacity = scratch.guess_capacity,
-                          .sets = sets ? scratch.guess_sets_of(target.layer) : nullptr,
-                          .selected_sizes = sets ? scratch.guess_sizes_of(target.layer) : nullptr,
-                          .fetches = fetches,
-                          .fetch_counts = counts,
-                          .counters = target.step.counters + target.layer};
+  device_.wait(stream, predicted_.view(), tag);
+  ClaimSlotsParams params{
+      .step = layer_params(settings_, target.step, target.layer),
+      .step_number = target.step.step_number,
+      .replacement = settings_.replacement,
+      .max_rows = max_rows(scratch),
+      .selected_capacity = scratch.prediction_capacity,
+      .sets = sets ? scratch.prediction_sets_of(target.layer) : nullptr,
+      .selected_sizes = sets ? scratch.prediction_sizes_of(target.layer) : nullptr,
+      .fetches = fetches,
+      .fetch_counts = counts,
+      .counters = target.step.counters + target.layer};
   device_.enqueue(params, stream, tag);
   device_.record(claimed_[layer].view(), stream);
   if (sets) {
-    const auto buffer = layer % static_cast<size_t>(scratch.guess_buffers);
+    const auto buffer = layer % static_cast<size_t>(scratch.prediction_buffers);
     device_.record(sets_read_[buffer].view(), stream);
   }
   device_.wait(stream, written[layer].view(), tag);
-  target.step.mark(StepProbe::kGuessBegin, target.layer, stream);
+  target.step.mark(StepProbe::kPredictionBegin, target.layer, stream);
   device_.enqueue(GatherParams{.layout = settings_.layout,
                                .count = params.step.count,
                                .wave = params.max_rows,
@@ -110,7 +111,7 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
                                .fetch_counts = counts},
                   stream, tag);
   device_.record(arrived_[layer].view(), stream);
-  target.step.mark(StepProbe::kGuessEnd, target.layer, stream);
+  target.step.mark(StepProbe::kPredictionEnd, target.layer, stream);
 }
 
 void Prefetcher::wait_for_claims(int layer, StreamView compute) {
@@ -134,7 +135,7 @@ void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
 void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
   const bool on = plan_.on() && !streams_.empty();
   key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
-  key.push_back(on ? static_cast<uint64_t>(std::max(most_rows(scratch.decode()), 0)) : 0);
+  key.push_back(on ? static_cast<uint64_t>(std::max(max_rows(scratch.decode()), 0)) : 0);
 }
 
 }  // namespace fasa

@@ -1,11 +1,11 @@
-// Guesses into fetches: enqueues, while a layer computes, what a later one will ask for.
+// Makes fetches of predictions: enqueues, while a layer computes, what a later one will ask for.
 //
-//   compute  ... FAC of ready tiles -> guess of layer t ...  resolve(t) ...  FAC of t's other tiles
-//   stream                          \-> claim hot slots of t --/--> gather --/
+//   compute  ... FAC of ready tiles -> prediction of layer t ...  resolve(t) ...  FAC of t's other
+//   tiles stream                          \-> claim hot slots of t --/--> gather --/
 //
 // The streams have normal priority, those of misses a high one: a true miss overtakes. Between two
 // steps nothing has to be ordered beside this: before the next step touches a layer's hot rows,
-// compute has waited for that layer's guesses, and the streams wait for compute.
+// compute has waited for that layer's predictions, and the streams wait for compute.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ class Prefetcher {
   // Inside attend of `layer`. `written`: per layer, the last step's rows are on the host.
   void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
                       std::span<const Event> written, StreamView compute);
-  // compute waits until the guesses of `layer` stand in its tables; until their rows are there.
+  // compute waits until the predictions of `layer` stand in its tables; until their rows are there.
   void wait_for_claims(int layer, StreamView compute);
   void wait_for_rows(int layer, StreamView compute);
 
@@ -44,17 +44,17 @@ class Prefetcher {
   struct Target;
   // Rows that may be fetched for a head: never so many that the true set would not find a slot for
   // each of its misses.
-  int32_t most_rows(const DecodeScratch& scratch) const;
-  void guess(const Target& target);
+  int32_t max_rows(const DecodeScratch& scratch) const;
+  void predict(const Target& target);
   void fetch(const Target& target, std::span<const Event> written);
 
   Device& device_;
   const StepSettings& settings_;
   std::vector<Stream> streams_;
-  Event guessed_;
+  Event predicted_;
   std::vector<Event> claimed_;    // per layer
   std::vector<Event> arrived_;    // per layer
-  std::vector<Event> sets_read_;  // per buffer of guessed sets
+  std::vector<Event> sets_read_;  // per buffer of predicted sets
   std::vector<bool> looked_at_;   // per layer, in this step
   PrefetchPlan plan_;
   Predictor* predictor_ = nullptr;

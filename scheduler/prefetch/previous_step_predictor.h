@@ -1,6 +1,6 @@
-// The last step's set of the same layer. The hot rows still hold it, however they are replaced: what
-// is left to fetch is what they lost when their table was invalidated (after a truncation or an
-// aborted step), and that the table remembers by itself.
+// The last step's set of the same layer. The hot rows still hold it, however they are replaced:
+// what is left to fetch is what they lost when their table was invalidated (after a truncation or
+// an aborted step), and that the table remembers by itself.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class PreviousStepPredictor final : public Predictor {
   explicit PreviousStepPredictor(int layers) : max_depth_(max_depth(layers, 0)) {}
   int max_depth() const override { return max_depth_; }
   bool writes_sets() const override { return kWritesSets; }
-  void predict(const Guess&) override {}
+  void predict(const PredictedSet&) override {}
 
  private:
   int max_depth_;

@@ -72,7 +72,7 @@ const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
   Layer& worked = layer(step.layer);
   Head& head = worked.heads[static_cast<size_t>(head_index)];
   if (!head.policy) head.policy = settings_.selection->make_policy();
-  KeyReader keys(step, sequence, head_index * sharers / settings_.layout.group);
+  KeyReader keys(step, sequence, head_index * sharers / settings_.layout.gqa_group);
   const LayerSettings& settings = settings_.in_layout(step.layer);
   EvictionHead view{.record = worked.record,
                     .keys = keys,

@@ -21,7 +21,7 @@ struct SelectionOptions {
   GroupRule rule = GroupRule::kMaxNormalised;
   SelectionScope scope = SelectionScope::kKvHead;
   int page_tokens = 1;  // of kind fasa: tokens that are chosen together, by their mean key
-  float rescore = 1;    // of kind fasa: survivors per chosen token that are scored on whole keys
+  float rescore = 1;    // of kind fasa: candidates per chosen token that are scored on whole keys
   uint64_t seed = 0;    // of kind random
 
   // What the fused kernels do.

@@ -17,7 +17,7 @@ HeadStep head_step(const StepSettings& settings, const SelectParams& params, int
   HeadStep step{.params = params,
                 .sequence = sequence,
                 .head = head,
-                .kv_head = head * sharers / layout.group,
+                .kv_head = head * sharers / layout.gqa_group,
                 .first_query_head = head * sharers,
                 .query_heads = sharers,
                 .scale = settings.scale,
@@ -95,7 +95,7 @@ void SelectionStage::place_rows(int32_t wave, const std::byte** rows) const {
 
 CacheLayout per_query_head(CacheLayout layout) {
   layout.kv_heads = layout.query_heads();
-  layout.group = 1;
+  layout.gqa_group = 1;
   return layout;
 }
 

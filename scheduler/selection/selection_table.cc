@@ -1,16 +1,18 @@
 #include "scheduler/selection/selection_table.h"
 
-#include <array>
+#include <iterator>
 
+#include "scheduler/selection/slice_scores.h"
+#if defined(FASA_LAB)
 #include "scheduler/selection/h2o.h"
 #include "scheduler/selection/oracle.h"
 #include "scheduler/selection/quest.h"
 #include "scheduler/selection/random.h"
 #include "scheduler/selection/rkv.h"
-#include "scheduler/selection/slice_scores.h"
 #include "scheduler/selection/snapkv.h"
 #include "scheduler/selection/sparq.h"
 #include "scheduler/selection/streaming.h"
+#endif
 
 namespace fasa {
 namespace {
@@ -33,23 +35,25 @@ struct Entry {
 };
 
 // The first two are SelectionKind::kFasa and kFull.
-constexpr std::array kTable{
-    Entry{"fasa", make_fasa},
-    Entry{"full", make_full},
-    Entry{"oracle", make<OracleSelection>},
-    Entry{"streaming", make<StreamingSelection>},
-    Entry{"snapkv", make<SnapKvSelection>},
-    Entry{"h2o", make<H2oSelection>},
-    Entry{"rkv", make<RkvSelection>},
-    Entry{"quest", make<QuestSelection>},
-    Entry{"sparq", make<SparqSelection>},
-    Entry{"random", make<RandomSelection>},
+constexpr Entry kTable[] = {
+    {"fasa", make_fasa},
+    {"full", make_full},
+#if defined(FASA_LAB)
+    {"oracle", make<OracleSelection>},
+    {"streaming", make<StreamingSelection>},
+    {"snapkv", make<SnapKvSelection>},
+    {"h2o", make<H2oSelection>},
+    {"rkv", make<RkvSelection>},
+    {"quest", make<QuestSelection>},
+    {"sparq", make<SparqSelection>},
+    {"random", make<RandomSelection>},
+#endif
 };
 
 }  // namespace
 
 std::optional<SelectionKind> find_selection(std::string_view name) {
-  for (size_t i = 0; i < kTable.size(); ++i) {
+  for (size_t i = 0; i < std::size(kTable); ++i) {
     if (kTable[i].name == name) return SelectionKind(i);
   }
   return std::nullopt;
@@ -58,6 +62,8 @@ std::optional<SelectionKind> find_selection(std::string_view name) {
 std::string_view selection_name(SelectionKind kind) {
   return kTable[static_cast<size_t>(kind)].name;
 }
+
+bool has_comparison_selections() { return std::size(kTable) > 2; }
 
 const std::string& selection_names() {
   static const std::string all_names = [] {

@@ -21,6 +21,8 @@ std::optional<SelectionKind> find_selection(std::string_view name);
 std::string_view selection_name(SelectionKind kind);
 // All names, "fasa, full, ...": for help and errors.
 const std::string& selection_names();
+// Whether this build has comparison selections (FASA_LAB).
+bool has_comparison_selections();
 
 // Null: the pipeline does it by itself, on every device. Anything else runs on the cpu device only.
 std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,

@@ -1,5 +1,5 @@
 // FASA (arXiv 2602.03152) beyond what the fused kernel does, for comparison: other group rules, a
-// set per query head, survivors rescored on whole keys. Scores tokens on the slices, with the
+// set per query head, candidates rescored on whole keys. Scores tokens on the slices, with the
 // kernel's own arithmetic.
 #pragma once
 
@@ -22,7 +22,7 @@ class SliceSelection : public ScoredSelection {
   int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,
                  int32_t* set) const override {
     const SelectPlan& plan = step.plan;
-    const int survivors = static_cast<int>(
+    const int candidates = static_cast<int>(
         std::min<double>(std::ceil(static_cast<double>(plan.need) * options_.rescore),
                          plan.recent_begin - plan.sinks_end));
     if (options_.rescore == 1 || plan.is_dense()) {
@@ -30,14 +30,14 @@ class SliceSelection : public ScoredSelection {
     }
     const std::vector<float> coarse = score(step).combined();
     const std::vector<float> exact =
-        rescored(step, best_tokens(plan, coarse, survivors)).combined();
+        rescored(step, best_tokens(plan, coarse, candidates)).combined();
     return write_set(plan, best_tokens(plan, exact, plan.need), set);
   }
 
  protected:
   TokenScores score(const HeadStep& step) const override {
     TokenScores scores(step.query_heads, step.plan.visible(), options_.rule, step.scale);
-    const int group = step.params.step.layout.group;
+    const int group = step.params.step.layout.gqa_group;
     std::vector<float*> heads(static_cast<size_t>(group), nullptr);
     const int first_head = step.first_query_head % group;
     for (int h = 0; h < step.query_heads; ++h) {
@@ -49,14 +49,14 @@ class SliceSelection : public ScoredSelection {
   }
 
  private:
-  // Whole keys' scores of the survivors and of what is always in the set, for these decide what
+  // Whole keys' scores of the candidates and of what is always in the set, for these decide what
   // the heads' maxima are; the others are out.
-  TokenScores rescored(const HeadStep& step, const std::vector<int32_t>& survivors) const {
+  TokenScores rescored(const HeadStep& step, const std::vector<int32_t>& candidates) const {
     const SelectPlan& plan = step.plan;
     TokenScores scores(step.query_heads, plan.visible(), options_.rule, step.scale);
     std::fill(scores.values.begin(), scores.values.end(), kNoScore);
-    std::vector<int32_t> tokens(survivors.size() + static_cast<size_t>(plan.budget - plan.need));
-    write_set(plan, survivors, tokens.data());
+    std::vector<int32_t> tokens(candidates.size() + static_cast<size_t>(plan.budget - plan.need));
+    write_set(plan, candidates, tokens.data());
     KeyReader keys(step.params.step, step.tokens(), step.kv_head);
     for (const int32_t token : tokens) {
       const float* key = keys.at(token);

@@ -50,11 +50,11 @@ class WindowedPolicy : public EvictionPolicy {
 
   // Each value becomes the greatest of the seven around it.
   static std::vector<float> max_pooled(std::span<const float> values) {
-    constexpr size_t kReach = 3;
+    constexpr size_t kRadius = 3;
     std::vector<float> pooled(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
-      const size_t begin = i - std::min(i, kReach);
-      const size_t end = std::min(values.size(), i + kReach + 1);
+      const size_t begin = i - std::min(i, kRadius);
+      const size_t end = std::min(values.size(), i + kRadius + 1);
       pooled[i] = *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(begin),
                                     values.begin() + static_cast<std::ptrdiff_t>(end));
     }

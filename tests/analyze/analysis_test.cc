@@ -21,7 +21,7 @@ HeadSamples samples_of(int64_t tokens, int queries, int group = 1, uint32_t seed
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   HeadSamples samples;
-  samples.group = group;
+  samples.gqa_group = group;
   samples.key_dim = 4;
   samples.tokens = tokens;
   samples.chunks = {{0, 2}, {1, 3}};
@@ -108,14 +108,14 @@ TEST(Compound, KnownRows) {
   for (const auto& row : table.share) EXPECT_LT(row[2], 0) << "no query sees more than 512";
 }
 
-TEST(SliceMass, MoreBytesKeepMore) {
+TEST(SliceAttention, MoreBytesKeepMore) {
   const HeadSamples samples = samples_of(512, 40);
-  std::vector<SliceChoiceMass> sums = slice_choices(2, 1);
+  std::vector<SliceChoiceAttention> sums = slice_choices(2, 1);
   std::vector<size_t> queries(40);
   for (size_t i = 0; i < 40; ++i) queries[i] = i;
-  add_slice_mass(samples, std::array{queries}, std::array{1, 0}, 64, sums);
+  add_slice_attention(samples, std::array{queries}, std::array{1, 0}, 64, sums);
   double bf16 = 0, int2 = 0;
-  for (const SliceChoiceMass& one : sums) {
+  for (const SliceChoiceAttention& one : sums) {
     EXPECT_LE(one.kept(0), 1 + 1e-6);
     if (one.chunks == 2 && one.dtype == SliceDType::kBF16) bf16 = one.kept(0);
     if (one.chunks == 2 && one.dtype == SliceDType::kInt2) int2 = one.kept(0);
@@ -139,8 +139,8 @@ class ModelAnalysis : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
-  SetWatch watch_{*device_};
-  Model model_ = Model::load(llm_test::bundled_dir(), watch_, DType::kF32);
+  SetObserver observer_{*device_};
+  Model model_ = Model::load(llm_test::bundled_dir(), observer_, DType::kF32);
   std::unique_ptr<text::Tokenizer> tokenizer_ =
       text::Tokenizer::load_if_present(llm_test::bundled_dir());
 };
@@ -160,48 +160,49 @@ TEST_F(ModelAnalysis, IsTheSameWhateverIsCapturedAtATime) {
   EXPECT_EQ(whole.size_overlap.back(), 1);
 }
 
-TEST_F(ModelAnalysis, CapturedMassGrowsWithTheBudget) {
+TEST_F(ModelAnalysis, CapturedAttentionGrowsWithTheBudget) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 700, 256, 20, 1);
   const auto measure = [&](int64_t tokens) {
-    return measure_selection(model_, watch_, config_of(tokens),
+    return measure_selection(model_, observer_, config_of(tokens),
                              all_slice_dims(model_.config().geometry()), text, 8);
   };
-  const SelectionMass few = measure(32), many = measure(200), all = measure(1000);
+  const SelectionAttention few = measure(32), many = measure(200), all = measure(1000);
   EXPECT_EQ(few.text.queries, 8 * 4 * 4);
   EXPECT_GT(few.probes.queries, 0);
-  EXPECT_LT(few.text.mass_share(), many.text.mass_share());
-  EXPECT_LT(few.text.far_share(), many.text.far_share());
-  EXPECT_GT(few.text.mass_share(), 0.3);
-  EXPECT_NEAR(all.text.mass_share(), 1, 1e-5);
-  EXPECT_NEAR(all.probes.far_share(), 1, 1e-5);
+  EXPECT_LT(few.text.attention_share(), many.text.attention_share());
+  EXPECT_LT(few.text.distant_share(), many.text.distant_share());
+  EXPECT_GT(few.text.attention_share(), 0.3);
+  EXPECT_NEAR(all.text.attention_share(), 1, 1e-5);
+  EXPECT_NEAR(all.probes.distant_share(), 1, 1e-5);
   ASSERT_EQ(few.heads.size(), 4u);
-  CapturedMass sum;
+  CapturedAttention sum;
   for (const auto& heads : few.heads) {
     ASSERT_EQ(heads.size(), 4u);
-    for (const CapturedMass& head : heads) {
+    for (const CapturedAttention& head : heads) {
       EXPECT_EQ(head.queries, few.heads[0][0].queries);
       sum.add(head);
     }
   }
-  EXPECT_NEAR(sum.mass, few.text.mass + few.probes.mass, 1e-9 * sum.mass);
+  EXPECT_NEAR(sum.attention, few.text.attention + few.probes.attention, 1e-9 * sum.attention);
   EXPECT_EQ(sum.queries, few.text.queries + few.probes.queries);
 }
 
-// Of the far mass that the true scores' choice has. Measured: 0.97 to 0.99 (docs/results/README.md).
-TEST_F(ModelAnalysis, DefaultSlicesKeepTheFarMass) {
+// Of the distant attention that the true scores' choice has. Measured: 0.97 to 0.99
+// (docs/results/README.md).
+TEST_F(ModelAnalysis, DefaultSlicesKeepTheDistantAttention) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 2000, 256, 40, 1);
   for (const int64_t budget : {64, 128, 256}) {
     const auto measure = [&](SelectionKind kind) {
       Config config = config_of(budget);
       config.selection.kind = kind;
-      return measure_selection(model_, watch_, config, all_slice_dims(model_.config().geometry()),
-                               text, 40);
+      return measure_selection(model_, observer_, config,
+                               all_slice_dims(model_.config().geometry()), text, 40);
     };
-    const SelectionMass own = measure(SelectionKind::kFasa);
-    const SelectionMass oracle = measure(find_selection("oracle").value());
-    EXPECT_GE(own.text.far_share() / oracle.text.far_share(), 0.95) << budget;
-    EXPECT_GE(own.probes.far_share() / oracle.probes.far_share(), 0.95) << budget;
-    EXPECT_LE(own.text.far_share(), oracle.text.far_share() + 0.02) << budget;
+    const SelectionAttention own = measure(SelectionKind::kFasa);
+    const SelectionAttention oracle = measure(find_selection("oracle").value());
+    EXPECT_GE(own.text.distant_share() / oracle.text.distant_share(), 0.95) << budget;
+    EXPECT_GE(own.probes.distant_share() / oracle.probes.distant_share(), 0.95) << budget;
+    EXPECT_LE(own.text.distant_share(), oracle.text.distant_share() + 0.02) << budget;
   }
 }
 
@@ -211,9 +212,9 @@ TEST_F(ModelAnalysis, ShortTextsAndWideWindowsAreRefused) {
   EXPECT_THROW(analyze(model_, inputs, {.tokens = 400, .window = 256}), UsageError);
 }
 
-TEST(SetWatch, IsForTheCpuDevice) {
+TEST(SetObserver, IsForTheCpuDevice) {
   const auto emulated = llm_test::open_test_device("emulated");
-  EXPECT_THROW(SetWatch watch(*emulated), UsageError);
+  EXPECT_THROW(SetObserver observer(*emulated), UsageError);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // in part, and biases that decide which tokens are the best.
 #include <gtest/gtest.h>
 
+#include "runtime/capture/calibration.h"
 #include "runtime/lab/analyze/head_query.h"
-#include "runtime/lab/capture/calibration.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -20,7 +20,7 @@ TEST(Bytes, AreReadAsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("0"), 0u);
 }
 
-TEST(Bytes, NothingIsGuessed) {
+TEST(Bytes, NothingIsPredicted) {
   for (const char* text : {"", "GiB", "6 Gigs", "6gib", "-1", "-1GiB", "6GiB ", " 6GiB", "1e30GiB",
                            "inf", "nan", "6GiBs", "0x10", "1,5GiB"}) {
     EXPECT_FALSE(parse_bytes(text).has_value()) << '"' << text << '"';

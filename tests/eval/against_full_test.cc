@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/lab/eval/against_full.h"
-#include "runtime/lab/eval/step_logits.h"
+#include "runtime/eval/against_full.h"
+#include "runtime/eval/step_logits.h"
 
 namespace fasa {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
-#include "runtime/lab/eval/json_lines.h"
-#include "runtime/lab/eval/needle_template.h"
-#include "runtime/lab/eval/result_log.h"
+#include "runtime/eval/json_lines.h"
+#include "runtime/eval/needle_template.h"
+#include "runtime/eval/result_log.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weights/safetensors.h"
 #include "runtime/text/tokenizer.h"

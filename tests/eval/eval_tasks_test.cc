@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "runtime/base/error.h"
-#include "runtime/lab/eval/needle_task.h"
-#include "runtime/lab/eval/perplexity.h"
-#include "runtime/lab/eval/shared_prompt.h"
-#include "runtime/lab/eval/step_logits.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
+#include "runtime/eval/shared_prompt.h"
+#include "runtime/eval/step_logits.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -122,7 +122,8 @@ TEST_F(EvalTasksTest, PredictionsAreComparedStepByStep) {
   EXPECT_EQ(pruned.at("same_best"), same);
 }
 
-// A window that begins inside a page, a stride of several pages: bit for bit, near sets included.
+// A window that begins inside a page, a stride of several pages: bit for bit, low-bit sets
+// included.
 TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
   const auto texts = text(600);
   PerplexityTask stepping(texts, {.context = 430, .stride = 90});
@@ -134,14 +135,14 @@ TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
   };
   struct Case {
     const char* kind;
-    int64_t near;
+    int64_t low_bit;
   };
   for (const Case& of : {Case{"fasa", 0}, {"fasa", 100}, {"oracle", 0}, {"snapkv", 0}}) {
     SCOPED_TRACE(of.kind);
     Config config;
     config.selection.kind = find_selection(of.kind).value();
     config.selection.fac_tokens = {{.tokens = 40, .share = 0}};
-    config.selection.near_tokens = {.tokens = of.near, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = of.low_bit, .share = 0};
     StepLogits one_by_one, together;
     EXPECT_EQ(run(stepping, config, &one_by_one), run(at_once, config, &together));
     ASSERT_EQ(one_by_one.steps(), together.steps());

@@ -1,4 +1,4 @@
-#include "runtime/lab/eval/interval.h"
+#include "runtime/eval/interval.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/lab/eval/answer_run.h"
-#include "runtime/lab/eval/longbench_task.h"
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/answer_run.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/math_task.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/lab/eval/needle_text.h"
+#include "runtime/eval/needle_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/lab/eval/result_log.h"
+#include "runtime/eval/result_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

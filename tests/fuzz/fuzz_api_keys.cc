@@ -3,9 +3,9 @@
 
 #include <cstdlib>
 
+#include "bindings/http/api_keys.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/serve/api_keys.h"
 
 FASA_FUZZ_TARGET(api_keys) {
   static const FuzzFolder folder;

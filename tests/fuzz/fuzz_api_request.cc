@@ -2,9 +2,9 @@
 // words that can be sent.
 #include <cstdlib>
 
+#include "bindings/http/api_error.h"
+#include "bindings/http/openai_request.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/serve/api_error.h"
-#include "tools/serve/openai_request.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // dataset2prompt.json and dataset2maxlen.json: the input is one after the other.
-#include "runtime/lab/eval/longbench_task.h"
+#include "runtime/eval/longbench_task.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

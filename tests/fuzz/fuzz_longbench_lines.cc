@@ -1,5 +1,5 @@
 // Examples of LongBench, a JSON object a line, with prompts as their authors publish them.
-#include "runtime/lab/eval/longbench_task.h"
+#include "runtime/eval/longbench_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

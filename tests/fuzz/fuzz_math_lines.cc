@@ -1,5 +1,5 @@
 // Problems of MATH500's or AIME's form, a JSON object a line.
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -1,5 +1,5 @@
 // Token ids of a prompt: a JSON array, or numbers between blanks.
-#include "runtime/lab/capture/calibration_data.h"
+#include "runtime/capture/calibration_data.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tools/prompt.h"

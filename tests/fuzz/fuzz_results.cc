@@ -1,6 +1,6 @@
 // Files of results that an evaluation takes up again, and what it makes of their records.
-#include "runtime/lab/eval/eval_task.h"
-#include "runtime/lab/eval/result_log.h"
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/result_log.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

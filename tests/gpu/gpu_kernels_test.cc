@@ -9,7 +9,7 @@
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/claim_slots_case.h"
 #include "tests/kernels/expert_case.h"
-#include "tests/kernels/near_case.h"
+#include "tests/kernels/low_bit_case.h"
 #include "tests/kernels/prefill_case.h"
 #include "tests/kernels/resolve_case.h"
 #include "tests/kernels/select_inputs.h"
@@ -132,7 +132,7 @@ TEST_F(GpuKernels, SmallAttendWithSoftCap) {
 }
 
 // Rows of every fourth token, codes of the values between them; unsealed pages too.
-TEST_F(GpuKernels, SmallNearAttend) {
+TEST_F(GpuKernels, SmallLowBitAttend) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
       RowShape shape;
@@ -141,7 +141,7 @@ TEST_F(GpuKernels, SmallNearAttend) {
       attend_case::Cut cut = attend_cut();
       cut.set.emplace();
       for (int position = 0; position < 150; ++position) {
-        (position % 4 == 0 ? *cut.set : cut.near).push_back(position);
+        (position % 4 == 0 ? *cut.set : cut.low_bit).push_back(position);
       }
       attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {150, 190}), cut, {0, 32});
     }
@@ -281,7 +281,7 @@ TEST_F(GpuKernels, SmallRestore) {
     reference::restore({slow.params(other, 0), false});
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
-      EXPECT_EQ(fast.sequence(s).residents, slow.sequence(s).residents) << length;
+      EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
       EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
     }
   }
@@ -303,9 +303,9 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
 class SelectMemory {
  public:
   explicit SelectMemory(const SelectParams& params)
-      : bytes_(static_cast<size_t>(
-                   gpu_traits().select_scratch(params.step.layout, params.step.count,
-                                               params.selected_capacity + params.near.capacity)) +
+      : bytes_(static_cast<size_t>(gpu_traits().select_scratch(
+                   params.step.layout, params.step.count,
+                   params.selected_capacity + params.low_bit.capacity)) +
                64) {}
   std::byte* data() {
     return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
@@ -325,7 +325,7 @@ void run_select(const SelectParams& given) {
 reference::GroupScores own_scores(const SelectParams& params, int sequence, int kv_head) {
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
   reference::GroupScores own;
-  own.heads = params.step.layout.group;
+  own.heads = params.step.layout.gqa_group;
   own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
   enqueue_scores(params, sequence, kv_head, own.raw.data());
   EXPECT_EQ(cuda_platform().calls->synchronize_stream(nullptr), cuda_status::kSuccess);
@@ -399,22 +399,22 @@ TEST_F(GpuKernels, SmallSelect) {
   }
 }
 
-// The set and the near set beside it, as 320 rows and 1024 near tokens are by default.
-TEST_F(GpuKernels, SmallNearSelect) {
-  for (const near_case::NearShape& shape : near_case::select_shapes()) {
-    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " near "
-                                    << shape.near.tokens << " of " << shape.lengths[0]);
-    near_case::expect_next_best(shape, gaussian_keys(3), run_select);
+// The set and the low-bit set beside it, as 320 rows and 1024 low-bit tokens are by default.
+TEST_F(GpuKernels, SmallLowBitSelect) {
+  for (const low_bit_case::LowBitShape& shape : low_bit_case::select_shapes()) {
+    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                    << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    low_bit_case::expect_next_best(shape, gaussian_keys(3), run_select);
   }
 }
 
-TEST_F(GpuKernels, NearSelectByDefault) {
-  near_case::NearShape shape;
+TEST_F(GpuKernels, LowBitSelectByDefault) {
+  low_bit_case::LowBitShape shape;
   shape.select = {SliceDType::kInt2, 128, 2, 4, 4, 60, 0, 320};
   shape.select.value_dim = 128;
   shape.lengths = {40000};
-  shape.near.tokens = 1024;
-  near_case::expect_next_best(shape, gaussian_keys(3), run_select);
+  shape.low_bit.tokens = 1024;
+  low_bit_case::expect_next_best(shape, gaussian_keys(3), run_select);
 }
 
 TEST_F(GpuKernels, SelectOfWideHeads) {

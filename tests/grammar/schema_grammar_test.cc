@@ -149,7 +149,7 @@ TEST(SchemaGrammar, LetsThroughWhatItShould) {
 }
 
 TEST(SchemaGrammar, NamesWhatItCannotExpress) {
-  const auto place_of = [](const char* schema) -> std::string {
+  const auto location_of = [](const char* schema) -> std::string {
     try {
       grammar_of(Json::parse(schema));
     } catch (const SchemaError& error) {
@@ -160,36 +160,38 @@ TEST(SchemaGrammar, NamesWhatItCannotExpress) {
     }
     return "nothing";
   };
-  EXPECT_EQ(place_of(R"({"type": "string", "pattern": "(a+)+$"})"), "schema.pattern");
-  EXPECT_EQ(place_of(R"({"properties": {"x": {"type": "number", "minimum": 0}}})"),
+  EXPECT_EQ(location_of(R"({"type": "string", "pattern": "(a+)+$"})"), "schema.pattern");
+  EXPECT_EQ(location_of(R"({"properties": {"x": {"type": "number", "minimum": 0}}})"),
             "schema.properties.x.minimum");
-  EXPECT_EQ(place_of(R"({"items": {"not": {}}})"), "schema.items.not");
-  EXPECT_EQ(place_of(R"({"type": "strong"})"), "schema.type");
-  EXPECT_EQ(place_of(R"({"type": []})"), "schema.type");
-  EXPECT_EQ(place_of(R"({"type": "string", "format": "email"})"), "schema.format");
-  EXPECT_EQ(place_of(R"({"type": "string", "minLength": -1})"), "schema.minLength");
-  EXPECT_EQ(place_of(R"({"type": "string", "maxLength": 1000000})"), "schema.maxLength");
-  EXPECT_EQ(place_of(R"({"type": "string", "minLength": 3, "maxLength": 2})"), "schema.maxLength");
-  EXPECT_EQ(place_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"), "schema");
-  EXPECT_EQ(place_of(R"({"type": "integer", "minimum": 1e300})"), "schema.minimum");
-  EXPECT_EQ(place_of(R"({"type": "integer", "multipleOf": 2})"), "schema.multipleOf");
-  EXPECT_EQ(place_of(R"({"type": "array", "uniqueItems": true})"), "schema.uniqueItems");
-  EXPECT_EQ(place_of(R"({"enum": []})"), "schema.enum");
-  EXPECT_EQ(place_of(R"({"type": "integer", "enum": ["a"]})"), "schema.enum");
-  EXPECT_EQ(place_of(R"({"enum": [1], "minimum": 2})"), "schema.minimum");
-  EXPECT_EQ(place_of(R"({"$ref": "#/nowhere"})"), "schema.$ref");
-  EXPECT_EQ(place_of(R"({"$ref": "http://elsewhere"})"), "schema.$ref");
-  EXPECT_EQ(place_of(R"({"anyOf": [{}], "properties": {}})"), "schema.properties");
-  EXPECT_EQ(place_of(R"({"oneOf": [{"type": "number"}, {"type": "integer"}]})"), "schema.oneOf");
-  EXPECT_EQ(place_of(R"({"allOf": [{}, {}]})"), "schema.allOf");
-  EXPECT_EQ(place_of(R"({"required": ["a"], "additionalProperties": false})"), "schema.required");
-  EXPECT_EQ(place_of(R"({"properties": 5})"), "schema.properties");
-  EXPECT_EQ(place_of("7"), "schema");
-  EXPECT_EQ(place_of("false"), "schema");
+  EXPECT_EQ(location_of(R"({"items": {"not": {}}})"), "schema.items.not");
+  EXPECT_EQ(location_of(R"({"type": "strong"})"), "schema.type");
+  EXPECT_EQ(location_of(R"({"type": []})"), "schema.type");
+  EXPECT_EQ(location_of(R"({"type": "string", "format": "email"})"), "schema.format");
+  EXPECT_EQ(location_of(R"({"type": "string", "minLength": -1})"), "schema.minLength");
+  EXPECT_EQ(location_of(R"({"type": "string", "maxLength": 1000000})"), "schema.maxLength");
+  EXPECT_EQ(location_of(R"({"type": "string", "minLength": 3, "maxLength": 2})"),
+            "schema.maxLength");
+  EXPECT_EQ(location_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"), "schema");
+  EXPECT_EQ(location_of(R"({"type": "integer", "minimum": 1e300})"), "schema.minimum");
+  EXPECT_EQ(location_of(R"({"type": "integer", "multipleOf": 2})"), "schema.multipleOf");
+  EXPECT_EQ(location_of(R"({"type": "array", "uniqueItems": true})"), "schema.uniqueItems");
+  EXPECT_EQ(location_of(R"({"enum": []})"), "schema.enum");
+  EXPECT_EQ(location_of(R"({"type": "integer", "enum": ["a"]})"), "schema.enum");
+  EXPECT_EQ(location_of(R"({"enum": [1], "minimum": 2})"), "schema.minimum");
+  EXPECT_EQ(location_of(R"({"$ref": "#/nowhere"})"), "schema.$ref");
+  EXPECT_EQ(location_of(R"({"$ref": "http://elsewhere"})"), "schema.$ref");
+  EXPECT_EQ(location_of(R"({"anyOf": [{}], "properties": {}})"), "schema.properties");
+  EXPECT_EQ(location_of(R"({"oneOf": [{"type": "number"}, {"type": "integer"}]})"), "schema.oneOf");
+  EXPECT_EQ(location_of(R"({"allOf": [{}, {}]})"), "schema.allOf");
+  EXPECT_EQ(location_of(R"({"required": ["a"], "additionalProperties": false})"),
+            "schema.required");
+  EXPECT_EQ(location_of(R"({"properties": 5})"), "schema.properties");
+  EXPECT_EQ(location_of("7"), "schema");
+  EXPECT_EQ(location_of("false"), "schema");
   // Nothing is that: it has to contain itself.
-  EXPECT_THAT(place_of(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),
+  EXPECT_THAT(location_of(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),
               HasSubstr("no text"));
-  EXPECT_THAT(place_of(R"({"$ref": "#"})"), HasSubstr("no text"));
+  EXPECT_THAT(location_of(R"({"$ref": "#"})"), HasSubstr("no text"));
 }
 
 TEST(SchemaGrammar, HugeSchemasAreRefused) {

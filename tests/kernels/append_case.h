@@ -41,8 +41,8 @@ inline std::vector<RowShape> append_shapes() {
   return all;
 }
 
-// Bytes of pages [0, length), slices of sealed pages, the tail and the residents.
-inline void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bool residents) {
+// Bytes of pages [0, length), slices of sealed pages, the tail and the protected rows.
+inline void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bool protected_rows) {
   ASSERT_EQ(a.length, b.length);
   const CacheLayout& layout = owner.layout();
   for (int position = 0; position < a.length; ++position) {
@@ -62,8 +62,8 @@ inline void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bo
         << "slices of page " << page;
   }
   EXPECT_EQ(a.tail, b.tail);
-  if (residents) {
-    EXPECT_EQ(a.residents, b.residents);
+  if (protected_rows) {
+    EXPECT_EQ(a.protected_rows, b.protected_rows);
   }
 }
 

@@ -33,9 +33,9 @@ struct Cut {
   bool partials = false;
   bool staged = false;   // pages or rows copied to a place of their own
   bool by_head = false;  // a call for each KV head
-  // Of every KV head, with scores of (query head, index); matters too. Empty: no near set.
-  std::vector<int> near = {};
-  std::function<float(int, int)> near_score = [](int head, int i) {
+  // Of every KV head, with scores of (query head, index); matters too. Empty: no low-bit set.
+  std::vector<int> low_bit = {};
+  std::function<float(int, int)> low_bit_score = [](int head, int i) {
     return 8 * noise(InputKind::kQuery, 77, 0, i, head, 1);
   };
 };
@@ -57,7 +57,7 @@ class Attention {
         sets_.insert(sets_.end(), cut.set->begin(), cut.set->end());
       }
     }
-    make_near(count);
+    make_low_bit(count);
   }
 
   Result run() {
@@ -78,28 +78,28 @@ class Attention {
            layout_.row_offset(0, head, position % kPageTokens);
   }
 
-  void make_near(int64_t count) {
+  void make_low_bit(int64_t count) {
     const auto heads = static_cast<size_t>(count * layout_.kv_heads);
-    near_sizes_.assign(heads, static_cast<int32_t>(cut_.near.size()));
-    const size_t capacity = cut_.near.size() + 5;  // rows of it are not packed
+    low_bit_sizes_.assign(heads, static_cast<int32_t>(cut_.low_bit.size()));
+    const size_t capacity = cut_.low_bit.size() + 5;  // rows of it are not packed
     for (size_t head = 0; head < heads; ++head) {
-      near_.insert(near_.end(), cut_.near.begin(), cut_.near.end());
-      near_.resize((head + 1) * capacity, -1);
+      low_bit_.insert(low_bit_.end(), cut_.low_bit.begin(), cut_.low_bit.end());
+      low_bit_.resize((head + 1) * capacity, -1);
     }
-    for (int head = 0; head < static_cast<int>(heads) * layout_.group; ++head) {
+    for (int head = 0; head < static_cast<int>(heads) * layout_.gqa_group; ++head) {
       for (int i = 0; i < static_cast<int>(capacity); ++i) {
-        near_scores_.push_back(i < near_sizes_[0] ? cut_.near_score(head, i) : NAN);
+        low_bit_scores_.push_back(i < low_bit_sizes_[0] ? cut_.low_bit_score(head, i) : NAN);
       }
     }
     const size_t tiles = (capacity + kTileTokens - 1) / kTileTokens;
-    near_partials_.assign(heads * static_cast<size_t>(layout_.group * width_) * tiles, NAN);
+    low_bit_partials_.assign(heads * static_cast<size_t>(layout_.gqa_group * width_) * tiles, NAN);
   }
-  NearSet near_set() {
-    if (cut_.near.empty()) return {};
-    return {.capacity = static_cast<int32_t>(cut_.near.size() + 5),
-            .positions = near_.data(),
-            .sizes = near_sizes_.data(),
-            .scores = near_scores_.data()};
+  LowBitSet low_bit_set() {
+    if (cut_.low_bit.empty()) return {};
+    return {.capacity = static_cast<int32_t>(cut_.low_bit.size() + 5),
+            .positions = low_bit_.data(),
+            .sizes = low_bit_sizes_.data(),
+            .scores = low_bit_scores_.data()};
   }
 
   void run_wave(int begin, int wave, bool first, bool last) {
@@ -118,11 +118,11 @@ class Attention {
     if (!first || !last) params.state = state_.data();
     const int count = static_cast<int>(step_.descs.size());
     const int heads = count * layout_.kv_heads;
-    std::vector<float> partials(static_cast<size_t>(heads * layout_.group * (wave / 32) * width_),
-                                NAN);
+    std::vector<float> partials(
+        static_cast<size_t>(heads * layout_.gqa_group * (wave / 32) * width_), NAN);
     if (cut_.partials || cut_.phases) params.partials = partials.data();
-    if (last) params.near = near_set();
-    if (params.partials != nullptr) params.near_partials = near_partials_.data();
+    if (last) params.low_bit = low_bit_set();
+    if (params.partials != nullptr) params.low_bit_partials = low_bit_partials_.data();
 
     std::vector<const std::byte*> rows(static_cast<size_t>(heads * wave), nullptr);
     std::vector<std::byte> copies;
@@ -196,8 +196,8 @@ class Attention {
   const Cut& cut_;
   const CacheLayout& layout_;
   int64_t width_ = 0;
-  std::vector<int32_t> sizes_, sets_, near_sizes_, near_;
-  std::vector<float> state_, near_scores_, near_partials_;
+  std::vector<int32_t> sizes_, sets_, low_bit_sizes_, low_bit_;
+  std::vector<float> state_, low_bit_scores_, low_bit_partials_;
   Result result_;
 };
 

@@ -1,5 +1,5 @@
 // ClaimSlots against the reference, slot for slot, between resolves with changing sets; and what it
-// promises whatever the guesses are; for any device's kernels.
+// promises whatever the predictions are; for any device's kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,12 +32,12 @@ struct ClaimSlotsBuffers {
         ready(4 * ((kClaimSet + 31) / 32)),
         fetches(4 * 512),
         counts(4, -1),
-        staging(static_cast<size_t>(4 * kClaimSet * layout.row.bytes())) {}
+        fetch_buffer(static_cast<size_t>(4 * kClaimSet * layout.row.bytes())) {}
   std::vector<const std::byte*> rows;
   std::vector<uint8_t> ready;
   std::vector<FetchItem> fetches;
   std::vector<int32_t> counts;
-  std::vector<std::byte> staging;
+  std::vector<std::byte> fetch_buffer;
 };
 
 class ClaimSlotsSide {
@@ -65,7 +65,7 @@ class ClaimSlotsSide {
     params.step = cache.params(step_, 1);
     params.rows_on_device = false;
     params.end = kClaimSet;
-    params.staging = buffers.staging.data();
+    params.fetch_buffer = buffers.fetch_buffer.data();
     params.rows = buffers.rows.data();
     params.tile_ready = buffers.ready.data();
     params.fetches = buffers.fetches.data();
@@ -99,30 +99,30 @@ class ClaimSlotsSide {
 };
 
 inline std::vector<int32_t> anything(std::mt19937& random, int count) {
-  std::vector<int32_t> guesses;
+  std::vector<int32_t> predictions;
   for (int i = 0; i < count; ++i) {
     const auto kind = random() % 12;
-    guesses.push_back(kind == 0   ? static_cast<int32_t>(random())
-                      : kind == 1 ? INT_MAX
-                      : kind == 2 ? INT_MIN
-                      : kind == 3 && i > 0
-                          ? guesses.back()
-                          : static_cast<int32_t>(random() % (kClaimLength + 20)) - 5);
+    predictions.push_back(kind == 0   ? static_cast<int32_t>(random())
+                          : kind == 1 ? INT_MAX
+                          : kind == 2 ? INT_MIN
+                          : kind == 3 && i > 0
+                              ? predictions.back()
+                              : static_cast<int32_t>(random() % (kClaimLength + 20)) - 5);
   }
-  return guesses;
+  return predictions;
 }
 
 // As a select writes them: four heads' sets, each rising.
 inline std::vector<int32_t> ascending(std::mt19937& random, int capacity) {
-  std::vector<int32_t> guesses;
+  std::vector<int32_t> predictions;
   for (int head = 0; head < 4; ++head) {
     int32_t position = -3;
     for (int i = 0; i < capacity; ++i) {
       position += 1 + static_cast<int32_t>(random() % 6);
-      guesses.push_back(position);
+      predictions.push_back(position);
     }
   }
-  return guesses;
+  return predictions;
 }
 
 // Sinks, recent and random others: the same in both.
@@ -198,22 +198,22 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
   ClaimSlotsSide fast(setting.hot_rows, kernels, setting.device_copies);
   ClaimSlotsSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
   std::mt19937 random(9);
-  for (int stamp = 1; stamp <= 14; ++stamp) {
+  for (int step_number = 1; step_number <= 14; ++step_number) {
     const int capacity = 1 + static_cast<int>(random() % 90);
-    std::vector<int32_t> guesses = anything(random, 4 * capacity);
-    if (stamp % 2 == 0) guesses = ascending(random, capacity);
+    std::vector<int32_t> predictions = anything(random, 4 * capacity);
+    if (step_number % 2 == 0) predictions = ascending(random, capacity);
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
-    const ClaimSlotsParams guess{.step = {},
-                                 .stamp = StepStamp(stamp),
-                                 .replacement = setting.replacement,
-                                 .max_rows = setting.max_rows,
-                                 .selected_capacity = capacity,
-                                 .sets = guesses.data(),
-                                 .selected_sizes = sizes.data()};
+    const ClaimSlotsParams prediction{.step = {},
+                                      .step_number = StepNumber(step_number),
+                                      .replacement = setting.replacement,
+                                      .max_rows = setting.max_rows,
+                                      .selected_capacity = capacity,
+                                      .sets = predictions.data(),
+                                      .selected_sizes = sizes.data()};
     const std::vector<int32_t> sets = true_sets(fast.cache, random);
     const std::vector<int32_t> selected_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
-                                .stamp = StepStamp(stamp),
+                                .step_number = StepNumber(step_number),
                                 .replacement = setting.replacement,
                                 .selected_capacity = kClaimSet,
                                 .sets = sets.data(),
@@ -221,10 +221,10 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
     for (ClaimSlotsSide* side : {&fast, &slow}) {
       side->begin();
       const uint64_t before = side->counters.prefetched;
-      side->claim_slots(guess);
-      const uint64_t guessed = side->counters.prefetched - before;
-      EXPECT_LE(guessed, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
-      side->claim_slots(guess);  // once more: all of it is there, or there was no room
+      side->claim_slots(prediction);
+      const uint64_t predicted = side->counters.prefetched - before;
+      EXPECT_LE(predicted, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
+      side->claim_slots(prediction);  // once more: all of it is there, or there was no room
       expect_sound(*side);
       for (const int32_t count : side->buffers.counts) EXPECT_LE(count, setting.max_rows);
     }
@@ -262,13 +262,13 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
           slots.positions[slot] = slot % 3 == 0   ? remembered(20 + slot)
                                   : slot % 3 == 1 ? -1
                                                   : 150 + slot;
-          slots.stamps[slot] = slot_stamp(1, 1);
+          slots.last_uses[slot] = slot_use(1, 1);
         }
         slots.positions[3] = remembered(kClaimLength + 5);  // beyond the end
         slots.positions[6] = remembered(150 + 2);           // slot 2 holds it
       }
     }
-    side->claim_slots({.step = {}, .stamp = StepStamp(2), .max_rows = 8});
+    side->claim_slots({.step = {}, .step_number = StepNumber(2), .max_rows = 8});
     for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
   }
   for (int s = 0; s < 2; ++s) {
@@ -276,13 +276,13 @@ inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
   }
   const HotSlots slots = fast.slots(0, 0);
   std::set<int32_t> positions;
-  int guessed = 0;
+  int predicted = 0;
   for (int slot = 0; slot < slots.count; ++slot) {
     if (slots.positions[slot] < 0) continue;
     EXPECT_TRUE(positions.insert(slots.positions[slot]).second);
-    guessed += slots.stamps[slot] == guessed_stamp(2) ? 1 : 0;
+    predicted += slots.last_uses[slot] == predicted_use(2) ? 1 : 0;
   }
-  EXPECT_EQ(guessed, 8);
+  EXPECT_EQ(predicted, 8);
 }
 
 }  // namespace fasa

@@ -18,18 +18,19 @@ TEST(ClaimSlotsTest, RememberedRowsComeBack) {
   expect_remembered_rows_come_back(cpu_row_kernels());
 }
 
-// A guess that comes true is a hit whose tile waits; one that does not is nobody's.
-TEST(ClaimSlotsTest, UsedGuessesAreCountedAndNotReady) {
+// A prediction that comes true is a hit whose tile waits; one that does not has no user.
+TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
   ClaimSlotsSide side(100, cpu_row_kernels());
   side.begin();
-  std::vector<int32_t> guesses(4 * 2);
-  for (size_t head = 0; head < 4; ++head) guesses[2 * head] = 40, guesses[2 * head + 1] = 41;
+  std::vector<int32_t> predictions(4 * 2);
+  for (size_t head = 0; head < 4; ++head)
+    predictions[2 * head] = 40, predictions[2 * head + 1] = 41;
   const std::vector<int32_t> sizes(4, 2);
   side.claim_slots({.step = {},
-                    .stamp = StepStamp(1),
+                    .step_number = StepNumber(1),
                     .max_rows = 5,
                     .selected_capacity = 2,
-                    .sets = guesses.data(),
+                    .sets = predictions.data(),
                     .selected_sizes = sizes.data()});
   EXPECT_EQ(side.counters.prefetched, 8u);
   std::vector<int32_t> sets;
@@ -38,14 +39,14 @@ TEST(ClaimSlotsTest, UsedGuessesAreCountedAndNotReady) {
   }
   const std::vector<int32_t> selected_sizes(4, 20);
   side.resolve({.step = {},
-                .stamp = StepStamp(1),
+                .step_number = StepNumber(1),
                 .selected_capacity = kClaimSet,
                 .sets = sets.data(),
                 .selected_sizes = selected_sizes.data()});
   EXPECT_EQ(side.counters.prefetched_used, 4u);
   EXPECT_EQ(side.counters.hits, 4u);
   EXPECT_EQ(side.buffers.ready, (std::vector<uint8_t>{0, 1, 0, 1, 0, 1, 0, 1}));
-  EXPECT_NEAR(side.counters.precision(), 0.5, 1e-9);
+  EXPECT_NEAR(side.counters.accuracy(), 0.5, 1e-9);
 }
 
 }  // namespace

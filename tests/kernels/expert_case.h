@@ -198,7 +198,7 @@ struct PackedExperts {
   }
 };
 
-// Whatever its company, a pair has the bits that its row has alone.
+// Whatever the batch, a pair has the bits that its row has alone.
 template <typename Run>
 void expect_packed_products(const Run& run) {
   struct Case {

@@ -55,7 +55,7 @@ TEST(KernelWork, BytesByHand) {
   CacheLayout layout;
   layout.layers = 2;
   layout.kv_heads = 8;
-  layout.group = 4;
+  layout.gqa_group = 4;
   layout.row = {DType::kBF16, 128, 128};
   layout.slice = {SliceDType::kInt2, 128};
   layout.hot_rows = 512;
@@ -69,7 +69,7 @@ TEST(KernelWork, BytesByHand) {
   EXPECT_EQ(output_bytes(layout, 32, DType::kF32), 32u * 128 * 4);
   // Positions and scores of four query heads twice; 32 bytes of codes, parameters and their base.
   layout.values = {SliceDType::kInt2, 128, SliceOrder::kByToken};
-  EXPECT_EQ(near_bytes(layout, 3), 3u * (2 * (4 + 4 * 4) + 32 + 256 + 4));
+  EXPECT_EQ(low_bit_bytes(layout, 3), 3u * (2 * (4 + 4 * 4) + 32 + 256 + 4));
   EXPECT_EQ(append_bytes(layout, 2), 2u * (1024 + 256 + 256));
   EXPECT_EQ(seal_bytes(layout), 2 * (64u * 256 + 64 * 32 + 256));
   layout = layout.without_slices();

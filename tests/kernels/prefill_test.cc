@@ -125,7 +125,7 @@ TEST_P(PrefillTest, SoftCap) {
   }
 }
 
-// Chunks, waves, staging and placement, with and without a window; with ALiBi, a soft cap and coded
+// Chunks, waves, copied pages and placement, with and without a window; with ALiBi, a soft cap and coded
 // rows where there is one.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;

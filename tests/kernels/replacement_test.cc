@@ -10,25 +10,25 @@ namespace fasa {
 namespace {
 
 struct Table {
-  std::vector<int32_t> positions, stamps;
+  std::vector<int32_t> positions, last_uses;
   int32_t hand = -1;
   HotSlots slots() {
-    return {positions.data(), stamps.data(), &hand, static_cast<int>(positions.size())};
+    return {positions.data(), last_uses.data(), &hand, static_cast<int>(positions.size())};
   }
 };
 
 bool may_go(const Table& table, size_t slot, int32_t step, const std::vector<uint8_t>& keep) {
-  return keep[slot] == 0 && (table.positions[slot] < 0 || step_of(table.stamps[slot]) != step);
+  return keep[slot] == 0 && (table.positions[slot] < 0 || step_of(table.last_uses[slot]) != step);
 }
 
-// The next victim, or -1. Empty slots, then unused guesses, are common to all.
+// The next victim, or -1. Empty slots, then unused predictions, are common to all.
 int simple_victim(const Table& table, int32_t step, const std::vector<uint8_t>& keep) {
   for (const bool empty : {true, false}) {
     int best = -1;
     for (size_t slot = 0; slot < table.positions.size(); ++slot) {
       if (!may_go(table, slot, step, keep) || (table.positions[slot] < 0) != empty) continue;
       if (empty) return static_cast<int>(slot);
-      if (is_guess(table.stamps[slot]) && best < 0) best = static_cast<int>(slot);
+      if (is_prediction(table.last_uses[slot]) && best < 0) best = static_cast<int>(slot);
     }
     if (best >= 0) return best;
   }
@@ -48,8 +48,8 @@ int next_victim(Replacement policy, Table& table, int32_t step, const std::vecto
       const auto slot = static_cast<size_t>(table.hand);
       table.hand = (table.hand + 1) % count;
       if (!may_go(table, slot, step, keep)) continue;
-      if (uses_of(table.stamps[slot]) == 0) return static_cast<int>(slot);
-      table.stamps[slot] = slot_stamp(step_of(table.stamps[slot]), 0);
+      if (uses_of(table.last_uses[slot]) == 0) return static_cast<int>(slot);
+      table.last_uses[slot] = slot_use(step_of(table.last_uses[slot]), 0);
     }
     return -1;
   }
@@ -57,10 +57,10 @@ int next_victim(Replacement policy, Table& table, int32_t step, const std::vecto
   double best_value = -1;
   for (size_t slot = 0; slot < table.positions.size(); ++slot) {
     if (!may_go(table, slot, step, keep)) continue;
-    const int32_t stamp = table.stamps[slot];
-    double value = step - step_of(stamp);
-    if (policy == Replacement::kScore) value /= uses_of(stamp) + 1;
-    if (is_guess(stamp)) value += 1e9;
+    const int32_t last_use = table.last_uses[slot];
+    double value = step - step_of(last_use);
+    if (policy == Replacement::kScore) value /= uses_of(last_use) + 1;
+    if (is_prediction(last_use)) value += 1e9;
     if (value > best_value) best_value = value, best = static_cast<int>(slot);
   }
   return best;
@@ -74,9 +74,9 @@ Table random_table(std::mt19937& random, int count, int32_t step) {
                               : kind == 1 ? remembered(static_cast<int32_t>(random() % 90))
                                           : 100 + slot);
     const auto then = step - static_cast<int32_t>(random() % 6);
-    table.stamps.push_back(random() % 5 == 0
-                               ? guessed_stamp(then)
-                               : slot_stamp(then, static_cast<int32_t>(random() % 8)));
+    table.last_uses.push_back(random() % 5 == 0
+                                  ? predicted_use(then)
+                                  : slot_use(then, static_cast<int32_t>(random() % 8)));
   }
   return table;
 }
@@ -102,7 +102,7 @@ TEST(Replacement, SameAsOneAtATime) {
           if (victim < 0) break;
           expected.push_back(victim);
           slow.positions[static_cast<size_t>(victim)] = 1000;
-          slow.stamps[static_cast<size_t>(victim)] = slot_stamp(step, 1);
+          slow.last_uses[static_cast<size_t>(victim)] = slot_use(step, 1);
         }
         victims.resize(static_cast<size_t>(chosen));
         ASSERT_EQ(victims, expected) << static_cast<int>(policy) << " of " << count;
@@ -112,15 +112,15 @@ TEST(Replacement, SameAsOneAtATime) {
 }
 
 TEST(Replacement, UsesCountAndDecay) {
-  int32_t stamp = slot_stamp(10, 1);
-  EXPECT_EQ(used_stamp(stamp, 10), stamp);  // once a step
-  for (int32_t step = 11; step < 40; ++step) stamp = used_stamp(stamp, step);
-  EXPECT_EQ(uses_of(stamp), kMaxUses);
-  EXPECT_EQ(step_of(stamp), 39);
-  EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 16)), 4);
-  EXPECT_EQ(uses_of(used_stamp(stamp, 39 + 500)), 1);
-  EXPECT_EQ(used_stamp(guessed_stamp(7), 7), slot_stamp(7, 1));
-  EXPECT_EQ(step_of(guessed_stamp(kMaxSteps)), kMaxSteps);
+  int32_t last_use = slot_use(10, 1);
+  EXPECT_EQ(renewed_use(last_use, 10), last_use);  // once a step
+  for (int32_t step = 11; step < 40; ++step) last_use = renewed_use(last_use, step);
+  EXPECT_EQ(uses_of(last_use), kMaxUses);
+  EXPECT_EQ(step_of(last_use), 39);
+  EXPECT_EQ(uses_of(renewed_use(last_use, 39 + 16)), 4);
+  EXPECT_EQ(uses_of(renewed_use(last_use, 39 + 500)), 1);
+  EXPECT_EQ(renewed_use(predicted_use(7), 7), slot_use(7, 1));
+  EXPECT_EQ(step_of(predicted_use(kMaxSteps)), kMaxSteps);
   EXPECT_EQ(remembered(remembered(5)), 5);
   EXPECT_LT(remembered(0), -1);
 }

@@ -19,13 +19,13 @@ struct Wave {
   Wave(const RowCase& cache, int count, int size)
       : heads(count * cache.layout().kv_heads),
         entries(size),
-        staging(static_cast<size_t>(heads * entries * cache.layout().row.bytes())),
+        fetch_buffer(static_cast<size_t>(heads * entries * cache.layout().row.bytes())),
         rows(static_cast<size_t>(heads * entries), nullptr),
         ready(static_cast<size_t>(heads * ((entries + 31) / 32)), 9),
         fetches(static_cast<size_t>(heads * entries)),
         counts(static_cast<size_t>(heads), -1) {}
   void point(ResolveParams& params) {
-    params.staging = staging.data();
+    params.fetch_buffer = fetch_buffer.data();
     params.rows = rows.data();
     params.tile_ready = ready.data();
     params.fetches = fetches.data();
@@ -33,7 +33,7 @@ struct Wave {
     params.counters = &counters;
   }
   int64_t heads, entries;
-  std::vector<std::byte> staging;
+  std::vector<std::byte> fetch_buffer;
   std::vector<const std::byte*> rows;
   std::vector<uint8_t> ready;
   std::vector<FetchItem> fetches;
@@ -55,7 +55,7 @@ inline Sets random_sets(const CacheLayout& layout, int count, int length, int si
     std::vector<int32_t> others(static_cast<size_t>(length + 1 - layout.sinks - layout.recent));
     std::iota(others.begin(), others.end(), layout.sinks);
     std::shuffle(others.begin(), others.end(), random);
-    const int taken = size - head % 3 - layout.residents();
+    const int taken = size - head % 3 - layout.protected_tokens();
     std::vector<int32_t> set(others.begin(), others.begin() + taken);
     for (int i = 0; i < layout.sinks; ++i) set.push_back(i);
     for (int i = 0; i < layout.recent; ++i) set.push_back(length - i);
@@ -72,10 +72,11 @@ inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std
   const auto within = [&](const std::vector<std::byte>& block) {
     return address >= block.data() && address < block.data() + block.size();
   };
-  if (within(wave.staging)) return {-1, address - wave.staging.data()};
+  if (within(wave.fetch_buffer)) return {-1, address - wave.fetch_buffer.data()};
   for (int s = 0; s < 2; ++s) {
     RowSequence& sequence = cache.sequence(s);
-    if (within(sequence.residents)) return {s * 1000, address - sequence.residents.data()};
+    if (within(sequence.protected_rows))
+      return {s * 1000, address - sequence.protected_rows.data()};
     if (within(sequence.hot)) return {s * 1000 + 1, address - sequence.hot.data()};
     for (size_t page = 0; page < sequence.copies.size(); ++page) {
       if (within(sequence.copies[page])) {
@@ -140,7 +141,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
     cache->advance({{0, kResolveLength}, {1, kResolveLength - 13}}, cache == &slow);
   }
 
-  for (int stamp = 1; stamp <= 12; ++stamp) {
+  for (int step_number = 1; step_number <= 12; ++step_number) {
     const std::vector<Advance> advances = {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}};
     RowStep steps[] = {fast.begin(advances), slow.begin(advances)};
     fast.append(steps[0]);
@@ -153,7 +154,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.rows_on_device = setting.on_device;
       params.begin = begin;
       params.end = begin + setting.wave;
-      params.stamp = StepStamp(stamp);
+      params.step_number = StepNumber(step_number);
       params.replacement = setting.replacement;
       params.selected_capacity = kSet;
       params.sets = sets.positions.data();
@@ -171,7 +172,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
 
       EXPECT_EQ(waves[0].counts, waves[1].counts);
       EXPECT_EQ(waves[0].ready, waves[1].ready);
-      EXPECT_EQ(waves[0].counters.resident, waves[1].counters.resident);
+      EXPECT_EQ(waves[0].counters.protected_rows, waves[1].counters.protected_rows);
       EXPECT_EQ(waves[0].counters.hits, waves[1].counters.hits);
       EXPECT_EQ(waves[0].counters.misses, waves[1].counters.misses);
       uint64_t fetched = 0;
@@ -201,7 +202,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
           ASSERT_EQ(
               std::memcmp(waves[0].rows[at], truth, static_cast<size_t>(fast.layout().row.bytes())),
               0)
-              << "stamp " << stamp << " head " << head << " position " << position;
+              << "step_number " << step_number << " head " << head << " position " << position;
         }
       }
       for (int s = 0; s < 2; ++s) {

@@ -40,7 +40,7 @@ TEST(ResolveTest, PrefillSequencesHaveNoSet) {
   cpu::run(params);
   EXPECT_EQ(wave.counts, (std::vector<int32_t>{0, 0}));
   EXPECT_EQ(wave.ready, (std::vector<uint8_t>{1, 1}));
-  EXPECT_EQ(wave.counters.resident, 0u);
+  EXPECT_EQ(wave.counters.protected_rows, 0u);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ RestoreParams restore_params(RowCase& cache, const RowStep& step, bool on_device
   return {cache.params(step, 0), on_device};
 }
 
-// Truncating to any length gives the tail and residents of a fresh append of that length.
+// Truncating to any length gives the tail and protected rows of a fresh append of that length.
 TEST(RestoreTest, AnyLengthIsAFreshAppend) {
   for (const bool on_device : {true, false}) {
     for (const int recent : {1, 16, 70}) {
@@ -27,14 +27,14 @@ TEST(RestoreTest, AnyLengthIsAFreshAppend) {
         if (length > 0) fresh.advance({{0, length}});
         RowSequence& restored = whole.sequence(0);
         std::fill(restored.tail.begin(), restored.tail.end(), std::byte{0x77});
-        std::fill(restored.residents.begin(), restored.residents.end(), std::byte{0xAB});
+        std::fill(restored.protected_rows.begin(), restored.protected_rows.end(), std::byte{0xAB});
         restored.length = length;
         const RowStep step = whole.begin({{0, 0}});
         const KernelWork work = cpu::run(restore_params(whole, step, on_device));
         if (length > 0) {
           EXPECT_EQ(restored.tail, fresh.sequence(0).tail) << length;
         }
-        EXPECT_EQ(restored.residents, fresh.sequence(0).residents) << length;
+        EXPECT_EQ(restored.protected_rows, fresh.sequence(0).protected_rows) << length;
         EXPECT_EQ(work.h2d_bytes > 0, !on_device && length > 0);
       }
     }
@@ -47,11 +47,12 @@ TEST(RestoreTest, RowsOnly) {
   shape.slices = false, shape.on_device = false;
   RowCase cache(shape, {1}, 200);
   cache.advance({{0, 150}});
-  const std::vector<std::byte> residents = cache.sequence(0).residents;
-  std::fill(cache.sequence(0).residents.begin(), cache.sequence(0).residents.end(), std::byte{1});
+  const std::vector<std::byte> protected_rows = cache.sequence(0).protected_rows;
+  std::fill(cache.sequence(0).protected_rows.begin(), cache.sequence(0).protected_rows.end(),
+            std::byte{1});
   const RowStep step = cache.begin({{0, 0}});
   cpu::run(restore_params(cache, step, false));
-  EXPECT_EQ(cache.sequence(0).residents, residents);
+  EXPECT_EQ(cache.sequence(0).protected_rows, protected_rows);
 }
 
 TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
@@ -75,7 +76,7 @@ TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
   reference::restore(restore_params(slow, slow_step, false));
   for (int s = 0; s < 2; ++s) {
     EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);
-    EXPECT_EQ(fast.sequence(s).residents, slow.sequence(s).residents);
+    EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows);
     EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table);
     const int64_t table = fast.layout().hot_table_index(1, 1, fast.layout().hot_rows);
     for (int slot = 0; slot < shape.hot_rows; ++slot) {

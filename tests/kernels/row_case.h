@@ -69,7 +69,7 @@ struct RowSequence {
       slice_blocks.push_back(slices[static_cast<size_t>(page)].data());
     }
     tail = bytes(layout.tail_bytes());
-    residents = bytes(layout.resident_bytes());
+    protected_rows = bytes(layout.protected_bytes());
     hot = bytes(layout.hot_bytes());
     hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
   }
@@ -85,7 +85,7 @@ struct RowSequence {
   int length = 0;
   std::vector<std::vector<std::byte>> rows, slices, copies;
   std::vector<std::byte*> row_blocks, slice_blocks, device_row_blocks;
-  std::vector<std::byte> tail, residents, hot;
+  std::vector<std::byte> tail, protected_rows, hot;
   std::vector<int32_t> hot_table;
 };
 
@@ -99,7 +99,7 @@ struct Advance {
 struct RowStep {
   std::vector<SequenceDesc> descs;
   std::vector<int> ids;
-  std::vector<std::vector<std::byte>> stages;
+  std::vector<std::vector<std::byte>> write_back_buffers;
   int tokens = 0;
   std::vector<std::byte> k, v, q;
 };
@@ -109,7 +109,7 @@ class RowCase {
   RowCase(const RowShape& shape, const std::vector<int>& ids, int capacity) : shape_(shape) {
     layout_.layers = shape.layers;
     layout_.kv_heads = shape.kv_heads;
-    layout_.group = shape.group;
+    layout_.gqa_group = shape.group;
     layout_.row = {shape.row, shape.key_dim, shape.value_dim};
     layout_.slice = {shape.slice, shape.slices ? shape.key_dim : 0};
     if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};
@@ -148,14 +148,14 @@ class RowCase {
       desc.device_row_pages = static_cast<int32_t>(owner.device_row_blocks.size());
       if (shape_.slices) desc.tail = owner.tail.data();
       if (!shape_.on_device) {
-        desc.residents = owner.residents.data();
+        desc.protected_rows = owner.protected_rows.data();
         if (shape_.hot_rows > 0) desc.hot = owner.hot.data();
         if (shape_.hot_rows > 0) desc.hot_table = owner.hot_table.data();
         if (advance.mode == StepMode::kPrefill && advance.tokens > 0) {
           const int64_t pages = (desc.end() - 1) / kPageTokens - desc.start / kPageTokens + 1;
-          step.stages.emplace_back(static_cast<size_t>(pages * layout_.row_layer_bytes()),
-                                   std::byte{0xCD});
-          desc.stage = step.stages.back().data();
+          step.write_back_buffers.emplace_back(
+              static_cast<size_t>(pages * layout_.row_layer_bytes()), std::byte{0xCD});
+          desc.write_back_buffer = step.write_back_buffers.back().data();
         }
       }
       step.descs.push_back(desc);

@@ -31,7 +31,7 @@ struct SelectShape {
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   int page_tokens = 1;
-  int value_dim = 0;  // of value slices, whose contents no selection reads; 0 = none
+  int value_dim = 0;  // of value codes, whose contents no selection reads; 0 = none
   float score_cap = 0;
 };
 
@@ -46,7 +46,7 @@ class SelectCase {
       : shape_(shape) {
     layout_.layers = 1;
     layout_.kv_heads = shape.kv_heads;
-    layout_.group = shape.group;
+    layout_.gqa_group = shape.group;
     layout_.slice = {shape.dtype, shape.dims};
     layout_.values = {SliceDType::kInt2, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;

@@ -24,7 +24,7 @@ inline reference::GroupScores own_scores(const SelectParams& params, int sequenc
   cpu::PageScratch scratch;
   scratch.begin(params.step.layout);
   reference::GroupScores own;
-  own.heads = params.step.layout.group;
+  own.heads = params.step.layout.gqa_group;
   own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
   std::vector<float> scores(static_cast<size_t>(own.heads) * kPageTokens);
   for (int page = plan.first / kPageTokens; page * kPageTokens < plan.end; ++page) {

@@ -1,5 +1,5 @@
-// TIP score + select: each target's selection against a full sort, of its own scores bit for bit, and
-// of the reference's where all sums are exact. Its scores: select_scores_test.cc.
+// TIP score + select: each target's selection against a full sort, of its own scores bit for bit,
+// and of the reference's where all sums are exact. Its scores: select_scores_test.cc.
 #include <gtest/gtest.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -46,9 +46,9 @@ TEST_P(SelectOf, GroupsAndWindows) {
   }
 }
 
-// A guess over a part of the slice: the set of the part alone, whatever the rest holds, and without
-// the token that has not been appended yet.
-TEST_P(SelectOf, PartsOfTheSliceAndGuesses) {
+// A prediction over a part of the slice: the set of the part alone, whatever the rest holds, and
+// without the token that has not been appended yet.
+TEST_P(SelectOf, PartsOfTheSliceAndPredictions) {
   const SliceFormat format{GetParam(), 40};
   for (const int score_dims : {1, 4, 16, 17, 39, 40, 100}) {
     for (const int ahead : {0, 2}) {
@@ -156,8 +156,8 @@ TEST_P(SelectOf, UnrepresentativeSamplesLoseNothing) {
   }
 }
 
-// More survivors than there is room for: the scan gives up keeping them and the rescan prunes.
-TEST_P(SelectOf, OverflowingSurvivorsAreRescannedExactly) {
+// More candidates than there is room for: the scan gives up keeping them and the rescan prunes.
+TEST_P(SelectOf, OverflowingCandidatesAreRescannedExactly) {
   SelectShape shape{GetParam(), 2, 1, 2, 4, 16, 0, 300};
   SelectCase cache(
       shape, {50000}, [](int, int, int t, int) { return t % 16 == 15 || t < 64 ? -1.0f : 1.0f; },

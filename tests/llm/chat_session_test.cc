@@ -1,5 +1,5 @@
-// Conversations on the bundled model, with a tokenizer whose pieces are not the model's: what a turn
-// prefills, branches, and what leaves a conversation as it was.
+// Conversations on the bundled model, with a tokenizer whose pieces are not the model's: what a
+// turn prefills, branches, and what leaves a conversation as it was.
 #include "runtime/llm/chat_session.h"
 
 #include <gmock/gmock.h>
@@ -28,11 +28,11 @@ std::string tokenizer_json() {
   nlohmann::json document = nlohmann::json::parse(read_file(bundled_dir() + "/tokenizer.json"));
   auto& model = document["model"];
   const std::vector<std::string> pairs = {"th", "he", "an", "in", "er", "11"};
-  std::vector<std::string> spare;
+  std::vector<std::string> unused;
   for (const auto& [piece, id] : model["vocab"].items()) {
-    if (id.get<int>() >= 0xf8) spare.push_back(piece);
+    if (id.get<int>() >= 0xf8) unused.push_back(piece);
   }
-  for (const std::string& piece : spare) model["vocab"].erase(piece);
+  for (const std::string& piece : unused) model["vocab"].erase(piece);
   for (size_t i = 0; i < pairs.size(); ++i) {
     model["vocab"][pairs[i]] = 0xf8 + static_cast<int>(i);
     model["merges"].push_back({pairs[i].substr(0, 1), pairs[i].substr(1)});
@@ -84,8 +84,8 @@ TEST_F(ChatSessionTest, TwentyTurnsPrefillWhatIsNew) {
     EXPECT_EQ(result.prefilled_tokens, result.prompt_tokens - known);
     EXPECT_EQ(result.answer_tokens, 9);
     EXPECT_EQ(result.end, AnswerEnd::kMaxTokens);
-    // Behind the last answer: its last token, <|im_end|>, a line end, the question in its frame, and
-    // the answer's beginning.
+    // Behind the last answer: its last token, <|im_end|>, a line end, the question in its frame,
+    // and the answer's beginning.
     const std::string frame =
         "<|im_end|>\n<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n";
     const auto added = static_cast<int64_t>(tokenizer_.encode(frame).size());
@@ -123,11 +123,11 @@ TEST_F(ChatSessionTest, UndoGoesBack) {
   EXPECT_FALSE(chat.undo());
 }
 
-// Where all layers see a window, the cache keeps what the reach asks for.
+// Where all layers see a window, the cache keeps what the rollback window asks for.
 TEST_F(ChatSessionTest, BehindTheReachAllIsComputedAnew) {
   const auto runtime = full_runtime(model_, 40);
-  const auto open = [&](int64_t reach) {
-    options_.reach = reach;
+  const auto open = [&](int64_t rollback_tokens) {
+    options_.rollback_tokens = rollback_tokens;
     return ChatSession(model_, *runtime, tokenizer_, *templates_, options_);
   };
   const std::string speech(900, 'a');

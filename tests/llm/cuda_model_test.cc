@@ -1,4 +1,4 @@
-// Models on the CUDA device: over a runtime played by the host, where projections are a plain loop
+// Models on the CUDA device: over a fake runtime on the host, where projections are a plain loop
 // and the kernels' bodies are interpreted; and on a GPU, where there is one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

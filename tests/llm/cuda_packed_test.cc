@@ -1,4 +1,4 @@
-// Packed weights on the CUDA device, over a runtime played by the host: the kernels that read them
+// Packed weights on the CUDA device, over a fake runtime on the host: the kernels that read them
 // are interpreted, products of what prefill unpacks a plain loop.
 #include <gtest/gtest.h>
 

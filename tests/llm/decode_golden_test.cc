@@ -1,5 +1,6 @@
-// Decoding token by token against Hugging Face transformers' logits (tests/golden/make_golden.py), of
-// every family: rows fetched from the host, found in hot rows, guessed ahead, or on the device.
+// Decoding token by token against Hugging Face transformers' logits (tests/golden/make_golden.py),
+// of every family: rows fetched from the host, found in hot rows, predicted ahead, or on the
+// device.
 #include <gtest/gtest.h>
 
 #include <string>

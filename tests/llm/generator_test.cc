@@ -55,8 +55,8 @@ TEST(GeneratorTest, WindowsInAllLayersBoundMemory) {
   const GenerateResult in_chunks = generate(model, *runtime, prompt, options, nullptr);
   EXPECT_EQ(in_chunks.tokens, whole.tokens);
   EXPECT_FALSE(in_chunks.error.has_value());
-  EXPECT_EQ(in_chunks.memory.device_rows, runtime->predict(2080, 100, 0).device_rows);
-  EXPECT_LT(in_chunks.memory.device_rows * 2, runtime->predict(2080, 100).device_rows);
+  EXPECT_EQ(in_chunks.memory.device_rows, runtime->estimate_memory(2080, 100, 0).device_rows);
+  EXPECT_LT(in_chunks.memory.device_rows * 2, runtime->estimate_memory(2080, 100).device_rows);
 }
 
 class SmallGeneratorTest : public testing::Test {

@@ -47,7 +47,7 @@ TEST(ModelConfigTest, ReadsShapes) {
   const Geometry geometry = config.geometry();
   geometry.validate();
   EXPECT_EQ(geometry.key_dim, 8);
-  EXPECT_EQ(geometry.group(), 2);
+  EXPECT_EQ(geometry.gqa_group(), 2);
   EXPECT_EQ(geometry.layers, 3);
   EXPECT_THAT(geometry.windows, IsEmpty());
   EXPECT_TRUE(config.is_eos(5));

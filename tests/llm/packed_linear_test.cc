@@ -1,5 +1,5 @@
 // Packed weights against the scalar reference: every format, instruction set and kind of
-// activations; the same bits whatever a row's company and the threads.
+// activations; the same bits whatever a row's batch and the threads.
 #include "kernels/cpu/model/packed_linear.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST_P(PackedLinearTest, PrefillEqualsTheReference) {
   }
 }
 
-TEST_P(PackedLinearTest, ARowsBitsDontDependOnItsCompany) {
+TEST_P(PackedLinearTest, ARowsBitsDontDependOnItsBatch) {
   const Size size = kSizes[0];
   Packed packed(format(), size.outputs, size.inputs);
   const std::vector<std::byte> x = rows(size.inputs);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -115,7 +115,7 @@ TEST_P(PositionsTest, MapsHoldPairsAndSingleDimensions) {
     for (const HeadRanking& head : layer) {
       EXPECT_EQ(head.chunks.size(), geometry.ranked_chunks().size());
       EXPECT_EQ(head.agreement.size(), head.chunks.size());
-      EXPECT_NEAR(head.far_mass_kept.back(), 1, 1e-4);
+      EXPECT_NEAR(head.distant_attention_kept.back(), 1, 1e-4);
       for (const auto& chunk : head.chunks) {
         EXPECT_EQ(chunk.size(), chunk[0] < geometry.rotary_dims ? 2u : 1u);
       }

@@ -1,4 +1,4 @@
-// Guesses of later layers' queries: the layer's own query where the residual does not change.
+// Predictions of later layers' queries: the layer's own query where the residual does not change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

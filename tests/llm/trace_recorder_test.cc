@@ -1,4 +1,4 @@
-#include "runtime/lab/capture/trace_recorder.h"
+#include "runtime/capture/trace_recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(TraceRecorder, IsTheSameOnAnyDeviceAndInAnyChunks) {
 // With room for all rows each is fetched once: the runtime's misses count the true sets' members.
 TEST(TraceRecorder, TrueSetsAreWhatTheRuntimeAttendsTo) {
   Config config = small_config(48);
-  config.prefetch.depth = 0;  // rows that come on a guess are no misses
+  config.prefetch.depth = 0;  // rows that come on a prediction are no misses
   config.placement.hot_rows = 400;
   const SelectionTrace trace = record("emulated", config, small_options());
   uint64_t expected = 0;
@@ -111,7 +111,7 @@ TEST(TraceRecorder, SaysWhatItDoesNotTake) {
   options.steps = 0;
   EXPECT_THROW(record("cpu", small_config(48), options), UsageError);
   options = small_options();
-  options.guess_chunks = {33};
+  options.prediction_chunks = {33};
   EXPECT_THROW(record("cpu", small_config(48), options), UsageError);
   options = small_options();
   options.steps = 8192;

@@ -1,4 +1,4 @@
-// The CUDA device against a runtime played by the host: each call failing in turn, failures while
+// The CUDA device against a fake runtime on the host: each call failing in turn, failures while
 // work runs, memory that others take, times, timelines.
 #include "offload/cuda/cuda_device.h"
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/memory_place.h"
+#include "offload/memory_location.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
@@ -206,7 +206,7 @@ TEST(CudaMemory, OthersMayTakeIt) {
   fake.gpus[0].memory_bytes = uint64_t{1} << 30;
   const auto device = open(fake);
   EXPECT_EQ(device->memory(MemorySpace::kDevice).limit_bytes,
-            (uint64_t{1} << 30) - CudaMemory::kSpare);
+            (uint64_t{1} << 30) - CudaMemory::kReserve);
   fake.others_bytes = uint64_t{1000} << 20;
   try {
     device->allocate(MemorySpace::kDevice, 100 << 20, "slice pages");
@@ -383,17 +383,17 @@ TEST(CudaDevice, KnowsWhereACallersMemoryLies) {
   const Buffer on_host = device->allocate(MemorySpace::kHost, 1000, "test");
   std::vector<std::byte> plain(100), other(100);
   fake.elsewhere[other.data()] = other.size();
-  EXPECT_EQ(place_of(*device, on_device.data() + 999), MemoryPlace::kDevice);
-  EXPECT_EQ(place_of(*device, on_host.data()), MemoryPlace::kShared);
-  EXPECT_EQ(place_of(*device, plain.data()), MemoryPlace::kHost);
-  EXPECT_EQ(place_of(*device, other.data() + 99), MemoryPlace::kElsewhere);
+  EXPECT_EQ(location_of(*device, on_device.data() + 999), MemoryLocation::kDevice);
+  EXPECT_EQ(location_of(*device, on_host.data()), MemoryLocation::kShared);
+  EXPECT_EQ(location_of(*device, plain.data()), MemoryLocation::kHost);
+  EXPECT_EQ(location_of(*device, other.data() + 99), MemoryLocation::kElsewhere);
   DeviceOptions options;
   for (const char* name : {"cpu", "emulated"}) {
     options.name = name;
-    EXPECT_EQ(place_of(*open_device(options), plain.data()), MemoryPlace::kShared) << name;
+    EXPECT_EQ(location_of(*open_device(options), plain.data()), MemoryLocation::kShared) << name;
   }
   fake.fail_call("locate", 1, cuda_status::kInvalidValue);
-  EXPECT_THAT(device_error_of([&] { place_of(*device, plain.data()); }),
+  EXPECT_THAT(device_error_of([&] { location_of(*device, plain.data()); }),
               HasSubstr("cudaPointerGetAttributes"));
 }
 

@@ -1,4 +1,4 @@
-// Graphs of the CUDA device against a runtime played by the host: a launch is what was recorded,
+// Graphs of the CUDA device against a fake runtime on the host: a launch is what was recorded,
 // enqueued anew.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -219,8 +219,8 @@ TEST_F(CudaGraphTest, WhatCannotBePartOfItIsRefused) {
   device_->set_timeline(nullptr);
 }
 
-// The played runtime is as strict as the real one with what our device never does.
-TEST_F(CudaGraphTest, ThePlayedRuntimeKnowsWhatIsIllegal) {
+// The fake runtime is as strict as the real one with what our device never does.
+TEST_F(CudaGraphTest, TheFakeRuntimeKnowsWhatIsIllegal) {
   void *s = nullptr, *t = nullptr, *event = nullptr, *graph = nullptr;
   fake_.create_stream(&s, StreamPriority::kNormal);
   fake_.create_stream(&t, StreamPriority::kNormal);

@@ -1,6 +1,6 @@
 // What every device must do. Runs over each implementation; a new device joins by its name in
 // kDevices. "cuda" is a GPU, skipped where there is none, "fake" the same device over a CUDA
-// runtime that the host plays.
+// fake runtime on the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,12 +22,12 @@
 #include "runtime/base/error.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/gpu.h"
-#include "tests/support/pumped_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa {
 namespace {
 
-constexpr const char* kDevices[] = {"cpu", "emulated", "pumped", "fake"};
+constexpr const char* kDevices[] = {"cpu", "emulated", "stepped", "fake"};
 constexpr size_t kOddSizes[] = {1, 3, 63, 64, 65, 4095, 4097, 65537, (size_t{1} << 20) + 7};
 
 class DeviceContract : public testing::TestWithParam<const char*> {
@@ -42,8 +42,8 @@ class DeviceContract : public testing::TestWithParam<const char*> {
     options.threads = 2;
     options.device_memory = device_memory;
     options.host_memory = host_memory;
-    if (options.name == "pumped") {  // the tests' own
-      return std::make_unique<PumpedDevice>(lifo(), options);
+    if (options.name == "stepped") {  // the tests' own
+      return std::make_unique<SteppedDevice>(lifo(), options);
     }
     if (options.name == "fake") {
       options.name = "cuda:0";

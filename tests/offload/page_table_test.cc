@@ -137,7 +137,7 @@ TEST_P(PageTables, DroppedPagesKeepTheirPlaces) {
 
 TEST_P(PageTables, ARingGrowsOnWhatItDropped) {
   PageTable table(pool), other(pool);
-  table.reserve_ring(100, 4);
+  table.reserve_window(100, 4);
   EXPECT_EQ(pool.reserved_blocks(), 4);
   EXPECT_EQ(table.capacity(), 100);
   const uint64_t held = pool.held_bytes();
@@ -154,7 +154,7 @@ TEST_P(PageTables, ARingGrowsOnWhatItDropped) {
   other.truncate(0);
   table.truncate(10);
   EXPECT_GT(pool.reserved_blocks(), 0);
-  table.cancel_ring();
+  table.cancel_window();
   EXPECT_EQ(pool.reserved_blocks(), 0);
   table.truncate(0);
   EXPECT_EQ(pool.held_bytes(), 0U);

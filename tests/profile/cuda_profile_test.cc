@@ -1,11 +1,11 @@
-// A model's profile on the CUDA device, over a runtime played by the host.
+// A model's profile on the CUDA device, over a fake runtime on the host.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 
 #include "offload/open_device.h"
-#include "runtime/lab/profile/profiled_model.h"
+#include "runtime/profile/profiled_model.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/source_path.h"
 
@@ -22,7 +22,7 @@ struct Profiled {
 Profiled profile(const std::string& device, FakeCuda* fake) {
   const std::string dir = source_path("models/needle-3m");
   const ModelConfig model = ModelConfig::load(dir);
-  ProfiledModelSettings settings;
+  ProfiledModelOptions settings;
   settings.dir = dir;
   settings.config.device.name = device;
   settings.config.device.threads = 2;

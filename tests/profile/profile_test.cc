@@ -1,9 +1,9 @@
-#include "runtime/lab/profile/profile.h"
+#include "runtime/profile/profile.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/lab/profile/profiled_decode.h"
-#include "tests/support/synthetic_settings.h"
+#include "runtime/profile/profiled_decode.h"
+#include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -39,7 +39,8 @@ TimelineEntry wait(OperationTag tag, TimeSpan span, const char* name, OperationT
 }
 
 // Two layers. Layer 0 misses 100 bytes in 10 s + 1 s of latency and waits 4 s for them. For layer 1
-// 300 bytes were fetched ahead, a third of which was used; it waits 2 s for a guess to claim slots.
+// 300 bytes were fetched ahead, a third of which was used; it waits 2 s for a prediction to claim
+// slots.
 ProfiledStep step() {
   const OperationTag first = tag_of(0, Cause::kCompute);
   const OperationTag second = tag_of(1, Cause::kCompute);
@@ -63,7 +64,7 @@ ProfiledStep step() {
   back.work.d2h_bytes = 16;
   step.entries.push_back(back);
   step.fetch.layers.resize(2);
-  step.fetch.layers[0] = {.resident = 2, .hits = 1, .misses = 1};
+  step.fetch.layers[0] = {.protected_rows = 2, .hits = 1, .misses = 1};
   step.fetch.layers[1] = {.hits = 4, .prefetched = 3, .prefetched_used = 1};
   for (const StepCounters& layer : step.fetch.layers) step.fetch.rows += layer;
   step.overlap = {{.kept = 1, .entries = 2}, {.kept = 3, .entries = 4}};
@@ -74,7 +75,7 @@ TEST(Profile, TellsWhatWasFetchedWhileScoring) {
   ProfiledStep split = step();
   // A second select of layer 0, beside which 4 of its gather's 10 s on the link lie.
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kCompute), {22, 26}));
-  // Guesses and other layers' selects do not count.
+  // Predictions and other layers' selects do not count.
   split.entries.push_back(work("select", kComputeStream, tag_of(1, Cause::kCompute), {26, 27}));
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kPrefetch), {27, 28}));
   Profile profile(2);
@@ -96,7 +97,7 @@ TEST(Profile, DividesTheStepAmongLayers) {
   EXPECT_EQ(first.miss.bytes, 100u);
   EXPECT_DOUBLE_EQ(second.compute, 48);
   EXPECT_DOUBLE_EQ(second.wait(WaitReason::kRows), 0);
-  EXPECT_DOUBLE_EQ(second.wait(WaitReason::kGuesses), 2);
+  EXPECT_DOUBLE_EQ(second.wait(WaitReason::kPredictions), 2);
   EXPECT_EQ(second.prefetch.bytes, 300u);
   EXPECT_EQ(second.wasted_bytes(), 200u);
   EXPECT_EQ(second.write_back_bytes, 16u);
@@ -164,7 +165,7 @@ TEST(Profile, NothingMovedIsHidden) {
 
 // What the timeline says and what the runtime counts are the same bytes and the same time.
 TEST(Profile, AgreesWithTheRuntime) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.config.prefetch.predictor = PredictorKind::kNextQuery;
   settings.config.prefetch.depth = 1;
   ProfiledSynthetic decode(settings, make_trace());

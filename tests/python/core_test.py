@@ -292,15 +292,15 @@ def test_config_is_the_table_of_options():
                     if isinstance(value, dict) else {key: value})
     attributes = [name for name in dir(fasa.Config) if isinstance(getattr(fasa.Config, name), property)]
     assert len(attributes) == len(flat)
-    assert fasa.Config().near_tokens == "auto"
-    assert fasa.Config().near_tokens_of(geometry()) == 1024
-    assert fasa.Config(slice="lean").near_tokens_of(geometry()) == 0
-    assert fasa.Config(near_tokens=0.5).near_tokens_of(geometry()) == 0.5
-    near = fasa.Config(near_tokens=512, value_slice="int4")
-    assert (near.near_tokens, near.value_slice) == (512, "int4")
-    assert fasa.Config.from_toml(near.to_toml()) == near
-    with expect(fasa.UsageError, "selection.near_tokens = 512: allowed: 0 with page_tokens = 16"):
-        near.page_tokens = 16
+    assert fasa.Config().low_bit_tokens == "auto"
+    assert fasa.Config().low_bit_tokens_of(geometry()) == 1024
+    assert fasa.Config(slice="lean").low_bit_tokens_of(geometry()) == 0
+    assert fasa.Config(low_bit_tokens=0.5).low_bit_tokens_of(geometry()) == 0.5
+    low_bit = fasa.Config(low_bit_tokens=512, value_codes="int4")
+    assert (low_bit.low_bit_tokens, low_bit.value_codes) == (512, "int4")
+    assert fasa.Config.from_toml(low_bit.to_toml()) == low_bit
+    with expect(fasa.UsageError, "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16"):
+        low_bit.page_tokens = 16
     with expect(fasa.UsageError, "selection.fac_tokens = 3: allowed: at least"):
         config.fac_tokens = 3
     assert config.fac_tokens == 0.5
@@ -366,7 +366,7 @@ def test_slices_of_a_map_select_what_they_rank():
                          geometry().chunks, scale=1.0)
 
 
-def test_the_stateless_door_gives_a_runtimes_bits():
+def test_the_stateless_api_gives_a_runtimes_bits():
     config = fasa.Config(fac_tokens=48)
     runtime = fasa.Runtime(geometry(), config, row_dtype="f32")
     sequence = runtime.sequence()
@@ -384,7 +384,7 @@ def test_the_stateless_door_gives_a_runtimes_bits():
         fasa.sparse_decode(new[0][2], k[0], v, geometry(), config)
 
 
-def test_the_stateless_door_knows_rows_in_eight_bits():
+def test_the_stateless_api_knows_rows_in_eight_bits():
     config = fasa.Config(fac_tokens=48, row_dtype="int8")
     runtime = fasa.Runtime(geometry(), config)
     sequence = runtime.sequence()

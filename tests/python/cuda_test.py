@@ -1,7 +1,7 @@
-"""fasa.Runtime, fasa.Paged and fasa.transformers on a GPU, which is played: tensors in its memory, the
+"""fasa.Runtime, fasa.Paged and fasa.transformers on a fake GPU: tensors in its memory, the
 caller's streams, the bits of the processor."""
 import numpy as np
-import played_cuda as played
+import fake_cuda_calls as fake_gpu
 import pytest
 
 import fasa
@@ -27,9 +27,9 @@ def new():
 
 @pytest.fixture
 def stream():
-    made = played.stream()
+    made = fake_gpu.stream()
     yield made
-    played.destroy_stream(made)
+    fake_gpu.destroy_stream(made)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def steps(runtime, new, place, result, stream):
             outs[layer].append(out)
         runtime.end_step()
     if stream is not None:
-        played.synchronize(stream)
+        fake_gpu.synchronize(stream)
     return [np.concatenate(parts) for parts in outs]
 
 
@@ -60,21 +60,21 @@ def test_a_callers_stream(new, expected, stream):
     """Nothing has been waited for: the inputs' copies are before the steps in the same stream."""
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     assert runtime.device == "cuda:0"
-    found = steps(runtime, new, lambda array: played.coming(array, stream), played.empty, stream)
+    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty, stream)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_calls_with_a_stream_only_enqueue(new, stream):
     runtime = fasa.Runtime(GEOMETRY, config("cuda:0"), row_dtype="f32")
     sequence, (k, v, q) = runtime.sequence(), new[0]
-    out = played.empty((PROMPT, QUERY, DIM))
+    out = fake_gpu.empty((PROMPT, QUERY, DIM))
     before = out.copy()
     runtime.begin_step([(sequence, PROMPT)])
-    runtime.append(0, played.coming(k[:PROMPT], stream), played.coming(v[:PROMPT], stream),
+    runtime.append(0, fake_gpu.coming(k[:PROMPT], stream), fake_gpu.coming(v[:PROMPT], stream),
                    stream=stream)
-    runtime.attend(0, played.coming(q[:PROMPT], stream), out, stream=stream)
+    runtime.attend(0, fake_gpu.coming(q[:PROMPT], stream), out, stream=stream)
     np.testing.assert_array_equal(out, before)
-    played.synchronize(stream)
+    fake_gpu.synchronize(stream)
     assert (out != before).any()
     runtime.abort_step()
 
@@ -84,11 +84,11 @@ def test_its_own_stream(new, expected, stream):
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
 
     def there(array):
-        made = played.coming(array, stream)
-        played.synchronize(stream)
+        made = fake_gpu.coming(array, stream)
+        fake_gpu.synchronize(stream)
         return made
 
-    found = steps(runtime, new, there, played.empty, None)
+    found = steps(runtime, new, there, fake_gpu.empty, None)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -97,33 +97,33 @@ def test_rows_are_read_into_host_memory(new, stream):
     sequence = runtime.sequence()
     runtime.begin_step([(sequence, TOKENS)])
     for layer, (k, v, _) in enumerate(new):
-        runtime.append(layer, played.coming(k, stream), played.coming(v, stream), stream=stream)
+        runtime.append(layer, fake_gpu.coming(k, stream), fake_gpu.coming(v, stream), stream=stream)
     runtime.end_step()
     keys, values = runtime.read(sequence, 1, 20, 100)
     np.testing.assert_array_equal(keys, new[1][0][20:120])
     np.testing.assert_array_equal(values, new[1][1][20:120])
 
 
-def test_what_a_gpu_does_not_reach(new, stream):
+def test_memory_that_a_gpu_cannot_access(new, stream):
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     sequence, (k, v, q) = runtime.sequence(), (tensor[:9] for tensor in new[0])
-    k_there, v_there, q_there = (played.coming(tensor, stream) for tensor in (k, v, q))
+    k_there, v_there, q_there = (fake_gpu.coming(tensor, stream) for tensor in (k, v, q))
     runtime.begin_step([(sequence, 9)])
     with pytest.raises(fasa.UsageError, match="v lies in host memory that is not pinned"):
         runtime.append(0, k_there, v, stream=stream)
     with pytest.raises(fasa.UsageError, match="k lies in another device's memory"):
-        runtime.append(0, played.elsewhere(played.empty(k.shape)), v_there, stream=stream)
-    crooked = played.empty((9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
+        runtime.append(0, fake_gpu.elsewhere(fake_gpu.empty(k.shape)), v_there, stream=stream)
+    crooked = fake_gpu.empty((9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
     with pytest.raises(fasa.UsageError, match="k begins at address .* multiples of 4"):
         runtime.append(0, crooked, v_there, stream=stream)
     runtime.append(0, k_there, v_there, stream=stream)
     with pytest.raises(fasa.UsageError, match="out = None on cuda:0: give a tensor in its memory"):
         runtime.attend(0, q_there, stream=stream)
     with pytest.raises(fasa.UsageError, match="lse = True on cuda:0: allowed: False"):
-        runtime.attend(0, q_there, played.empty(q.shape), True, stream=stream)
+        runtime.attend(0, q_there, fake_gpu.empty(q.shape), True, stream=stream)
     with pytest.raises(fasa.UsageError, match="out lies in host memory"):
         runtime.attend(0, q_there, np.empty(q.shape, np.float32), stream=stream)
-    runtime.attend(0, q_there, played.empty(q.shape), stream=stream)
+    runtime.attend(0, q_there, fake_gpu.empty(q.shape), stream=stream)
     runtime.abort_step()
     with pytest.raises(fasa.UsageError, match="this call takes tensors in host memory"):
         fasa.sparse_decode(q[:1], k[None], v[None], GEOMETRY, config("cuda"))
@@ -132,21 +132,21 @@ def test_what_a_gpu_does_not_reach(new, stream):
 def test_streams_that_are_refused(new, expected, stream):
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     sequence = runtime.sequence()
-    k, v = (played.coming(tensor[:4], stream) for tensor in new[0][:2])
-    theirs, gone = played.stream(), played.stream()
-    played.foreign_stream(theirs)
+    k, v = (fake_gpu.coming(tensor[:4], stream) for tensor in new[0][:2])
+    theirs, gone = fake_gpu.stream(), fake_gpu.stream()
+    fake_gpu.foreign_stream(theirs)
     runtime.begin_step([(sequence, 4)])
     with pytest.raises(fasa.UsageError, match="the stream belongs to cuda:1"):
         runtime.append(0, k, v, stream=theirs)
     # Known from the step before, and destroyed since.
     runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
-    played.destroy_stream(gone)
+    fake_gpu.destroy_stream(gone)
     runtime.begin_step([(sequence, 4)])
     with pytest.raises(fasa.UsageError, match="no stream, or one that was destroyed"):
         runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
-    found = steps(runtime, new, lambda array: played.coming(array, stream), played.empty, stream)
+    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty, stream)
     np.testing.assert_array_equal(found, expected)
     on_host = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
     on_host.begin_step([(on_host.sequence(), 4)])
@@ -155,7 +155,7 @@ def test_streams_that_are_refused(new, expected, stream):
 
 
 class Pages:
-    """A store of pages on the played GPU, and a sequence's tables, in its memory or the host's."""
+    """A store of pages on the fake GPU, and a sequence's tables, in its memory or the host's."""
 
     def __init__(self, stream, place):
         self.paged = fasa.Paged(GEOMETRY, config("cuda"), num_pages=8, row_dtype="f32")
@@ -168,17 +168,17 @@ class Pages:
         self.count = place(np.array([PROMPT], np.int32))
 
     def there(self, tensor):
-        return played.coming(tensor, self.stream)
+        return fake_gpu.coming(tensor, self.stream)
 
     def prompt(self, layer, k, v, q):
-        out = played.empty((PROMPT, QUERY, DIM))
+        out = fake_gpu.empty((PROMPT, QUERY, DIM))
         self.paged.append(layer, self.there(k[:PROMPT]), self.there(v[:PROMPT]),
                           self.slots[:PROMPT], stream=self.stream)
         return self.paged.prefill(layer, self.there(q[:PROMPT]), self.table, self.lengths[:1],
                                   self.count, out, stream=self.stream)
 
     def token(self, layer, at, k, v, q):
-        out = played.empty((1, QUERY, DIM))
+        out = fake_gpu.empty((1, QUERY, DIM))
         part = slice(at, at + 1)
         self.paged.append(layer, self.there(k[part]), self.there(v[part]), self.slots[part],
                           stream=self.stream)
@@ -191,59 +191,59 @@ class Pages:
         for at in range(PROMPT, TOKENS):
             for layer in range(LAYERS):
                 outs[layer].append(self.token(layer, at, *new[layer]))
-        played.synchronize(self.stream)
+        fake_gpu.synchronize(self.stream)
         return [np.concatenate(parts) for parts in outs]
 
 
 @pytest.mark.parametrize("where", ["host", "gpu"])
 def test_pages(new, expected, stream, where):
-    place = (lambda array: array) if where == "host" else (lambda array: played.coming(array, stream))
+    place = (lambda array: array) if where == "host" else (lambda array: fake_gpu.coming(array, stream))
     pages = Pages(stream, place)
     np.testing.assert_array_equal(pages.run(new), expected)
     np.testing.assert_array_equal(pages.paged.read(5, 1)[0], new[1][0][:PAGE])
 
 
 def test_tables_are_read_once_a_step(new, expected, stream):
-    pages = Pages(stream, lambda array: played.coming(array, stream))
+    pages = Pages(stream, lambda array: fake_gpu.coming(array, stream))
     every = [pages.slots, pages.table, pages.lengths, pages.count]
-    before = played.calls("synchronize_stream")
+    before = fake_gpu.calls("synchronize_stream")
     pages.paged.read_tables(every, stream=stream)
-    assert played.calls("synchronize_stream") - before == 1
+    assert fake_gpu.calls("synchronize_stream") - before == 1
     for array in every:  # they hold, whatever lies there by now
         array.view(np.uint8)[:] = 0x55
     np.testing.assert_array_equal(pages.run(new), expected)
     waits = []
     for arrays in ([pages.slots, pages.table, pages.lengths], []):
-        pages = Pages(stream, lambda array: played.coming(array, stream))
+        pages = Pages(stream, lambda array: fake_gpu.coming(array, stream))
         pages.paged.read_tables([pages.slots, pages.table, pages.lengths, pages.count], stream=stream)
         pages.run(new)
         pages.paged.read_tables(arrays and [pages.slots, pages.table, pages.lengths], stream=stream)
-        before = played.calls("synchronize_stream")
+        before = fake_gpu.calls("synchronize_stream")
         at = TOKENS - 1
         pages.paged.attend(1, pages.there(new[1][2][at:]), pages.table, pages.lengths[-1:],
-                           played.empty((1, QUERY, DIM)), stream=stream)
-        waits.append(played.calls("synchronize_stream") - before)
+                           fake_gpu.empty((1, QUERY, DIM)), stream=stream)
+        waits.append(fake_gpu.calls("synchronize_stream") - before)
     assert waits[1] == waits[0] + 1
 
 
 def test_tables_that_are_refused(new, expected, stream):
-    pages = Pages(stream, lambda array: played.coming(array, stream))
+    pages = Pages(stream, lambda array: fake_gpu.coming(array, stream))
     k, v, q = new[0]
     assert pages.prompt(0, k, v, q) is not None
-    out = played.empty((1, QUERY, DIM))
+    out = fake_gpu.empty((1, QUERY, DIM))
     query = pages.there(q[:1])
     with pytest.raises(fasa.UsageError, match="seq_lens lies in host memory, block_table in cuda:0"):
         pages.paged.attend(0, query, pages.table, np.array([5], np.int32), out, stream=stream)
     with pytest.raises(fasa.UsageError, match="slots lies in another device's memory"):
         pages.paged.append(0, pages.there(k[:1]), pages.there(v[:1]),
-                           played.elsewhere(played.empty((1,), np.int64)), stream=stream)
+                           fake_gpu.elsewhere(fake_gpu.empty((1,), np.int64)), stream=stream)
     with pytest.raises(fasa.UsageError, match="block_table is no int32 array .* in host memory or cuda:0's"):
         pages.paged.attend(0, query, [[1]], pages.lengths[:1], out, stream=stream)
-    crooked = played.empty((5,), np.uint8)[1:].view(np.int32)
+    crooked = fake_gpu.empty((5,), np.uint8)[1:].view(np.int32)
     with pytest.raises(fasa.UsageError, match="seq_lens begins at address"):
         pages.paged.attend(0, query, pages.table, crooked, out, stream=stream)
     with pytest.raises(fasa.UsageError, match=r"ranges\[0\] lies in another"):
-        pages.paged.read_tables([played.elsewhere(played.empty((4,), np.int32))], stream=stream)
+        pages.paged.read_tables([fake_gpu.elsewhere(fake_gpu.empty((4,), np.int32))], stream=stream)
     np.testing.assert_array_equal(pages.run(new), expected)
 
 
@@ -255,17 +255,17 @@ def test_sizes_before_there_are_pages():
 
 @pytest.fixture
 def model_on_gpu(monkeypatch):
-    """PyTorch here has no CUDA: its tensors count as the played GPU's, whose work is done at once."""
+    """PyTorch here has no CUDA: its tensors count as the fake GPU's, whose work is done at once."""
     pytest.importorskip("transformers")
     from fasa.transformers import _session
 
-    made = played.stream()
-    played.serve_host_tensors(1)
+    made = fake_gpu.stream()
+    fake_gpu.serve_host_tensors(1)
     monkeypatch.setattr(_session, "device_of", lambda tensor: "cuda:0")
     monkeypatch.setattr(_session, "stream_of", lambda tensor: made)
     yield
-    played.serve_host_tensors(0)
-    played.destroy_stream(made)
+    fake_gpu.serve_host_tensors(0)
+    fake_gpu.destroy_stream(made)
 
 
 PROMPTS = [(0, 300), (900, 300), (40, 77)]
@@ -291,10 +291,10 @@ def generate(model, ids, **options):
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "auto"])
 def test_transformers(model, text_ids, model_on_gpu, device):
-    before = played.calls("locate")
+    before = fake_gpu.calls("locate")
     found, devices = generate(model, text_ids, device=device)
-    assert devices == ["cuda:0", "cuda:0"] and played.calls("locate") > before
-    played.serve_host_tensors(0)
+    assert devices == ["cuda:0", "cuda:0"] and fake_gpu.calls("locate") > before
+    fake_gpu.serve_host_tensors(0)
     with pytest.MonkeyPatch.context() as patch:
         from fasa.transformers import _session, _tensors
 

@@ -82,7 +82,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def played():
+def fake_server():
     """A server that says the same to everything, and what it was asked."""
     handler = type("Handler", (Answers,), {"asked": [], "body": None})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -108,8 +108,8 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_longbench_and_math(played, data, capsys, monkeypatch):
-    url, handler = played
+def test_longbench_and_math(fake_server, data, capsys, monkeypatch):
+    url, handler = fake_server
     flags = ["--data", data / "data", "--metrics-python", data / "python", "--server", url,
              "--results", data / "results", "--json"]
     code, out, errors = evaluate(capsys, "longbench", *flags, "--tasks", "qasper", "--context", 300,
@@ -140,8 +140,8 @@ def test_longbench_and_math(played, data, capsys, monkeypatch):
     (["needle", "--server", "URL", "--server-key-env", "NOT_THERE"], 2, "there is no such variable"),
     (["needle", "--server", "http://127.0.0.1:1"], 3, "is a server there?"),
 ])
-def test_what_is_refused(arguments, code, message, played, tmp_path, capsys):
-    arguments = [played[0] if one == "URL" else one for one in arguments]
+def test_what_is_refused(arguments, code, message, fake_server, tmp_path, capsys):
+    arguments = [fake_server[0] if one == "URL" else one for one in arguments]
     found, out, errors = evaluate(capsys, *arguments, "--results", tmp_path)
     assert (found, out) == (code, "") and message in errors, errors
 
@@ -152,8 +152,8 @@ def test_what_is_refused(arguments, code, message, played, tmp_path, capsys):
     ((200, b"not JSON"), "is a server there?"),
     ((200, b"[" * 100000), "/v1/completions"),
 ])
-def test_answers_that_are_none(body, message, played, tmp_path, capsys):
-    url, handler = played
+def test_answers_that_are_none(body, message, fake_server, tmp_path, capsys):
+    url, handler = fake_server
     handler.body = body
     code, out, errors = evaluate(capsys, "needle", "--context", 600, "--examples", 1, "--server", url,
                                  "--results", tmp_path)

@@ -26,7 +26,7 @@ HeadSamples head_with(unsigned seed, int alive, float sharpness) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   HeadSamples head;
-  head.group = 2;
+  head.gqa_group = 2;
   head.key_dim = 2 * kChunks;
   head.tokens = kTokens;
   head.scale = sharpness;
@@ -39,7 +39,7 @@ HeadSamples head_with(unsigned seed, int alive, float sharpness) {
   }
   for (int q = 0; q < 24; ++q) {
     head.positions.push_back(static_cast<int32_t>(kTokens - 1 - 5 * q));
-    for (int i = 0; i < head.group * head.key_dim; ++i) head.queries.push_back(normal(random));
+    for (int i = 0; i < head.gqa_group * head.key_dim; ++i) head.queries.push_back(normal(random));
   }
   return head;
 }

@@ -1,5 +1,5 @@
 // Calibration of the bundled model, from text to map, on both kinds of device.
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Calibration, AMapThatFitsItsModel) {
   EXPECT_EQ(FcMap::parse(map.to_json(), "made here").to_json(), map.to_json());
   EXPECT_EQ(map.slice_dims(32).size(), 4u * 2u * 64u);
   for (const auto& layer : map.heads) {
-    for (const HeadRanking& head : layer) EXPECT_NEAR(head.far_mass_kept.back(), 1, 1e-4);
+    for (const HeadRanking& head : layer) EXPECT_NEAR(head.distant_attention_kept.back(), 1, 1e-4);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/config/config_load.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "runtime/config/renamed_keys.h"
 #include "tests/support/source_path.h"
 
 namespace fasa {
@@ -168,6 +170,14 @@ TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(toml_error("[link]\nlatency = 10\n"),
               HasSubstr("link.latency = 10: allowed: a time"));
   EXPECT_THAT(toml_error("preset = 3\n"), StartsWith("f.toml:1: preset = 3: allowed: fasa-m"));
+}
+
+TEST(ConfigToml, EarlierNamesAreRefusedWithTheNewOne) {
+  for (const auto& [before, now] : renamed_keys()) {
+    EXPECT_THAT(toml_error(fmt::format("[selection]\n{} = 1\n", before)),
+                HasSubstr(fmt::format("{} (renamed to {})", before, now)));
+    EXPECT_EQ(renamed_hint(now), "");
+  }
 }
 
 TEST(ConfigToml, UnknownNamesSuggestTheNearest) {

@@ -33,7 +33,7 @@ TEST(Config, DefaultsAreValidAndAreThoseOfTheDesign) {
   config.validate();
   EXPECT_EQ(config.preset, "fasa-m");
   EXPECT_EQ(config.selection.fac_tokens.front().tokens, 320);
-  EXPECT_EQ(config.near_tokens(32).tokens, 1024);
+  EXPECT_EQ(config.low_bit_tokens(32).tokens, 1024);
   EXPECT_EQ(config.selection.sinks, 4);
   EXPECT_EQ(config.selection.recent, 16);
   EXPECT_EQ(config.prefetch.streams, 2);
@@ -82,7 +82,7 @@ TEST(Config, SlicePresetsAndWhatOverridesThem) {
   EXPECT_EQ(config.effective_tip_chunks(64), 5);
 }
 
-TEST(Config, FacTokensBelowTheResidentsPlusOneIsAnError) {
+TEST(Config, FacTokensBelowTheProtectedOnesPlusOneIsAnError) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 21, .share = 0}};
   config.validate();
@@ -95,7 +95,7 @@ TEST(Config, FacTokensBelowTheResidentsPlusOneIsAnError) {
   config.selection.fac_tokens = {{.tokens = 256, .share = 0}, {.tokens = 5, .share = 0}};
   EXPECT_NE(message_of([&] { config.validate(); }), "");  // every layer's is checked
   config.selection.fac_tokens = {{.tokens = 0, .share = 0.001}};
-  config.validate();  // a share is raised to the residents plus one in each step
+  config.validate();  // a share is raised to the protected tokens plus one in each step
 }
 
 TEST(Config, RangesAreChecked) {
@@ -116,9 +116,9 @@ TEST(Config, RangesAreChecked) {
   rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens = {{0, 1.5}}; });
   rejects("selection.tip_chunks", [](Config& c) { c.selection.tip_chunks = 0; });
   rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
-  rejects("selection.near_tokens", [](Config& c) { c.selection.near_tokens = {-1, 0}; });
-  rejects("selection.near_tokens", [](Config& c) { c.selection.near_tokens = {0, 1.5}; });
-  rejects("selection.value_slice", [](Config& c) { c.selection.value_slice = SliceDType::kBF16; });
+  rejects("selection.low_bit_tokens", [](Config& c) { c.selection.low_bit_tokens = {-1, 0}; });
+  rejects("selection.low_bit_tokens", [](Config& c) { c.selection.low_bit_tokens = {0, 1.5}; });
+  rejects("selection.value_codes", [](Config& c) { c.selection.value_codes = SliceDType::kBF16; });
   rejects("placement.hot_rows", [](Config& c) { c.placement.hot_rows = -1; });
   rejects("prefetch.depth", [](Config& c) { c.prefetch.depth = -1; });
   rejects("prefetch.streams", [](Config& c) { c.prefetch.streams = 0; });
@@ -126,10 +126,10 @@ TEST(Config, RangesAreChecked) {
   rejects("link.latency", [](Config& c) { c.link.latency = -1; });
 }
 
-TEST(Config, NearTokensNeedScoresOfWholeKeysHeadByHead) {
+TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
   const auto message = [](const std::function<void(Config&)>& change) {
     Config config;
-    config.selection.near_tokens = {.tokens = 512, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = 512, .share = 0};
     config.validate();
     change(config);
     return message_of([&] {
@@ -141,32 +141,32 @@ TEST(Config, NearTokensNeedScoresOfWholeKeysHeadByHead) {
   EXPECT_EQ(message([](Config& c) { c.selection.kind = SelectionKind::kFull; }), "") << "ignored";
   EXPECT_EQ(message([](Config& c) { c.selection.slice_dtype = SliceDType::kInt4; }), "");
   EXPECT_EQ(message([](Config& c) { c.selection.kind = *find_selection("quest"); }),
-            "selection.near_tokens = 512: allowed: 0 with selection.kind = quest");
+            "selection.low_bit_tokens = 512: allowed: 0 with selection.kind = quest");
   EXPECT_EQ(message([](Config& c) { c.selection.options.page_tokens = 16; }),
-            "selection.near_tokens = 512: allowed: 0 with page_tokens = 16");
+            "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16");
   EXPECT_EQ(message([](Config& c) { c.selection.options.scope = SelectionScope::kQueryHead; }),
-            "selection.near_tokens = 512: allowed: 0 with scope = query_head");
+            "selection.low_bit_tokens = 512: allowed: 0 with scope = query_head");
   EXPECT_EQ(message([](Config& c) { c.selection.options.rule = GroupRule::kRawMax; }),
-            "selection.near_tokens = 512: allowed: 0 with a group_rule other than max");
+            "selection.low_bit_tokens = 512: allowed: 0 with a group_rule other than max");
   EXPECT_EQ(message([](Config& c) { c.selection.options.rescore = 2; }),
-            "selection.near_tokens = 512: allowed: 0 with rescore = 2");
+            "selection.low_bit_tokens = 512: allowed: 0 with rescore = 2");
   EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
-            "selection.near_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
+            "selection.low_bit_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
             "whose scores are no weights; or slices of all");
 }
 
-TEST(Config, NearTokensAreDecidedWhereNobodyDoes) {
+TEST(Config, LowBitTokensAreDecidedWhereNobodyDoes) {
   const auto decided = [](const std::function<void(Config&)>& change) {
     Config config;
     change(config);
     config.validate();
     config.validate_for(geometry_of(3, 64));
-    return config.near_tokens(geometry_of(3, 64).chunks()).tokens;
+    return config.low_bit_tokens(geometry_of(3, 64).chunks()).tokens;
   };
   EXPECT_EQ(decided([](Config& c) { c.preset = "fasa-c", c.apply_preset(); }), 1024);
   EXPECT_EQ(decided([](Config& c) { c.selection.slice_dtype = SliceDType::kBF16; }), 1024);
-  EXPECT_EQ(decided([](Config& c) { c.selection.near_tokens = {.tokens = 5, .share = 0}; }), 5);
-  EXPECT_EQ(decided([](Config& c) { c.selection.near_tokens = TokenCount{}; }), 0);
+  EXPECT_EQ(decided([](Config& c) { c.selection.low_bit_tokens = {.tokens = 5, .share = 0}; }), 5);
+  EXPECT_EQ(decided([](Config& c) { c.selection.low_bit_tokens = TokenCount{}; }), 0);
   EXPECT_EQ(decided([](Config& c) { c.preset = "full", c.apply_preset(); }), 0);
   EXPECT_EQ(decided([](Config& c) { c.selection.kind = *find_selection("quest"); }), 0);
   EXPECT_EQ(decided([](Config& c) { c.selection.options.page_tokens = 16; }), 0);

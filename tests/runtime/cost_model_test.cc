@@ -1,11 +1,11 @@
 // The cost model by hand, and against what the emulated device's clock says of real steps.
-#include "runtime/lab/plan/cost_model.h"
+#include "runtime/plan/cost_model.h"
 
 #include <gtest/gtest.h>
 
 #include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
-#include "runtime/doors/settings.h"
+#include "runtime/api/settings.h"
 
 namespace fasa::bench {
 namespace {
@@ -36,8 +36,8 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   const double bandwidth = kRates.memory_bandwidth;
   EXPECT_DOUBLE_EQ(terms.scoring,
                    static_cast<double>(8 * select_bytes(layout.slice, 0, kTokens)) / bandwidth);
-  const auto near = static_cast<double>(near_bytes(layout, 8 * 1024));
-  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + near + 32 * 128 * 2) / bandwidth, 1e-12);
+  const auto low_bit = static_cast<double>(low_bit_bytes(layout, 8 * 1024));
+  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + low_bit + 32 * 128 * 2) / bandwidth, 1e-12);
   EXPECT_DOUBLE_EQ(terms.launches, 4 * kRates.launch_seconds);  // append, select, resolve, attend
   EXPECT_EQ(terms.wait, 0);
   EXPECT_EQ(terms.transfer, 0);
@@ -89,10 +89,10 @@ TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   together.prefetch.head_groups = 1;
   const CostModel whole = model_of(together, kTokens);
   EXPECT_GT(whole.layer(0, load).wait, transfer);
-  const CostTerms all = whole.layer(0, load, PrefetchLoad{.recall = 1, .overfetch = 1});
+  const CostTerms all = whole.layer(0, load, PrefetchLoad{.coverage = 1, .overfetch = 1});
   EXPECT_LT(all.wait, 2 * kRates.launch_seconds);  // to look them up
   EXPECT_GT(all.hidden(), 0.95);
-  const CostTerms most = whole.layer(0, load, PrefetchLoad{.recall = 0.9, .overfetch = 1.5});
+  const CostTerms most = whole.layer(0, load, PrefetchLoad{.coverage = 0.9, .overfetch = 1.5});
   EXPECT_GT(most.wait, all.wait);
   EXPECT_LT(most.wait, whole.layer(0, load).wait);
   EXPECT_NEAR(static_cast<double>(most.wasted_bytes), 0.45 * static_cast<double>(none.used_bytes),
@@ -104,7 +104,7 @@ TEST(CostModel, ALinkThatIsTooSlowHoldsUpPrefetchToo) {
   slow.link_bandwidth = 1e9;
   const CostModel model(settings_of(config_of("fasa-m"), 131072), slow, 131072);
   const CostTerms terms = model.layer(0, {.tokens = 131072, .hit_rate = 0.5},
-                                      PrefetchLoad{.recall = 1, .overfetch = 1.25});
+                                      PrefetchLoad{.coverage = 1, .overfetch = 1.25});
   EXPECT_NEAR(terms.total(), 1.25 * 8 * 128 * 512 / 1e9, 1e-6);
 }
 
@@ -142,7 +142,7 @@ struct Case {
   std::optional<int> hot_rows;
   RowPlacement rows;
   double link_bandwidth;
-  int64_t near_tokens = 0;
+  int64_t low_bit_tokens = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -154,7 +154,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     config.device.name = "emulated";
     config.placement.hot_rows = GetParam().hot_rows;
     config.placement.rows = GetParam().rows;
-    config.selection.near_tokens = {.tokens = GetParam().near_tokens, .share = 0};
+    config.selection.low_bit_tokens = {.tokens = GetParam().low_bit_tokens, .share = 0};
     config.link.bandwidth = GetParam().link_bandwidth;
     return config;
   }
@@ -235,8 +235,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"full", "full", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_c", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9},
                       Case{"fasa_m", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9},
-                      Case{"fasa_c_near", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
-                      Case{"fasa_m_near", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
+                      Case{
+                          "fasa_c_low_bit", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
+                      Case{"fasa_m_low_bit", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
                       Case{"fasa_m_in_groups", "fasa-m", 49152, {}, RowPlacement::kHost, 25e9},
                       Case{"fasa_m_slow_link", "fasa-m", 8192, {}, RowPlacement::kHost, 6e9},
                       Case{"fasa_m_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9},

@@ -1,4 +1,4 @@
-// Decode steps as CUDA graphs, over a runtime played by the host that runs what a graph leaves
+// Decode steps as CUDA graphs, over a runtime replay by the host that runs what a graph leaves
 // unordered in whatever order: the bits of steps that were enqueued one by one, whatever happens in
 // between.
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ class Script {
   Outputs outputs_;
 };
 
-// Enqueued one by one, on the cpu device: all placements and guesses have these bits.
+// Enqueued one by one, on the cpu device: all placements and predictions have these bits.
 Outputs expected(RunSetup setup) {
   setup.device = "cpu";
   RuntimeRun run(setup);
@@ -98,14 +98,14 @@ void expect_same(const Outputs& a, const Outputs& b) {
   for (size_t i = 0; i < a.size(); ++i) ASSERT_TRUE(same_bits(a[i], b[i])) << "step " << i;
 }
 
-struct Played {
+struct Replay {
   Outputs outputs;
   GraphMetrics graphs;
   FetchMetrics rows;
   int64_t enqueued = 0;
 };
 
-Played play(std::unique_ptr<Device> device, const RunSetup& setup,
+Replay play(std::unique_ptr<Device> device, const RunSetup& setup,
             std::optional<float> query_error = {}) {
   RuntimeRun run(std::move(device), setup);
   GraphedSteps steps(run.device(), run.runtime(), run.tape().stream(), kMaxTokens);
@@ -115,13 +115,13 @@ Played play(std::unique_ptr<Device> device, const RunSetup& setup,
     run.runtime().set_query_source(&*queries);
     steps.written = &*queries;
   }
-  Played played;
-  played.outputs =
+  Replay replay;
+  replay.outputs =
       Script(run, [&](std::span<const Part> parts) { return steps.step(parts); }).play();
-  played.graphs = run.runtime().graph_metrics();
-  played.rows = run.runtime().metrics();
-  played.enqueued = steps.enqueued;
-  return played;
+  replay.graphs = run.runtime().graph_metrics();
+  replay.rows = run.runtime().metrics();
+  replay.enqueued = steps.enqueued;
+  return replay;
 }
 
 constexpr FakeCuda::GraphOrder kOrders[] = {FakeCuda::GraphOrder::kFirstComeFirst,
@@ -163,14 +163,14 @@ TEST(CudaGraphs, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
       FakeCuda fake;
       fake.graph_order = order;
       {
-        const Played played = play(open_fake(fake), way.setup);
-        expect_same(base, played.outputs);
+        const Replay replay = play(open_fake(fake), way.setup);
+        expect_same(base, replay.outputs);
         // Two slots, some shapes: each enqueued twice, the second time for the graph.
-        EXPECT_GT(played.graphs.launched, 80u);
-        EXPECT_LE(played.graphs.recorded, 20u);
-        EXPECT_EQ(played.enqueued + static_cast<int64_t>(played.graphs.launched),
-                  static_cast<int64_t>(base.size() + played.graphs.recorded));
-        EXPECT_EQ(played.rows.decode_steps, base.size());
+        EXPECT_GT(replay.graphs.launched, 80u);
+        EXPECT_LE(replay.graphs.recorded, 20u);
+        EXPECT_EQ(replay.enqueued + static_cast<int64_t>(replay.graphs.launched),
+                  static_cast<int64_t>(base.size() + replay.graphs.recorded));
+        EXPECT_EQ(replay.rows.decode_steps, base.size());
       }
       expect_nothing_left(fake);
     }
@@ -179,8 +179,8 @@ TEST(CudaGraphs, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
 
 TEST(CudaGraphs, MetricsAreThoseOfEnqueuedSteps) {
   FakeCuda direct, graphed;
-  const Played a = play(open_fake(direct), {.graphs = false});
-  const Played b = play(open_fake(graphed), {});
+  const Replay a = play(open_fake(direct), {.graphs = false});
+  const Replay b = play(open_fake(graphed), {});
   EXPECT_EQ(a.graphs.launched, 0u);
   EXPECT_GT(b.graphs.launched, 0u);
   EXPECT_EQ(a.rows.rows.hits, b.rows.rows.hits);
@@ -198,11 +198,11 @@ TEST(CudaGraphs, LookAheadIsPartOfThem) {
       SCOPED_TRACE(depth);
       FakeCuda fake;
       fake.graph_order = order;
-      const Played played = play(open_fake(fake), setup, 0.3f);
-      expect_same(base, played.outputs);
-      EXPECT_GT(played.graphs.launched, 40u);
-      EXPECT_GT(played.rows.rows.prefetched, 0u);
-      EXPECT_GT(played.rows.rows.prefetched_used, 0u);
+      const Replay replay = play(open_fake(fake), setup, 0.3f);
+      expect_same(base, replay.outputs);
+      EXPECT_GT(replay.graphs.launched, 40u);
+      EXPECT_GT(replay.rows.rows.prefetched, 0u);
+      EXPECT_GT(replay.rows.rows.prefetched_used, 0u);
     }
   }
 }
@@ -211,9 +211,9 @@ TEST(CudaGraphs, LookAheadIsPartOfThem) {
 TEST(CudaGraphs, DenseLayersWithRowsOnTheHostAreEnqueued) {
   const RunSetup setup{.dense_layers = {1}};
   FakeCuda fake;
-  const Played played = play(open_fake(fake), setup);
-  expect_same(expected(setup), played.outputs);
-  EXPECT_EQ(played.graphs.recorded, 0u);
+  const Replay replay = play(open_fake(fake), setup);
+  expect_same(expected(setup), replay.outputs);
+  EXPECT_EQ(replay.graphs.recorded, 0u);
 }
 
 // A longer context takes one more wave: another graph.
@@ -239,7 +239,7 @@ TEST(CudaGraphs, WavesOverAllTokensGrow) {
   EXPECT_EQ(run.runtime().graph_metrics().recorded, 4u);  // two slots, one wave and two
 }
 
-// A decode of one sequence on the played device, call by call.
+// A decode of one sequence on the replay device, call by call.
 struct Decode {
   explicit Decode(std::unique_ptr<Device> device, const RunSetup& setup = {}, int prompt = 100)
       : run(std::move(device), setup),
@@ -484,8 +484,8 @@ TEST_F(CudaGraphsOnGpu, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
     SCOPED_TRACE(way.name);
     RunSetup direct = way.setup;
     direct.graphs = false;
-    const Played a = play(open_device(options), direct);
-    const Played b = play(open_device(options), way.setup);
+    const Replay a = play(open_device(options), direct);
+    const Replay b = play(open_device(options), way.setup);
     expect_same(a.outputs, b.outputs);
     EXPECT_GT(b.graphs.launched, 80u);
   }

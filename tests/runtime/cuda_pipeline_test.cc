@@ -1,4 +1,4 @@
-// The whole pipeline on the CUDA device: over a runtime played by the host, whose kernels are the
+// The whole pipeline on the CUDA device: over a fake runtime on the host, whose kernels are the
 // CPU's, with the CPU's bits; and on a GPU, where there is one, with its own bits in every way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ struct NamedSetup {
   RunSetup setup;
 };
 
-// All with the same outputs on one kind of device. The tests' own guessers are host code.
+// All with the same outputs on one kind of device. The tests' own predictors are host code.
 std::vector<NamedSetup> ways() {
   return {{"host rows", {}},
           {"device rows", {.rows = RowPlacement::kDevice}},
@@ -77,7 +77,7 @@ std::vector<NamedSetup> ways() {
            {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kPreviousStep}}};
 }
 
-TEST(CudaPipeline, OverAPlayedRuntimeHasTheCpusBits) {
+TEST(CudaPipeline, OverAFakeRuntimeHasTheCpusBits) {
   const Outputs base = generate({});
   for (const NamedSetup& way : ways()) {
     FakeCuda fake;

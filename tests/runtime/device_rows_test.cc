@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -123,8 +123,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dense_layer", {.hot_rows = 30, .dense_layers = {1}}, 70},
         Case{"coded", {.hot_rows = 64, .row_dtype = RowDType::kInt8, .dense_layers = {1}}, 70},
         Case{"all_dense", {.kind = SelectionKind::kFull}, 45},
-        Case{"guesses", {.hot_rows = 64, .depth = 2, .guesser = Guesser::kGoodQueries}, 100},
-        Case{"anything_guessed", {.hot_rows = 70, .depth = 1, .guesser = Guesser::kRandom}, 300}),
+        Case{"predictions",
+             {.hot_rows = 64, .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
+             100},
+        Case{"anything_predicted",
+             {.hot_rows = 70, .depth = 1, .prediction_source = PredictionSource::kRandom},
+             300}),
     [](const auto& one) { return one.param.name; });
 
 TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
@@ -136,7 +140,7 @@ TEST(DeviceRows, NothingIsFetchedWhereAllFits) {
   EXPECT_GT(run.runtime().metrics().rows.hits, 0u);
   EXPECT_EQ(run.runtime().memory().device_rows, 6 * kBlock);
   EXPECT_EQ(run.runtime().memory().host_rows, 6 * kBlock);
-  EXPECT_EQ(run.runtime().predict(330, 100).device_rows, 6 * kBlock);
+  EXPECT_EQ(run.runtime().estimate_memory(330, 100).device_rows, 6 * kBlock);
   run.runtime().free(id);
   EXPECT_EQ(run.runtime().memory().device_rows, 0u);
 }
@@ -207,11 +211,11 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
     Buffer other;
     if (disturbed) {
       const MemoryUse use = run.device().memory(MemorySpace::kDevice);
-      const uint64_t spare = use.limit_bytes - use.used_bytes;
-      other = run.device().allocate(MemorySpace::kDevice, spare + before / 2, "somebody else");
+      const uint64_t left = use.limit_bytes - use.used_bytes;
+      other = run.device().allocate(MemorySpace::kDevice, left + before / 2, "somebody else");
       EXPECT_LE(run.runtime().memory().device_rows, before / 2);
       EXPECT_GT(run.runtime().memory().device_rows, 0u);
-      EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, spare + before, "too much"),
+      EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, left + before, "too much"),
                    BudgetError);
       EXPECT_GT(run.runtime().memory().device_rows, 0u);  // nothing was lost for nothing
       other = Buffer();
@@ -230,14 +234,15 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
 // the steps that read it have passed.
 TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
   constexpr int kPrompt = 185;
-  const auto run_one = [](RowPlacement rows, const PumpPolicy& policy, int depth) {
+  const auto run_one = [](RowPlacement rows, const StepPolicy& policy, int depth) {
     DeviceOptions options;
     options.device_memory = uint64_t{16} << 20;
-    auto owned = std::make_unique<PumpedDevice>(fifo(), options);
-    PumpedDevice& device = *owned;
-    RuntimeRun run(
-        std::move(owned),
-        {.rows = rows, .dense_layers = {1}, .depth = depth, .guesser = Guesser::kGoodQueries});
+    auto owned = std::make_unique<SteppedDevice>(fifo(), options);
+    SteppedDevice& device = *owned;
+    RuntimeRun run(std::move(owned), {.rows = rows,
+                                      .dense_layers = {1},
+                                      .depth = depth,
+                                      .prediction_source = PredictionSource::kGoodQueries});
     const SequenceId id = run.runtime().create();
     run.runtime().reserve(id, kPrompt + 75, 100);  // so that nothing else waits for steps
     run.prefill(id, 1, kPrompt - 1, 100);
@@ -264,7 +269,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
   };
   for (const int depth : {0, 1}) {
     const Outputs expected = run_one(RowPlacement::kHost, fifo(), depth);
-    for (const PumpPolicy& policy :
+    for (const StepPolicy& policy :
          {fifo(), lifo(), youngest_stream_first(), starve("write-back"), starve("copy"),
           starve("test compute"), starve("prefetch"), random_order(1), random_order(2)}) {
       expect_same(expected, run_one(RowPlacement::kAuto, policy, depth), "queued");

@@ -63,11 +63,13 @@ TEST_P(Exactness, HotRowsStreamsThreads) {
                 "streams " + std::to_string(streams));
   }
   for (const int groups : {1, 2, 4}) {
-    for (const int near_tokens : {0, 60}) {
-      const RunSetup setup{
-          .device = "emulated", .streams = 3, .head_groups = groups, .near_tokens = near_tokens};
-      expect_same(near_tokens == 0 ? base : generate({.near_tokens = near_tokens}), generate(setup),
-                  "groups of heads " + std::to_string(groups));
+    for (const int low_bit_tokens : {0, 60}) {
+      const RunSetup setup{.device = "emulated",
+                           .streams = 3,
+                           .head_groups = groups,
+                           .low_bit_tokens = low_bit_tokens};
+      expect_same(low_bit_tokens == 0 ? base : generate({.low_bit_tokens = low_bit_tokens}),
+                  generate(setup), "groups of heads " + std::to_string(groups));
     }
   }
   expect_same(base, generate({.threads = 1}), "one thread on the cpu");
@@ -144,19 +146,20 @@ Outputs prefetched(const RunSetup& setup, StepCounters* rows = nullptr, int step
   return outputs;
 }
 
-struct GuesserCase {
-  Guesser guesser;
+struct PredictionCase {
+  PredictionSource prediction_source;
   PredictorKind predictor;
 };
-constexpr GuesserCase kGuessers[] = {{Guesser::kNobody, PredictorKind::kNone},
-                                     {Guesser::kNobody, PredictorKind::kPreviousStep},
-                                     {Guesser::kGoodQueries, PredictorKind::kNextQuery},
-                                     {Guesser::kPoorQueries, PredictorKind::kAuto},
-                                     {Guesser::kRandom, PredictorKind::kAuto}};
+constexpr PredictionCase kPredictionCases[] = {
+    {PredictionSource::kNone, PredictorKind::kNone},
+    {PredictionSource::kNone, PredictorKind::kPreviousStep},
+    {PredictionSource::kGoodQueries, PredictorKind::kNextQuery},
+    {PredictionSource::kPoorQueries, PredictorKind::kAuto},
+    {PredictionSource::kRandom, PredictorKind::kAuto}};
 
-class PrefetchExactness : public ::testing::TestWithParam<std::tuple<GuesserCase, RowDType>> {
+class PrefetchExactness : public ::testing::TestWithParam<std::tuple<PredictionCase, RowDType>> {
  protected:
-  static GuesserCase who() { return std::get<0>(GetParam()); }
+  static PredictionCase who() { return std::get<0>(GetParam()); }
   static Outputs of(RunSetup setup, StepCounters* rows = nullptr, int steps = 3) {
     setup.row_dtype = std::get<1>(GetParam());
     return prefetched(setup, rows, steps);
@@ -184,14 +187,14 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                           .depth = depth,
                           .predictor = who().predictor,
                           .replacement = replacement,
-                          .guesser = who().guesser},
+                          .prediction_source = who().prediction_source},
                          &rows),
                       what);
-          const bool guesses =
+          const bool predictions =
               depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
-          // The automatic depth tries guesses later than this; see below.
-          const bool later = !depth && who().guesser != Guesser::kNobody;
-          EXPECT_EQ(rows.prefetched > 0, guesses && !later) << what;
+          // The automatic depth tries predictions later than this; see below.
+          const bool later = !depth && who().prediction_source != PredictionSource::kNone;
+          EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
           EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
         }
       }
@@ -208,26 +211,28 @@ TEST_P(PrefetchExactness, AutomaticDepth) {
                        .streams = 2,
                        .depth = std::nullopt,
                        .predictor = who().predictor,
-                       .guesser = who().guesser};
+                       .prediction_source = who().prediction_source};
   expect_same(of({.depth = 0}, nullptr, kLong), of(setup, &rows, kLong), "automatic");
   EXPECT_EQ(rows.prefetched > 0, who().predictor != PredictorKind::kNone);
 }
 
 TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
   StepCounters rows;
-  expect_same(of({.depth = 0}),
-              of({.depth = 2, .predictor = who().predictor, .guesser = who().guesser}, &rows),
-              "cpu");
+  expect_same(
+      of({.depth = 0}),
+      of({.depth = 2, .predictor = who().predictor, .prediction_source = who().prediction_source},
+         &rows),
+      "cpu");
   EXPECT_EQ(rows.prefetched, 0u);
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<PrefetchExactness::ParamType>& info) {
   constexpr const char* kNames[] = {"None", "PreviousStep", "GoodQueries", "PoorQueries", "Random"};
-  const auto guesser = info.index / std::size(kRows);
-  return kNames[guesser] + std::string(row_dtype_name(std::get<1>(info.param)));
+  const auto prediction_source = info.index / std::size(kRows);
+  return kNames[prediction_source] + std::string(row_dtype_name(std::get<1>(info.param)));
 }
-INSTANTIATE_TEST_SUITE_P(Guessers, PrefetchExactness,
-                         ::testing::Combine(::testing::ValuesIn(kGuessers),
+INSTANTIATE_TEST_SUITE_P(PredictionSources, PrefetchExactness,
+                         ::testing::Combine(::testing::ValuesIn(kPredictionCases),
                                             ::testing::ValuesIn(kRows)),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Rows, Exactness, ::testing::ValuesIn(kRows),
@@ -243,10 +248,14 @@ TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
     return run.decode(id, 5, 60);  // from fewer tokens than a set to more
   };
   const Outputs base = run_one({.dense_layers = {3}, .depth = 0});
-  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
-    expect_same(
-        base, run_one({.device = "emulated", .dense_layers = {3}, .depth = 2, .guesser = guesser}),
-        "windows");
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kRandom}) {
+    expect_same(base,
+                run_one({.device = "emulated",
+                         .dense_layers = {3},
+                         .depth = 2,
+                         .prediction_source = prediction_source}),
+                "windows");
   }
 }
 
@@ -254,8 +263,12 @@ TEST_P(Exactness, SixteenSequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 50, .streams = 4},
-        RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
-        RunSetup{.device = "emulated", .streams = 1, .depth = 2, .guesser = Guesser::kRandom}}) {
+        RunSetup{
+            .device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
+        RunSetup{.device = "emulated",
+        .streams = 1,
+        .depth = 2,
+        .prediction_source = PredictionSource::kRandom}}) {
     std::vector<Outputs> alone;
     for (int i = 0; i < 16; ++i) {
       RuntimeRun run(of(setup));
@@ -314,19 +327,20 @@ TEST_P(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
-        RunSetup{.device = "emulated", .hot_rows = 60, .near_tokens = 60},
+        RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = 60},
         RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
-        RunSetup{.device = "emulated", .depth = 2, .guesser = Guesser::kPoorQueries},
+        RunSetup{
+            .device = "emulated", .depth = 2, .prediction_source = PredictionSource::kPoorQueries},
         RunSetup{.device = "emulated",
         .streams = 4,
         .depth = 1,
         .replacement = Replacement::kClock,
-        .guesser = Guesser::kRandom}}) {
+        .prediction_source = PredictionSource::kRandom}}) {
     RuntimeRun run(of(setup));
     RunSetup plain = of(setup);
     plain.depth = 0;
     plain.predictor = PredictorKind::kAuto;
-    plain.guesser = Guesser::kNobody;
+    plain.prediction_source = PredictionSource::kNone;
     RuntimeRun fresh(plain);
     std::mt19937 random(7);
     const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -93,7 +93,7 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
 
 const RunSetup kSetups[] = {
     {.device = "emulated", .hot_rows = 30},
-    {.device = "emulated", .depth = 2, .guesser = Guesser::kGoodQueries},
+    {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
     {.device = "emulated", .predictor = PredictorKind::kPreviousStep},
     {.device = "emulated", .rows = RowPlacement::kDevice},
     {.device = "emulated", .rows = RowPlacement::kAuto, .hot_rows = 30},

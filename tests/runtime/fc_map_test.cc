@@ -25,7 +25,7 @@ using testing::HasSubstr;
 // 4 and 5 by themselves.
 FcMap small_map() {
   FcMap map;
-  map.objective = "far_mass";
+  map.objective = "distant_attention";
   map.data_hash = "fnv1a:0123456789abcdef";
   map.sinks = 4;
   map.recent = 16;
@@ -142,11 +142,11 @@ TEST(FcMap, BrokenFilesNameThePlace) {
     return input_error(file.dump());
   };
   EXPECT_EQ(broken([](json&) {}), "no error");
-  EXPECT_THAT(broken([](json& f) { f["schema"] = 2; }), HasSubstr("schema = 2: allowed: 1"));
+  EXPECT_THAT(broken([](json& f) { f["schema"] = 1; }), HasSubstr("schema = 1: allowed: 2"));
   EXPECT_THAT(broken([](json& f) { f.erase("objective"); }), HasSubstr("objective is missing"));
   EXPECT_THAT(broken([](json& f) { f["extra"] = 1; }), HasSubstr("extra is unknown"));
   EXPECT_THAT(broken([](json& f) { f["objective"] = "best"; }),
-              AllOf(HasSubstr("objective = \"best\""), HasSubstr("far_mass")));
+              AllOf(HasSubstr("objective = \"best\""), HasSubstr("distant_attention")));
   EXPECT_THAT(broken([](json& f) { f["sinks"] = -1; }), HasSubstr("sinks = -1"));
   EXPECT_THAT(broken([](json& f) { f["sinks"] = 1.5; }), HasSubstr("sinks = 1.5"));
   EXPECT_THAT(broken([](json& f) { f["tokens"] = uint64_t{1} << 63; }), HasSubstr("tokens"));
@@ -165,8 +165,8 @@ TEST(FcMap, BrokenFilesNameThePlace) {
   EXPECT_THAT(broken([](json& f) { f["heads"][1] = json::array(); }), HasSubstr("heads[1]"));
   EXPECT_THAT(broken([](json& f) { f["heads"][0][0]["agreement"].erase(0); }),
               HasSubstr("heads[0][0].agreement"));
-  EXPECT_THAT(broken([](json& f) { f["heads"][0][0]["far_mass_kept"][2] = nullptr; }),
-              HasSubstr("heads[0][0].far_mass_kept[2] = null"));
+  EXPECT_THAT(broken([](json& f) { f["heads"][0][0]["distant_attention_kept"][2] = nullptr; }),
+              HasSubstr("heads[0][0].distant_attention_kept[2] = null"));
 }
 
 TEST(FcMap, ChunksMustBeTheModelsPairsEachOnce) {

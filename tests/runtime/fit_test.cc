@@ -1,12 +1,12 @@
 // What is given up, in which order, so that a model fits; and that it fits then.
-#include "runtime/lab/plan/fit.h"
+#include "runtime/plan/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/lab/plan/planner.h"
+#include "runtime/plan/planner.h"
 
 namespace fasa {
 namespace {
@@ -18,23 +18,23 @@ using testing::StartsWith;
 constexpr uint64_t kModel = uint64_t{4200} << 20;
 constexpr int64_t kTokens = 131072;
 
-FitRequest request(uint64_t device_memory) {
-  FitRequest request;
+FitOptions request(uint64_t device_memory) {
+  FitOptions request;
   request.geometry = find_model_shape("Llama-3.1-8B").geometry;
   request.model_bytes = kModel;
   request.device_memory = device_memory;
   request.tokens = kTokens;
-  request.least_tokens = 1000;
+  request.min_tokens = 1000;
   return request;
 }
 
-FitRequest without_near_tokens(FitRequest request) {
-  request.config.selection.near_tokens = TokenCount{};
+FitOptions without_low_bit_tokens(FitOptions request) {
+  request.config.selection.low_bit_tokens = TokenCount{};
   return request;
 }
 
-uint64_t bytes_as_it_is(const FitRequest& as) {
-  FitRequest unlimited = as;
+uint64_t bytes_as_it_is(const FitOptions& as) {
+  FitOptions unlimited = as;
   unlimited.device_memory = UINT64_MAX;
   const Fitted fitted = fit(unlimited);
   EXPECT_THAT(fitted.given_up, IsEmpty());
@@ -59,35 +59,35 @@ TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
   EXPECT_LE(fitted.device_bytes, there);
   const int hot_rows = fitted.config.placement.hot_rows.value();
   EXPECT_GT(hot_rows, 0);
-  FitRequest one_more = request(UINT64_MAX);
+  FitOptions one_more = request(UINT64_MAX);
   one_more.config.placement.hot_rows = hot_rows + 1;
   EXPECT_GT(fit(one_more).device_bytes, there);
 }
 
-TEST(Fit, ThenNearTokensWhoseRoomHotRowsGetBack) {
-  const uint64_t without = bytes_as_it_is(without_near_tokens(request(0)));
+TEST(Fit, ThenLowBitTokensWhoseRoomHotRowsGetBack) {
+  const uint64_t without = bytes_as_it_is(without_low_bit_tokens(request(0)));
   ASSERT_GT(bytes_as_it_is(request(0)), without + (uint64_t{200} << 20));
   const Fitted fitted = fit(request(without));
-  EXPECT_THAT(fitted.given_up, ElementsAre("near tokens: none"));
-  EXPECT_EQ(fitted.config.selection.near_tokens, TokenCount{});
+  EXPECT_THAT(fitted.given_up, ElementsAre("low-bit tokens: none"));
+  EXPECT_EQ(fitted.config.selection.low_bit_tokens, TokenCount{});
 }
 
 TEST(Fit, ThenSlicesThenTokens) {
   const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the usual ones
-  const uint64_t needed = bytes_as_it_is(without_near_tokens(request(0)));
+  const uint64_t needed = bytes_as_it_is(without_low_bit_tokens(request(0)));
   const Fitted lean = fit(request(needed - slices / 3));
   EXPECT_THAT(lean.given_up,
-              ElementsAre("near tokens: none", StartsWith("slices: lean, 32 of 64")));
+              ElementsAre("low-bit tokens: none", StartsWith("slices: lean, 32 of 64")));
   EXPECT_EQ(lean.tokens, kTokens);
   const Fitted shorter = fit(request(needed - slices * 3 / 4));
-  EXPECT_THAT(shorter.given_up, ElementsAre("near tokens: none", StartsWith("slices: lean"),
+  EXPECT_THAT(shorter.given_up, ElementsAre("low-bit tokens: none", StartsWith("slices: lean"),
                                             StartsWith("hot rows: 0"), StartsWith("tokens: ")));
   EXPECT_LT(shorter.tokens, kTokens);
   EXPECT_LE(shorter.device_bytes, needed - slices * 3 / 4);
 }
 
 TEST(Fit, HostRowsLimitTheTokens) {
-  FitRequest host = request(UINT64_MAX);
+  FitOptions host = request(UINT64_MAX);
   host.host_memory = uint64_t{4} << 30;
   const Fitted fitted = fit(host);
   EXPECT_EQ(fitted.tokens, int64_t{4} << 30 >> 17);  // 128 KiB of rows a token

@@ -24,10 +24,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr FileRule kSmall = {
-    .what = "note", .most_bytes = 1000, .pipes = FileRule::Pipes::kRefused};
-constexpr FileRule kPiped = {
-    .what = "note", .most_bytes = 1000, .pipes = FileRule::Pipes::kOfShell};
+constexpr FileRule kSmall = {.what = "note", .max_bytes = 1000, .pipes = FileRule::Pipes::kRefused};
+constexpr FileRule kPiped = {.what = "note", .max_bytes = 1000, .pipes = FileRule::Pipes::kOfShell};
 
 std::string error_of(const std::string& path, const FileRule& rule) {
   try {

@@ -18,7 +18,7 @@ using Outputs = std::vector<std::vector<float>>;
 
 struct NamedPolicy {
   std::string name;
-  PumpPolicy policy;
+  StepPolicy policy;
 };
 
 std::vector<NamedPolicy> forced_orders() {
@@ -102,8 +102,8 @@ Outputs run_queued(RuntimeRun& run, const std::vector<std::vector<Part>>& steps)
   return queued.finish();
 }
 
-Outputs run_pumped(const RunSetup& setup, const PumpPolicy& policy, int before, int after) {
-  RuntimeRun run(std::make_unique<PumpedDevice>(policy), setup);
+Outputs run_stepped(const RunSetup& setup, const StepPolicy& policy, int before, int after) {
+  RuntimeRun run(std::make_unique<SteppedDevice>(policy), setup);
   return run_queued(run, schedule(fill(run), before, after));
 }
 
@@ -115,13 +115,14 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
   for (const RunSetup& setup :
        {RunSetup{.hot_rows = 64}, RunSetup{.hot_rows = 64, .head_groups = 2},
         RunSetup{.hot_rows = 64, .streams = 1, .head_groups = 2, .dense_layers = {2}},
-        RunSetup{.hot_rows = 20, .dense_layers = {1}}, RunSetup{.hot_rows = 20, .near_tokens = 40},
+        RunSetup{.hot_rows = 20, .dense_layers = {1}},
+        RunSetup{.hot_rows = 20, .low_bit_tokens = 40},
         RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
     for (auto& order : random_orders(50)) orders.push_back(std::move(order));
     for (const auto& [name, policy] : orders) {
-      EXPECT_TRUE(same(expected, run_pumped(setup, policy, 4, 3)))
+      EXPECT_TRUE(same(expected, run_stepped(setup, policy, 4, 3)))
           << name << ", hot rows " << setup.hot_rows.value_or(-1) << ", groups of heads "
           << setup.head_groups.value_or(-1);
     }
@@ -130,10 +131,10 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
 
 // The points at which today's pipeline overlaps, forced one after the other: where a set goes
 // through in waves,
-TEST(Interleaving, TheNearSetIsAttendedToBeforeTheMissesArrive) {
-  auto owned = std::make_unique<PumpedDevice>();
-  PumpedDevice& device = *owned;
-  const RunSetup setup{.hot_rows = 20, .near_tokens = 40};
+TEST(Interleaving, TheLowBitSetIsAttendedToBeforeTheMissesArrive) {
+  auto owned = std::make_unique<SteppedDevice>();
+  SteppedDevice& device = *owned;
+  const RunSetup setup{.hot_rows = 20, .low_bit_tokens = 40};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
   QueuedSteps queued(run.device(), run.runtime(), run.tape());
@@ -162,8 +163,8 @@ TEST(Interleaving, TheNearSetIsAttendedToBeforeTheMissesArrive) {
 
 // and where heads are scored in groups.
 TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
-  auto owned = std::make_unique<PumpedDevice>();
-  PumpedDevice& device = *owned;
+  auto owned = std::make_unique<SteppedDevice>();
+  SteppedDevice& device = *owned;
   const RunSetup setup{.hot_rows = 64, .head_groups = 2};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
@@ -228,13 +229,13 @@ class DroppedWaits {
   static constexpr int kBefore = 3;  // no step crosses into a new page
   static constexpr int kAfter = 1;
 
-  Outputs run(size_t nth, const PumpPolicy& policy) {
-    auto owned = std::make_unique<WaitDropper>(std::make_unique<PumpedDevice>());
+  Outputs run(size_t nth, const StepPolicy& policy) {
+    auto owned = std::make_unique<WaitDropper>(std::make_unique<SteppedDevice>());
     WaitDropper& device = *owned;
     RuntimeRun one(std::move(owned), setup_);
     const auto steps = schedule(fill(one), kBefore, kAfter);
     device.drop(nth);
-    device.pumped().set_policy(policy);
+    device.stepped().set_policy(policy);
     const Outputs outputs = run_queued(one, steps);
     waits_ = device.waits();
     return outputs;

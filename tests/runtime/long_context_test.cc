@@ -1,5 +1,5 @@
-// Contexts of 128k and 1M tokens through the whole pipeline: one layer of eight KV heads, whose rows
-// take more than 2^32 bytes. The rows' memory repeats every so many tokens, and so do keys and
+// Contexts of 128k and 1M tokens through the whole pipeline: one layer of eight KV heads, whose
+// rows take more than 2^32 bytes. The rows' memory repeats every so many tokens, and so do keys and
 // values: a row fetched from a wrong place is another token's.
 #include <gtest/gtest.h>
 
@@ -141,7 +141,7 @@ class LongContext {
     const int64_t periods = tokens / kPeriod;
     config.selection.fac_tokens = {{.tokens = 3 * periods + kSinks + kRecent, .share = 0}};
     config.selection.sinks = kSinks;
-    config.selection.near_tokens = TokenCount{};
+    config.selection.low_bit_tokens = TokenCount{};
     config.selection.recent = kRecent;
     return config;
   }
@@ -215,7 +215,7 @@ void expect_exact(int64_t tokens) {
     for (size_t at = 0; at < out.size(); ++at) ASSERT_NEAR(out[at], expected[at], 2e-5f) << at;
   }
   const StepCounters rows = context.metrics().rows;
-  EXPECT_EQ(rows.resident, 3u * kHeads * (kSinks + kRecent));
+  EXPECT_EQ(rows.protected_rows, 3u * kHeads * (kSinks + kRecent));
   EXPECT_GT(rows.hits, rows.misses);  // the second step finds what the first one fetched
   for (const int64_t first : {int64_t{0}, tokens / 2, tokens - 3}) context.expect_rows(first);
 }

@@ -11,7 +11,7 @@ struct Format {
   SliceDType dtype;
   int chunks;
   double at_least;  // times smaller than full KV in bf16
-  int near = 0;     // tokens, by values in as many bits
+  int low_bit = 0;  // tokens, by values in as many bits
 };
 
 DeviceOptions emulated() {
@@ -26,8 +26,8 @@ Config config_of(const Format& format, int k) {
   config.selection.slice_dtype = format.dtype;
   config.selection.tip_chunks = format.chunks;
   config.selection.fac_tokens = {{.tokens = k, .share = 0}};
-  config.selection.near_tokens = {.tokens = format.near, .share = 0};
-  if (format.near > 0) config.selection.value_slice = format.dtype;
+  config.selection.low_bit_tokens = {.tokens = format.low_bit, .share = 0};
+  if (format.low_bit > 0) config.selection.value_codes = format.dtype;
   return config;
 }
 
@@ -41,7 +41,7 @@ void expect_smaller(const Geometry& geometry, int64_t tokens, int k, const Forma
   const Runtime runtime(*device, config_of(format, k), geometry, DType::kBF16,
                         first_chunk_dims(geometry, format.chunks), tokens);
   const double ratio = static_cast<double>(full_bytes(geometry, tokens)) /
-                       static_cast<double>(runtime.predict(tokens, 1).device_total());
+                       static_cast<double>(runtime.estimate_memory(tokens, 1).device_total());
   EXPECT_GE(ratio, format.at_least) << slice_dtype_name(format.dtype) << " " << format.chunks;
 }
 
@@ -66,24 +66,25 @@ TEST(Memory, SmallModelAt8k) {
   }
 }
 
-TEST(Memory, PredictionHolds) {
+TEST(Memory, EstimateHolds) {
   constexpr int64_t kTokens = 16384;
   const Geometry geometry = llama_8b(4);
-  for (const int near : {0, 512}) {
-    const Format format{SliceDType::kInt2, 64, 0, near};
+  for (const int low_bit : {0, 512}) {
+    const Format format{SliceDType::kInt2, 64, 0, low_bit};
     FilledRuntime filled(emulated(), config_of(format, 256), geometry,
                          first_chunk_dims(geometry, 64), kTokens);
     const KvMemory held = filled.runtime().memory();
     // By the device's own counters.
     EXPECT_EQ(held.device_total(), filled.device().memory(MemorySpace::kDevice).used_bytes);
     // The fill's own chunks are prefill: their scratch is the only other thing on the device.
-    const KvMemory predicted = filled.runtime().predict(kTokens + FilledRuntime::kRoom, 2048);
-    EXPECT_EQ(held.device_slices, predicted.device_slices);
-    EXPECT_EQ(held.device_hot_rows, predicted.device_hot_rows);
-    EXPECT_EQ(held.host_rows, predicted.host_rows);
+    const KvMemory estimated =
+        filled.runtime().estimate_memory(kTokens + FilledRuntime::kRoom, 2048);
+    EXPECT_EQ(held.device_slices, estimated.device_slices);
+    EXPECT_EQ(held.device_hot_rows, estimated.device_hot_rows);
+    EXPECT_EQ(held.host_rows, estimated.host_rows);
     EXPECT_NEAR(static_cast<double>(held.device_total()),
-                static_cast<double>(predicted.device_total()),
-                0.02 * static_cast<double>(predicted.device_total()));
+                static_cast<double>(estimated.device_total()),
+                0.02 * static_cast<double>(estimated.device_total()));
   }
 }
 

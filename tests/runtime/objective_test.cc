@@ -20,7 +20,7 @@ namespace {
 // Interleaved chunks of a head of `chunks` FCs over `tokens` tokens, keys zero, no queries yet.
 HeadSamples empty_head(int chunks, int64_t tokens, int group) {
   HeadSamples head;
-  head.group = group;
+  head.gqa_group = group;
   head.key_dim = 2 * chunks;
   head.tokens = tokens;
   for (int i = 0; i < chunks; ++i) head.chunks.push_back({2 * i, 2 * i + 1});
@@ -75,12 +75,12 @@ std::vector<int> order_in(const HeadSamples& head, const HeadRanking& ranking) {
 
 // Definitions, plainly: what the set of the k best by the FCs in `picked` captures.
 double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>& picked,
-                      const RankingOptions& options, bool far_only) {
+                      const RankingOptions& options, bool distant_only) {
   const auto visible = static_cast<size_t>(head.visible_end(q));
-  const int near_from = static_cast<int>(visible) - options.recent;
-  const auto given = [&](int t) { return far_only && (t < options.sinks || t >= near_from); };
-  std::vector<double> score(visible, -1e300), mass(visible);
-  for (int member = 0; member < head.group; ++member) {
+  const int recent_from = static_cast<int>(visible) - options.recent;
+  const auto given = [&](int t) { return distant_only && (t < options.sinks || t >= recent_from); };
+  std::vector<double> score(visible, -1e300), attention(visible);
+  for (int member = 0; member < head.gqa_group; ++member) {
     std::vector<double> part(visible), whole(visible);
     for (size_t t = 0; t < visible; ++t) {
       if (!head.slopes.empty()) {
@@ -106,7 +106,7 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
     for (const double value : whole) sum += std::exp(value * double{head.scale});
     for (size_t t = 0; t < visible; ++t) {
       score[t] = std::max(score[t], part[t] - top);
-      mass[t] += std::exp(whole[t] * double{head.scale}) / sum;
+      attention[t] += std::exp(whole[t] * double{head.scale}) / sum;
     }
   }
   std::vector<int> order(visible);
@@ -118,23 +118,23 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
   double captured = 0;
   for (int i = 0; i < std::min(options.window, static_cast<int>(visible)); ++i) {
     const int t = order[static_cast<size_t>(i)];
-    if (!given(t)) captured += mass[static_cast<size_t>(t)];
+    if (!given(t)) captured += attention[static_cast<size_t>(t)];
   }
   return captured;
 }
 
 double plain_total(const HeadSamples& head, const std::vector<int>& picked,
-                   const RankingOptions& options, bool far_only) {
+                   const RankingOptions& options, bool distant_only) {
   double total = 0;
   for (size_t q = 0; q < head.query_count(); ++q) {
-    total += plain_captured(head, q, picked, options, far_only);
+    total += plain_captured(head, q, picked, options, distant_only);
   }
   return total;
 }
 
 // Each pick adds the most to those before it.
 void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
-                   const RankingOptions& options, bool far_only) {
+                   const RankingOptions& options, bool distant_only) {
   std::vector<int> picked;
   for (const int chunk : order) {
     double best = 0, own = 0;
@@ -142,7 +142,7 @@ void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
       if (std::find(picked.begin(), picked.end(), c) != picked.end()) continue;
       std::vector<int> with = picked;
       with.push_back(c);
-      const double total = plain_total(head, with, options, far_only);
+      const double total = plain_total(head, with, options, distant_only);
       best = std::max(best, total);
       if (c == chunk) own = total;
     }
@@ -152,8 +152,8 @@ void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
 }
 
 TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
-  for (const Objective objective : {Objective::kFarMass, Objective::kMass}) {
-    const bool far_only = objective == Objective::kFarMass;
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention}) {
+    const bool distant_only = objective == Objective::kDistantAttention;
     for (const int group : {1, 3}) {
       HeadSamples falling_off = partly_rotated_head(8, group);
       for (int member = 0; member < group; ++member) {
@@ -167,7 +167,7 @@ TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
             .objective = objective, .window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
         const std::vector<int> order = order_in(head, rank_chunks(head, options));
         ASSERT_EQ(order.size(), head.chunks.size());
-        expect_greedy(head, order, options, far_only);
+        expect_greedy(head, order, options, distant_only);
       }
     }
   }
@@ -188,20 +188,20 @@ TEST(Objectives, PicksEndWithTheSlicesDimensions) {
   EXPECT_EQ(some.dims().size(), 10u);
 }
 
-TEST(Objectives, FarMassKeptByDefinition) {
+TEST(Objectives, DistantAttentionKeptByDefinition) {
   const HeadSamples head = random_head(3, 4, 77, 2, 5);
-  for (const Objective objective :
-       {Objective::kFarMass, Objective::kMass, Objective::kFarCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
+                                    Objective::kDistantCa, Objective::kCa}) {
     const RankingOptions options{.objective = objective, .window = 14, .sinks = 3, .recent = 4};
     const HeadRanking ranking = rank_chunks(head, options);
     const double oracle = plain_total(head, {0, 1, 2, 3}, options, true);
     std::vector<int> picked;
     for (size_t i = 0; i < ranking.chunks.size(); ++i) {
       picked.push_back(ranking.chunks[i][0] / 2);
-      EXPECT_NEAR(ranking.far_mass_kept[i], plain_total(head, picked, options, true) / oracle,
-                  1e-4);
+      EXPECT_NEAR(ranking.distant_attention_kept[i],
+                  plain_total(head, picked, options, true) / oracle, 1e-4);
     }
-    EXPECT_NEAR(ranking.far_mass_kept.back(), 1, 1e-6);
+    EXPECT_NEAR(ranking.distant_attention_kept.back(), 1, 1e-6);
   }
 }
 
@@ -238,8 +238,8 @@ TEST(Objectives, OnlyFarOnesFindTheRareQueryThatLooksBack) {
     return order_of(rank_chunks(head, with)).front();
   };
   EXPECT_EQ(first(Objective::kCa), 0);
-  EXPECT_EQ(first(Objective::kMass), 0);
-  EXPECT_EQ(first(Objective::kFarMass), 1);
+  EXPECT_EQ(first(Objective::kAttention), 0);
+  EXPECT_EQ(first(Objective::kDistantAttention), 1);
 }
 
 TEST(Objectives, ADominantChunkIsFirstEverywhere) {
@@ -248,13 +248,13 @@ TEST(Objectives, ADominantChunkIsFirstEverywhere) {
     key(head, t, 8) *= 20;
     key(head, t, 9) *= 20;
   }
-  for (const Objective objective :
-       {Objective::kFarMass, Objective::kMass, Objective::kFarCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
+                                    Objective::kDistantCa, Objective::kCa}) {
     const HeadRanking ranking =
         rank_chunks(head, {.objective = objective, .window = 30, .sinks = 4, .recent = 16});
     EXPECT_EQ(order_of(ranking).front(), 4) << objective_name(objective);
     EXPECT_GT(ranking.agreement[4], 0.8);
-    EXPECT_GT(ranking.far_mass_kept[0], 0.9);
+    EXPECT_GT(ranking.distant_attention_kept[0], 0.9);
   }
 }
 
@@ -287,14 +287,14 @@ TEST(Objectives, DegenerateHeads) {
   HeadSamples single = empty_head(3, 1, 1);
   add_query(single, 0, std::vector<float>(6, 1.0f));
   EXPECT_EQ(order_of(rank_chunks(single, options)), natural);
-  EXPECT_EQ(rank_chunks(single, options).far_mass_kept, (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(rank_chunks(single, options).distant_attention_kept, (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(order_of(rank_chunks(empty_head(3, 5, 1), options)), natural);
   // NaN and infinite keys end as numbers.
   HeadSamples wild = random_head(2, 3, 60, 1, 3);
   key(wild, 5, 0) = std::numeric_limits<float>::quiet_NaN();
   key(wild, 6, 2) = std::numeric_limits<float>::infinity();
   key(wild, 7, 4) = -std::numeric_limits<float>::infinity();
-  for (const double kept : rank_chunks(wild, options).far_mass_kept) {
+  for (const double kept : rank_chunks(wild, options).distant_attention_kept) {
     EXPECT_TRUE(std::isfinite(kept));
   }
 }
@@ -312,8 +312,8 @@ TEST(Objectives, WindowedLayersSeeOnlyTheirWindow) {
 }
 
 TEST(Objectives, NamesAndBadWindows) {
-  for (const Objective objective :
-       {Objective::kFarMass, Objective::kMass, Objective::kFarCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
+                                    Objective::kDistantCa, Objective::kCa}) {
     EXPECT_EQ(parse_objective(objective_name(objective)), objective);
   }
   EXPECT_EQ(parse_objective("best"), std::nullopt);

@@ -1,9 +1,9 @@
-// The paged door on a device that runs its streams in any order that events allow.
+// The paged API on a device that runs its streams in any order that events allow.
 #include <gtest/gtest.h>
 
 #include "tests/support/device_tensors.h"
-#include "tests/support/pumped_device.h"
 #include "tests/support/runs.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -132,7 +132,7 @@ TEST(PagedInterleaving, EveryOrderGivesTheSameBits) {
   const auto cpu = open_device(options);
   for (const int page_size : {64, 16}) {
     const std::vector<float> expected = PagedRun(*cpu, page_size).run();
-    std::vector<std::pair<std::string, PumpPolicy>> orders = {
+    std::vector<std::pair<std::string, StepPolicy>> orders = {
         {"as enqueued", fifo()},
         {"last enqueued first", lifo()},
         {"youngest stream first", youngest_stream_first()},
@@ -146,7 +146,7 @@ TEST(PagedInterleaving, EveryOrderGivesTheSameBits) {
       orders.emplace_back("random " + std::to_string(seed), random_order(seed));
     }
     for (const auto& [name, policy] : orders) {
-      PumpedDevice device(policy);
+      SteppedDevice device(policy);
       EXPECT_TRUE(same_bits(expected, PagedRun(device, page_size).run()))
           << name << ", pages of " << page_size;
     }

@@ -1,4 +1,4 @@
-// Prompts over a caller's pages: the bits of a prompt that the sequences door takes at once, however
+// Prompts over a caller's pages: the bits of a prompt that the sequences API takes at once, however
 // it is cut, whatever pages it came to lie in, and whoever wrote them in the same step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The paged door against the sequences door: the same tokens give the same bits, whatever pages
+// The paged API against the sequences API: the same tokens give the same bits, whatever pages
 // they came to lie in, in which order, and whose ids these were before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,16 +143,16 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
        .dense_layers = {0},
        .max_sequences = 2},
       {.device = "emulated", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
-      {.near_tokens = 60},
-      {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .near_tokens = 60},
-      {.device = "emulated", .page_size = 16, .pages = 90, .near_tokens = 60},
+      {.low_bit_tokens = 60},
+      {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .low_bit_tokens = 60},
+      {.device = "emulated", .page_size = 16, .pages = 90, .low_bit_tokens = 60},
       {.device = "emulated", .row_dtype = RowDType::kInt8},
       {.page_size = 16, .pages = 90, .row_dtype = RowDType::kInt8},
       {.device = "emulated",
        .page_size = 32,
        .pages = 45,
        .hot_rows = 20,
-       .near_tokens = 60,
+       .low_bit_tokens = 60,
        .row_dtype = RowDType::kInt8,
        .dense_layers = {1}},
   };

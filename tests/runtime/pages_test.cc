@@ -81,16 +81,16 @@ class SavedRows final : public RowSource {
   bool lost_ = false;
 };
 
-RunSetup setup_of(const std::string& device, int64_t near_tokens = 0) {
-  return {.device = device, .near_tokens = near_tokens};
+RunSetup setup_of(const std::string& device, int64_t low_bit_tokens = 0) {
+  return {.device = device, .low_bit_tokens = low_bit_tokens};
 }
 
 class PagesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PagesTest, WhatIsLoadedIsWhatWasSaved) {
   for (const int64_t tokens : {1, 64, 300, 320}) {
-    for (const int64_t near : {0, 40}) {
-      RuntimeRun run(setup_of(GetParam(), near)), other(setup_of(GetParam(), near));
+    for (const int64_t low_bit : {0, 40}) {
+      RuntimeRun run(setup_of(GetParam(), low_bit)), other(setup_of(GetParam(), low_bit));
       const SequenceId a = run.runtime().create();
       run.prefill(a, 1, 320, 96);
       const auto pages = save(run.runtime(), a);
@@ -98,8 +98,9 @@ TEST_P(PagesTest, WhatIsLoadedIsWhatWasSaved) {
       const SequenceId b = other.runtime().create();
       load(other.runtime(), b, pages, tokens);
       EXPECT_EQ(other.runtime().length(b), tokens);
-      EXPECT_EQ(other.decode(b, 2, 70), run.decode(fork, 2, 70)) << tokens << " " << near;
-      EXPECT_EQ(other.prefill(b, 3, 90, 40), run.prefill(fork, 3, 90, 40)) << tokens << " " << near;
+      EXPECT_EQ(other.decode(b, 2, 70), run.decode(fork, 2, 70)) << tokens << " " << low_bit;
+      EXPECT_EQ(other.prefill(b, 3, 90, 40), run.prefill(fork, 3, 90, 40))
+          << tokens << " " << low_bit;
       const auto again = save(other.runtime(), b), first = save(run.runtime(), fork);
       for (size_t page = 0; page < first.size(); ++page) {
         EXPECT_TRUE(again[page].rows == first[page].rows) << page;
@@ -151,8 +152,8 @@ struct Sourced {
 };
 
 TEST(RowSourceTest, DecodeStepsFetchWhatTheySelect) {
-  for (const int64_t near : {0, 60}) {
-    Sourced both(setup_of("cpu", near));
+  for (const int64_t low_bit : {0, 60}) {
+    Sourced both(setup_of("cpu", low_bit));
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(both.run.decode(both.lacking, 2, 1), both.run.decode(both.whole, 2, 1)) << i;
     }
@@ -180,7 +181,7 @@ TEST(RowSourceTest, StepsOfManyFetchForEach) {
   const SequenceId other = runtime.create(), same = runtime.create();
   both.run.prefill(other, 5, 200, 96);
   both.run.prefill(same, 5, 200, 96);
-  const int most = runtime.most_decoded(both.whole);
+  const int most = runtime.max_decoded(both.whole);
   EXPECT_GT(most, 1);
   const auto step = [&](SequenceId first, SequenceId second) {
     const Part parts[] = {{second, 6, runtime.length(second), 1, StepMode::kDecode},

@@ -1,5 +1,5 @@
 // Plans against the runtime that they speak of.
-#include "runtime/lab/plan/planner.h"
+#include "runtime/plan/planner.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
-  PlanRequest request;
+PlanOptions request_of(const char* model, const char* gpu, int64_t tokens) {
+  PlanOptions request;
   request.model = find_model_shape(model);
   request.config.device.gpu = gpu;
   request.machine = make_plan_machine(request.config, {});
@@ -28,7 +28,7 @@ PlanRequest request_of(const char* model, const char* gpu, int64_t tokens) {
 
 // By the device's own counter.
 TEST(Planner, MemoryIsWhatARuntimeTakes) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
@@ -60,7 +60,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
 }
 
 TEST(Planner, TheLongestContextIsTheLongest) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
   for (size_t i = 0; i < plan.options.size(); ++i) {
@@ -74,11 +74,11 @@ TEST(Planner, TheLongestContextIsTheLongest) {
 }
 
 TEST(Planner, RowsOnTheHostReachFurther) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   const Plan plan = make_plan(request);
   EXPECT_GT(plan.option("fasa-m").longest_context, 8 * *plan.option("fasa-c").longest_context);
-  request.config.selection.near_tokens = TokenCount{};  // codes of keys alone
+  request.config.selection.low_bit_tokens = TokenCount{};  // codes of keys alone
   const Plan keys = make_plan(request);
   EXPECT_GT(keys.option("fasa-m").longest_context, 10 * *keys.option("fasa-c").longest_context);
   EXPECT_GT(plan.option("full").longest_context, plan.option("fasa-c").longest_context);
@@ -93,7 +93,7 @@ TEST(Planner, ShortContextsAreRecommendedFull) {
 }
 
 TEST(Planner, NothingFitsWhereTheWeightsDoNot) {
-  const PlanRequest request = request_of("Llama-3.1-70B", "RTX 3060", 4096);
+  const PlanOptions request = request_of("Llama-3.1-70B", "RTX 3060", 4096);
   const Plan plan = make_plan(request);
   EXPECT_FALSE(plan.recommended.has_value());
   EXPECT_EQ(recommended_toml(request, plan), "");
@@ -104,7 +104,7 @@ TEST(Planner, NothingFitsWhereTheWeightsDoNot) {
 }
 
 TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 8192, .share = 0}};
   const PlanOption whole = make_plan(request).option("fasa-m");
@@ -119,8 +119,8 @@ TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
 }
 
 // What a decoding sequence then holds, by the runtime's own counter.
-TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
+TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
   request.config.prefetch.depth = 0;
   request.machine.traits = kEmulatedTraits;
@@ -129,7 +129,7 @@ TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
   request.weights = PlannedWeights{};
   const PlanOption option = make_plan(request).option("fasa-m");
   ASSERT_TRUE(option.fits);
-  EXPECT_EQ(option.spare_hot_rows, 1536);  // all, below 16 sets
+  EXPECT_EQ(option.extra_hot_rows, 1536);  // all, below 16 sets
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
@@ -139,27 +139,27 @@ TEST(Planner, SpareHotRowsAreWhatARuntimeTakes) {
   const StepSequence part{filled.sequence(), 1, StepMode::kDecode};
   filled.runtime().begin_step({&part, 1});
   EXPECT_EQ(filled.runtime().memory().device_hot_rows,
-            option.kv.device_hot_rows + option.spare_bytes);
+            option.kv.device_hot_rows + option.extra_bytes);
   filled.runtime().abort_step();
 }
 
 // Auto stays auto where it takes more than was promised.
-TEST(Planner, SpareHotRowsAreNotForbidden) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+TEST(Planner, ExtraHotRowsAreNotForbidden) {
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   for (const bool room : {true, false}) {
     const PlanOption option = make_plan(request).option("fasa-m");
     if (!room) request.machine.device_memory = option.device_bytes + request.machine.reserved_bytes;
     const Plan plan = make_plan(request);
     ASSERT_EQ(plan.options.at(plan.recommended.value()).config.preset, "fasa-m");
-    EXPECT_EQ(plan.option("fasa-m").spare_hot_rows > 0, room);
+    EXPECT_EQ(plan.option("fasa-m").extra_hot_rows > 0, room);
     const Config config = parse_config(recommended_toml(request, plan), "plan.toml");
     EXPECT_EQ(config.placement.hot_rows.has_value(), !room);
   }
 }
 
 TEST(Planner, HostMemoryIsALimitToo) {
-  PlanRequest request = request_of("Llama-3.2-1B", "RTX 4090", 131072);
+  PlanOptions request = request_of("Llama-3.2-1B", "RTX 4090", 131072);
   EXPECT_TRUE(make_plan(request).option("fasa-m").fits);
   request.machine.host_memory = kGiB;
   EXPECT_FALSE(make_plan(request).option("fasa-m").fits);
@@ -167,7 +167,7 @@ TEST(Planner, HostMemoryIsALimitToo) {
 
 TEST(Planner, TheRecommendationIsAConfig) {
   for (const int64_t tokens : {int64_t{500}, int64_t{32768}, int64_t{131072}}) {
-    PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", tokens);
+    PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", tokens);
     request.weight_bits = 4;
     request.config.selection.slice_dtype = SliceDType::kInt4;
     request.config.selection.dense_layers = {0, 5};
@@ -182,25 +182,25 @@ TEST(Planner, TheRecommendationIsAConfig) {
     EXPECT_EQ(config.selection.fac_tokens, option.config.selection.fac_tokens);
     EXPECT_EQ(config.selection.dense_layers, option.config.selection.dense_layers);
     EXPECT_EQ(config.placement.rows, option.config.placement.rows);
-    if (option.hot_rows > 0 && option.spare_hot_rows == 0) {
+    if (option.hot_rows > 0 && option.extra_hot_rows == 0) {
       EXPECT_EQ(config.placement.hot_rows, option.hot_rows);
     }
   }
 }
 
 TEST(Planner, PrefetchIsRecommendedWhereItPays) {
-  PlanRequest request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
   request.config.prefetch.head_groups = 1;  // nothing is fetched while heads are scored
-  request.guess.recall = 1;
+  request.prediction.coverage = 1;
   const PlanOption foreseen = make_plan(request).option("fasa-m");
   EXPECT_EQ(foreseen.config.prefetch.depth, 1);
   EXPECT_EQ(foreseen.config.prefetch.predictor, PredictorKind::kNextQuery);
-  request.guess.recall = 0.01;
+  request.prediction.coverage = 0.01;
   const PlanOption blind = make_plan(request).option("fasa-m");
   EXPECT_EQ(blind.config.prefetch.depth, 0);
-  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for guesses
+  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for predictions
   request.config.prefetch.depth = 2;                               // asked for: kept
   const PlanOption asked = make_plan(request).option("fasa-m");
   EXPECT_EQ(asked.config.prefetch.depth, 2);
@@ -209,7 +209,7 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
 }
 
 TEST(Planner, AProcessorIsOneTier) {
-  PlanRequest request;
+  PlanOptions request;
   request.model = find_model_shape("Llama-3.2-1B");
   request.tokens = 8192;
   request.machine.rates.unified = true;

@@ -1,5 +1,5 @@
 // Fetching ahead under every order of the streams that events allow: the same bits as without, and
-// without a wait for guessed rows or gathered ones some order gives others.
+// without a wait for predicted rows or gathered ones some order gives others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace fasa::testing {
 namespace {
 
 using Outputs = std::vector<std::vector<float>>;
-using NamedPolicy = std::pair<std::string, PumpPolicy>;
+using NamedPolicy = std::pair<std::string, StepPolicy>;
 
 constexpr int kPrefilled = 190;  // decode crosses into a new page after two steps
 constexpr int kSynchronized = 2;
@@ -33,11 +33,11 @@ std::vector<NamedPolicy> forced_orders() {
           {"last enqueued first", lifo()},
           {"youngest stream first", youngest_stream_first()},
           {"oldest stream first", oldest_stream_first()},
-          {"guesses starved", starve("prefetch")},
+          {"predictions starved", starve("prefetch")},
           {"copies starved", starve("copy")},
           {"write-back starved", starve("write-back")},
           {"compute starved", starve("test compute")},
-          {"guesses starved, the others last enqueued first", starve("prefetch", lifo())}};
+          {"predictions starved, the others last enqueued first", starve("prefetch", lifo())}};
 }
 
 struct Result {
@@ -48,8 +48,8 @@ struct Result {
 
 // A run whose last steps are all enqueued before any of them has to run; without the wait of that
 // number, 0 = with all.
-Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t dropped = 0) {
-  auto owned = std::make_unique<WaitDropper>(std::make_unique<PumpedDevice>());
+Result run_queued(const RunSetup& setup, const StepPolicy& policy, size_t dropped = 0) {
+  auto owned = std::make_unique<WaitDropper>(std::make_unique<SteppedDevice>());
   WaitDropper& device = *owned;
   RuntimeRun run(std::move(owned), setup, deep_geometry());
   const SequenceId id = run.runtime().create();
@@ -61,7 +61,7 @@ Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t droppe
     queued.prepare({&part, 1});
   }
   device.drop(dropped);
-  device.pumped().set_policy(policy);
+  device.stepped().set_policy(policy);
   queued.enqueue();
   Result result{.outputs = queued.finish(), .waits = device.waits(), .rows = {}};
   device.drop(0);
@@ -69,7 +69,7 @@ Result run_queued(const RunSetup& setup, const PumpPolicy& policy, size_t droppe
   return result;
 }
 
-Outputs run_without_guesses() { return run_queued({.depth = 0}, fifo()).outputs; }
+Outputs run_without_predictions() { return run_queued({.depth = 0}, fifo()).outputs; }
 
 bool same(const Outputs& a, const Outputs& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_bits);
@@ -78,9 +78,10 @@ bool same(const Outputs& a, const Outputs& b) {
 class PrefetchInterleaving : public ::testing::TestWithParam<int> {};  // depth
 
 TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
-  const Outputs expected = run_without_guesses();
+  const Outputs expected = run_without_predictions();
   uint64_t seed = static_cast<uint64_t>(GetParam()) << 32u;
-  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kRandom}) {
     for (const int streams : {1, 2, 4}) {
       // Less than a set with its over-fetch, about one, and more.
       for (const int hot_rows : {51, 64, 100}) {
@@ -88,7 +89,7 @@ TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
                              .streams = streams,
                              .head_groups = streams == 1 ? 1 : 2,
                              .depth = GetParam(),
-                             .guesser = guesser};
+                             .prediction_source = prediction_source};
         std::vector<NamedPolicy> orders = forced_orders();
         for (int i = 0; i < 2; ++i) {
           orders.emplace_back("random " + std::to_string(seed), random_order(seed));
@@ -109,9 +110,11 @@ INSTANTIATE_TEST_SUITE_P(Depths, PrefetchInterleaving, ::testing::Values(1, 2, 4
 
 // What compute waits for before it attends to rows that came over the link.
 TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
-  const Outputs expected = run_without_guesses();
-  for (const Guesser guesser : {Guesser::kGoodQueries, Guesser::kRandom}) {
-    const RunSetup setup{.hot_rows = 60, .head_groups = 2, .depth = 2, .guesser = guesser};
+  const Outputs expected = run_without_predictions();
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kRandom}) {
+    const RunSetup setup{
+        .hot_rows = 60, .head_groups = 2, .depth = 2, .prediction_source = prediction_source};
     const Result complete = run_queued(setup, fifo());
     ASSERT_TRUE(same(expected, complete.outputs));
     std::map<std::string, int> dropped;

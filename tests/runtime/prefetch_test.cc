@@ -1,5 +1,5 @@
-// What fetching ahead is for, on the emulated device's clock: rows that were guessed are there when
-// they are asked for.
+// What fetching ahead is for, on the emulated device's clock: rows that were predicted are there
+// when they are asked for.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class DriftingQueries final : public QuerySource {
       : device_(device), geometry_(geometry) {
     const auto width = static_cast<size_t>(geometry.query_heads * geometry.key_dim);
     std::vector<float> truth(width * kSteps * static_cast<size_t>(geometry.layers));
-    std::vector<float> guess(truth.size());
+    std::vector<float> prediction(truth.size());
     for (size_t layer = 0; layer < static_cast<size_t>(geometry.layers); ++layer) {
       for (size_t i = 0; i < width; ++i) {
         float value = 0;
@@ -52,12 +52,12 @@ class DriftingQueries final : public QuerySource {
               i % static_cast<size_t>(geometry.key_dim) % static_cast<size_t>(geometry.key_dim / 2);
           const float weight = dim < 8 ? 1.0f : 0.15f;  // of the frequency chunk
           truth[at] = weight * value;
-          guess[at] = weight * (value + error * 2 * noise(at * 2));
+          prediction[at] = weight * (value + error * 2 * noise(at * 2));
         }
       }
     }
     truth_ = upload(truth);
-    guess_ = upload(guess);
+    prediction_ = upload(prediction);
   }
   void begin_step(int step) { step_ = step; }
   ConstTensorView query(int layer) const { return view(truth_, layer); }
@@ -65,7 +65,7 @@ class DriftingQueries final : public QuerySource {
   int max_depth() const override { return geometry_.layers - 1; }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     device_.launch(stream, "estimate", [] { return KernelWork{}; });
-    return view(guess_, layer + ahead);
+    return view(prediction_, layer + ahead);
   }
 
  private:
@@ -87,7 +87,7 @@ class DriftingQueries final : public QuerySource {
   Device& device_;
   const Geometry geometry_;
   Buffer truth_;
-  Buffer guess_;
+  Buffer prediction_;
   int step_ = 0;
 };
 
@@ -191,22 +191,22 @@ DecodeResult measure(const char* what, const DecodeCase& setup) {
   const StepCounters& rows = result.metrics.rows;
   ::testing::Test::RecordProperty(what,
                                   fmt::format("{:.1f} us a step", result.seconds_per_step * 1e6));
-  fmt::print("{}: {:.1f} us a step, hit rate {:.3f}, precision {:.3f}, recall {:.3f}\n", what,
-             result.seconds_per_step * 1e6, rows.hit_rate(), rows.precision(), rows.recall());
+  fmt::print("{}: {:.1f} us a step, hit rate {:.3f}, accuracy {:.3f}, coverage {:.3f}\n", what,
+             result.seconds_per_step * 1e6, rows.hit_rate(), rows.accuracy(), rows.coverage());
   return result;
 }
 
-// While heads are scored one group after the other, most of what a guess hides is hidden already: all
-// heads together.
-TEST(Prefetch, GuessedRowsAreThere) {
+// While heads are scored one group after the other, most of what a prediction hides is hidden
+// already: all heads together.
+TEST(Prefetch, PredictedRowsAreThere) {
   const DecodeResult off = measure("off", {.depth = 0, .head_groups = 1});
   const DecodeResult one = measure("depth 1", {.depth = 1, .head_groups = 1});
   EXPECT_EQ(off.metrics.rows.prefetched, 0u);
   EXPECT_LT(one.seconds_per_step, 0.98 * off.seconds_per_step);
   EXPECT_GT(one.metrics.hit_rate(), off.metrics.hit_rate() + 0.03);
-  EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // nobody can guess it
-  EXPECT_GT(one.metrics.layers[1].recall(), 0.25);
-  EXPECT_GT(one.metrics.layers[1].precision(), 0.2);
+  EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // nothing predicts it
+  EXPECT_GT(one.metrics.layers[1].coverage(), 0.25);
+  EXPECT_GT(one.metrics.layers[1].accuracy(), 0.2);
   EXPECT_EQ(one.metrics.bytes.prefetch, one.metrics.rows.prefetched * 512);
   EXPECT_EQ(one.metrics.bytes.miss, one.metrics.fetched_bytes);
   EXPECT_EQ(one.metrics.bytes.write_back, uint64_t{kSteps - kWarm} * 2 * 8 * 512);
@@ -215,35 +215,35 @@ TEST(Prefetch, GuessedRowsAreThere) {
 TEST(Prefetch, AutomaticDepthTakesTheBetter) {
   const double off = measure("off", {.depth = 0, .head_groups = 1}).seconds_per_step;
   EXPECT_LT(measure("automatic", {.head_groups = 1}).seconds_per_step, 0.99 * off);
-  // Guesses that are all wrong are given up.
-  const DecodeResult wrong = measure("wrong guesses", {.error = 30, .head_groups = 1});
+  // Predictions that are all wrong are given up.
+  const DecodeResult wrong = measure("wrong predictions", {.error = 30, .head_groups = 1});
   EXPECT_LT(wrong.seconds_per_step, 1.02 * off);
   EXPECT_EQ(wrong.metrics.rows.prefetched, 0u);
 }
 
-// A layer waits for its own rows, not for those that were guessed for layers behind it.
-TEST(Prefetch, MissesOvertakeGuesses) {
+// A layer waits for its own rows, not for those that were predicted for layers behind it.
+TEST(Prefetch, MissesOvertakePredictions) {
   constexpr double kLink = 1e9;
   const DecodeCase near{
       .link_bandwidth = kLink, .depth = 1, .random = true, .layers = 4, .tokens = 4096};
   DecodeCase far = near;
-  far.depth = 3;  // while layer 1 fetches its misses, the guesses for 2 and 3 are on the link
+  far.depth = 3;  // while layer 1 fetches its misses, the predictions for 2 and 3 are on the link
   Decode one(near);
   Decode three(far);
   const double alone = one.layer_seconds()[1];
-  const double crowded = three.layer_seconds()[1];
-  const StepCounters guessed = three.runtime().metrics().layers[2];
+  const double contended = three.layer_seconds()[1];
+  const StepCounters predicted = three.runtime().metrics().layers[2];
   EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
-  const double crowd = 2 * static_cast<double>(guessed.prefetched) * 512 / kLink;
+  const double crowd = 2 * static_cast<double>(predicted.prefetched) * 512 / kLink;
   constexpr double kChunk = 65536 / kLink;  // what is under way goes first
   ASSERT_GT(crowd, 10 * kChunk);
-  EXPECT_LT(crowded, alone + 2 * kChunk);
+  EXPECT_LT(contended, alone + 2 * kChunk);
 }
 
 TEST(Prefetch, NextQueryNeedsASource) {
   RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kNextQuery});
   const SequenceId id = run.runtime().create();
-  run.prefill(id, 1, 100, 100);  // nothing is guessed there
+  run.prefill(id, 1, 100, 100);  // nothing is predicted there
   try {
     run.decode(id, 1, 1);
     FAIL() << "nothing was thrown";
@@ -277,9 +277,12 @@ TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
   EXPECT_EQ(run.runtime().metrics().rows.prefetched, fetched);  // once
 }
 
-// Scratch for guesses is counted: what reserve took is enough for all that follows.
+// Scratch for predictions is counted: what reserve took is enough for all that follows.
 TEST(Prefetch, ReservedMemorySuffices) {
-  RuntimeRun run({.device = "emulated", .hot_rows = 200, .depth = 2, .guesser = Guesser::kRandom});
+  RuntimeRun run({.device = "emulated",
+                  .hot_rows = 200,
+                  .depth = 2,
+                  .prediction_source = PredictionSource::kRandom});
   const SequenceId id = run.runtime().create();
   run.runtime().reserve(id, 400, 64);
   const uint64_t held = run.runtime().memory().device_total();
@@ -288,8 +291,8 @@ TEST(Prefetch, ReservedMemorySuffices) {
   EXPECT_LE(run.runtime().memory().device_total(), held);
   EXPECT_GT(run.runtime().metrics().rows.prefetched, 0u);
   RuntimeRun plain({.device = "emulated", .hot_rows = 200, .depth = 0});
-  EXPECT_GT(run.runtime().predict(400, 1).device_scratch,
-            plain.runtime().predict(400, 1).device_scratch);
+  EXPECT_GT(run.runtime().estimate_memory(400, 1).device_scratch,
+            plain.runtime().estimate_memory(400, 1).device_scratch);
 }
 
 class HotRows : public ::testing::Test {

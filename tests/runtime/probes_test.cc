@@ -1,5 +1,5 @@
 // Where probes are planted, and which positions of the calibration's data are queries.
-#include "runtime/lab/capture/probes.h"
+#include "runtime/capture/probes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "runtime/base/error.h"
-#include "runtime/lab/capture/calibration_data.h"
+#include "runtime/capture/calibration_data.h"
 
 namespace fasa {
 namespace {

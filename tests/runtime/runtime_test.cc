@@ -106,8 +106,8 @@ TEST(Runtime, ReserveMakesLaterStepsSafe) {
   EXPECT_EQ(run.runtime().length(id), 500);
 }
 
-// Whatever refuses a step to two sequences, the one that had reserved still has what it was promised
-// when somebody else has taken all that is free.
+// Whatever refuses a step to two sequences, the one that had reserved still has what it was
+// promised when somebody else has taken all that is free.
 TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
   for (const RowPlacement rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
     RunSetup setup{.device = "emulated",
@@ -194,9 +194,9 @@ TEST(Runtime, CountersAddUp) {
     run.decode(id, 1, 5);
     const FetchMetrics metrics = run.runtime().metrics();
     EXPECT_EQ(metrics.decode_steps, 5u);
-    // 48 tokens a step, 3 layers, 2 KV heads; 3 sinks and 5 recent of them resident.
-    EXPECT_EQ(metrics.rows.resident, 5u * 6 * 8);
-    EXPECT_EQ(metrics.rows.resident + metrics.rows.hits + metrics.rows.misses, 5u * 6 * 48);
+    // 48 tokens a step, 3 layers, 2 KV heads; 3 sinks and 5 recent of them protected.
+    EXPECT_EQ(metrics.rows.protected_rows, 5u * 6 * 8);
+    EXPECT_EQ(metrics.rows.protected_rows + metrics.rows.hits + metrics.rows.misses, 5u * 6 * 48);
     EXPECT_EQ(metrics.fetched_bytes, metrics.rows.misses * 64);
     if (hot_rows == 0) {
       EXPECT_EQ(metrics.rows.hits, 0u);

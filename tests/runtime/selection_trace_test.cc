@@ -96,7 +96,7 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
   rejects([](auto& all) { all[0].back() = 300; });
   rejects([](auto& all) { all[0][0] = -1; });
   rejects([](auto& all) { all[0].clear(); });
-  rejects([](auto& all) { all[1] = {1, 2}; });  // layer 0 has no guess
+  rejects([](auto& all) { all[1] = {1, 2}; });  // layer 0 has no prediction
   rejects([](auto& all) { all[6 * 2 + 1].clear(); });
   trace.add_step(300, sets);
   EXPECT_THROW(trace.add_step(300, sets), UsageError);

@@ -195,7 +195,7 @@ TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
   run.decode(id, 1, 3);
   const StepCounters rows = run.runtime().metrics().rows;
   const uint64_t sets = GetParam().options.scope == SelectionScope::kQueryHead ? 6 : 2;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 3u * 3 * sets * 48);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 3 * sets * 48);
 }
 
 std::vector<Variant> variants() {
@@ -228,7 +228,7 @@ std::vector<Variant> cpu_variants() {
 INSTANTIATE_TEST_SUITE_P(All, CpuSelections, ::testing::ValuesIn(cpu_variants()),
                          [](const auto& one) { return one.param.label; });
 
-// Wherever rows are, whoever guesses.
+// Wherever rows are, whatever predicts.
 TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   Geometry geometry = small_geometry();
   for (const bool alibi : {false, true}) {
@@ -246,15 +246,15 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
       setup.rows = RowPlacement::kHost;
       setup.depth = 1;
       setup.predictor = PredictorKind::kNextQuery;
-      setup.guesser = Guesser::kGoodQueries;
-      expect_same(base, generate(setup, 67, kSteps, geometry), "guesses");
+      setup.prediction_source = PredictionSource::kGoodQueries;
+      expect_same(base, generate(setup, 67, kSteps, geometry), "predictions");
       setup = {};
       EXPECT_FALSE(same_bits(base.back(), generate(setup, kPrompt, kSteps, geometry).back()));
     }
   }
 }
 
-// Slices that lose nothing, or survivors without end, are the oracle.
+// Slices that lose nothing, or candidates without end, are the oracle.
 TEST(Selections, FasaWithoutLossIsTheOracle) {
   const Outputs oracle = generate({.kind = kind_of("oracle"), .row_dtype = DType::kF32});
   expect_same(oracle, generate({.slice = SliceDType::kF32, .row_dtype = DType::kF32}), "f32");

@@ -1,4 +1,4 @@
-#include "runtime/lab/tune/tune_search.h"
+#include "runtime/tune/tune_search.h"
 
 #include <gtest/gtest.h>
 

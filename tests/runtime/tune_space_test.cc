@@ -1,4 +1,4 @@
-#include "runtime/lab/tune/tune_space.h"
+#include "runtime/tune/tune_space.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,20 +62,20 @@ TEST(TuneSpace, FewerTokensOnlyWhereAllowed) {
   std::set<int64_t> tokens;
   visit_all(space, [&](const Config& config) {
     tokens.insert(config.selection.fac_tokens[0].tokens);
-    EXPECT_FALSE(config.selection.near_tokens.has_value());
+    EXPECT_FALSE(config.selection.low_bit_tokens.has_value());
     EXPECT_NO_THROW(config.validate());
   });
   EXPECT_EQ(tokens, (std::set<int64_t>{60, 30, 21}));  // no fewer than sinks, recent and one more
 }
 
-TEST(TuneSpace, FewerTokensWithANearSetWhereNoneWas) {
+TEST(TuneSpace, FewerTokensWithALowBitSetWhereNoneWas) {
   Config given;
   given.selection.fac_tokens = {{.tokens = 60, .share = 0}};
-  given.selection.near_tokens = TokenCount{};
+  given.selection.low_bit_tokens = TokenCount{};
   const TuneSpace space(given, small(), 8192, true);
   std::set<std::pair<int64_t, int64_t>> tokens;
   visit_all(space, [&](const Config& config) {
-    tokens.emplace(config.selection.fac_tokens[0].tokens, config.selection.near_tokens->tokens);
+    tokens.emplace(config.selection.fac_tokens[0].tokens, config.selection.low_bit_tokens->tokens);
     EXPECT_NO_THROW(config.validate());
   });
   EXPECT_EQ(tokens, (std::set<std::pair<int64_t, int64_t>>{

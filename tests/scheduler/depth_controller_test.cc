@@ -16,13 +16,13 @@ namespace {
 struct Machine {
   double compute = 100e-6;
   double transfer = 50e-6;
-  double guess_costs = 5e-6;
-  double useful = 0.9;  // share of the guesses that come true
+  double prediction_costs = 5e-6;
+  double useful = 0.9;  // share of the predictions that come true
 
   LayerTimes at(int depth) const {
     if (depth == 0) return times(compute, transfer);
     const double late = std::max(0.0, transfer - depth * compute);
-    return times(compute + guess_costs, late + (1 - useful) * transfer);
+    return times(compute + prediction_costs, late + (1 - useful) * transfer);
   }
   LayerTimes times(double computed, double stall) const {
     return {.step = computed + stall, .compute = computed, .transfer = transfer, .stall = stall};
@@ -59,14 +59,14 @@ TEST(DepthController, NothingToHide) {
   EXPECT_EQ(controller.depth(), 0);
 }
 
-TEST(DepthController, NobodyGuesses) {
+TEST(DepthController, NothingIsPredictedWithoutASource) {
   DepthController controller(0);
   EXPECT_TRUE(controller.settled());
   run(controller, {.transfer = 1}, 50);
   EXPECT_EQ(controller.depth(), 0);
 }
 
-TEST(DepthController, UselessGuessesAreGivenUpForLongerAndLonger) {
+TEST(DepthController, UselessPredictionsAreGivenUpForLongerAndLonger) {
   DepthController controller(4);
   const auto depths = run(controller, {.useful = 0}, 4000);
   const auto with = std::count_if(depths.begin(), depths.end(), [](int d) { return d > 0; });
@@ -75,7 +75,7 @@ TEST(DepthController, UselessGuessesAreGivenUpForLongerAndLonger) {
   EXPECT_EQ(depths.back(), 0);
 }
 
-TEST(DepthController, ComesBackWhenGuessesGetBetter) {
+TEST(DepthController, ComesBackWhenPredictionsGetBetter) {
   DepthController controller(4);
   run(controller, {.useful = 0}, 60);
   EXPECT_EQ(controller.depth(), 0);
@@ -94,12 +94,12 @@ TEST(DepthController, FollowsTheTimes) {
 }
 
 // Steps that get shorter by themselves, as hot rows fill: what is tried later is no better for it.
-TEST(DepthController, FillingRowsAreNoMeritOfGuesses) {
+TEST(DepthController, FillingRowsAreNoMeritOfPredictions) {
   for (const double half_life : {2.0, 5.0, 20.0, 60.0}) {
     DepthController controller(4);
     int with = 0;
     for (int i = 0; i < 2000; ++i) {
-      Machine machine{.guess_costs = 10e-6, .useful = 0.1};
+      Machine machine{.prediction_costs = 10e-6, .useful = 0.1};
       machine.transfer *= 0.4 + 3 * std::exp2(-i / half_life);
       with += controller.depth() > 0;
       controller.measured(controller.depth(), machine.at(controller.depth()));
@@ -109,14 +109,14 @@ TEST(DepthController, FillingRowsAreNoMeritOfGuesses) {
   }
 }
 
-// The mean step of a long run beside that of the best constant depth. As in the runtime, every eighth
-// step is measured once the depth has settled.
+// The mean step of a long run beside that of the best constant depth. As in the runtime, every
+// eighth step is measured once the depth has settled.
 TEST(DepthController, IsNeverMuchSlowerThanTheBestDepth) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> share(0, 1);
   for (int trial = 0; trial < 500; ++trial) {
     const Machine machine{.transfer = std::exp2(share(random) * 7 - 5) * 100e-6,
-                          .guess_costs = share(random) * 30e-6,
+                          .prediction_costs = share(random) * 30e-6,
                           .useful = share(random)};
     std::vector<double> noise(20'000);
     for (double& factor : noise) factor = 1 + 0.02 * (share(random) - 0.5);
@@ -137,12 +137,12 @@ TEST(DepthController, IsNeverMuchSlowerThanTheBestDepth) {
       }
     }
     EXPECT_LE(automatic, 1.01 * *std::min_element(constant.begin(), constant.end()))
-        << "transfer " << machine.transfer << ", guesses cost " << machine.guess_costs
+        << "transfer " << machine.transfer << ", predictions cost " << machine.prediction_costs
         << ", useful " << machine.useful << ", ends at " << controller.depth();
   }
 }
 
-TEST(DepthController, MostStepsGuessWhereItPays) {
+TEST(DepthController, MostStepsPredictWhereItPays) {
   DepthController controller(4);
   const auto depths = run(controller, {}, 1000);
   EXPECT_GT(std::count(depths.begin(), depths.end(), 1), 900);

@@ -38,14 +38,15 @@ TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
     for (QuerySource* const source :
          {static_cast<QuerySource*>(nullptr), static_cast<QuerySource*>(&queries)}) {
       const auto predictor = make_predictor(kind, {*device, source, kLayers});
-      const GuessScratch scratch = predictor_scratch(kind, kLayers, source == nullptr ? 0 : kSeen);
+      const PredictionScratch scratch =
+          predictor_scratch(kind, kLayers, source == nullptr ? 0 : kSeen);
       EXPECT_EQ(scratch.max_depth, predictor->max_depth()) << predictor_name(kind);
       EXPECT_EQ(scratch.writes_sets, predictor->writes_sets()) << predictor_name(kind);
     }
   }
 }
 
-TEST(PredictorTable, AutoGuessesByQueriesWhereThereAreSome) {
+TEST(PredictorTable, AutoPredictsByQueriesWhereThereAreSome) {
   EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).max_depth, kSeen);
   EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).max_depth, kLayers - 1);
   EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).max_depth, 0);

@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-TEST(PrefetchPlanner, EveryLayerButTheFirstIsGuessedOnceAndInTime) {
+TEST(PrefetchPlanner, EveryLayerButTheFirstIsPredictedOnceAndInTime) {
   for (const int layers : {1, 2, 5, 32}) {
     for (const int depth : {0, 1, 2, 4, 31, 40}) {
       const PrefetchPlanner planner(layers, depth);

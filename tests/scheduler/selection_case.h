@@ -29,7 +29,7 @@ class SelectionCase {
   SelectionCase(int token_count, const Value& value) : tokens(token_count) {
     settings.layout.layers = 1;
     settings.layout.kv_heads = kKvHeads;
-    settings.layout.group = kGroup;
+    settings.layout.gqa_group = kGroup;
     settings.layout.row = {DType::kF32, kDim, 3};
     settings.layout.sinks = 2;
     settings.layout.recent = 4;

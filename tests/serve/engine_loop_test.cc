@@ -86,21 +86,21 @@ TEST_P(EngineLoopTest, WhatWasEvictedIsComputedAsItWas) {
   EXPECT_GE(server.loop().status().evictions, 2u);
 }
 
-// Where all layers see a window, a conversation keeps what its reach asks for.
+// Where all layers see a window, a conversation keeps what its rollback window asks for.
 TEST_P(EngineLoopTest, WhatIsBehindTheReachIsComputedAnew) {
   const auto beginning = bytes_of(some_text(0, 600));
   LocalServer fresh(LocalServer::open(GetParam(), {}), {}, 50);
   const auto expected = fresh.start(beginning, 12)->wait();
-  for (const int64_t reach : {0, 2048}) {
-    LocalServer server(LocalServer::open(GetParam(), {}), {.prefill_chunk = 100, .reach = reach},
-                       50);
+  for (const int64_t rollback_tokens : {0, 2048}) {
+    LocalServer server(LocalServer::open(GetParam(), {}),
+                       {.prefill_chunk = 100, .rollback_tokens = rollback_tokens}, 50);
     const Turns turns = converse(server, 0, 1500, "");
     EXPECT_EQ(turns.computed[1], 41);
     EXPECT_EQ(turns.computed[2], 41);
     const auto recorder = server.start(beginning, 12);
-    EXPECT_EQ(recorder->wait().ids, expected.ids) << reach;
-    EXPECT_EQ(recorder->choices()[0].logprobs, expected.logprobs) << reach;
-    EXPECT_EQ(recorder->cached(), reach == 0 ? 0 : 599);
+    EXPECT_EQ(recorder->wait().ids, expected.ids) << rollback_tokens;
+    EXPECT_EQ(recorder->choices()[0].logprobs, expected.logprobs) << rollback_tokens;
+    EXPECT_EQ(recorder->cached(), rollback_tokens == 0 ? 0 : 599);
   }
 }
 

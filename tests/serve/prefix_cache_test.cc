@@ -1,4 +1,4 @@
-// What a prompt finds of what is kept.
+// What a prompt finds of what is cached.
 #include "runtime/serve/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -36,26 +36,26 @@ class PrefixCacheTest : public testing::Test {
 };
 
 TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
-  cache().keep({.salt = "a", .log = log_of(50, 50)}, uint64_t{1});
-  cache().keep({.salt = "a", .log = log_of(100, 80)}, uint64_t{2});
-  cache().keep({.salt = "b", .log = log_of(120, 120)}, uint64_t{3});
+  cache().insert({.salt = "a", .log = log_of(50, 50)}, uint64_t{1});
+  cache().insert({.salt = "a", .log = log_of(100, 80)}, uint64_t{2});
+  cache().insert({.salt = "b", .log = log_of(120, 120)}, uint64_t{3});
   const PrefixMatch match = cache().find("a", prompt_of(90));
   EXPECT_EQ(match.known.size(), 89);
   EXPECT_EQ(match.known.computed(85), Computed::kDecode);
-  ASSERT_TRUE(match.parked);
-  EXPECT_EQ(match.parked->session, 2u);
-  EXPECT_EQ(match.parked->tokens, 89);
-  EXPECT_FALSE(cache().find("c", prompt_of(90)).parked);
+  ASSERT_TRUE(match.suspended);
+  EXPECT_EQ(match.suspended->session, 2u);
+  EXPECT_EQ(match.suspended->tokens, 89);
+  EXPECT_FALSE(cache().find("c", prompt_of(90)).suspended);
 }
 
 // Who was here before goes on as it began, whatever others have computed of the same tokens since.
 TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
-  cache().keep({.salt = "a", .log = log_of(100, 30)}, uint64_t{1});
+  cache().insert({.salt = "a", .log = log_of(100, 30)}, uint64_t{1});
   const PrefixMatch match = cache().find("a", prompt_of(120), log_of(40, 40));
   EXPECT_EQ(match.known.size(), 40);
   EXPECT_EQ(match.known.computed(35), Computed::kPrefill);
-  ASSERT_TRUE(match.parked);
-  EXPECT_EQ(match.parked->tokens, 30);  // from there on they were computed otherwise
+  ASSERT_TRUE(match.suspended);
+  EXPECT_EQ(match.suspended->tokens, 30);  // from there on they were computed otherwise
 }
 
 }  // namespace

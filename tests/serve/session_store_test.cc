@@ -66,9 +66,9 @@ void grow(SessionStore& store, uint64_t session, int64_t tokens) {
   store.commit(session, conversation_of(tokens), 0);
 }
 
-std::vector<std::byte> read_rows(ParkedPages& pages, int64_t page) {
-  std::vector<std::byte> rows(kPage.rows), head(kFormat.head_bytes());
-  pages.read_heads(page, head);
+std::vector<std::byte> read_rows(SuspendedPages& pages, int64_t page) {
+  std::vector<std::byte> rows(kPage.rows), header(kFormat.header_bytes());
+  pages.read_page_headers(page, header);
   pages.read_rows(page, rows);
   return rows;
 }
@@ -81,10 +81,10 @@ void expect_pages(const SessionStore& store, uint64_t session) {
   for (int64_t page = 0; page < pages_of(tokens); ++page) {
     const int64_t has = std::min(kToken, tokens - page * kToken);
     ASSERT_EQ(read_rows(*pages, page), bytes_of(page, has, kPage.rows)) << page;
-    std::vector<std::byte> head(kFormat.head_bytes());
-    pages->read_heads(page, head);
-    head.resize(has == kToken ? kPage.slices : 0);
-    ASSERT_EQ(head, bytes_of(page, has, head.size())) << page;
+    std::vector<std::byte> header(kFormat.header_bytes());
+    pages->read_page_headers(page, header);
+    header.resize(has == kToken ? kPage.slices : 0);
+    ASSERT_EQ(header, bytes_of(page, has, header.size())) << page;
   }
 }
 
@@ -215,7 +215,7 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
   ASSERT_THAT(store.take_found(),
               SizeIs(3));  // fewer bytes show at once, others when they are read
   ReadPool pool;
-  std::vector<std::byte> head(kFormat.head_bytes());
+  std::vector<std::byte> header(kFormat.header_bytes());
   for (const uint64_t session : {1, 2, 3}) {
     const auto pages = store.open(session, 3, pool);
     EXPECT_EQ(read_rows(*pages, 0), bytes_of(0, kToken, kPage.rows));
@@ -241,8 +241,8 @@ TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
   write_file_atomically(file("1.rows"), rows);
   ReadPool pool;
   const auto pages = store.open(1, 5, pool);
-  std::vector<std::byte> heads(5 * kFormat.head_bytes());
-  pages->read_heads(0, heads);
+  std::vector<std::byte> page_headers(5 * kFormat.header_bytes());
+  pages->read_page_headers(0, page_headers);
   std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(kPage.rows));
   std::vector<std::byte*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());

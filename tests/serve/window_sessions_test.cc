@@ -11,25 +11,26 @@ namespace fasa::serve {
 namespace {
 
 constexpr int kWindow = 50;
-constexpr size_t kLong = 3600;  // far beyond the window, kConversationReach and the pages that wait
+constexpr size_t kLong =
+    3600;  // far beyond the window, kConversationRollback and the pages that wait
 
 class WindowSessionsTest : public testing::TestWithParam<const char*> {
  protected:
   LocalServer open(const EngineOptions& options) const {
     return {LocalServer::open(GetParam(), {}), options, kWindow, 1};
   }
-  EngineOptions parking() const {
+  EngineOptions suspension() const {
     return {.prefill_chunk = 100,
-            .sessions = ParkingOptions{.dir = folder_.path() + "/sessions", .fingerprint = "a"}};
+            .sessions = SuspensionOptions{.dir = folder_.path() + "/sessions", .fingerprint = "a"}};
   }
 
  private:
   llm_test::TempDir folder_;
 };
 
-void park(LocalServer& server) {
-  server.loop().park_idle_now();
-  while (server.loop().status().parking.busy) std::this_thread::yield();
+void suspend(LocalServer& server) {
+  server.loop().suspend_idle_now();
+  while (server.loop().status().suspension.busy) std::this_thread::yield();
 }
 
 struct Answer {
@@ -85,25 +86,25 @@ TEST_P(WindowSessionsTest, WhatIsBehindTheReachIsComputedAnew) {
   }
 }
 
-TEST_P(WindowSessionsTest, AWokenConversationIsTheSame) {
+TEST_P(WindowSessionsTest, AResumedConversationIsTheSame) {
   LocalServer fresh = open({.prefill_chunk = 100});
   const Prompts prompts(fresh);
   {
-    LocalServer server = open(parking());
+    LocalServer server = open(suspension());
     expect_same(ask(server, prompts.document), prompts.to_document, 0);
-    park(server);
+    suspend(server);
     EXPECT_EQ(server.loop().status().memory.device_rows, 0u);
   }
-  LocalServer server = open(parking());
+  LocalServer server = open(suspension());
   expect_same(ask(server, prompts.question), prompts.to_question, prompts.computed());
-  park(server);
+  suspend(server);
   // It was cut back on the way: what a conversation keeps is what it can be cut back to.
   LocalServer other = open({.prefill_chunk = 100});
   const auto goes_on = [&](size_t tokens, int64_t cached) {
     SCOPED_TRACE(tokens);
     const auto beginning = prompts.beginning(tokens);
     expect_same(ask(server, beginning), ask(other, beginning), cached);
-    park(server);
+    suspend(server);
   };
   goes_on(kLong - 1000, kLong - 1001);
   goes_on(kLong - 2500, 0);

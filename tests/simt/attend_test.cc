@@ -104,7 +104,7 @@ TEST_P(AttendBodyInOrders, WindowsAndDeviceCopies) {
 }
 
 // Codes of every width, the tail's values, groups of several blocks, odd dimensions.
-TEST_F(AttendBody, NearSets) {
+TEST_F(AttendBody, LowBitSets) {
   int turn = 0;
   for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}}) {
     const SliceDType values[] = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8};
@@ -112,13 +112,13 @@ TEST_F(AttendBody, NearSets) {
     RowShape shape;
     shape.kv_heads = 2, shape.values = values[turn++ % 3];
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
-    Cut near = cut();
-    near.set.emplace();
-    for (int position = 0; position < 150; position += 4) near.set->push_back(position);
+    Cut low_bit = cut();
+    low_bit.set.emplace();
+    for (int position = 0; position < 150; position += 4) low_bit.set->push_back(position);
     for (int position = 1; position < 150; position += 1 + position % 4) {
-      if (position % 4 != 0) near.near.push_back(position);
+      if (position % 4 != 0) low_bit.low_bit.push_back(position);
     }
-    expect_all_cuts_equal(Decode(shape, {150, 190}), near, {0, 32});
+    expect_all_cuts_equal(Decode(shape, {150, 190}), low_bit, {0, 32});
   }
 }
 

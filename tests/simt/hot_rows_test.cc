@@ -56,16 +56,16 @@ struct ChooseKernel {
   StepParams step;
   const SequenceDesc* sequence;
   Replacement policy;
-  int32_t stamp;
+  int32_t step_number;
   int wanted;
-  FetchItem* spare;
+  FetchItem* overflow;
   int32_t* chosen;
   int* count;
 
   void operator()() const {
     const cuda::HotHead head(step, *sequence, sequence->hot_table, 0);
     const cuda::Victims victims = head.choose(
-        policy, stamp, [](int slot) { return slot % 5 == 1; }, wanted, spare);
+        policy, step_number, [](int slot) { return slot % 5 == 1; }, wanted, overflow);
     for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
       chosen[i] = victims.slot(i);
     }
@@ -88,8 +88,8 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
           table[at] = random() % 6 == 0 ? -1 : slot;
           const auto step = static_cast<int32_t>(kStep - random() % 20);
           table[at + static_cast<size_t>(slots)] =
-              random() % 5 == 0 ? guessed_stamp(step)
-                                : slot_stamp(step, static_cast<int32_t>(random() % 8));
+              random() % 5 == 0 ? predicted_use(step)
+                                : slot_use(step, static_cast<int32_t>(random() % 8));
         }
         table.back() = static_cast<int32_t>(random() % static_cast<unsigned>(slots + 3)) - 1;
         std::vector<int32_t> expected_table = table;
@@ -102,14 +102,14 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
 
         SequenceDesc sequence;
         sequence.hot_table = table.data();
-        std::vector<FetchItem> spare(static_cast<size_t>(wanted));
+        std::vector<FetchItem> overflow(static_cast<size_t>(wanted));
         std::vector<int32_t> chosen(static_cast<size_t>(slots));
         int count = -1;
         SimtInterpreter interpreter(SimtInterpreter::Order::kRandom, 3);
         SimtLauncher launch(interpreter);
         launch(
             ChooseKernel{
-                {layout}, &sequence, policy, kStep, wanted, spare.data(), chosen.data(), &count},
+                {layout}, &sequence, policy, kStep, wanted, overflow.data(), chosen.data(), &count},
             {.shared_bytes = sizeof(cuda::HotShared)});
         ASSERT_EQ(count, static_cast<int>(expected.size()));
         chosen.resize(expected.size());

@@ -35,7 +35,7 @@ class PageScores {
   // [group][visible]
   std::vector<PageScore> all() const {
     std::vector<PageScore> scores;
-    for (int h = 0; h < layout_.group; ++h) {
+    for (int h = 0; h < layout_.gqa_group; ++h) {
       const std::vector<float> query = query_of(h);
       std::vector<PageScore> of_head;
       for (int p = plan_.first; p < plan_.end; ++p) of_head.push_back(score(h, query, p));
@@ -57,7 +57,7 @@ class PageScores {
 
   std::vector<float> query_of(int head) const {
     const int16_t* dims = params_.step.slice_dims + kv_head_ * layout_.slice.dims;
-    const int64_t at = params_.q.offset(sequence_.first_token, kv_head_ * layout_.group + head);
+    const int64_t at = params_.q.offset(sequence_.first_token, kv_head_ * layout_.gqa_group + head);
     std::vector<float> query;
     for (int d = 0; d < dims_; ++d) {
       query.push_back(load_element(params_.q.dtype, params_.q.data, at + dims[d]));
@@ -70,7 +70,7 @@ class PageScores {
                   ? of_floats(query, position)
                   : of_codes(query, position);
     if (params_.step.slopes != nullptr) {
-      const double slope = params_.step.slopes[kv_head_ * layout_.group + head];
+      const double slope = params_.step.slopes[kv_head_ * layout_.gqa_group + head];
       sum.add(slope * (position - (sequence_.end() - 1)));
     }
     // A chain of n roundings to f32, each by 2^-24 of what is added up; at the end of f32, by one of
@@ -100,7 +100,7 @@ class PageScores {
     float base = 0;
     std::memcpy(&base, block + layout_.head_index(params_.step.layer, kv_head_) * 4, 4);
     const int bits = slice_bits(format.dtype);
-    const int exponent = near_one(query);
+    const int exponent = scale_exponent(query);
     Sum sum;
     for (size_t i = 0; i < query.size(); ++i) {
       const int d = static_cast<int>(i);
@@ -124,7 +124,7 @@ class PageScores {
 
   // By which power of two a query is brought to a largest element of [1, 2); of the very small, and
   // the very large, as near as its inverse is a normal number.
-  static int near_one(const std::vector<float>& query) {
+  static int scale_exponent(const std::vector<float>& query) {
     float largest = 0;
     for (const float value : query) largest = std::max(largest, std::abs(value));
     return largest == 0 ? 0 : std::clamp(std::ilogb(largest), -126, 126);

@@ -87,7 +87,7 @@ TEST_F(PrefillBody, WideRowsOfManyHeads) {
     shape.kv_heads = 1, shape.group = 7, shape.key_dim = 576, shape.value_dim = 512;
     shape.row = row;
     CacheLayout layout;
-    layout.kv_heads = 1, layout.group = 7, layout.row = {row, 576, 512};
+    layout.kv_heads = 1, layout.gqa_group = 7, layout.row = {row, 576, 512};
     if (!row.is_coded()) {  // codes take so little room that a group fits
       EXPECT_GT(cuda::PrefillShape::of(layout, 70).parts, 1);
     }
@@ -238,7 +238,7 @@ TEST_F(PrefillBody, TilesOfOtherWidths) {
 
 TEST(PrefillTiles, LayoutsThatTakeThem) {
   CacheLayout layout;
-  layout.kv_heads = 1, layout.group = 4;
+  layout.kv_heads = 1, layout.gqa_group = 4;
   const auto takes = [&](RowDType row, int dim, int capability) {
     layout.row = {row, dim, dim};
     return cuda::takes_prefill_tiles(layout, capability);
@@ -253,7 +253,7 @@ TEST(PrefillTiles, LayoutsThatTakeThem) {
   for (const int dim : {16, 72, 112, 192, 512}) EXPECT_FALSE(takes(DType::kF16, dim, 80)) << dim;
   layout.row = {DType::kBF16, 256, 128};
   EXPECT_FALSE(cuda::takes_prefill_tiles(layout, 80));
-  layout.row = {DType::kBF16, 256, 256}, layout.group = 65;
+  layout.row = {DType::kBF16, 256, 256}, layout.gqa_group = 65;
   EXPECT_FALSE(cuda::takes_prefill_tiles(layout, 80));
 }
 

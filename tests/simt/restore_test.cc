@@ -15,7 +15,7 @@ class RestoreBody : public testing::TestWithParam<SimtRun> {
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
 
-// Any length, any dtypes: tail, residents and hot table as the reference leaves them.
+// Any length, any dtypes: tail, protected rows and hot table as the reference leaves them.
 TEST_P(RestoreBody, SameAsTheReference) {
   for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kF32}) {
     for (const RowDType row : kRowDTypes) {
@@ -43,7 +43,7 @@ TEST_P(RestoreBody, SameAsTheReference) {
           reference::restore({slow.params(other, 0), false});
           for (int s = 0; s < 2; ++s) {
             ASSERT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
-            ASSERT_EQ(fast.sequence(s).residents, slow.sequence(s).residents) << length;
+            ASSERT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
             ASSERT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
           }
         }
@@ -63,7 +63,7 @@ TEST_P(RestoreBody, RowsOnly) {
   const RowSequence& after = cache.sequence(0);
   EXPECT_EQ(after.rows, before.rows);
   EXPECT_EQ(after.tail, before.tail);
-  EXPECT_EQ(after.residents, before.residents);
+  EXPECT_EQ(after.protected_rows, before.protected_rows);
   EXPECT_EQ(after.hot_table, before.hot_table);
 }
 

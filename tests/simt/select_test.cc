@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/select_inl.h"
 #include "kernels/reference/kernels.h"
-#include "tests/kernels/near_case.h"
+#include "tests/kernels/low_bit_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/page_scores.h"
 #include "tests/simt/scores_kernel.h"
@@ -56,7 +56,7 @@ class SimtSelect {
   reference::GroupScores scores(int sequence, int kv_head) {
     const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
     reference::GroupScores own;
-    own.heads = params_.step.layout.group;
+    own.heads = params_.step.layout.gqa_group;
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
     const cuda::ScorerLayout layout =
         cuda::SelectKernel::scorer_layout(params_, launch_.compute_capability());
@@ -211,7 +211,7 @@ TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
   EXPECT_EQ(counted % 8, 0u);
 }
 
-TEST_P(SimtSelectOf, PartsOfTheSliceAndGuesses) {
+TEST_P(SimtSelectOf, PartsOfTheSliceAndPredictions) {
   for (const int score_dims : {1, 17, 100}) {
     for (const int tokens : {1, 64, 65, 2300}) {
       SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");
@@ -437,11 +437,11 @@ TEST(SimtSelect, QueriesThatAreLetThroughFit) {
     while (cuda_holds_queries(group + 1, dims)) ++group;
     ASSERT_GE(group, 8) << dims;
     SelectParams params;
-    params.step.layout.group = group;
+    params.step.layout.gqa_group = group;
     params.step.layout.slice = {SliceDType::kInt2, dims};
     ASSERT_LE(cuda::SelectKernel::scorer_layout(params, 80).bytes() + 64 +
                   int64_t{sizeof(cuda::BlockRank)},
-              cuda::SelectKernel::most_shared(80))
+              cuda::SelectKernel::max_shared(80))
         << group << " heads of " << dims;
   }
 }
@@ -465,10 +465,10 @@ TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
   }
 }
 
-near_case::Select near_select(unsigned seed) {
+low_bit_case::Select low_bit_select(unsigned seed) {
   return [seed](const SelectParams& given) {
     SelectParams params = given;
-    const int ranked = params.selected_capacity + params.near.capacity;
+    const int ranked = params.selected_capacity + params.low_bit.capacity;
     std::vector<std::byte> scratch(static_cast<size_t>(
         cuda::SelectScratch::of(params.step.layout, params.step.count, ranked).bytes()));
     std::mt19937 random(seed);
@@ -489,27 +489,27 @@ TEST(SelectBody, HeadsInPartsHaveTheSameSets) {
   });
 }
 
-TEST(NearSelectBody, IsTheNextBest) {
-  for (near_case::NearShape shape : near_case::select_shapes()) {
+TEST(LowBitSelectBody, IsTheNextBest) {
+  for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
     if (shape.lengths[0] > 6000) shape.lengths = {9000};  // an interpreter is slow
-    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " near "
-                                    << shape.near.tokens << " of " << shape.lengths[0]);
-    near_case::expect_next_best(shape, gaussian_keys(3), near_select(5));
+    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                    << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    low_bit_case::expect_next_best(shape, gaussian_keys(3), low_bit_select(5));
   }
 }
 
 // What a rescan finds, and a rank by reading the pages again.
-TEST(NearSelectBody, TiesAndRescans) {
+TEST(LowBitSelectBody, TiesAndRescans) {
   std::vector<SelectCase::KeyOf> keys = misleading_keys();
   keys.push_back([](int, int, int, int) { return 1.0f; });
   keys.push_back([](int, int, int t, int) { return static_cast<float>(t / 700); });
   for (const SelectCase::KeyOf& key : keys) {
-    for (const int near : {1, 40, 3000}) {
-      near_case::NearShape shape;
+    for (const int low_bit : {1, 40, 3000}) {
+      low_bit_case::LowBitShape shape;
       shape.select.dims = 4, shape.select.group = 2;
       shape.lengths = {5000, 1300};
-      shape.near.tokens = near;
-      near_case::expect_next_best(shape, key, near_select(6));
+      shape.low_bit.tokens = low_bit;
+      low_bit_case::expect_next_best(shape, key, low_bit_select(6));
     }
   }
 }

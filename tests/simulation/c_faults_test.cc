@@ -1,4 +1,4 @@
-// The C door from config to teardown: whatever fails comes out as a status with a text, and what was
+// The C API from config to teardown: whatever fails comes out as a status with a text, and what was
 // made can be destroyed.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "bindings/c/fasa.h"
 #include "tests/llm/temp_model.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/simulation/process_faults.h"
 
@@ -38,9 +38,9 @@ template <typename T, auto kDestroy>
 using Handle = std::unique_ptr<T, Destroy<kDestroy>>;
 
 // Everything once: config from a file, device, stream, runtime, a prompt, a fork, a decoded token.
-class DoorDrill final : public Drill {
+class ApiFaultCase final : public FaultCase {
  public:
-  explicit DoorDrill(FaultSeam& seam) : seam_(seam) {
+  explicit ApiFaultCase(FaultInjector& injector) : injector_(injector) {
     folder_.write("c.toml",
                   "[device]\nname = \"emulated\"\nthreads = 1\n[selection]\nfac_tokens = 20\n"
                   "sinks = 2\nrecent = 4\n[placement]\nhot_rows = 24\n");
@@ -105,7 +105,7 @@ class DoorDrill final : public Drill {
 
   void require(fasa_status status) {
     if (status == FASA_OK) return;
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     throw StatusError(status);
   }
   static fasa_tensor tensor(std::vector<float>& values, int first, int tokens) {
@@ -138,22 +138,22 @@ class DoorDrill final : public Drill {
     require(fasa_sequence_free(runtime, child));
   }
 
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   llm_test::TempDir folder_;
   std::string path_;
   std::vector<float> k_, v_, q_, out_, expected_;
 };
 
-TEST(CDoorFaults, FromConfigToTeardown) {
-  FaultSeam seam;
-  DoorDrill drill(seam);
+TEST(CApiFaults, FromConfigToTeardown) {
+  FaultInjector injector;
+  ApiFaultCase fault_case(injector);
   const int64_t blocks = live_heap_blocks();
-  DrillCount total;
+  FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += run_drill("C door", seam, drill, planned("C door", kCalls, mode, 23));
+    total += inject_faults("C API", injector, fault_case, planned("C API", kCalls, mode, 23));
     if (HasFailure()) return;
   }
-  std::cout << "C door: injected " << total.injected << ", of which " << total.thrown
+  std::cout << "C API: injected " << total.injected << ", of which " << total.thrown
             << " came out as errors\n";
   RecordProperty("injected", static_cast<int>(total.injected));
   EXPECT_LE(live_heap_blocks() - blocks, 8);  // a leak is one in every call

@@ -33,7 +33,7 @@ Geometry drawn_geometry(Draw& draw) {
 
 // To what coded rows take: of one KV head, for kMaxWidth.
 void widen(Geometry& geometry) {
-  geometry.query_heads = geometry.group();
+  geometry.query_heads = geometry.gqa_group();
   geometry.kv_heads = 1;
   geometry.key_dim = geometry.value_dim = geometry.rotary_dims = kFewestCoded;
   if (!geometry.alibi_slopes.empty()) {
@@ -59,15 +59,16 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
   }
 }
 
-// Needs slices of all FCs. Drawn apart: without a near set a seed is what it was before there were.
-void draw_near_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
-  selection.near_tokens = TokenCount{};
+// Needs slices of all FCs. Drawn apart: without a low-bit set a seed is what it was before there
+// were.
+void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
+  selection.low_bit_tokens = TokenCount{};
   if (selection.kind != SelectionKind::kFasa || selection.options.page_tokens > 1) return;
   if (!draw.one_in(3)) return;
   selection.tip_chunks = geometry.chunks();
-  selection.near_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
-  if (draw.one_in(6)) selection.near_tokens = {.tokens = 0, .share = 0.25};
-  selection.value_slice = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
+  selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
+  if (draw.one_in(6)) selection.low_bit_tokens = {.tokens = 0, .share = 0.25};
+  selection.value_codes = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
 }
 
 void draw_placement(Draw& draw, Config::Placement& placement) {
@@ -78,12 +79,13 @@ void draw_placement(Draw& draw, Config::Placement& placement) {
   placement.replacement = draw.of({Replacement::kLru, Replacement::kClock, Replacement::kScore});
 }
 
-void draw_prefetch(Draw& draw, DrawnGuesser guesser, int layers, Config::Prefetch& prefetch) {
+void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,
+                   Config::Prefetch& prefetch) {
   const int depth = draw.of({-1, 0, 1, 2});
   if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
   prefetch.predictor =
       draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kPreviousStep});
-  if (guesser == DrawnGuesser::kQueries && draw.one_in(3)) {
+  if (prediction_source == DrawnSource::kQueries && draw.one_in(3)) {
     prefetch.predictor = PredictorKind::kNextQuery;
   }
   prefetch.streams = static_cast<int>(draw.between(1, 3));
@@ -113,11 +115,12 @@ DrawnSetup drawn_setup(uint64_t seed) {
   setup.geometry = drawn_geometry(draw);
   draw_selection(draw, setup.geometry, setup.config.selection);
   draw_placement(draw, setup.config.placement);
-  setup.guesser = draw.of({DrawnGuesser::kNobody, DrawnGuesser::kQueries, DrawnGuesser::kAnything});
-  draw_prefetch(draw, setup.guesser, setup.geometry.layers, setup.config.prefetch);
+  setup.prediction_source =
+      draw.of({DrawnSource::kNone, DrawnSource::kQueries, DrawnSource::kAnything});
+  draw_prefetch(draw, setup.prediction_source, setup.geometry.layers, setup.config.prefetch);
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
-  draw_near_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
+  draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // what runs here never needs as much
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -129,12 +132,12 @@ DrawnSetup drawn_setup(uint64_t seed) {
 
 namespace {
 
-std::string near_text(const Config::Selection& selection) {
-  const TokenCount& near = *selection.near_tokens;
-  if (near.tokens == 0 && near.share == 0) return "";
-  return fmt::format(" and {} near by {}",
-                     near.tokens > 0 ? fmt::to_string(near.tokens) : "a quarter",
-                     slice_dtype_name(selection.value_slice));
+std::string low_bit_text(const Config::Selection& selection) {
+  const TokenCount& low_bit = *selection.low_bit_tokens;
+  if (low_bit.tokens == 0 && low_bit.share == 0) return "";
+  return fmt::format(" and {} low-bit by {}",
+                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens) : "a quarter",
+                     slice_dtype_name(selection.value_codes));
 }
 
 }  // namespace
@@ -147,18 +150,18 @@ std::string describe(const DrawnSetup& setup) {
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
-      "guesser {}{}{}{}",
+      "prediction_source {}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
-      config.selection.fac_tokens[0].tokens, near_text(config.selection), config.selection.sinks,
+      config.selection.fac_tokens[0].tokens, low_bit_text(config.selection), config.selection.sinks,
       config.selection.recent, config.selection.dense_layers.empty() ? "" : ", a dense layer",
       config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
       config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
       config.prefetch.streams, config.prefetch.head_groups.value_or(0),
-      static_cast<int>(setup.guesser), setup.device_memory ? ", device limit" : "",
+      static_cast<int>(setup.prediction_source), setup.device_memory ? ", device limit" : "",
       setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
 }
 

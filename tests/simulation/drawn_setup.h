@@ -1,4 +1,4 @@
-// What a seed runs on: a geometry, a config, limits, who guesses.
+// What a seed runs on: a geometry, a config, limits, a source of predictions.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace fasa::testing {
 
-enum class DrawnGuesser : uint8_t { kNobody, kQueries, kAnything };
+enum class DrawnSource : uint8_t { kNone, kQueries, kAnything };
 
 struct DrawnSetup {
   Geometry geometry;
   Config config;
   RowDType row_dtype = DType::kBF16;
   std::vector<int16_t> slice_dims;
-  DrawnGuesser guesser = DrawnGuesser::kNobody;
+  DrawnSource prediction_source = DrawnSource::kNone;
   // Bytes; none = no limit. Somebody else holds part of the device's memory, more or less of it.
   std::optional<uint64_t> device_memory;
   std::optional<uint64_t> host_memory;

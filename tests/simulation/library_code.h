@@ -1,5 +1,5 @@
-// Whose code an address is: a library that is not ours may have allocations of its own that must not
-// fail (destructors that allocate), so faults of the heap spare them.
+// Whose code an address is: a library that is not ours may have allocations of its own that must
+// not fail (destructors that allocate), so faults of the heap leave them out.
 #pragma once
 
 #include <cstdint>

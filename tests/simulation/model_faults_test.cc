@@ -9,13 +9,13 @@
 #include <string>
 
 #include "offload/open_device.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/fasa.hpp"
-#include "runtime/lab/capture/calibration.h"
 #include "runtime/llm/model.h"
 #include "tests/llm/llm_fixture.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/process_faults.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/injecting_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -31,16 +31,16 @@ std::unique_ptr<Device> open_emulated() {
   return open_device(options);
 }
 
-// A device of the product, whose calls fail by the seam.
+// A device of the product, whose calls fail by the injector.
 struct Bench {
-  FaultSeam seam;
+  FaultInjector injector;
   std::unique_ptr<Device> inner = open_emulated();
-  SeamDevice device{*inner, seam, SeamDevice::Inner::kProducts};
+  InjectingDevice device{*inner, injector, InjectingDevice::Inner::kProducts};
 };
 
-class DeviceDrill : public Drill {
+class DeviceFaultCase : public FaultCase {
  public:
-  explicit DeviceDrill(Bench& bench) : bench_(bench) {}
+  explicit DeviceFaultCase(Bench& bench) : bench_(bench) {}
   void prepare() override {
     held_ = {bench_.device.held_bytes(MemorySpace::kDevice),
              bench_.device.held_bytes(MemorySpace::kHost)};
@@ -57,9 +57,9 @@ class DeviceDrill : public Drill {
 
 // Device memory and blocks of the heap are what they were, too, once a first call has made what is
 // made once.
-class LoadDrill final : public DeviceDrill {
+class LoadFaultCase final : public DeviceFaultCase {
  public:
-  explicit LoadDrill(Bench& bench) : DeviceDrill(bench) {
+  explicit LoadFaultCase(Bench& bench) : DeviceFaultCase(bench) {
     call();
     undo();
     blocks_ = live_heap_blocks();
@@ -76,10 +76,10 @@ class LoadDrill final : public DeviceDrill {
   int64_t blocks_ = 0;
 };
 
-class StepOfModelDrill final : public DeviceDrill {
+class StepOfModelFaultCase final : public DeviceFaultCase {
  public:
-  explicit StepOfModelDrill(Bench& bench)
-      : DeviceDrill(bench),
+  explicit StepOfModelFaultCase(Bench& bench)
+      : DeviceFaultCase(bench),
         model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
         runtime_(llm_test::full_runtime(model_)),
         sequence_(runtime_->create()) {
@@ -96,10 +96,11 @@ class StepOfModelDrill final : public DeviceDrill {
     model_.step(*runtime_, ids, {&fill, 1});
     try {
       const auto logits = model_.step(*runtime_, {&next, 1}, {&decode, 1});
-      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);  // a caller's own copy
+      const FaultInjector::Pause pause(bench_.injector,
+                                       FaultPoint::kOperation);  // a caller's own copy
       given_.assign(logits.begin(), logits.end());
     } catch (...) {
-      const FaultSeam::Pause pause(bench_.seam, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(bench_.injector, FaultPoint::kOperation);
       undo();
       throw;
     }
@@ -119,10 +120,10 @@ class StepOfModelDrill final : public DeviceDrill {
   std::vector<float> given_, logits_;
 };
 
-class CalibrationDrill final : public DeviceDrill {
+class CalibrationFaultCase final : public DeviceFaultCase {
  public:
-  explicit CalibrationDrill(Bench& bench)
-      : DeviceDrill(bench),
+  explicit CalibrationFaultCase(Bench& bench)
+      : DeviceFaultCase(bench),
         model_(Model::load(llm_test::golden_dir("llama-mha-tied"), bench.device, DType::kF32)),
         arena_(1) {
     for (int i = 0; i < 90; ++i) text_.push_back((i * 7 + i / 5) % 60 + 1);
@@ -153,7 +154,7 @@ class CalibrationDrill final : public DeviceDrill {
 };
 
 // A device with two streams: each is a thread.
-class OpenDrill final : public Drill {
+class OpenFaultCase final : public FaultCase {
  public:
   void call() override {
     device_ = open_emulated();
@@ -178,10 +179,10 @@ class OpenDrill final : public Drill {
   Stream streams_[2];
 };
 
-void run(const std::string& name, FaultSeam& seam, Drill& drill, int64_t usual) {
-  DrillCount total;
+void run(const std::string& name, FaultInjector& injector, FaultCase& fault_case, int64_t usual) {
+  FaultCount total;
   for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-    total += run_drill(name, seam, drill, planned(name, kCalls, mode, usual));
+    total += inject_faults(name, injector, fault_case, planned(name, kCalls, mode, usual));
     if (::testing::Test::HasFailure()) break;
   }
   std::cout << name << ": injected " << total.injected << ", of which " << total.thrown
@@ -191,27 +192,27 @@ void run(const std::string& name, FaultSeam& seam, Drill& drill, int64_t usual) 
 
 TEST(ModelFaults, Load) {
   Bench bench;
-  LoadDrill drill(bench);
-  run("load a model", bench.seam, drill, 29);
-  EXPECT_LE(drill.blocks_left(), 8);  // what grows once; a leak is one in every call
+  LoadFaultCase fault_case(bench);
+  run("load a model", bench.injector, fault_case, 29);
+  EXPECT_LE(fault_case.blocks_left(), 8);  // what grows once; a leak is one in every call
 }
 
 TEST(ModelFaults, Step) {
   Bench bench;
-  StepOfModelDrill drill(bench);
-  run("prefill and decode of a model", bench.seam, drill, 17);
+  StepOfModelFaultCase fault_case(bench);
+  run("prefill and decode of a model", bench.injector, fault_case, 17);
 }
 
 TEST(ModelFaults, Calibrate) {
   Bench bench;
-  CalibrationDrill drill(bench);
-  run("calibrate", bench.seam, drill, 97);
+  CalibrationFaultCase fault_case(bench);
+  run("calibrate", bench.injector, fault_case, 97);
 }
 
 TEST(DeviceFaults, Open) {
-  FaultSeam seam;
-  OpenDrill drill;
-  run("open a device", seam, drill, 1);
+  FaultInjector injector;
+  OpenFaultCase fault_case;
+  run("open a device", injector, fault_case, 1);
 }
 
 }  // namespace

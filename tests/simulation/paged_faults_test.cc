@@ -1,4 +1,4 @@
-// The paged door, call by call: what fails changes nothing.
+// The paged API, call by call: what fails changes nothing.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/pages/paged_runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
-#include "runtime/doors/paged_runtime.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/pumped_device.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/injecting_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 namespace {
@@ -36,7 +36,7 @@ Geometry page_geometry() {
 Config page_config(RowPlacement rows) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.placement.rows = rows;
@@ -53,13 +53,13 @@ struct PageSetup {
 // Two sequences in pages that lie anywhere; the newest tokens of both are attended to.
 class PagedLife {
  public:
-  PagedLife(const PageSetup& setup, FaultSeam& seam)
+  PagedLife(const PageSetup& setup, FaultInjector& injector)
       : setup_(setup),
-        seam_(seam),
+        injector_(injector),
         geometry_(page_geometry()),
         config_(page_config(setup.rows)),
-        pumped_(random_order(3)),
-        device_(pumped_, seam),
+        stepped_(random_order(3)),
+        device_(stepped_, injector),
         plain_(config_, geometry_, DType::kBF16, all_slice_dims(geometry_)),
         compute_(device_.create_stream(StreamPriority::kNormal, "compute")),
         paged_(device_, config_, geometry_, DType::kBF16, all_slice_dims(geometry_),
@@ -71,7 +71,7 @@ class PagedLife {
   }
 
   PagedRuntime& paged() { return paged_; }
-  SeamDevice& device() { return device_; }
+  InjectingDevice& device() { return device_; }
 
   static int64_t tokens_of(int which) { return which == 0 ? 150 : 70; }
   // Page ids fall: pages do not lie in order.
@@ -80,13 +80,13 @@ class PagedLife {
     const auto moved = moved_.find(page);
     return moved == moved_.end() ? page : moved->second;
   }
-  // A whole page of one sequence and the open one of the other are copied, and the copies are theirs
-  // from now on. A second time back again.
+  // A whole page of one sequence and the open one of the other are copied, and the copies are
+  // theirs from now on. A second time back again.
   void move_pages() {
     PageCopy copies[] = {{page_of(0, 0), 2}, {page_of(1, tokens_of(1) - 1), 3}};
     std::map<int64_t, int64_t> moved;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       if (moved_.empty()) {
         for (const PageCopy& copy : copies) moved.emplace(copy.source, copy.destination);
       } else {
@@ -106,7 +106,7 @@ class PagedLife {
     std::vector<int64_t> slots;
     std::vector<float> k, v;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);  // a caller's own work
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);  // a caller's own work
       for (int64_t i = first; i < end; ++i) {
         slots.push_back(page_of(which, i) * setup_.page_size + i % setup_.page_size);
         take(which, i, TokenPart::kKey, geometry_.kv_heads * geometry_.key_dim, &k);
@@ -137,7 +137,7 @@ class PagedLife {
     std::vector<float> q;
     const int32_t length = static_cast<int32_t>(tokens_of(0));
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       for (int64_t at = 0; at < length; at += setup_.page_size) {
         table.push_back(static_cast<int32_t>(page_of(0, at)));
       }
@@ -165,7 +165,7 @@ class PagedLife {
     std::vector<int32_t> table, lengths;
     std::vector<float> q;
     {
-      const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+      const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
       const int64_t columns = (tokens_of(0) + setup_.page_size - 1) / setup_.page_size;
       for (int which = 0; which < 2; ++which) {
         for (int64_t column = 0; column < columns; ++column) {
@@ -200,7 +200,7 @@ class PagedLife {
  private:
   // What was attended to last, of the call's sequence `index`, is what the tokens of `which` give.
   void expect_attended(int which, int64_t index) {
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     const int64_t width = int64_t{geometry_.query_heads} * geometry_.value_dim;
     const History history(static_cast<size_t>(tokens_of(which)), static_cast<uint8_t>(which));
     const auto length = static_cast<int64_t>(history.size());
@@ -216,11 +216,11 @@ class PagedLife {
   }
 
   const PageSetup setup_;
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   const Geometry geometry_;
   const Config config_;
-  PumpedDevice pumped_;
-  SeamDevice device_;
+  SteppedDevice stepped_;
+  InjectingDevice device_;
   PlainCache plain_;
   Stream compute_;
   PagedRuntime paged_;
@@ -230,12 +230,12 @@ class PagedLife {
 
 // Want of memory changes nothing. After a failure of the device nothing is to be trusted any more:
 // every later call says so, and the runtime can be destroyed.
-class PagedDrill final : public Drill {
+class PagedFaultCase final : public FaultCase {
  public:
   using Call = std::function<void(PagedLife&)>;
   // `prepare`: none, or what is done before each call, which then has a life of its own.
-  PagedDrill(const PageSetup& setup, FaultSeam& seam, Call call, Call prepare = {})
-      : setup_(setup), seam_(seam), call_(std::move(call)), prepare_(std::move(prepare)) {
+  PagedFaultCase(const PageSetup& setup, FaultInjector& injector, Call call, Call prepare = {})
+      : setup_(setup), injector_(injector), call_(std::move(call)), prepare_(std::move(prepare)) {
     begin_anew();
   }
   void prepare() override {
@@ -247,7 +247,7 @@ class PagedDrill final : public Drill {
     of_device_ = dynamic_cast<const DeviceError*>(&error) != nullptr;
     if (of_device_) failure_ = error.what();
     // Where work was half enqueued, want of the process's memory is a failure of the device, too.
-    if (!(of_device_ && of_heap_)) Drill::check_error(point, error);
+    if (!(of_device_ && of_heap_)) FaultCase::check_error(point, error);
   }
   void check_unchanged() override {
     try {
@@ -273,12 +273,12 @@ class PagedDrill final : public Drill {
 
  private:
   void begin_anew() {
-    life_.emplace(setup_, seam_);
+    life_.emplace(setup_, injector_);
     if (prepare_) prepare_(*life_);
   }
 
   const PageSetup setup_;
-  FaultSeam& seam_;
+  FaultInjector& injector_;
   const Call call_;
   const Call prepare_;
   std::optional<PagedLife> life_;
@@ -289,13 +289,13 @@ class PagedDrill final : public Drill {
 
 class PagedFaults : public ::testing::TestWithParam<PageSetup> {
  protected:
-  void run(const std::string& what, const PagedDrill::Call& call,
-           const PagedDrill::Call& prepare = {}) {
+  void run(const std::string& what, const PagedFaultCase::Call& call,
+           const PagedFaultCase::Call& prepare = {}) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
-      FaultSeam seam;
-      PagedDrill drill(GetParam(), seam, call, prepare);
+      FaultInjector injector;
+      PagedFaultCase fault_case(GetParam(), injector, call, prepare);
       const std::string name = std::string(GetParam().name) + ": " + what;
-      total_ += run_drill(name, seam, drill, planned(name, kCalls, mode, 2));
+      total_ += inject_faults(name, injector, fault_case, planned(name, kCalls, mode, 2));
       if (HasFailure()) return;
     }
   }
@@ -304,7 +304,7 @@ class PagedFaults : public ::testing::TestWithParam<PageSetup> {
               << " came out as errors\n";
     RecordProperty("injected", static_cast<int>(total_.injected));
   }
-  DrillCount total_;
+  FaultCount total_;
 };
 
 TEST_P(PagedFaults, AppendAttendCopy) {

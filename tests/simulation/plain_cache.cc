@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "kernels/cpu/kernels.h"
+#include "runtime/api/settings.h"
 #include "runtime/base/raw_slopes.h"
-#include "runtime/doors/settings.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
@@ -184,14 +184,14 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
   constexpr int32_t kRoom = pages_of(kMaxTokens) * kPageTokens;
   const LayerSettings& wanted = settings_.layer(step.layer);
   const auto heads = static_cast<size_t>(geometry_.kv_heads);
-  std::vector<int32_t> near_positions(heads * size_t{kRoom});
-  std::vector<int32_t> near_sizes(heads);
-  std::vector<float> near_scores(static_cast<size_t>(geometry_.query_heads) * size_t{kRoom});
+  std::vector<int32_t> low_bit_positions(heads * size_t{kRoom});
+  std::vector<int32_t> low_bit_sizes(heads);
+  std::vector<float> low_bit_scores(static_cast<size_t>(geometry_.query_heads) * size_t{kRoom});
   if (settings_.layout.has_values()) {
-    params.near = {.capacity = kRoom,
-                   .positions = near_positions.data(),
-                   .sizes = near_sizes.data(),
-                   .scores = near_scores.data()};
+    params.low_bit = {.capacity = kRoom,
+                      .positions = low_bit_positions.data(),
+                      .sizes = low_bit_sizes.data(),
+                      .scores = low_bit_scores.data()};
   }
   std::vector<int32_t> sets(heads * size_t{kRoom});
   std::vector<int32_t> sizes(heads);
@@ -207,13 +207,13 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .sets = sets.data(),
                         .selected_sizes = sizes.data(),
                         .counters = &counters,
-                        .near_budget = wanted.near,
-                        .near = params.near});
+                        .low_bit_budget = wanted.low_bit,
+                        .low_bit = params.low_bit});
   cpu::run(ResolveParams{.step = step,
                          .rows_on_device = true,
                          .begin = 0,
                          .end = kRoom,
-                         .stamp = {},
+                         .step_number = {},
                          .selected_capacity = kRoom,
                          .sets = sets.data(),
                          .selected_sizes = sizes.data(),

@@ -1,6 +1,6 @@
 // The oracle: attention over a history of tokens that lies in plain arrays, written anew for every
-// question. No pages that are shared, no tiers, no streams, no guesses: what a runtime gives has to
-// be this, bit for bit, however it came to hold these tokens.
+// question. No pages that are shared, no tiers, no streams, no predictions: what a runtime gives
+// has to be this, bit for bit, however it came to hold these tokens.
 #pragma once
 
 #include <tbb/task_arena.h>

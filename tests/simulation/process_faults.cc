@@ -23,7 +23,7 @@ extern "C" void* __real_aligned_alloc(size_t alignment, size_t bytes);  // NOLIN
 namespace fasa::testing {
 namespace {
 
-thread_local FaultSeam* armed = nullptr;
+thread_local FaultInjector* armed = nullptr;
 std::atomic<int64_t> live_blocks = 0;
 
 bool fails(FaultPoint point) noexcept { return armed != nullptr && armed->fails(point); }
@@ -57,10 +57,10 @@ constexpr size_t kUsual = alignof(max_align_t);
 
 }  // namespace
 
-ProcessFaults::ProcessFaults(FaultSeam& seam) {
+ProcessFaults::ProcessFaults(FaultInjector& injector) {
   static const LibraryCode code;
   library_code = &code;
-  armed = &seam;
+  armed = &injector;
 }
 ProcessFaults::~ProcessFaults() { armed = nullptr; }
 int64_t live_heap_blocks() { return live_blocks.load(std::memory_order_relaxed); }

@@ -1,18 +1,18 @@
 // What fails outside of devices: operator new, threads that start, files, mappings. The program that
 // links process_faults.cc has these calls replaced; they fail on the thread of an armed scope alone,
-// by the scope's seam.
+// by the scope's injector.
 #pragma once
 
 #include <cstdint>
 
-#include "tests/support/fault_seam.h"
+#include "tests/support/fault_injector.h"
 
 namespace fasa::testing {
 
-// On this thread, while it lives, the process's calls ask this seam. One at a time.
+// On this thread, while it lives, the process's calls ask this injector. One at a time.
 class ProcessFaults {
  public:
-  explicit ProcessFaults(FaultSeam& seam);
+  explicit ProcessFaults(FaultInjector& injector);
   ProcessFaults(const ProcessFaults&) = delete;  // of one thread
   ProcessFaults& operator=(const ProcessFaults&) = delete;
   ~ProcessFaults();

@@ -1,4 +1,4 @@
-// Everything that can fail in the calls of the sequences door fails in its turn.
+// Everything that can fail in the calls of the sequences API fails in its turn.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
-#include "tests/simulation/fault_drill.h"
+#include "tests/simulation/fault_injection.h"
 #include "tests/simulation/still_life.h"
 
 namespace fasa::testing {
@@ -16,9 +16,9 @@ constexpr FaultPoints kCalls = {FaultPoint::kAllocation, FaultPoint::kCopy,   Fa
                                 FaultPoint::kEvent,      FaultPoint::kStream, FaultPoint::kHeap};
 
 // A call of the runtime, and what undoes it.
-class LifeDrill : public Drill {
+class LifeFaultCase : public FaultCase {
  public:
-  explicit LifeDrill(StillLife& life) : life_(life) {}
+  explicit LifeFaultCase(StillLife& life) : life_(life) {}
   void prepare() override { was_ = life_.runtime().memory(); }
   void check_unchanged() override { life_.expect_as_before(was_); }
   void check_done() override { life_.expect_lengths(); }
@@ -29,15 +29,15 @@ class LifeDrill : public Drill {
   KvMemory was_;
 };
 
-class StepDrill final : public LifeDrill {
+class StepFaultCase final : public LifeFaultCase {
  public:
-  StepDrill(StillLife& life, std::vector<LifePart> parts)
-      : LifeDrill(life), parts_(std::move(parts)) {}
+  StepFaultCase(StillLife& life, std::vector<LifePart> parts)
+      : LifeFaultCase(life), parts_(std::move(parts)) {}
   // The step once before, so that whatever the runtime keeps from now on is there.
   void prepare() override {
     life_.step(parts_);
     roll_back();
-    LifeDrill::prepare();
+    LifeFaultCase::prepare();
   }
   void call() override { life_.step(parts_); }
   // A step that had begun has its memory.
@@ -55,14 +55,14 @@ class StepDrill final : public LifeDrill {
 };
 
 // A first step after a fork inside a page: the page is copied before it is written.
-class ForkedStepDrill final : public LifeDrill {
+class ForkedStepFaultCase final : public LifeFaultCase {
  public:
-  using LifeDrill::LifeDrill;
+  using LifeFaultCase::LifeFaultCase;
   void prepare() override {
     child_ = life_.runtime().fork(life_.a(), 100);
     const History& parent = life_.history(life_.a());
     life_.history(child_) = History(parent.begin(), parent.begin() + 100);
-    LifeDrill::prepare();
+    LifeFaultCase::prepare();
   }
   void call() override { life_.step({{child_, 40, StepMode::kPrefill}}); }
   void check_unchanged() override {
@@ -76,21 +76,21 @@ class ForkedStepDrill final : public LifeDrill {
   SequenceId child_{};
 };
 
-class CallDrill final : public LifeDrill {
+class CallFaultCase final : public LifeFaultCase {
  public:
-  CallDrill(StillLife& life, std::function<void()> call, std::function<void()> undo)
-      : LifeDrill(life), call_(std::move(call)), undo_(std::move(undo)) {}
+  CallFaultCase(StillLife& life, std::function<void()> call, std::function<void()> undo)
+      : LifeFaultCase(life), call_(std::move(call)), undo_(std::move(undo)) {}
   // Once before, so that whatever the runtime keeps from now on is there.
   void prepare() override {
     call_();
     undo_();
-    LifeDrill::prepare();
+    LifeFaultCase::prepare();
   }
   void call() override { call_(); }
   void undo() override { undo_(); }
   // That sequences are what they were: a step says so.
   void check_done() override {
-    LifeDrill::check_done();
+    LifeFaultCase::check_done();
     const std::vector<LifePart> both = {{.id = life_.a()}, {.id = life_.b()}};
     undo_();
     life_.step(both);
@@ -106,7 +106,7 @@ class CallDrill final : public LifeDrill {
 };
 
 const LifeSetup kSetups[] = {{.name = "host"},
-                             {.name = "guesses", .hot_rows = 60, .depth = 2, .queries = true},
+                             {.name = "predictions", .hot_rows = 60, .depth = 2, .queries = true},
                              {.name = "auto", .rows = RowPlacement::kAuto},
                              {.name = "device", .rows = RowPlacement::kDevice},
                              {.name = "dense", .hot_rows = 0, .dense_layers = {1}}};
@@ -114,11 +114,11 @@ const LifeSetup kSetups[] = {{.name = "host"},
 class SequenceFaults : public ::testing::TestWithParam<LifeSetup> {
  protected:
   // In both modes.
-  void run(const std::string& what, Drill& drill, StillLife& life, int64_t usual) {
+  void run(const std::string& what, FaultCase& fault_case, StillLife& life, int64_t usual) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
       const std::string name = std::string(GetParam().name) + ": " + what;
-      const DrillCount count =
-          run_drill(name, life.seam(), drill, planned(name, kCalls, mode, usual));
+      const FaultCount count =
+          inject_faults(name, life.injector(), fault_case, planned(name, kCalls, mode, usual));
       if (HasFailure()) return;
       total_ += count;
     }
@@ -128,25 +128,25 @@ class SequenceFaults : public ::testing::TestWithParam<LifeSetup> {
               << " came out as errors\n";
     RecordProperty("injected", static_cast<int>(total_.injected));
   }
-  DrillCount total_;
+  FaultCount total_;
 };
 
 TEST_P(SequenceFaults, Steps) {
   StillLife life(GetParam());
   const LifePart decode{.id = life.a()};
   const LifePart fill{life.b(), 75, StepMode::kPrefill};
-  StepDrill decoding(life, {decode});
+  StepFaultCase decoding(life, {decode});
   run("decode", decoding, life, 5);
-  StepDrill filling(life, {fill});
+  StepFaultCase filling(life, {fill});
   run("prefill", filling, life, 5);
-  StepDrill mixed(life, {fill, decode});
+  StepFaultCase mixed(life, {fill, decode});
   run("mixed", mixed, life, 5);
   const std::vector<StepSequence> parts = {{life.a(), 1, StepMode::kDecode},
                                            {life.b(), 75, StepMode::kPrefill}};
-  CallDrill beginning(
+  CallFaultCase beginning(
       life, [&] { life.runtime().begin_step(parts); }, [&] { life.runtime().abort_step(); });
   run("begin_step", beginning, life, 2);
-  StepDrill both(life, {decode, {.id = life.b()}});
+  StepFaultCase both(life, {decode, {.id = life.b()}});
   run("two decoded", both, life, 5);
 }
 
@@ -154,15 +154,15 @@ TEST_P(SequenceFaults, ForksAndTruncations) {
   StillLife life(GetParam());
   Runtime& runtime = life.runtime();
   SequenceId child{};
-  CallDrill fork(
+  CallFaultCase fork(
       life, [&] { child = runtime.fork(life.a(), 100); }, [&] { runtime.free(child); });
   run("fork", fork, life, 1);
-  ForkedStepDrill forked(life);
+  ForkedStepFaultCase forked(life);
   run("step of a fork", forked, life, 5);
-  CallDrill create(
+  CallFaultCase create(
       life, [&] { child = runtime.create(); }, [&] { runtime.free(child); });
   run("create", create, life, 1);
-  CallDrill reserve(
+  CallFaultCase reserve(
       life,
       [&] {
         child = runtime.create();
@@ -181,9 +181,9 @@ TEST_P(SequenceFaults, TruncateAndRead) {
   StillLife life(GetParam());
   Runtime& runtime = life.runtime();
   // The cut tokens are written again.
-  class Truncation final : public LifeDrill {
+  class Truncation final : public LifeFaultCase {
    public:
-    using LifeDrill::LifeDrill;
+    using LifeFaultCase::LifeFaultCase;
     void call() override { life_.runtime().truncate(life_.a(), 100); }
     void check_done() override { EXPECT_EQ(life_.runtime().length(life_.a()), 100); }
     void undo() override {
@@ -199,7 +199,7 @@ TEST_P(SequenceFaults, TruncateAndRead) {
   const Geometry& g = life.geometry();
   std::vector<float> k(static_cast<size_t>(20 * g.kv_heads * g.key_dim));
   std::vector<float> v(static_cast<size_t>(20 * g.kv_heads * g.value_dim));
-  CallDrill read(
+  CallFaultCase read(
       life,
       [&] {
         runtime.read(
@@ -209,7 +209,7 @@ TEST_P(SequenceFaults, TruncateAndRead) {
       },
       [] {});
   run("read", read, life, 1);
-  CallDrill metrics(
+  CallFaultCase metrics(
       life,
       [&] {
         runtime.metrics();
@@ -222,7 +222,7 @@ TEST_P(SequenceFaults, TruncateAndRead) {
 TEST_P(SequenceFaults, Opening) {
   StillLife life(GetParam());
   std::unique_ptr<Runtime> second;
-  CallDrill open(
+  CallFaultCase open(
       life,
       [&] {
         second = std::make_unique<Runtime>(life.device(), life.config(), life.geometry(),

@@ -16,7 +16,8 @@ using namespace fasa::testing;
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Lives of a runtime, each made of a seed; the first that goes wrong ends it.");
+  CLI::App app(
+      "Simulation runs of a runtime, each drawn from a seed; the first that goes wrong ends it.");
   std::string seeds = "0..299";
   SeedRuns runs;
   app.add_option("--seeds", seeds, "A..B, both included");

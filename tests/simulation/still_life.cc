@@ -26,7 +26,7 @@ Geometry life_geometry() {
 Config life_config(const LifeSetup& setup) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.near_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.selection.dense_layers = setup.dense_layers;
@@ -42,7 +42,7 @@ std::unique_ptr<Device> life_device(const LifeSetup& setup) {
   options.threads = 1;
   options.device_memory = uint64_t{64} << 20;
   if (setup.emulated) return open_device(options);
-  return std::make_unique<PumpedDevice>(random_order(7), options);
+  return std::make_unique<SteppedDevice>(random_order(7), options);
 }
 
 }  // namespace
@@ -54,14 +54,14 @@ StillLife::StillLife(const LifeSetup& setup)
       slice_dims_(all_slice_dims(geometry_)),
       plain_(config_, geometry_, DType::kBF16, slice_dims_),
       inner_(life_device(setup)),
-      device_(std::make_unique<SeamDevice>(
-          *inner_, seam_,
-          setup.emulated ? SeamDevice::Inner::kProducts : SeamDevice::Inner::kTests)),
+      device_(std::make_unique<InjectingDevice>(
+          *inner_, injector_,
+          setup.emulated ? InjectingDevice::Inner::kProducts : InjectingDevice::Inner::kTests)),
       runtime_(std::make_unique<Runtime>(*device_, config_, geometry_, DType::kBF16, slice_dims_)),
       compute_(device_->create_stream(StreamPriority::kNormal, "compute")) {
   if (!setup.emulated) {
-    static_cast<PumpedDevice&>(*inner_).on_run(
-        [this](const char*) { return seam_.fails(FaultPoint::kOperation); });
+    static_cast<SteppedDevice&>(*inner_).on_run(
+        [this](const char*) { return injector_.fails(FaultPoint::kOperation); });
   }
   if (setup.queries) {
     queries_ = std::make_unique<NoisyQueries>(*device_, geometry_, 0.5f);
@@ -146,7 +146,7 @@ void StillLife::step(const std::vector<LifePart>& parts) {
   std::vector<StepSequence> sequences;
   int64_t tokens = 0;
   {
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);  // a caller's own work
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);  // a caller's own work
     write_tensors(parts);
     for (const LifePart& part : parts) {
       sequences.push_back({part.id, part.tokens, part.mode});
@@ -158,7 +158,7 @@ void StillLife::step(const std::vector<LifePart>& parts) {
     enqueue(tokens);
     runtime_->end_step();
   } catch (...) {
-    const FaultSeam::Pause pause(seam_, FaultPoint::kOperation);
+    const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     runtime_->abort_step();
     throw;
   }
@@ -222,7 +222,7 @@ void StillLife::expect_as_before(const KvMemory& was) {
   const uint64_t scratch = now.device_scratch - now.host_tables;
   const uint64_t scratch_before = was.device_scratch - was.host_tables;
   EXPECT_LE(scratch, scratch_before);
-  if (seam_.fired() <= 1) {
+  if (injector_.fired() <= 1) {
     EXPECT_EQ(scratch, scratch_before);
   }
 }

@@ -10,9 +10,9 @@
 #include "runtime/fasa.hpp"
 #include "tests/simulation/noisy_queries.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/fault_seam.h"
-#include "tests/support/pumped_device.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/fault_injector.h"
+#include "tests/support/injecting_device.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 
@@ -23,7 +23,7 @@ struct LifeSetup {
   std::optional<int> depth = 0;
   bool queries = false;  // somebody estimates them
   std::vector<int> dense_layers = {};
-  bool emulated = false;  // the product's own device in place of the pumped one
+  bool emulated = false;  // the product's own device in place of the stepped one
 };
 
 // One sequence's part of a step.
@@ -45,8 +45,8 @@ class StillLife {
   SequenceId a() const { return a_; }
   SequenceId b() const { return b_; }
   Runtime& runtime() { return *runtime_; }
-  FaultSeam& seam() { return seam_; }
-  SeamDevice& device() { return *device_; }
+  FaultInjector& injector() { return injector_; }
+  InjectingDevice& device() { return *device_; }
   StreamView stream() const { return compute_.view(); }
   const Config& config() const { return config_; }
   const Geometry& geometry() const { return geometry_; }
@@ -77,9 +77,9 @@ class StillLife {
   const Config config_;
   const std::vector<int16_t> slice_dims_;
   PlainCache plain_;
-  FaultSeam seam_;
+  FaultInjector injector_;
   std::unique_ptr<Device> inner_;
-  std::unique_ptr<SeamDevice> device_;
+  std::unique_ptr<InjectingDevice> device_;
   std::unique_ptr<NoisyQueries> queries_;
   std::unique_ptr<Runtime> runtime_;
   Stream compute_;

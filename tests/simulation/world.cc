@@ -20,7 +20,7 @@ DeviceOptions options_of(const DrawnSetup& setup) {
   return options;
 }
 
-PumpPolicy drawn_order(Draw& draw) {
+StepPolicy drawn_order(Draw& draw) {
   const uint64_t seed = draw.next();
   switch (draw.below(7)) {
     case 0:
@@ -56,33 +56,33 @@ World::World(uint64_t seed, bool faults)
     : seed_(seed),
       faults_(faults),
       setup_(drawn_setup(seed)),
-      pumped_(std::make_unique<PumpedDevice>(random_order(seed), options_of(setup_))),
-      device_(std::make_unique<SeamDevice>(*pumped_, seam_)),
+      stepped_(std::make_unique<SteppedDevice>(random_order(seed), options_of(setup_))),
+      device_(std::make_unique<InjectingDevice>(*stepped_, injector_)),
       plain_(setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims),
       compute_(device_->create_stream(StreamPriority::kNormal, "compute")) {
-  pumped_->fill_new_memory(setup_.new_memory);
-  pumped_->on_run([this](const char*) { return late_.fails(FaultPoint::kOperation); });
+  stepped_->fill_new_memory(setup_.new_memory);
+  stepped_->on_run([this](const char*) { return late_.fails(FaultPoint::kOperation); });
   runtime_.emplace(*device_, setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims);
-  if (setup_.guesser == DrawnGuesser::kQueries) {
+  if (setup_.prediction_source == DrawnSource::kQueries) {
     queries_ = std::make_unique<NoisyQueries>(*device_, setup_.geometry, 0.5f);
     runtime_->set_query_source(queries_.get());
-  } else if (setup_.guesser == DrawnGuesser::kAnything) {
+  } else if (setup_.prediction_source == DrawnSource::kAnything) {
     anything_ = std::make_unique<RandomPredictor>(*device_, seed);
     runtime_->set_predictor(anything_.get());
   }
 }
 
 World::~World() {
-  seam_.lift();
+  injector_.lift();
   late_.lift();
-  pumped_->run_until_idle();  // what is enqueued reads the steps' tensors
+  stepped_->run_until_idle();  // what is enqueued reads the steps' tensors
 }
 
 std::string World::setup() const { return describe(setup_); }
 
 uint64_t World::digest() const {
   Digest digest = digest_;
-  digest.add(pumped_->executed());
+  digest.add(stepped_->executed());
   return digest.value();
 }
 
@@ -126,13 +126,13 @@ void World::run(int64_t operation) {
   check_lengths();
   check_books("after it");
   digest_.add(last_.data(), last_.size());
-  digest_.add(pumped_->executed());
+  digest_.add(stepped_->executed());
   digest_.add(device_->held_bytes(MemorySpace::kDevice));
 }
 
 void World::change_order(Draw& draw) {
   last_ = "another order of streams";
-  pumped_->set_policy(drawn_order(draw));
+  stepped_->set_policy(drawn_order(draw));
 }
 
 void World::close() {
@@ -153,7 +153,7 @@ void World::close() {
   squeezes_.clear();
   runtime_.reset();
   for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
-    const uint64_t left = pumped_->memory(space).used_bytes;
+    const uint64_t left = stepped_->memory(space).used_bytes;
     if (left != 0) mismatch(fmt::format("the runtime is gone, and {} bytes are held", left));
   }
 }
@@ -184,7 +184,7 @@ void World::check_books(std::string_view what) const {
   for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
     const bool on_device = space == MemorySpace::kDevice;
     const char* name = on_device ? "device" : "host";
-    const MemoryUse use = pumped_->memory(space);
+    const MemoryUse use = stepped_->memory(space);
     const uint64_t said = on_device ? memory.device_total() : memory.host_total();
     const uint64_t held = device_->held_bytes(space);
     if (use.used_bytes != held) {
@@ -208,12 +208,12 @@ void World::check_books(std::string_view what) const {
 
 void World::arm(Draw& draw, FaultPoints points) {
   const FaultMode mode = draw.one_in(4) ? FaultMode::kFromThenOn : FaultMode::kOnce;
-  seam_.arm(points, draw.one_in(3) ? draw.between(1, 60) : draw.between(1, 8), mode);
+  injector_.arm(points, draw.one_in(3) ? draw.between(1, 60) : draw.between(1, 8), mode);
 }
 
 bool World::fits(const BudgetError& error) const {
   const bool on_device = error.limit() == "device_memory";
-  const MemoryUse use = pumped_->memory(on_device ? MemorySpace::kDevice : MemorySpace::kHost);
+  const MemoryUse use = stepped_->memory(on_device ? MemorySpace::kDevice : MemorySpace::kHost);
   return error.asked_bytes() <= use.limit_bytes - use.used_bytes;
 }
 
@@ -229,13 +229,13 @@ World::Outcome World::attempt(Draw& draw, std::string_view what,
   for (bool again = false;; again = true) {
     try {
       call();
-      tally_.injected += seam_.lift();
+      tally_.injected += injector_.lift();
       return Outcome::kDone;
     } catch (const Error& error) {
-      const bool injected = seam_.fired() > 0 && !again;
+      const bool injected = injector_.fired() > 0 && !again;
       const bool refused = device_->refusals() > refusals;
-      const bool lasting = injected && (seam_.fired() > 1 || refused);
-      tally_.injected += seam_.lift();
+      const bool lasting = injected && (injector_.fired() > 1 || refused);
+      tally_.injected += injector_.lift();
       const auto* budget = dynamic_cast<const BudgetError*>(&error);
       if (failed_late() && budget == nullptr) return Outcome::kFailed;
       if (!injected && budget == nullptr) {

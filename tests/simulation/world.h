@@ -1,4 +1,4 @@
-// One simulated life of a runtime: everything that happens in it follows from a seed. The device is
+// One simulation run of a runtime: everything that happens in it follows from a seed. The device is
 // one whose streams run only as a policy of the seed lets them, calls fail where the seed says so,
 // and after every operation the runtime is held against plain books of what it should be.
 #pragma once
@@ -16,10 +16,10 @@
 #include "tests/simulation/draw.h"
 #include "tests/simulation/drawn_setup.h"
 #include "tests/simulation/plain_cache.h"
-#include "tests/support/fault_seam.h"
-#include "tests/support/guessers.h"
-#include "tests/support/pumped_device.h"
-#include "tests/support/seam_device.h"
+#include "tests/support/fault_injector.h"
+#include "tests/support/injecting_device.h"
+#include "tests/support/prediction_sources.h"
+#include "tests/support/stepped_device.h"
 
 namespace fasa::testing {
 
@@ -100,8 +100,8 @@ class World {
                  bool lasting);
   void arm(Draw& draw, FaultPoints points);
   bool fits(const BudgetError& error) const;  // what was refused
-  // Something that was under way has failed: the sequences whose it may have been are lost or right,
-  // all others are right.
+  // Something that was under way has failed: the sequences whose it may have been are lost or
+  // right, all others are right.
   void meet_late_failure();
   bool failed_late() const { return late_.fired() > 0; }
   void check_books(std::string_view what) const;
@@ -144,10 +144,10 @@ class World {
   const uint64_t seed_;
   const bool faults_;
   const DrawnSetup setup_;
-  FaultSeam seam_;  // of calls
-  FaultSeam late_;  // of what runs
-  std::unique_ptr<PumpedDevice> pumped_;
-  std::unique_ptr<SeamDevice> device_;
+  FaultInjector injector_;  // of calls
+  FaultInjector late_;      // of what runs
+  std::unique_ptr<SteppedDevice> stepped_;
+  std::unique_ptr<InjectingDevice> device_;
   std::unique_ptr<NoisyQueries> queries_;
   std::unique_ptr<RandomPredictor> anything_;
   PlainCache plain_;

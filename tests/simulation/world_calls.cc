@@ -1,4 +1,4 @@
-// The operations of a simulated life but for its steps.
+// The operations of a simulation run but for its steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ void World::reserve(Draw& draw) {
 // Somebody else takes memory: all that is free, or nearly.
 void World::squeeze(Draw& draw) {
   const MemorySpace space = draw.one_in(3) ? MemorySpace::kHost : MemorySpace::kDevice;
-  const MemoryUse use = pumped_->memory(space);
+  const MemoryUse use = stepped_->memory(space);
   if (use.limit_bytes == UINT64_MAX || squeezes_.size() > 4) return;
   const int64_t left = draw.of({0, 0, 1000, 5000, 20000, 50000, 100000});
   const auto room = static_cast<int64_t>(use.limit_bytes - use.used_bytes);
@@ -143,7 +143,7 @@ void World::look_at_metrics(Draw& draw) {
   FetchMetrics metrics;
   if (attempt(draw, last_, [&] { metrics = runtime_->metrics(); }) != Outcome::kDone) return;
   if (metrics.rows.prefetched_used > metrics.rows.prefetched) {
-    mismatch("more guessed rows were used than were fetched");
+    mismatch("more predicted rows were used than were fetched");
   }
   digest_.add(metrics.rows.hits);
   digest_.add(metrics.rows.misses);

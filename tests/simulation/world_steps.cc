@@ -1,4 +1,4 @@
-// The steps of a simulated life: several sequences at a time, not waited for, aborted now and then.
+// The steps of a simulation run: several sequences at a time, not waited for, aborted now and then.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -143,17 +143,17 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
     enqueue_layers(*step, layers);
     if (abort_after < 0) runtime_->end_step();
   } catch (const DeviceError& error) {
-    if (seam_.fired() == 0 && !failed_late()) {
+    if (injector_.fired() == 0 && !failed_late()) {
       mismatch(fmt::format("a step failed for no reason: {}", error.what()));
     }
     thrown = true;
   }
-  tally_.injected += seam_.lift();
+  tally_.injected += injector_.lift();
   if (thrown || abort_after >= 0) {
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
     // Its tensors are read until then. Some of it may be under way where it has failed.
-    pumped_->run_until_idle();
+    stepped_->run_until_idle();
     return;
   }
   commit(std::move(step));

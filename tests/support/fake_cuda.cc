@@ -263,20 +263,20 @@ CudaStatus FakeCuda::create_stream(void** stream, StreamPriority) {
   return cuda_status::kSuccess;
 }
 
-CudaStatus FakeCuda::locate(const void* data, CudaPlace* place) {
+CudaStatus FakeCuda::locate(const void* data, CudaLocation* location) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = enter("locate")) return status;
   *place = {};
   const auto* at = static_cast<const std::byte*>(data);
   for (const auto& [begin, bytes] : elsewhere) {
     if (at < begin || at >= begin + bytes) continue;
-    *place = {CudaPlace::Kind::kDevice, 1};
+    *location = {CudaLocation::Kind::kDevice, 1};
     return cuda_status::kSuccess;
   }
   if (pinned(data, 1)) {
-    place->kind = CudaPlace::Kind::kPinned;
+    location->kind = CudaLocation::Kind::kPinned;
   } else if (on_device(data, 1) || strangers_on_device) {
-    place->kind = CudaPlace::Kind::kDevice;
+    location->kind = CudaLocation::Kind::kDevice;
   }
   return cuda_status::kSuccess;
 }

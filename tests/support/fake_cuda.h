@@ -1,4 +1,4 @@
-// A CUDA runtime played by the host, as lazy as the real one may be: what is enqueued runs when
+// A fake CUDA runtime on the host, as lazy as the real one may be: what is enqueued runs when
 // somebody waits for it, streams in their own order, and what they wait for first. Kernels are the
 // CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the runtime does, and
 // any call, or any operation while it runs, can be made to fail. Captured work knows no order but
@@ -87,7 +87,7 @@ class FakeCuda final : public CudaCalls {
   CudaStatus free(void* data, void* pool, void* stream) override;
   CudaStatus register_host(void* data, size_t bytes) override;
   CudaStatus unregister_host(void* data) override;
-  CudaStatus locate(const void* data, CudaPlace* place) override;
+  CudaStatus locate(const void* data, CudaLocation* location) override;
   CudaStatus create_stream(void** stream, StreamPriority priority) override;
   CudaStatus destroy_stream(void* stream) override;
   CudaStatus synchronize_stream(void* stream) override;

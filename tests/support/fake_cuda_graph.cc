@@ -1,4 +1,4 @@
-// Captures and graphs of the played CUDA runtime.
+// Captures and graphs of the fake CUDA runtime.
 #include <algorithm>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// What the handles of the played CUDA runtime point to.
+// What the handles of the fake CUDA runtime point to.
 #pragma once
 
 #include <deque>

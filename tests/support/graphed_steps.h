@@ -12,14 +12,14 @@
 
 namespace fasa::testing {
 
-// Guesses are the true queries and noise, written down before the step.
+// Predictions are the true queries and noise, written down before the step.
 class WrittenQueries final : public QuerySource {
  public:
-  WrittenQueries(Device& device, const Geometry& geometry, int most_tokens, float error)
+  WrittenQueries(Device& device, const Geometry& geometry, int max_tokens, float error)
       : geometry_(geometry), error_(error) {
     for (int layer = 0; layer < geometry.layers; ++layer) {
       buffers_.push_back(device.allocate(MemorySpace::kDevice,
-                                         static_cast<size_t>(most_tokens) * width() * sizeof(float),
+                                         static_cast<size_t>(max_tokens) * width() * sizeof(float),
                                          "written queries"));
     }
   }
@@ -46,10 +46,10 @@ class WrittenQueries final : public QuerySource {
 class GraphedSteps {
  public:
   // `stream` is the one that all steps run on.
-  GraphedSteps(Device& device, Runtime& runtime, StreamView stream, int most_tokens)
+  GraphedSteps(Device& device, Runtime& runtime, StreamView stream, int max_tokens)
       : device_(device), runtime_(runtime), stream_(stream) {
     const Geometry& g = runtime.geometry();
-    const auto tokens = static_cast<size_t>(most_tokens);
+    const auto tokens = static_cast<size_t>(max_tokens);
     for (int layer = 0; layer < g.layers; ++layer) {
       for (const int width : {g.kv_heads * g.key_dim, g.kv_heads * g.value_dim,
                               g.query_heads * g.key_dim, g.query_heads * g.value_dim}) {
@@ -76,7 +76,7 @@ class GraphedSteps {
     return results(static_cast<int64_t>(parts.size()));
   }
 
-  WrittenQueries* written = nullptr;        // null: nobody guesses
+  WrittenQueries* written = nullptr;        // null: nothing is predicted
   std::function<void(int layer)> on_layer;  // while the layers are enqueued
   int64_t enqueued = 0;                     // how often they were
 

@@ -1,4 +1,4 @@
-// The kernels of the CUDA device on the played runtime (fake_cuda.h): their bodies, interpreted, in
+// The kernels of the CUDA device on the fake runtime (fake_cuda.h): their bodies, interpreted, in
 // place of the CPU's. Slow: for small models.
 #pragma once
 

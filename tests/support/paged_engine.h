@@ -1,5 +1,5 @@
-// The paged door as an engine uses it, that owns page ids; and the same tokens through the
-// sequences door.
+// The paged API as an engine uses it, that owns page ids; and the same tokens through the
+// sequences API.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace fasa::testing {
 
 struct PagedSetup {
-  const char* device = "cpu";  // cuda:0 is the played one
+  const char* device = "cpu";  // cuda:0 is the fake one
   bool interpreted = false;    // there: the kernels' bodies in place of the CPU's
   int page_size = 64;
   int64_t pages = 24;
@@ -26,12 +26,12 @@ struct PagedSetup {
   std::optional<int> hot_rows = 64;
   SliceDType slice = SliceDType::kInt2;
   SelectionKind kind = SelectionKind::kFasa;
-  int64_t near_tokens = 0;
+  int64_t low_bit_tokens = 0;
   RowDType row_dtype = RowDType::kBF16;
   std::vector<int> dense_layers = {};
   int max_sequences = 64;
   std::optional<uint64_t> device_memory = std::nullopt;
-  int32_t most_steps = kMaxSteps;
+  int32_t max_steps = kMaxSteps;
 };
 
 inline Config config_of(const PagedSetup& setup) {
@@ -39,7 +39,7 @@ inline Config config_of(const PagedSetup& setup) {
   config.selection.kind = setup.kind;
   config.selection.slice_dtype = setup.slice;
   config.selection.fac_tokens = {{.tokens = 48, .share = 0}};
-  config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
+  config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
   config.selection.sinks = 3;
   config.selection.recent = 5;
   config.selection.dense_layers = setup.dense_layers;
@@ -79,13 +79,13 @@ class Engine {
       : setup_(setup),
         inner_(open(setup, fake_)),
         device_(*inner_),
-        tensors_(*inner_),  // what fails, fails in the door's calls
+        tensors_(*inner_),  // what fails, fails in the API's calls
         paged_(device_, config_of(setup), small_geometry(setup.row_dtype), setup.row_dtype,
                all_slice_dims(small_geometry(setup.row_dtype)),
                {.page_size = setup.page_size,
                 .num_pages = setup.pages,
                 .max_sequences = setup.max_sequences,
-                .most_steps = setup.most_steps}),
+                .max_steps = setup.max_steps}),
         references_(static_cast<size_t>(setup.pages), 0) {
     for (int64_t page = setup.pages; page-- > 0;) free_.push_back(static_cast<int32_t>(page));
   }
@@ -196,7 +196,8 @@ class Engine {
     return parts;
   }
 
-  // Exact attention of the newest query_lens[i] tokens, [sequence][tokens x query heads x value_dim].
+  // Exact attention of the newest query_lens[i] tokens, [sequence][tokens x query heads x
+  // value_dim].
   std::vector<std::vector<float>> prefill(int layer, const std::vector<const Sequence*>& batch,
                                           const std::vector<int32_t>& query_lens) {
     const Geometry& g = geometry();
@@ -256,7 +257,7 @@ class Engine {
   std::vector<int32_t> free_;  // the last one freed is taken first: ids come again soon
 };
 
-// The same tokens through the sequences door, on the processor or with the same kernels: [layer]
+// The same tokens through the sequences API, on the processor or with the same kernels: [layer]
 // [query heads x value_dim] of the newest.
 class Reference {
  public:

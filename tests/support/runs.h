@@ -8,14 +8,14 @@
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
 #include "tests/support/faulty_device.h"
-#include "tests/support/guessers.h"
+#include "tests/support/prediction_sources.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
 
-// Who guesses: the configured predictor without or with a source of queries (of that error), or
-// somebody who proposes anything.
-enum class Guesser : uint8_t { kNobody, kGoodQueries, kPoorQueries, kRandom };
+// Where predictions come from: the configured predictor without or with a source of queries (of
+// that error), or a predictor of random sets.
+enum class PredictionSource : uint8_t { kNone, kGoodQueries, kPoorQueries, kRandom };
 
 struct RunSetup {
   std::string device = "cpu";
@@ -25,8 +25,8 @@ struct RunSetup {
   int streams = 2;
   std::optional<int> head_groups = std::nullopt;  // none = auto
   int64_t fac_tokens = 48;
-  int64_t near_tokens = 0;
-  SliceDType value_slice = SliceDType::kInt2;
+  int64_t low_bit_tokens = 0;
+  SliceDType value_codes = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
   SelectionKind kind = SelectionKind::kFasa;
@@ -36,12 +36,12 @@ struct RunSetup {
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;
   Replacement replacement = Replacement::kLru;
-  Guesser guesser = Guesser::kNobody;
+  PredictionSource prediction_source = PredictionSource::kNone;
   std::optional<double> link_bandwidth = std::nullopt;
   std::optional<uint64_t> device_memory = std::nullopt;
   std::optional<uint64_t> host_memory = std::nullopt;
   bool graphs = true;
-  int32_t most_steps = kMaxSteps;
+  int32_t max_steps = kMaxSteps;
 };
 
 // For rows of a given kind: codes want vectors of 32 dimensions at least.
@@ -69,13 +69,13 @@ class RuntimeRun {
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
         runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,
-                 setup.most_steps),
+                 setup.max_steps),
         tape_(*device_, runtime_, DType::kF32) {
-    if (setup.guesser == Guesser::kRandom) {
+    if (setup.prediction_source == PredictionSource::kRandom) {
       random_ = std::make_unique<RandomPredictor>(*device_, 5);
       runtime_.set_predictor(random_.get());
-    } else if (setup.guesser != Guesser::kNobody) {
-      const float error = setup.guesser == Guesser::kGoodQueries ? 0.3f : 8.0f;
+    } else if (setup.prediction_source != PredictionSource::kNone) {
+      const float error = setup.prediction_source == PredictionSource::kGoodQueries ? 0.3f : 8.0f;
       queries_ = std::make_unique<TapeQuerySource>(*device_, geometry, 4, error);
       runtime_.set_query_source(queries_.get());
       tape_.on_begin = [this](std::span<const Part> parts) { queries_->expect(parts); };
@@ -157,8 +157,8 @@ class RuntimeRun {
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
-    config.selection.near_tokens = {.tokens = setup.near_tokens, .share = 0};
-    config.selection.value_slice = setup.value_slice;
+    config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
+    config.selection.value_codes = setup.value_codes;
     config.selection.sinks = 3;
     config.selection.recent = 5;
     config.selection.dense_layers = setup.dense_layers;

@@ -19,7 +19,7 @@ struct TraceSetup {
   int steps = 6;
   int depths = 2;  // predictions 1 to so many layers ahead
   int keeps = 14;  // of the tokens that compete, those that stay from step to step
-  int right = 12;  // of them, those that a guess holds
+  int right = 12;  // of them, those that a prediction holds
   uint64_t seed = 1;
 };
 

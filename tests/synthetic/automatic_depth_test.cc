@@ -1,5 +1,6 @@
 // prefetch.depth = auto against the depths that it chooses among, over drawn geometries, links, hot
-// rows, weights and traces: never more than a hundredth slower than the best of them, in virtual time.
+// rows, weights and traces: never more than a hundredth slower than the best of them, in virtual
+// time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,13 +8,13 @@
 #include <cstdlib>
 #include <random>
 
-#include "tests/support/synthetic_settings.h"
+#include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
 namespace {
 
-constexpr unsigned kFirst = 8, kCases = 6;  // some of which guesses pay for
+constexpr unsigned kFirst = 8, kCases = 6;  // some of which predictions pay for
 constexpr unsigned kLongCases = 48;
 constexpr int kWarm = 512;  // hot rows fill, and rivals are left alone for longer and longer
 constexpr int kMeasured = 512;
@@ -24,14 +25,14 @@ T one_of(std::mt19937& random, std::initializer_list<T> values) {
 }
 
 struct DrawnDecode {
-  SyntheticSettings settings;
+  SyntheticOptions settings;
   TraceSetup trace;
 };
 
 DrawnDecode drawn(unsigned seed) {
   std::mt19937 random(seed);
   DrawnDecode decode;
-  SyntheticSettings& settings = decode.settings;
+  SyntheticOptions& settings = decode.settings;
   settings = small_settings();
   Geometry& geometry = settings.geometry;
   geometry.layers = one_of(random, {2, 4, 6});
@@ -46,7 +47,7 @@ DrawnDecode drawn(unsigned seed) {
   settings.config.selection.fac_tokens = {{.tokens = set, .share = 0}};
   const int sets = one_of(random, {0, 2, 4, 16});
   if (sets > 0) settings.config.placement.hot_rows = sets * set;
-  if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // guesses have more to win
+  if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // predictions have more to win
   settings.config.link.bandwidth = one_of(random, {2e9, 6e9, 25e9, 50e9});
   settings.config.link.latency = one_of(random, {2e-6, 10e-6, 30e-6});
   decode.trace = {.layers = geometry.layers,
@@ -67,7 +68,7 @@ double seconds_at(DrawnDecode decode, std::optional<int> depth) {
 TEST(AutomaticDepth, IsNeverSlowerThanTheBest) {
   const bool all = std::getenv("FASA_LONG") != nullptr;
   const unsigned first = all ? 0 : kFirst, end = all ? kLongCases : kFirst + kCases;
-  int guesses_pay = 0;
+  int predictions_pay = 0;
   for (unsigned seed = first; seed < end; ++seed) {
     const DrawnDecode decode = drawn(seed);
     const double off = seconds_at(decode, 0);
@@ -75,12 +76,12 @@ TEST(AutomaticDepth, IsNeverSlowerThanTheBest) {
     for (int depth = 1; depth <= std::min(2, decode.settings.geometry.layers - 1); ++depth) {
       best = std::min(best, seconds_at(decode, depth));
     }
-    guesses_pay += best < 0.99 * off ? 1 : 0;
+    predictions_pay += best < 0.99 * off ? 1 : 0;
     const double automatic = seconds_at(decode, std::nullopt);
     EXPECT_LE(automatic, 1.01 * best) << fmt::format("seed {}: {:.2f} us, best {:.2f}, off {:.2f}",
                                                      seed, automatic * 1e6, best * 1e6, off * 1e6);
   }
-  EXPECT_GT(guesses_pay, 0);  // or never to guess would pass
+  EXPECT_GT(predictions_pay, 0);  // or never to predict would pass
 }
 
 }  // namespace

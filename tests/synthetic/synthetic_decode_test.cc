@@ -1,4 +1,4 @@
-#include "runtime/lab/synthetic/synthetic_decode.h"
+#include "runtime/synthetic/synthetic_decode.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -6,14 +6,14 @@
 #include "offload/host/topology.h"
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "tests/support/synthetic_settings.h"
+#include "tests/support/synthetic_options.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
 namespace {
 
-SyntheticSettings llama_8b() {
-  SyntheticSettings settings;
+SyntheticOptions llama_8b() {
+  SyntheticOptions settings;
   settings.geometry = find_model_shape("Llama-3.1-8B").geometry;
   settings.max_steps = 16;
   return settings;
@@ -34,14 +34,14 @@ TEST(SyntheticDecode, IsTheSameTwice) {
 }
 
 TEST(SyntheticDecode, MissesAreWhatTheTraceBringsAnew) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.config.placement.hot_rows = 100;  // no more than the last set
   SyntheticDecode decode(settings, make_trace({.steps = 12, .keeps = 14}));
   for (int i = 0; i < 3; ++i) decode.step();
   const SyntheticStep step = decode.step();
   const StepCounters& rows = step.fetch.rows;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 5u * 3u * 100u);
-  EXPECT_EQ(rows.resident, 5u * 3u * 20u);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 5u * 3u * 100u);
+  EXPECT_EQ(rows.protected_rows, 5u * 3u * 20u);
   // 4 of 18 competing tokens are new in every step.
   EXPECT_NEAR(static_cast<double>(rows.misses), 5 * 3 * 80 * 4.0 / 18, 5 * 3 * 8);
   const uint64_t row_bytes = 128;  // (32 + 24) x 2, padded
@@ -50,7 +50,7 @@ TEST(SyntheticDecode, MissesAreWhatTheTraceBringsAnew) {
 }
 
 TEST(SyntheticDecode, ModelledTimesAreThoseOfRealKernels) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   SyntheticDecode modelled(settings, make_trace());
   settings.compute = SyntheticCompute::kReal;
   SyntheticDecode real(settings, make_trace());
@@ -65,7 +65,7 @@ TEST(SyntheticDecode, ModelledTimesAreThoseOfRealKernels) {
 }
 
 TEST(SyntheticDecode, RowsOnTheDeviceAlwaysHit) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.config.preset = "fasa-c";
   settings.config.apply_preset();
   SyntheticDecode decode(settings, make_trace());
@@ -75,7 +75,7 @@ TEST(SyntheticDecode, RowsOnTheDeviceAlwaysHit) {
 }
 
 TEST(SyntheticDecode, FullAttentionStreamsAllRows) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.config.preset = "full";
   settings.config.apply_preset();
   settings.config.placement.rows = RowPlacement::kHost;
@@ -85,7 +85,7 @@ TEST(SyntheticDecode, FullAttentionStreamsAllRows) {
 }
 
 TEST(SyntheticDecode, TakesWeightsAndSequences) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   SyntheticDecode alone(settings, make_trace());
   settings.layer_bytes = 288'000'000;  // a millisecond
   SyntheticDecode weighted(settings, make_trace());
@@ -94,11 +94,11 @@ TEST(SyntheticDecode, TakesWeightsAndSequences) {
   settings.sequences = 3;
   SyntheticDecode many(settings, make_trace());
   const StepCounters rows = many.step().fetch.rows;
-  EXPECT_EQ(rows.resident + rows.hits + rows.misses, 3u * 5u * 3u * 100u);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 5u * 3u * 100u);
 }
 
 TEST(SyntheticDecode, SaysWhatIsImpossible) {
-  SyntheticSettings settings = small_settings();
+  SyntheticOptions settings = small_settings();
   settings.tokens = 0;
   EXPECT_THROW(SyntheticDecode(settings, make_trace()), UsageError);
   settings = small_settings();

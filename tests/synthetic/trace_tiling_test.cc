@@ -1,4 +1,4 @@
-#include "runtime/lab/synthetic/trace_tiling.h"
+#include "runtime/synthetic/trace_tiling.h"
 
 #include <gtest/gtest.h>
 
@@ -59,9 +59,10 @@ TEST(TraceTiling, SetsAreSetsOfTheRightSizeForAnyTarget) {
         for (int layer = 0; layer < 9; ++layer) {
           SCOPED_TRACE(::testing::Message() << tokens << " " << budget << " " << layer);
           expect_a_set(true_set(tiling, {step, 0, layer, layer % 5}, plan), plan);
-          std::vector<int32_t> guess(static_cast<size_t>(plan.budget));
-          tiling.guessed_set({step, 0, layer, layer % 5}, 1 + layer % 4, 8, plan, guess.data());
-          expect_a_set(guess, plan);
+          std::vector<int32_t> prediction(static_cast<size_t>(plan.budget));
+          tiling.predicted_set({step, 0, layer, layer % 5}, 1 + layer % 4, 8, plan,
+                               prediction.data());
+          expect_a_set(prediction, plan);
         }
       }
     }
@@ -96,17 +97,17 @@ TEST(TraceTiling, KeepsTheOverlapOfNeighbouringSteps) {
   }
 }
 
-TEST(TraceTiling, KeepsTheQualityOfGuesses) {
+TEST(TraceTiling, KeepsTheQualityOfPredictions) {
   const SelectionTrace trace = make_trace({.steps = 8, .right = 12});
   const TraceTiling tiling(trace, 20000, 0);
   for (int step = 0; step < 8; ++step) {
     const TracePlace place{step, 0, 2, 1};
     const auto truth = true_set(tiling, place, plan_of(20000 + step, 240));
     const SelectPlan plan = plan_of(20000 + step, 360);
-    std::vector<int32_t> guess(360);
-    EXPECT_TRUE(tiling.guessed_set(place, 2, 8, plan, guess.data()));
-    // 12 of 18 competing ones are in the guess, sinks and recent always.
-    const double found = static_cast<double>(shared(truth, guess) - 20) / 220;
+    std::vector<int32_t> prediction(360);
+    EXPECT_TRUE(tiling.predicted_set(place, 2, 8, plan, prediction.data()));
+    // 12 of 18 competing ones are in the prediction, sinks and recent always.
+    const double found = static_cast<double>(shared(truth, prediction) - 20) / 220;
     EXPECT_NEAR(found, 12.0 / 18, 0.12) << step;
   }
 }
@@ -131,20 +132,20 @@ TEST(TraceTiling, GroupsRepeatAtOtherSteps) {
   }
 }
 
-TEST(TraceTiling, GuessesThatAreNotRecordedAreTheStepBefore) {
-  const SelectionTrace trace = make_trace();  // 3 layers, guesses 1 and 2 layers ahead
+TEST(TraceTiling, PredictionsThatAreNotRecordedAreTheStepBefore) {
+  const SelectionTrace trace = make_trace();  // 3 layers, predictions 1 and 2 layers ahead
   const TraceTiling tiling(trace, 1000, 0);
   const SelectPlan plan = plan_of(1005, 60);
-  std::vector<int32_t> guess(60);
-  EXPECT_TRUE(tiling.guessed_set({5, 0, 1, 0}, 1, 8, plan, guess.data()));
-  EXPECT_TRUE(tiling.guessed_set({5, 0, 2, 0}, 2, 8, plan, guess.data()));
+  std::vector<int32_t> prediction(60);
+  EXPECT_TRUE(tiling.predicted_set({5, 0, 1, 0}, 1, 8, plan, prediction.data()));
+  EXPECT_TRUE(tiling.predicted_set({5, 0, 2, 0}, 2, 8, plan, prediction.data()));
   for (const auto& [layer, ahead] : {std::pair(1, 2), std::pair(2, 3), std::pair(0, 1)}) {
-    EXPECT_FALSE(tiling.guessed_set({5, 0, layer, 0}, ahead, 8, plan, guess.data()));
-    EXPECT_EQ(guess, true_set(tiling, {4, 0, layer, 0}, plan));
+    EXPECT_FALSE(tiling.predicted_set({5, 0, layer, 0}, ahead, 8, plan, prediction.data()));
+    EXPECT_EQ(prediction, true_set(tiling, {4, 0, layer, 0}, plan));
   }
 }
 
-TEST(TraceTiling, TakesTheGuessWithEnoughChunks) {
+TEST(TraceTiling, TakesThePredictionWithEnoughChunks) {
   TraceShape shape = shape_of({.layers = 2, .kv_heads = 1, .depths = 1});
   for (const int chunks : {16, 32}) {
     shape.predictions.push_back(shape.predictions[0]);
@@ -157,17 +158,17 @@ TEST(TraceTiling, TakesTheGuessWithEnoughChunks) {
   trace.add_step(300, sets);
   const TraceTiling tiling(trace, 300, 0);
   const SelectPlan plan = plan_of(300, 21);
-  const auto guessed = [&](int chunks) {
-    std::vector<int32_t> guess(21);
-    EXPECT_TRUE(tiling.guessed_set({0, 0, 1, 0}, 1, chunks, plan, guess.data()));
-    return guess[4];
+  const auto predicted = [&](int chunks) {
+    std::vector<int32_t> prediction(21);
+    EXPECT_TRUE(tiling.predicted_set({0, 0, 1, 0}, 1, chunks, plan, prediction.data()));
+    return prediction[4];
   };
-  EXPECT_EQ(guessed(4), 60);
-  EXPECT_EQ(guessed(8), 60);
-  EXPECT_EQ(guessed(9), 160);
-  EXPECT_EQ(guessed(32), 260);
-  EXPECT_EQ(guessed(64), 260);
-  EXPECT_EQ(guessed(0), 260);
+  EXPECT_EQ(predicted(4), 60);
+  EXPECT_EQ(predicted(8), 60);
+  EXPECT_EQ(predicted(9), 160);
+  EXPECT_EQ(predicted(32), 260);
+  EXPECT_EQ(predicted(64), 260);
+  EXPECT_EQ(predicted(0), 260);
 }
 
 }  // namespace

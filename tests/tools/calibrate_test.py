@@ -13,7 +13,7 @@ class Calibrate(CommandTest):
     def test_writes_a_map_that_generate_takes(self):
         path = self.folder / "map.json"
         done = self.calibrate(path)
-        self.assertIn(b"far mass", done.stdout)
+        self.assertIn(b"distant attention", done.stdout)
         self.assertLessEqual(max(map(len, done.stdout.decode().splitlines()[:-1])), 100)
         self.assertIsInstance(json.loads(path.read_text()), dict)
         prompt = self.write("p.txt", facts("1k")["text"])
@@ -41,7 +41,7 @@ class Calibrate(CommandTest):
 
     def test_findings_are_in_the_map_and_generate_takes_them(self):
         path = self.folder / "map.json"
-        done = self.calibrate(path, "--slice-bytes", 10, "--keep-mass", 0.9, "--fac-tokens", 32)
+        done = self.calibrate(path, "--slice-bytes", 10, "--keep-attention", 0.9, "--fac-tokens", 32)
         self.assertIn(b"slice within 10 bytes", done.stdout)
         self.assertIn(b"tokens per layer", done.stdout)
         found = json.loads(path.read_text())
@@ -58,7 +58,7 @@ class Calibrate(CommandTest):
         plain = self.folder / "plain.json"
         self.calibrate(plain)
         for flags, needed in ((("--slice", "map"), "--slice-bytes"),
-                              (("--layer-budget", "map"), "--keep-mass")):
+                              (("--layer-budget", "map"), "--keep-attention")):
             self.assert_fails(3, ["plain.json", needed], "generate", "--model", MODEL, "--prompt",
                               "x", "--map", plain, *flags)
 
@@ -71,7 +71,7 @@ class Calibrate(CommandTest):
         for flag, value in (("--objective", "best"), ("--window", "-1"), ("--window", "20"),
                             ("--queries", "0"), ("--tokens", "0"), ("--tokens", "9000"),
                             ("--tip-chunks", "33"), ("--slice-bytes", "1"),
-                            ("--slice-bytes", "-4"), ("--keep-mass", "1.5")):
+                            ("--slice-bytes", "-4"), ("--keep-attention", "1.5")):
             with self.subTest(flag=flag, value=value):
                 message = self.assert_fails(2, [], *base, "-o", output, f"{flag}={value}")
                 self.assertIn(value, message)

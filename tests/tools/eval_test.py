@@ -91,7 +91,7 @@ class Eval(CommandTest):
                                 self.results)
         lines = done.stdout.decode().split("Results in ")[1].splitlines()[1:]
         self.assertEqual(lines[0].split(), ["method", "needle", "600", "ppl", "400"])
-        self.assertTrue(lines[1].startswith("fasa 40 and 1024 near int2, 32 FCs int2"))
+        self.assertTrue(lines[1].startswith("fasa 40 and 1024 low-bit int2, 32 FCs int2"))
         self.assertTrue(lines[1].endswith("*"), lines[1])
         self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
         self.assertIn("fewer examples", lines[3])
@@ -101,7 +101,7 @@ class Eval(CommandTest):
         alone = {}
         for kind, budget in methods:
             done = self.assert_done(*PPL, "--examples", 2, "--selection", kind, "--fac-tokens",
-                                    budget, "--near-tokens", 0, "--results",
+                                    budget, "--low-bit-tokens", 0, "--results",
                                     self.folder / "alone", "--json")
             alone[json.loads(done.stdout)["method"]] = json.loads(done.stdout)
         page = self.folder / "all.html"
@@ -172,7 +172,7 @@ class Eval(CommandTest):
     def test_the_map_says_how_many_tokens_each_layer_has(self):
         path = self.folder / "map.json"
         self.assert_done("calibrate", "--model", MODEL, "--text", RUTH, "--tokens", 1024,
-                         "--keep-mass", 0.9, "--fac-tokens", 24, "-o", path)
+                         "--keep-attention", 0.9, "--fac-tokens", 24, "-o", path)
         counts = json.loads(path.read_text())["fac_tokens"]
         self.assertGreater(len(set(counts)), 1, "else any of them would do")
         by_map = ("--layer-budget", "map", "--map", path)

@@ -100,12 +100,12 @@ class Output(CommandTest):
         ahead = self.generate_json(*flags, "--depth", 1)["fetch"]
         self.assertGreater(ahead["bytes"]["prefetch"], 0)
         self.assertGreater(ahead["bytes"]["write_back"], 0)
-        for key in ("precision", "recall"):
+        for key in ("accuracy", "coverage"):
             self.assertGreater(ahead["prefetch"][key], 0)
             self.assertLess(ahead["prefetch"][key], 1)
         never = self.generate_json(*flags, "--depth", 0)["fetch"]
         self.assertEqual(never["bytes"]["prefetch"], 0)
-        self.assertEqual(never["prefetch"]["recall"], 0)
+        self.assertEqual(never["prefetch"]["coverage"], 0)
         self.assertLess(ahead["bytes"]["miss"], never["bytes"]["miss"])
         text = self.assert_done("generate", "--model", MODEL, *flags, "--depth", 1, "--stats")
         self.assertIn(b"fetched ahead per step", text.stdout)

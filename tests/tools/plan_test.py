@@ -41,8 +41,8 @@ class Plan(CommandTest):
                              slices)
         self.assertEqual(plan["recommended"]["preset"], "fasa-m")
         # hot_rows = auto takes more than it is promised, and stays auto.
-        self.assertGreater(fasa_m["spare_hot_rows"], 2 * fasa_m["hot_rows"])
-        self.assertGreater(fasa_m["spare_bytes"], 0)
+        self.assertGreater(fasa_m["extra_hot_rows"], 2 * fasa_m["hot_rows"])
+        self.assertGreater(fasa_m["extra_bytes"], 0)
         self.assertIn('hot_rows = "auto"', plan["recommended"]["toml"])
 
     def test_the_recommendation_is_a_config_file(self):
@@ -59,7 +59,7 @@ class Plan(CommandTest):
             path = self.write("plan.toml", plan["recommended"]["toml"])
             config = json.loads(self.assert_done("config", "--config", path).stdout)
             return self.option(plan, "fasa-m"), config["prefetch"]
-        foreseen = ("--recall", 1, "--fac-tokens", 2048)
+        foreseen = ("--coverage", 1, "--fac-tokens", 2048)
         option, prefetch = recommended(*foreseen)
         self.assertEqual((prefetch["depth"], prefetch["predictor"]), (1, "next-query"))
         for key in ("attention", "with_weights"):
@@ -67,10 +67,10 @@ class Plan(CommandTest):
                             option["predicted"][key]["tpot_ms"])
             self.assertGreater(option["predicted_with_prefetch"][key]["transfer_hidden"],
                                option["predicted"][key]["transfer_hidden"])
-        option, prefetch = recommended("--recall", 0.05, "--fac-tokens", 256)
+        option, prefetch = recommended("--coverage", 0.05, "--fac-tokens", 256)
         self.assertEqual(prefetch["depth"], 0)
         # What is asked for is kept.
-        self.assertEqual(recommended("--depth", 3, "--recall", 0.05)[1]["depth"], 3)
+        self.assertEqual(recommended("--depth", 3, "--coverage", 0.05)[1]["depth"], 3)
 
     def test_a_model_folder_needs_no_weights(self):
         folder = self.copy_model()
@@ -195,7 +195,7 @@ class BadInput(CommandTest):
         for flag, value in (("--link-bandwidth", "0GB/s"), ("--link-bandwidth", "fast"),
                             ("--memory-bandwidth", "0GB/s"), ("--memory-bandwidth", "-1GB/s"),
                             ("--vram", "0"), ("--vram", "much"), ("--weight-bits", "3"),
-                            ("--overlap", "1.5"), ("--recall", "-1"), ("--bandwidth", "0GB/s"),
+                            ("--overlap", "1.5"), ("--coverage", "-1"), ("--bandwidth", "0GB/s"),
                             ("--hot-rows", "-1"), ("--fac-tokens", "7")):
             with self.subTest(flag=flag, value=value):
                 message = self.fails(["allowed"], "--geometry", "Llama-3.1-8B", *GPU,

@@ -5,10 +5,10 @@ import unittest
 from support import MODEL, SOURCE, CommandTest, PageCheck, facts, main
 
 SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup", 3)
-SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "guesses"),
+SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "predictions"),
         ("wait_ms", "tables"), ("bytes", "miss"), ("bytes", "prefetch"), ("bytes", "write_back"),
         ("prefetch", "wasted"), ("prefetch", "rows"), ("prefetch", "rows_used"),
-        ("rows", "resident"), ("rows", "hits"), ("rows", "misses"))
+        ("rows", "protected"), ("rows", "hits"), ("rows", "misses"))
 
 
 def value(part, path):
@@ -55,7 +55,7 @@ class Profile(CommandTest):
         self.assertEqual(profile["bytes"]["miss"], profile["rows"]["misses"] * 256)  # 2 x 64 bf16
         self.assertEqual(profile["bytes"]["write_back"], 16 * 8 * 256)
         prefetch = profile["prefetch"]
-        self.assertAlmostEqual(prefetch["precision"],
+        self.assertAlmostEqual(prefetch["accuracy"],
                                prefetch["rows_used"] / prefetch["rows"], places=9)
         self.assertTrue(0 < profile["overlap"] < 1)
 
@@ -91,9 +91,9 @@ class Profile(CommandTest):
         self.check_identities(full)
         self.assertGreater(full["bytes"]["miss"], 16 * 8 * 256 * 1024)
 
-    def test_deep_guesses_fall_back_and_say_so(self):
+    def test_deep_predictions_fall_back_and_say_so(self):
         profile = self.profile(*SMALL, "--predictor", "next-query", "--depth", 5)
-        self.assertGreater(profile["guesses"]["not_recorded"], 0)
+        self.assertGreater(profile["predictions"]["not_recorded"], 0)
         self.assertIn("step before", " ".join(profile["notes"]))
 
     def test_real_kernels_take_the_same_time(self):

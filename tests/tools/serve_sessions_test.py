@@ -41,14 +41,14 @@ class Sessions(ServeTest):
             self.end(goes)
             goes = self.server()
             messages += [told, {"role": "user", "content": "Go on."}]
-        self.assertEqual(goes.metric('fasa_sessions{state="parked"}'), 1)
+        self.assertEqual(goes.metric('fasa_sessions{state="suspended"}'), 1)
         self.assertGreater(goes.metric('fasa_used_bytes{tier="disk"}'), 100_000)
 
-    def test_what_was_parked_outlives_a_kill(self):
+    def test_suspended_sessions_outlive_a_kill(self):
         server = self.server("--idle-after", "10ms")
         messages = [{"role": "user", "content": "In the beginning " * 40}]
         told, _, _ = self.say(server, messages)
-        while server.metric("fasa_sessions_parked_total") == 0:
+        while server.metric("fasa_sessions_suspended_total") == 0:
             time.sleep(0.01)
         self.end(server, signal.SIGKILL)
         server = self.server()

@@ -25,14 +25,14 @@ class TestbedModels(CommandTest):
                 window = self.needle(model, "--selection", "streaming", "--fac-tokens", 64)
                 self.assertLess(window, whole / 2)
 
-    def test_calibrate_keeps_far_mass_in_half_a_slice(self):
+    def test_calibrate_keeps_distant_attention_in_half_a_slice(self):
         for model in ("pairs-400k", "partial-400k", "alibi-400k"):
             with self.subTest(model=model):
                 path = self.folder / f"{model}.json"
                 self.assert_done("calibrate", "--model", SOURCE / "models" / model, "-o", path,
                                  "--text", RUTH, "--tokens", 1024, "--queries", 12)
                 heads = sum(json.loads(path.read_text())["heads"], [])
-                kept = [head["far_mass_kept"][len(head["chunks"]) // 2] for head in heads]
+                kept = [head["distant_attention_kept"][len(head["chunks"]) // 2] for head in heads]
                 self.assertGreaterEqual(sum(kept) / len(kept), 0.8)
 
 

@@ -1,15 +1,15 @@
-"""fasa.vllm by itself: vLLM is played. What it registers, what a block takes, which rows decode, and
+"""fasa.vllm by itself: vLLM is a fake. What it registers, what a block takes, which rows decode, and
 that a batch's outputs are those of exact attention."""
 import types
 
 import numpy as np
-import played_vllm
+import fake_vllm
 import pytest
 import torch
 
 import fasa
 
-played_vllm.install()
+fake_vllm.install()
 
 import fasa.vllm  # noqa: E402
 from fasa.vllm import _backend, _impl, _metadata, _settings, _store, _worker  # noqa: E402
@@ -20,42 +20,42 @@ LAYERS, KV, QUERY, DIM, BLOCK = 2, 2, 4, 32, 64
 @pytest.fixture(autouse=True)
 def engine():
     """The configuration that is current, and no store of another test."""
-    played_vllm.REGISTERED.clear()
-    played_vllm.CURRENT["config"] = played_vllm.config()
-    yield played_vllm.CURRENT["config"]
+    fake_vllm.REGISTERED.clear()
+    fake_vllm.CURRENT["config"] = fake_vllm.config()
+    yield fake_vllm.CURRENT["config"]
     _store.close_store()
-    played_vllm.CURRENT["config"] = None
+    fake_vllm.CURRENT["config"] = None
 
 
 def test_registers_as_often_as_it_is_asked_to():
     for _ in range(2):
         fasa.vllm.register()
-    assert played_vllm.REGISTERED == {
-        played_vllm.AttentionBackendEnum.CPU_ATTN: "fasa.vllm._backend.FasaCpuBackend"}
+    assert fake_vllm.REGISTERED == {
+        fake_vllm.AttentionBackendEnum.CPU_ATTN: "fasa.vllm._backend.FasaCpuBackend"}
 
 
 def test_other_platforms_are_left_alone(monkeypatch):
-    monkeypatch.setattr("vllm.platforms.current_platform", played_vllm.platform("xpu"))
+    monkeypatch.setattr("vllm.platforms.current_platform", fake_vllm.platform("xpu"))
     fasa.vllm.register()
-    assert not played_vllm.REGISTERED
+    assert not fake_vllm.REGISTERED
 
 
 @pytest.mark.parametrize("version,served", [((0, 31, 9), False), ((0, 32, 0), True), ((0, 33, 1), True),
                                             ((0, 34, 0), False), ((1, 0, 0), False)])
 def test_versions(version, served):
-    played_vllm.install(version)
+    fake_vllm.install(version)
     try:
         fasa.vllm.register()
-        assert bool(played_vllm.REGISTERED) == served
+        assert bool(fake_vllm.REGISTERED) == served
         if not served:
             with pytest.raises(fasa.UsageError, match="fasa.vllm is made for 0.32 to 0.33"):
                 fasa.vllm.require_version()
     finally:
-        played_vllm.install()
+        fake_vllm.install()
 
 
 def spec():
-    return played_vllm.Spec(128, KV, DIM, torch.float32)
+    return fake_vllm.Spec(128, KV, DIM, torch.float32)
 
 
 def test_a_block_of_vllm_is_a_stub(engine):
@@ -65,7 +65,7 @@ def test_a_block_of_vllm_is_a_stub(engine):
     assert backend.customize_spec(spec()).page_size_bytes == 256
     assert [one.base for one in backend.get_supported_kernel_block_sizes()] == [64]
     assert not backend.supports_kv_connector() and not backend.forward_includes_kv_cache_update
-    played_vllm.CURRENT["config"] = None  # vLLM asks for specs without one
+    fake_vllm.CURRENT["config"] = None  # vLLM asks for specs without one
     assert backend.customize_spec(spec()).page_size_bytes == 256
 
 
@@ -94,7 +94,7 @@ def test_vllms_own_where_nobody_asks(engine):
     ({"cache_config__block_size": 320}, "blocks of 320 tokens"),
 ])
 def test_what_is_refused(changes, message):
-    config = played_vllm.config(**changes)
+    config = fake_vllm.config(**changes)
     with pytest.raises(fasa.UsageError, match="fasa serves no") as error:
         _settings.refuse(config)
     assert message in str(error.value)
@@ -153,7 +153,7 @@ class OwnWorker:
         self.vllm_config = vllm_config
 
     def get_kv_cache_spec(self):
-        return {f"model.layers.{i}.attn": _backend.stub_of(played_vllm.Spec(BLOCK, KV, DIM, torch.float32))
+        return {f"model.layers.{i}.attn": _backend.stub_of(fake_vllm.Spec(BLOCK, KV, DIM, torch.float32))
                 for i in range(LAYERS)}
 
     def determine_available_memory(self):

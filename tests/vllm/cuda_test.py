@@ -1,26 +1,26 @@
-"""fasa.vllm on a GPU: vLLM is played, and so is the GPU (tests/python/played). Who does not ask for the
+"""fasa.vllm on a GPU: vLLM and the GPU are fakes (tests/python/fake_gpu). Who does not ask for the
 experiment is refused by name; who does gets exact attention from tables in the GPU's memory."""
 import sys
 import types
 
-import played_cuda
-import played_vllm
+import fake_cuda_calls
+import fake_vllm
 import pytest
 from contract_test import LAYERS, attend_in_batches, engine, layers_of, spec  # noqa: F401
 
 import fasa
 from fasa.vllm import _backend, _impl, _metadata, _settings, _store, _worker
 
-CUSTOM = played_vllm.AttentionBackendEnum.CUSTOM
+CUSTOM = fake_vllm.AttentionBackendEnum.CUSTOM
 ASKED = {"experimental_cuda": True}
 
 
 @pytest.fixture
 def gpu(engine, monkeypatch):  # noqa: F811
-    """vLLM's tensors count as the played GPU's, whose work is done at once."""
-    stream = played_cuda.stream()
-    played_cuda.serve_host_tensors(1)
-    monkeypatch.setattr("vllm.platforms.current_platform", played_vllm.platform("cuda"))
+    """vLLM's tensors count as the fake GPU's, whose work is done at once."""
+    stream = fake_cuda_calls.stream()
+    fake_cuda_calls.serve_host_tensors(1)
+    monkeypatch.setattr("vllm.platforms.current_platform", fake_vllm.platform("cuda"))
     for module in (_store, _impl, _metadata):
         monkeypatch.setattr(module, "on_gpu", lambda tensor: True)
         monkeypatch.setattr(module, "stream_of", lambda tensor: stream)
@@ -31,11 +31,11 @@ def gpu(engine, monkeypatch):  # noqa: F811
     fasa.vllm.register()
     yield engine
     _store.close_store()
-    played_cuda.serve_host_tensors(0)
-    played_cuda.destroy_stream(stream)
+    fake_cuda_calls.serve_host_tensors(0)
+    fake_cuda_calls.destroy_stream(stream)
 
 
-class OwnWorker(played_vllm.GpuWorker):
+class OwnWorker(fake_vllm.GpuWorker):
     """vLLM's, as fasa's stands on it."""
 
     def __init__(self, vllm_config):
@@ -63,8 +63,8 @@ def refused(config, message):
 
 
 def test_what_vllm_finds(gpu):
-    assert played_vllm.REGISTERED == {CUSTOM: "fasa.vllm._backend.FasaGpuBackend"}
-    assert issubclass(fasa.vllm.GpuWorker, played_vllm.GpuWorker)
+    assert fake_vllm.REGISTERED == {CUSTOM: "fasa.vllm._backend.FasaGpuBackend"}
+    assert issubclass(fasa.vllm.GpuWorker, fake_vllm.GpuWorker)
     backend = _backend.FasaGpuBackend
     assert backend.get_name() == CUSTOM.name
     assert backend.get_impl_cls() is _impl.FasaImpl
@@ -107,18 +107,18 @@ def test_what_the_experiment_does_not_take(gpu, monkeypatch):
     gpu.speculative_config = object()
     gpu.parallel_config.worker_cls = "fasa.vllm.GpuWorker"
     refused(gpu, "speculative decoding")
-    monkeypatch.setattr("vllm.platforms.current_platform", played_vllm.platform("rocm"))
+    monkeypatch.setattr("vllm.platforms.current_platform", fake_vllm.platform("rocm"))
     with pytest.raises(fasa.UsageError, match="no such GPUs as this vLLM is for"):
         _settings.refuse_device(_settings.Settings.of(gpu))
 
 
 def test_a_backend_of_another_plugin(gpu):
-    played_vllm.REGISTERED[CUSTOM] = "other.Backend"
+    fake_vllm.REGISTERED[CUSTOM] = "other.Backend"
     fasa.vllm.register()
-    assert played_vllm.REGISTERED == {CUSTOM: "other.Backend"}
+    assert fake_vllm.REGISTERED == {CUSTOM: "other.Backend"}
     with pytest.raises(fasa.UsageError, match="CUSTOM is another plugin's, other.Backend"):
         worker_of(gpu)
-    played_vllm.REGISTERED.clear()
+    fake_vllm.REGISTERED.clear()
     with pytest.raises(fasa.UsageError, match="vLLM did not load fasa's plugin"):
         worker_of(gpu)
 
@@ -155,10 +155,10 @@ def test_without_a_limit_ranks_share_the_hosts_memory(gpu, monkeypatch):
 
 def test_batches_attend_exactly(gpu):
     gpu.additional_config = {"fasa": {**ASKED, "selection": "full"}}
-    before = played_cuda.calls("locate")
+    before = fake_cuda_calls.calls("locate")
     attend_in_batches(gpu)
     assert _store.current_store().paged.device == "cuda:0"
-    assert played_cuda.calls("locate") > before
+    assert fake_cuda_calls.calls("locate") > before
 
 
 def test_a_step_reads_its_tables_once(gpu, monkeypatch):

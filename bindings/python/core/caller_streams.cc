@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/api/caller_memory.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/caller_memory.h"
 #include "runtime/fasa.hpp"
 
 namespace fasa::python {

@@ -10,8 +10,9 @@
 
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/error.h"
+#include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
-#include "runtime/lab/plan/settings_toml.h"
+#include "runtime/plan/settings_toml.h"
 
 namespace fasa::python {
 namespace {
@@ -29,8 +30,10 @@ const ConfigOption& find_attribute(const std::string& name) {
     names.push_back(attribute_of(option));
     if (names.back() == name) return option;
   }
-  throw UsageError(fmt::format("unknown option {}{}; docs/configuration.md lists all options", name,
-                               nearest_hint(name, names)));
+  std::string hint = renamed_hint(name);
+  if (hint.empty()) hint = nearest_hint(name, names);
+  throw UsageError(
+      fmt::format("unknown option {}{}; docs/configuration.md lists all options", name, hint));
 }
 
 void add_options(nb::class_<PyConfig>& cls) {
@@ -130,14 +133,14 @@ void add_config(nb::module_& module) {
       },
       nb::arg("geometry"), "Frequency chunks of a head that the slices hold.");
   cls.def(
-      "near_tokens_of",
+      "low_bit_tokens_of",
       [](const PyConfig& self, const Geometry& geometry) {
         Config decided = self.config();
-        decided.selection.near_tokens = decided.near_tokens(geometry.chunks());
-        return to_python(find_option("selection", "near_tokens")->get(decided));
+        decided.selection.low_bit_tokens = decided.low_bit_tokens(geometry.chunks());
+        return to_python(find_option("selection", "low_bit_tokens")->get(decided));
       },
       nb::arg("geometry"),
-      "near_tokens of that model, a count or a share: what \"auto\" is there.");
+      "low_bit_tokens of that model, a count or a share: what \"auto\" is there.");
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "bindings/python/core/host_rows.h"
+#include "runtime/api/caller_memory.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/doors/caller_memory.h"
 
 namespace fasa::python {
 

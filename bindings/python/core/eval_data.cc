@@ -4,9 +4,9 @@
 #include <span>
 
 #include "bindings/python/core/eval_tasks.h"
-#include "runtime/lab/eval/data_sets.h"
-#include "runtime/lab/eval/longbench_task.h"
-#include "runtime/lab/eval/math_task.h"
+#include "runtime/eval/data_sets.h"
+#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/math_task.h"
 #include "runtime/llm/sampler.h"
 
 namespace fasa::python {
@@ -19,9 +19,9 @@ class PyLongBench {
       : tokenizer_(std::move(tokenizer)), task_(folder, dataset, *tokenizer_, context) {}
 
   const LongBenchTask& task() const { return task_; }
-  // The prompt's tokens, with room for the answer and `spare` more.
-  std::vector<int32_t> example(size_t index, int64_t spare) const {
-    return task_.prompt(index, spare);
+  // The prompt's tokens, with room for the answer and `reserved` more.
+  std::vector<int32_t> example(size_t index, int64_t reserved) const {
+    return task_.prompt(index, reserved);
   }
   nb::object record(size_t index, size_t tokens, const nb::bytes& prediction) const {
     return to_python(task_.record(index, tokens, {prediction.c_str(), prediction.size()}));
@@ -72,7 +72,7 @@ void add_files(nb::module_& module) {
       nb::arg("encode"), nb::arg("decode"), nb::arg("folder"), nb::arg("dataset"), nb::kw_only(),
       nb::arg("context"));
   add_data_members(longbench);
-  longbench.def("example", &PyLongBench::example, nb::arg("index"), nb::arg("spare") = 0);
+  longbench.def("example", &PyLongBench::example, nb::arg("index"), nb::arg("reserved") = 0);
   longbench.def_prop_ro("answer_tokens",
                         [](const PyLongBench& self) { return self.task().answer_tokens(); });
 

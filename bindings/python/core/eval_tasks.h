@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bindings/python/core/json_value.h"
-#include "runtime/lab/eval/eval_task.h"
+#include "runtime/eval/eval_task.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::python {

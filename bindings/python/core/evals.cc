@@ -13,9 +13,9 @@
 #include "bindings/python/core/eval_tasks.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/model_hash.h"
-#include "runtime/lab/eval/needle_task.h"
-#include "runtime/lab/eval/perplexity.h"
-#include "runtime/lab/eval/result_log.h"
+#include "runtime/eval/needle_task.h"
+#include "runtime/eval/perplexity.h"
+#include "runtime/eval/result_log.h"
 
 namespace fasa::python {
 namespace {

@@ -34,7 +34,8 @@ SliceDims slice_dims(const FcMap& map, int chunks) {
 Objective objective_of(const std::string& name) {
   const auto objective = parse_objective(name);
   if (!objective) {
-    throw UsageError(fmt::format("objective = \"{}\": allowed: far_mass, mass, far_ca, ca", name));
+    throw UsageError(fmt::format(
+        "objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca", name));
   }
   return *objective;
 }
@@ -46,7 +47,7 @@ HeadSamples samples_of(const Keys& keys, const Queries& queries,
   HeadSamples samples;
   samples.tokens = static_cast<int64_t>(keys.shape(0));
   samples.key_dim = static_cast<int>(keys.shape(1));
-  samples.group = static_cast<int>(queries.shape(1));
+  samples.gqa_group = static_cast<int>(queries.shape(1));
   samples.scale = scale;
   samples.score_cap = score_cap / scale;
   samples.positions = positions;
@@ -118,13 +119,13 @@ void add_ranking(nb::module_& module) {
   nb::class_<HeadRanking>(module, "HeadRanking", "The order of one KV head's frequency chunks.")
       .def_ro("chunks", &HeadRanking::chunks, "Dimensions of each chunk, best first.")
       .def_ro("agreement", &HeadRanking::agreement, "Mean contextual agreement of each chunk.")
-      .def_ro("far_mass_kept", &HeadRanking::far_mass_kept,
-              "Share of the oracle's far mass after 1, 2, ... chunks.");
+      .def_ro("distant_attention_kept", &HeadRanking::distant_attention_kept,
+              "Share of the oracle's distant attention after 1, 2, ... chunks.");
   module.def(
       "rank_chunks", rank, nb::arg("keys"), nb::arg("queries"), nb::arg("positions"),
-      nb::arg("chunks"), nb::kw_only(), nb::arg("scale"), nb::arg("objective") = "far_mass",
-      nb::arg("window") = 256, nb::arg("sinks") = 4, nb::arg("recent") = 16,
-      nb::arg("score_cap") = 0.0f,
+      nb::arg("chunks"), nb::kw_only(), nb::arg("scale"),
+      nb::arg("objective") = "distant_attention", nb::arg("window") = 256, nb::arg("sinks") = 4,
+      nb::arg("recent") = 16, nb::arg("score_cap") = 0.0f,
       "Ranks the chunks of one KV head: keys [tokens, key_dim] and queries [positions, group, "
       "key_dim], both rotated, float32.");
 }

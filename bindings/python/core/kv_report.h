@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/doors/kv_metrics.h"
+#include "runtime/api/kv_metrics.h"
 
 namespace fasa::python {
 
@@ -17,13 +17,13 @@ inline nlohmann::json memory_json(const KvMemory& memory) {
 inline nlohmann::json metrics_json(const FetchMetrics& metrics) {
   return {{"decode_steps", metrics.decode_steps},
           {"hit_rate", metrics.hit_rate()},
-          {"resident", metrics.rows.resident},
+          {"protected", metrics.rows.protected_rows},
           {"hits", metrics.rows.hits},
           {"misses", metrics.rows.misses},
           {"nan_scores", metrics.rows.nan_scores},
           {"fetched_bytes", metrics.fetched_bytes},
-          {"prefetch_precision", metrics.prefetch_precision()},
-          {"prefetch_recall", metrics.prefetch_recall()}};
+          {"prefetch_accuracy", metrics.prefetch_accuracy()},
+          {"prefetch_coverage", metrics.prefetch_coverage()}};
 }
 
 }  // namespace fasa::python

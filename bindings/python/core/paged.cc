@@ -8,9 +8,9 @@
 #include "bindings/python/core/host_rows.h"
 #include "bindings/python/core/new_array.h"
 #include "bindings/python/core/slice_choice.h"
+#include "runtime/api/caller_memory.h"
+#include "runtime/api/model_part.h"
 #include "runtime/base/error.h"
-#include "runtime/doors/caller_memory.h"
-#include "runtime/doors/model_part.h"
 
 namespace fasa::python {
 namespace {

@@ -15,7 +15,7 @@
 #include "bindings/python/core/caller_streams.h"
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/tensors.h"
-#include "runtime/doors/table_reader.h"
+#include "runtime/api/pages/table_reader.h"
 #include "runtime/fasa.hpp"
 
 namespace fasa::python {

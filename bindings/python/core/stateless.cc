@@ -12,9 +12,9 @@
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/engine.h"
 #include "bindings/python/core/tensors.h"
+#include "runtime/api/stateless/sparse_decode.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
-#include "runtime/doors/sparse_decode.h"
 
 namespace fasa::python {
 namespace {

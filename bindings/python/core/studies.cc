@@ -13,17 +13,17 @@
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/units.h"
+#include "runtime/capture/calibration.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/fasa.hpp"
 #include "runtime/io/input_file.h"
 #include "runtime/io/output_file.h"
-#include "runtime/lab/capture/calibration.h"
-#include "runtime/lab/plan/plan_json.h"
-#include "runtime/lab/plan/planner.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_tokenizer.h"
+#include "runtime/plan/plan_json.h"
+#include "runtime/plan/planner.h"
 
 namespace fasa::python {
 namespace {
@@ -39,7 +39,7 @@ CalibrationProgress progress_of(const nb::object& callback) {
 struct CalibrateArguments {
   std::string model;
   std::optional<std::vector<std::string>> texts;
-  std::string objective = "far_mass";
+  std::string objective = "distant_attention";
   std::optional<int64_t> tokens;
   std::optional<int> window;
   int queries = 96;
@@ -53,7 +53,8 @@ CalibrationOptions options_of(const CalibrateArguments& given, const Config& con
   const auto objective = parse_objective(given.objective);
   if (!objective) {
     throw UsageError(
-        fmt::format("objective = \"{}\": allowed: far_mass, mass, far_ca, ca", given.objective));
+        fmt::format("objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca",
+                    given.objective));
   }
   options.objective = *objective;
   options.tokens = given.tokens.value_or(std::min(options.tokens, model.max_positions));
@@ -102,12 +103,12 @@ std::optional<double> rate_of(const char* name, const std::optional<std::string>
   return rate;
 }
 
-PlanRequest request_for(const std::optional<std::string>& model,
+PlanOptions request_for(const std::optional<std::string>& model,
                         const std::optional<std::string>& geometry) {
   if (model.has_value() == geometry.has_value()) {
     throw UsageError("a plan needs model (a folder) or geometry (a name), one of them");
   }
-  PlanRequest request;
+  PlanOptions request;
   if (geometry) {
     request.model = find_model_shape(*geometry);
     return request;
@@ -124,7 +125,7 @@ struct PlanArguments {
   std::optional<int> weight_bits;
 };
 
-PlannedWeights planned_weights(const PlanRequest& request,
+PlannedWeights planned_weights(const PlanOptions& request,
                                const std::optional<std::string>& folder) {
   const ModelConfig model = folder ? ModelConfig::load(*folder) : llama_config(request.model);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
@@ -143,7 +144,7 @@ PlannedWeights planned_weights(const PlanRequest& request,
 
 nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   constexpr int64_t kUsualTokens = 131072;
-  PlanRequest request = request_for(given.model, given.geometry);
+  PlanOptions request = request_for(given.model, given.geometry);
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = given.tokens.value_or(std::min(request.model.max_positions, kUsualTokens));
@@ -253,7 +254,7 @@ void add_studies(nb::module_& module) {
                                 config, progress);
       },
       nb::arg("model"), nb::arg("texts") = nb::none(), nb::kw_only(),
-      nb::arg("config").none() = nb::none(), nb::arg("objective") = "far_mass",
+      nb::arg("config").none() = nb::none(), nb::arg("objective") = "distant_attention",
       nb::arg("tokens") = nb::none(), nb::arg("window") = nb::none(), nb::arg("queries") = 96,
       nb::arg("seed") = 1, nb::arg("probes") = true, nb::arg("progress") = nb::none(),
       "Makes the FC map of a model folder of the families that `fasa generate` runs. "

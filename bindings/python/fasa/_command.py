@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--output", required=True, metavar="FILE", help="the FC map to write")
     one.add_argument("--tokens", type=int, metavar="N")
     one.add_argument("--window", type=int, metavar="K")
-    one.add_argument("--objective", default="far_mass", help="far_mass, mass, far_ca, ca")
+    one.add_argument("--objective", default="distant_attention", help="distant_attention, attention, distant_ca, ca")
     one.add_argument("--queries", type=int, default=96, metavar="N")
     one.add_argument("--seed", type=int, default=1, metavar="N")
     one.add_argument("--no-probes", action="store_true", help="plant no strings to look back for")

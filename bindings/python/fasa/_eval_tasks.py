@@ -18,7 +18,8 @@ from .transformers._enable import reading_prompt
 
 _CHUNK = 512  # tokens of a prompt's step, as `fasa eval` has them
 _SLACK = 4  # tokens of an answer beside its value: blanks before it, the mark that ends it
-# Prompts that a model is to go on with, whatever it was tuned for: LongBench's authors wrap no others.
+# Prompts that a model is to go on with, whatever it was tuned for: LongBench's authors wrap no
+# others.
 _PLAIN = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"}
 
 
@@ -133,8 +134,8 @@ def _answer(task, tokenizer, decode, question, expected) -> bytes:
 
 def longbench_record(task, index: int, decode: Decode, tokenizer: Tokenizer, chat: bool) -> dict:
     if chat and task.name not in _PLAIN:
-        spare = len(tokenizer.chat(b""))
-        prompt = tokenizer.chat(tokenizer.decode(task.example(index, spare)))
+        reserved = len(tokenizer.chat(b""))
+        prompt = tokenizer.chat(tokenizer.decode(task.example(index, reserved)))
     else:
         prompt = task.example(index)
     answer = decode.answer(prompt, task.answer_tokens, Sampling())

@@ -72,9 +72,9 @@ class Evaluation:
         name = f"{kind} {'+'.join(map(str, tokens)) if isinstance(tokens, list) else tokens}"
         if kind == "fasa":
             geometry = self._geometry()
-            near = self.config.near_tokens_of(geometry)
-            if near:
-                name += f" and {near} near {selection['value_slice']}"
+            low_bit = self.config.low_bit_tokens_of(geometry)
+            if low_bit:
+                name += f" and {low_bit} low-bit {selection['value_codes']}"
             chunks = self.config.chunks_of(geometry)
             dtype = self.config.slice_dtype or ("bf16" if self.config.slice == "paper" else "int2")
             name += f", {chunks} FCs {dtype}"
@@ -83,7 +83,7 @@ class Evaluation:
     def setup(self, task) -> dict:
         selection = dict(self.config.to_dict()["selection"])
         selection.pop("map", None)
-        selection["near_tokens"] = self.config.near_tokens_of(self._geometry())
+        selection["low_bit_tokens"] = self.config.low_bit_tokens_of(self._geometry())
         dtype = _DTYPES[self.model.dtype]
         chosen = "all" if self._map is None else hashlib.sha256(
             json.dumps([[head.chunks for head in layer] for layer in self._map.heads]).encode()).hexdigest()

@@ -73,7 +73,7 @@ inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, 
   }
 }
 
-// Bytes of a group's numbers of 16 outputs, by kind.
+// Bytes of a scale group's numbers of 16 outputs, by kind.
 inline constexpr int kScaleBytes[] = {64, 32, 32, 16};
 inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16};
 

@@ -41,10 +41,10 @@ struct PackedShape {
 //   scale * x_scale * (values . x) + offset * sum
 struct PackedTask {
   const PackedShape* shape = nullptr;
-  int64_t step = 0;  // places on one scale: a divisor of the group, 16 or a multiple of 32
+  int64_t step = 0;  // places on one scale: a divisor of the scale group, 16 or a multiple of 32
   int panels = 0;    // 1 ... kPanelsAtOnce; 1 for more than 2 rows: their sums fill the registers
   const unsigned char* panel[kPanelsAtOnce] = {};
-  int rows = 0;                     // 1 ... most_rows
+  int rows = 0;                     // 1 ... max_rows
   const void* x = nullptr;          // [rows][x_stride] by place: f32; bf16; int8 in byte order
   int64_t x_stride = 0;             // elements
   const float* sums = nullptr;      // [rows][steps] of x, with their scales; null: no offsets
@@ -65,13 +65,13 @@ struct UnpackTask {
   int64_t stride = 0;  // elements from an input's row to the next one's
 };
 
-// A row's bits are the same among any number of rows, up to most_rows.
+// A row's bits are the same among any number of rows, up to max_rows.
 struct PackedBodies {
   void (*multiply_f32)(const PackedTask&);
   void (*multiply_bf16)(const PackedTask&);  // null where bf16 is widened to f32 first
   void (*multiply_int8)(const PackedTask&);  // null where x is whole numbers in f32
   void (*unpack)(const UnpackTask&);
-  int most_rows;
+  int max_rows;
 };
 
 extern const PackedBodies kPackedBodiesPortable;

@@ -30,7 +30,7 @@ void AgreementTable::add(const HeadSamples& samples, std::span<const size_t> anc
     ScoreRows truth;
     const CalibrationQuery query(samples, anchors[i], {.window = window}, scratch, &truth);
     const std::vector<double> agreement = query.agreement(truth, scratch);
-    for (int head = 0; head < samples.group; ++head) {
+    for (int head = 0; head < samples.gqa_group; ++head) {
       for (int chunk = 0; chunk < chunks_; ++chunk) {
         sums_[index(layer, first_head + head, chunk, stretch)] +=
             agreement[static_cast<size_t>(head * chunks_ + chunk)];
@@ -120,8 +120,8 @@ FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anch
                         const AgreementTable& table, int window, int layer, int first_head) {
   FifthsTable result;
   const double part =
-      1.0 / static_cast<double>(anchors.size() * static_cast<size_t>(samples.group));
-  for (int head = 0; head < samples.group; ++head) {
+      1.0 / static_cast<double>(anchors.size() * static_cast<size_t>(samples.gqa_group));
+  for (int head = 0; head < samples.gqa_group; ++head) {
     const auto ranked = rank_by_agreement(table, layer, first_head + head, 1);
     const std::span<const int> others = std::span(ranked).subspan(ranked.size() / 4);
     for (const size_t anchor : anchors) {

@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/calibrate/calibrate_ranking.h"
 #include "runtime/calibrate/calibrate_slices.h"
-#include "runtime/lab/capture/calibration.h"
+#include "runtime/capture/calibration.h"
 
 namespace fasa {
 namespace {
@@ -33,8 +33,8 @@ std::vector<int16_t> all_dims(const HeadSamples& samples) {
   return dims;
 }
 
-// The FCs of a KV head in the order that calibration gives: far mass, queries on text and probes,
-// the even ones of each.
+// The FCs of a KV head in the order that calibration gives: distant attention, queries on text and
+// probes, the even ones of each.
 std::vector<int> ranked_chunks(const HeadSamples& samples, const AnalysisText& text, int window) {
   HeadSamples part = samples;
   part.positions.clear();
@@ -43,7 +43,7 @@ std::vector<int> ranked_chunks(const HeadSamples& samples, const AnalysisText& t
     for (const size_t query : every_second(*indices, 0)) {
       part.positions.push_back(samples.positions[query]);
       const float* first = samples.query(query, 0);
-      part.queries.insert(part.queries.end(), first, first + samples.group * samples.key_dim);
+      part.queries.insert(part.queries.end(), first, first + samples.gqa_group * samples.key_dim);
     }
   }
   const HeadRanking ranking = rank_chunks(part, {.window = window});
@@ -72,7 +72,7 @@ class Analyzer {
 
   void add(size_t text, int layer, int kv_head, const HeadSamples& samples) {
     const AnalysisText& from = analysis_.texts[text];
-    const int first_head = kv_head * samples.group;
+    const int first_head = kv_head * samples.gqa_group;
     AgreementTable& table = analysis_.agreement[text];
     table.add(samples, from.anchors, options_.window, layer, first_head);
     add_compound(from, samples);
@@ -85,8 +85,8 @@ class Analyzer {
     ++heads_;
     const std::vector<std::vector<size_t>> queries = {every_second(from.anchors, 1),
                                                       every_second(from.probes, 1)};
-    add_slice_mass(samples, queries, ranked_chunks(samples, from, options_.slice_window),
-                   options_.slice_window, analysis_.slices);
+    add_slice_attention(samples, queries, ranked_chunks(samples, from, options_.slice_window),
+                        options_.slice_window, analysis_.slices);
   }
 
   void finish() {
@@ -101,10 +101,10 @@ class Analyzer {
  private:
   // Ranked by the even anchors' agreement, measured on the odd ones.
   void add_compound(const AnalysisText& from, const HeadSamples& samples) {
-    AgreementTable even(1, samples.group, ranked_count(geometry_));
+    AgreementTable even(1, samples.gqa_group, ranked_count(geometry_));
     even.add(samples, every_second(from.anchors, 0), options_.window, 0, 0);
     std::vector<std::vector<int>> ranked;
-    for (int head = 0; head < samples.group; ++head) {
+    for (int head = 0; head < samples.gqa_group; ++head) {
       ranked.push_back(rank_by_agreement(even, 0, head, 1));
     }
     compound_.add(samples, coded_samples(samples, SliceDType::kInt2, all_dims(samples)),
@@ -118,13 +118,13 @@ class Analyzer {
     for (const AgreementTable& one : tables) {
       auto& row = analysis_.text_overlap.emplace_back();
       for (const AgreementTable& other : tables) {
-        row.push_back(map_overlap(one, kAll, other, kAll, geometry_.group(), count));
+        row.push_back(map_overlap(one, kAll, other, kAll, geometry_.gqa_group(), count));
       }
     }
     for (int size = 2; size <= kAll; ++size) {
       double sum = 0;
       for (const AgreementTable& one : tables) {
-        sum += map_overlap(one, size, one, kAll, geometry_.group(), count);
+        sum += map_overlap(one, size, one, kAll, geometry_.gqa_group(), count);
       }
       analysis_.size_overlap.push_back(sum / static_cast<double>(tables.size()));
     }

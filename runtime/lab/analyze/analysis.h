@@ -9,8 +9,8 @@
 
 #include "runtime/lab/analyze/agreement.h"
 #include "runtime/lab/analyze/compound.h"
-#include "runtime/lab/analyze/selection_mass.h"
-#include "runtime/lab/analyze/slice_mass.h"
+#include "runtime/lab/analyze/selection_attention.h"
+#include "runtime/lab/analyze/slice_attention.h"
 
 namespace fasa {
 
@@ -38,8 +38,8 @@ struct Analysis {
   std::vector<std::vector<double>> text_overlap;  // [texts][texts], a quarter of the FCs
   // Of maps from the first 2, 3, ... 10 tenths of the queries with the map from all of them.
   std::vector<double> size_overlap;
-  std::vector<SliceChoiceMass> slices;  // kinds: queries on text, at repeats
-  std::vector<SelectionMass> selections;
+  std::vector<SliceChoiceAttention> slices;  // kinds: queries on text, at repeats
+  std::vector<SelectionAttention> selections;
 
   // Mean CA over all texts.
   double mean_agreement(int layer, int head, int chunk) const;

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
-#include "runtime/lab/capture/probes.h"
+#include "runtime/capture/probes.h"
 
 namespace fasa {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/lab/capture/calibration_data.h"
+#include "runtime/capture/calibration_data.h"
 
 namespace fasa {
 

@@ -69,7 +69,7 @@ Compound::Compound(int chunks, std::vector<int64_t> windows) : windows_(std::mov
 void Compound::add(const HeadSamples& samples, const HeadSamples& int2,
                    std::span<const size_t> anchors, std::span<const std::vector<int>> ranked) {
   for (size_t i = 1; i < anchors.size(); i += 2) {
-    for (int head = 0; head < samples.group; ++head) {
+    for (int head = 0; head < samples.gqa_group; ++head) {
       const HeadQuery query(samples, anchors[i], head);
       const std::vector<float> whole = query.scores();
       std::vector<std::vector<float>> parts;

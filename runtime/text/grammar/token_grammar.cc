@@ -30,7 +30,7 @@ void TokenGrammar::forget() {
 
 // Its state in the automaton as it is now.
 void TokenGrammar::find(Text& text) {
-  const bool too_many = automaton_.states() > most_states_;
+  const bool too_many = automaton_.states() > max_states_;
   if (too_many) forget();
   if (text.age_ == age_) return;
   text.state_ = automaton_.start();
@@ -38,7 +38,7 @@ void TokenGrammar::find(Text& text) {
     text.state_ = automaton_.next(text.state_, static_cast<unsigned char>(byte));
   }
   text.age_ = age_;
-  if (too_many) most_states_ = std::max(kManyStates, 2 * automaton_.states());
+  if (too_many) max_states_ = std::max(kManyStates, 2 * automaton_.states());
 }
 
 std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::allowed(Text& text) {

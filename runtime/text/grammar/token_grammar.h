@@ -56,7 +56,7 @@ class TokenGrammar {
   mutable std::mutex mutex_;
   GrammarAutomaton automaton_;
   uint64_t age_ = 1;
-  size_t most_states_ = kManyStates;
+  size_t max_states_ = kManyStates;
   std::unordered_map<GrammarAutomaton::State, std::shared_ptr<const Mask>> masks_;
   std::vector<GrammarAutomaton::State> path_;  // scratch of compute()
 };

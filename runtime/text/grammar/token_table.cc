@@ -19,7 +19,7 @@ std::vector<std::string> bytes_of(const Tokenizer& tokenizer, std::span<const in
 
 }  // namespace
 
-TokenTable::TokenTable(std::vector<std::string> bytes) : place_of_(bytes.size(), -1) {
+TokenTable::TokenTable(std::vector<std::string> bytes) : index_of_(bytes.size(), -1) {
   for (size_t id = 0; id < bytes.size(); ++id) {
     if (!bytes[id].empty()) sorted_.push_back({std::move(bytes[id]), static_cast<int32_t>(id), 0});
   }
@@ -27,7 +27,7 @@ TokenTable::TokenTable(std::vector<std::string> bytes) : place_of_(bytes.size(),
     return std::pair(std::string_view(a.bytes), a.id) < std::pair(std::string_view(b.bytes), b.id);
   });
   for (size_t i = 0; i < sorted_.size(); ++i) {
-    place_of_[static_cast<size_t>(sorted_[i].id)] = static_cast<int32_t>(i);
+    index_of_[static_cast<size_t>(sorted_[i].id)] = static_cast<int32_t>(i);
     if (i == 0) continue;
     const std::string &before = sorted_[i - 1].bytes, &own = sorted_[i].bytes;
     const size_t most = std::min(before.size(), own.size());
@@ -41,8 +41,8 @@ TokenTable::TokenTable(const Tokenizer& tokenizer, std::span<const int32_t> show
     : TokenTable(bytes_of(tokenizer, shown)) {}
 
 std::string_view TokenTable::bytes(int32_t id) const {
-  if (id < 0 || id >= end_id() || place_of_[static_cast<size_t>(id)] < 0) return "";
-  return sorted_[static_cast<size_t>(place_of_[static_cast<size_t>(id)])].bytes;
+  if (id < 0 || id >= end_id() || index_of_[static_cast<size_t>(id)] < 0) return "";
+  return sorted_[static_cast<size_t>(index_of_[static_cast<size_t>(id)])].bytes;
 }
 
 }  // namespace fasa::text

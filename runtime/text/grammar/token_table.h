@@ -28,11 +28,11 @@ class TokenTable {
 
   std::span<const Token> sorted() const { return sorted_; }
   std::string_view bytes(int32_t id) const;
-  int32_t end_id() const { return static_cast<int32_t>(place_of_.size()); }  // above the largest
+  int32_t end_id() const { return static_cast<int32_t>(index_of_.size()); }  // above the largest
 
  private:
   std::vector<Token> sorted_;
-  std::vector<int32_t> place_of_;  // of each id in sorted_, -1: none
+  std::vector<int32_t> index_of_;  // of each id in sorted_, -1: none
 };
 
 }  // namespace fasa::text

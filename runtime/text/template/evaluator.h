@@ -46,7 +46,7 @@ class Evaluator {
   Value concatenation(const Expression& node, const Scope& scope);
   Value sign(const Expression& node, const Scope& scope);
   Value item(const Expression& node, const Scope& scope);
-  Value slice(const Expression& node, const Scope& scope);
+  Value codes(const Expression& node, const Scope& scope);
   Value filtered(const Expression& node, const Scope& scope);
   Value tested(const Expression& node, const Scope& scope);
   Value call(const Expression& node, const Scope& scope, const Value* caller);

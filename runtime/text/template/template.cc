@@ -18,7 +18,7 @@ namespace {
 // The largest published template has 17 kB.
 constexpr size_t kMaxSource = 1u << 20;
 
-std::string place_of(const std::string& name, std::string_view source, uint32_t at) {
+std::string location_of(const std::string& name, std::string_view source, uint32_t at) {
   const std::string_view before = source.substr(0, at);
   const size_t line = before.rfind('\n');
   const size_t column = line == std::string_view::npos ? at : at - line - 1;
@@ -53,7 +53,7 @@ Template Template::parse(std::string_view source, const std::string& name, const
   try {
     parts->body = parse_template(parts->source, limits.depth);
   } catch (const SyntaxFailure& failure) {
-    throw TemplateError(place_of(name, parts->source, failure.at), failure.message);
+    throw TemplateError(location_of(name, parts->source, failure.at), failure.message);
   }
   return Template(std::move(parts));
 }
@@ -67,7 +67,7 @@ MarkedText Template::render(const Context& context) const {
   try {
     return evaluator.run(parts_->body, scope);
   } catch (const Failure& failure) {
-    throw TemplateError(place_of(parts_->name, parts_->source, evaluator.at()), failure.what());
+    throw TemplateError(location_of(parts_->name, parts_->source, evaluator.at()), failure.what());
   }
 }
 

@@ -212,8 +212,8 @@ static void sequences(const char* device) {
   USAGE(fasa_sequence_length(runtime, 0, &length), "never created");
   USAGE(fasa_sequence_length(runtime, UINT64_MAX, &length), "another runtime");
   USAGE(fasa_sequence_truncate(runtime, sequence, 5), "truncate to 5");
-  USAGE(fasa_sequence_set_reach(runtime, sequence, -1), "set_reach: -1");
-  USAGE(fasa_sequence_set_reach(runtime, freed, 1), "was freed");
+  USAGE(fasa_sequence_set_rollback_tokens(runtime, sequence, -1), "set_rollback_tokens: -1");
+  USAGE(fasa_sequence_set_rollback_tokens(runtime, freed, 1), "was freed");
   USAGE(fasa_sequence_reserve(runtime, sequence, INT64_MAX, 1), "reserve");
   USAGE(fasa_sequence_reserve(runtime, sequence, 10, 0), "reserve");
 
@@ -275,7 +275,7 @@ static void sequences(const char* device) {
   fasa_kv_memory memory = FASA_KV_MEMORY_INIT;
   fasa_metrics metrics = FASA_METRICS_INIT;
   USAGE(fasa_memory(runtime, NULL), "memory is null");
-  USAGE(fasa_predict(runtime, -5, 1, &memory), "predict: -5 tokens");
+  USAGE(fasa_estimate_memory(runtime, -5, 1, &memory), "estimate_memory: -5 tokens");
   USAGE(fasa_read_metrics(runtime, 2, &metrics), "metrics of layer 2");
   USAGE(fasa_read_metrics(runtime, -1, NULL), "metrics is null");
   USAGE(fasa_synchronize(NULL), "runtime is null");

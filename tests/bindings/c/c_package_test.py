@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 from installed_package import SANITIZE, InstalledPackage, run  # pylint: disable=wrong-import-position
 
-PROGRAMS = ["doors", "bad_calls"]
+PROGRAMS = ["apis", "bad_calls"]
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/bindings/c/played_doors.h"
+#include "tests/bindings/c/fake_gpu_apis.h"
 
 namespace fasa {
 namespace {
@@ -29,7 +29,7 @@ std::vector<int64_t> slots_of_both() {
   return slots;
 }
 
-class DeviceTables : public PlayedDoors {
+class DeviceTables : public FakeGpuApis {
  protected:
   static constexpr int kBoth = kFirst + kSecond;
 

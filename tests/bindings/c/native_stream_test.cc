@@ -1,5 +1,5 @@
-// A caller's own CUDA stream through the C interface, over a played CUDA runtime: the bits of the
-// interface's own streams, in every door.
+// A caller's own CUDA stream through the C interface, over a fake CUDA runtime: the bits of the
+// interface's own streams, in every API.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/bindings/c/played_doors.h"
+#include "tests/bindings/c/fake_gpu_apis.h"
 
 namespace fasa {
 namespace {
 
-class NativeStream : public PlayedDoors {
+class NativeStream : public FakeGpuApis {
  protected:
   void sequences(fasa_stream* stream, std::vector<float>& outputs) {
     fasa_runtime* runtime = nullptr;

@@ -1,4 +1,4 @@
-"""The C++ door as a user has it: the installed header, programs against it, the example of docs/cpp.md
+"""The C++ API as a user has it: the installed header, programs against it, the example of docs/cpp.md
 among them.
 
   cpp_package_test.py BUILD SOURCE [SANITIZERS]
@@ -22,17 +22,17 @@ class CppPackage(InstalledPackage):
     compiler = "c++"
     standard = "-std=c++20"
 
-    def test_doors_through_pkg_config(self):
-        program = self.compile(HERE / "doors.cc", "doors")
-        self.assertIn("doors", run(program, env=self.environment))
+    def test_apis_through_pkg_config(self):
+        program = self.compile(HERE / "apis.cc", "apis")
+        self.assertIn("apis", run(program, env=self.environment))
 
-    def test_doors_through_find_package(self):
+    def test_apis_through_find_package(self):
         lines = [PROJECT]
         if SANITIZE:
             lines.append(f"add_compile_options({SANITIZE[0]})\nadd_link_options({SANITIZE[0]})\n")
-        lines.append(f"add_executable(doors {HERE}/doors.cc)\n"
-                     "target_link_libraries(doors PRIVATE fasa::fasa)\n")
-        self.assertIn("doors", run(self.project("project", "".join(lines)) / "doors"))
+        lines.append(f"add_executable(apis {HERE}/apis.cc)\n"
+                     "target_link_libraries(apis PRIVATE fasa::fasa)\n")
+        self.assertIn("apis", run(self.project("project", "".join(lines)) / "apis"))
 
     def test_the_documented_program(self):
         self.check_documented("docs/cpp.md", "cpp", ".cc")

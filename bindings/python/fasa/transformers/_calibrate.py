@@ -30,7 +30,7 @@ class _Capture:
         self.caps[layer] = softcap or 0.0
 
 
-def calibrate(model, ids, *, config: Config | None = None, objective: str = "far_mass",
+def calibrate(model, ids, *, config: Config | None = None, objective: str = "distant_attention",
               tokens: int | None = None, window: int | None = None, queries: int = 96,
               seed: int = 1, probes: bool = True, progress=None) -> FcMap:
     """Runs token ids through the model once and ranks the frequency chunks of every KV head.

@@ -71,7 +71,7 @@ def refuse_device(settings: Settings) -> None:
         raise UsageError("fasa serves no such GPUs as this vLLM is for; allowed: processors, CUDA")
     if not settings.experimental_cuda:
         raise UsageError(
-            "fasa in vLLM on cuda was never run on a GPU, only on a played one: take vLLM for "
+            "fasa in vLLM on cuda was never run on a GPU, only on a fake one: take vLLM for "
             'processors, or say {"fasa": {"experimental_cuda": true}} to try it'
         )
     if name != "auto":

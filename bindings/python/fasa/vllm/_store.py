@@ -102,9 +102,9 @@ class Store:
         """What of this machine's memory a process may pin where no option says it."""
         import psutil
 
-        spared = 2 << 30
+        reserved = 2 << 30
         ranks = self._vllm_config.parallel_config.world_size
-        return max(1, (psutil.virtual_memory().available - spared) // ranks)
+        return max(1, (psutil.virtual_memory().available - reserved) // ranks)
 
     def open(self, pages: int) -> None:
         if self._pages is not None and self._pages.num_pages == pages:

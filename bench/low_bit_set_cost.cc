@@ -1,0 +1,163 @@
+// What low-bit sets cost on this CPU: the attention of a layer with several pairs of fac_tokens and
+// low_bit_tokens, in turns, so that other work on the machine meets all of them alike.
+//
+//   low_bit_set_cost [--tokens N] [--rounds N] [--threads N] [256 320 128+512 320+1024]
+//
+// 8 KV x 4 query heads, head_dim 128, bf16 rows, slices and values int2, batch 1; the same keys and
+// queries for all pairs. Between two visits of a layer the others' slices flush the cache. Printed:
+// medians of a layer's time and of the processor time of its threads, and of their ratios to the
+// first pair's within the same round, with quartiles.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "bench/filled_runtime.h"
+#include "bench/stream.h"
+
+namespace fasa::bench {
+namespace {
+
+constexpr int kHeads = 8;
+constexpr int kLayers = 2;
+
+struct Setting {
+  int fac_tokens;
+  int low_bit_tokens;
+};
+
+Setting setting_of(const std::string& text) {
+  const size_t plus = text.find('+');
+  return {std::stoi(text), plus == std::string::npos ? 0 : std::stoi(text.substr(plus + 1))};
+}
+
+struct Cost {
+  double seconds = 0;
+  double processor_seconds = 0;
+};
+
+double processor_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+class Case {
+ public:
+  Case(const std::shared_ptr<Device>& device, Setting setting, int64_t tokens)
+      : filled_(device, config(setting), llama_8b(kLayers), first_chunk_dims(llama_8b(kLayers), 64),
+                tokens),
+        out_(4096) {}
+
+  void begin() {
+    const StepSequence part{filled_.sequence(), 1, StepMode::kDecode};
+    filled_.runtime().begin_step({&part, 1});
+  }
+  Cost attend(int layer, const uint16_t* q, const uint16_t* kv) {
+    Runtime& runtime = filled_.runtime();
+    const auto row = ConstTensorView::dense(kv, DType::kBF16, 1, kHeads, 128);
+    runtime.append(layer, row, row, filled_.stream());
+    const double used = processor_seconds();
+    const auto since = std::chrono::steady_clock::now();
+    runtime.attend(layer, ConstTensorView::dense(q, DType::kBF16, 1, 32, 128),
+                   TensorView::dense(out_.data(), DType::kF32, 1, 32, 128), nullptr,
+                   filled_.stream());
+    return {seconds_since(since), processor_seconds() - used};
+  }
+  void end() { filled_.runtime().end_step(); }
+
+ private:
+  static Config config(Setting setting) {
+    Config config;
+    config.selection.fac_tokens = {{.tokens = setting.fac_tokens, .share = 0}};
+    config.selection.low_bit_tokens = {.tokens = setting.low_bit_tokens, .share = 0};
+    return config;
+  }
+
+  FilledRuntime filled_;
+  std::vector<float> out_;
+};
+
+// One for all cases: devices' threads are lent from one to the other, and where a process used
+// three devices by turns the second thread came 65 us late (median), where it used one or two 1 us.
+std::shared_ptr<Device> cpu(int threads) {
+  DeviceOptions options;
+  options.name = "cpu";
+  options.threads = threads;
+  return open_device(options);
+}
+
+double quantile(std::vector<double> values, double share) {
+  const auto at = static_cast<int64_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
+}
+
+using Round = std::vector<Cost>;  // by case
+
+// A step of every case, layer by layer in turns, from another case on each time.
+Round round_of(std::span<const std::unique_ptr<Case>> cases, size_t round) {
+  const std::vector<uint16_t> q = noise(4096, 2 * round + 11);
+  const std::vector<uint16_t> kv = noise(1024, 2 * round + 12);
+  Round costs(cases.size());
+  for (const auto& subject : cases) subject->begin();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const size_t turn = (i + round) % cases.size();
+      const Cost cost = cases[turn]->attend(layer, q.data(), kv.data());
+      costs[turn].seconds += cost.seconds / kLayers;
+      costs[turn].processor_seconds += cost.processor_seconds / kLayers;
+    }
+  }
+  for (const auto& subject : cases) subject->end();
+  return costs;
+}
+
+// "median ratio (quartiles)" of one time of a case.
+std::string summary(const std::vector<Round>& rounds, size_t i, double Cost::*time) {
+  std::vector<double> seconds, ratios;
+  for (const Round& costs : rounds) {
+    seconds.push_back(costs[i].*time);
+    ratios.push_back(costs[i].*time / (costs[0].*time));
+  }
+  return fmt::format("{:.3f} ms  {:.3f} ({:.3f} to {:.3f})", quantile(seconds, 0.5) * 1e3,
+                     quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75));
+}
+
+void run(const std::vector<std::string>& names, int64_t tokens, int rounds, int threads) {
+  const std::shared_ptr<Device> device = cpu(threads);
+  std::vector<std::unique_ptr<Case>> cases;
+  for (const std::string& name : names) {
+    cases.push_back(std::make_unique<Case>(device, setting_of(name), tokens));
+  }
+  constexpr size_t kWarmUp = 3;
+  std::vector<Round> measured;
+  for (size_t round = 0; round < kWarmUp + static_cast<size_t>(rounds); ++round) {
+    const Round costs = round_of(cases, round);
+    if (round >= kWarmUp) measured.push_back(costs);
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    fmt::print("{:>9}   {}   processor {}\n", names[i], summary(measured, i, &Cost::seconds),
+               summary(measured, i, &Cost::processor_seconds));
+  }
+}
+
+}  // namespace
+}  // namespace fasa::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("What low-bit sets cost on this CPU");
+  std::vector<std::string> pairs = {"256", "320", "128+512", "320+1024"};
+  int64_t tokens = 131072;
+  int rounds = 100;
+  int threads = 0;
+  app.add_option("pairs", pairs,
+                 "fac_tokens+low_bit_tokens; the first is what others are compared to");
+  app.add_option("--tokens", tokens);
+  app.add_option("--rounds", rounds);
+  app.add_option("--threads", threads);
+  CLI11_PARSE(app, argc, argv);
+  fasa::bench::run(pairs, tokens, rounds, threads);
+  return 0;
+}

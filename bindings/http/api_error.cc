@@ -1,0 +1,49 @@
+#include "bindings/http/api_error.h"
+
+#include <nlohmann/json.hpp>
+
+namespace fasa::serve {
+namespace {
+
+nlohmann::json or_null(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+std::string type_of(int status) {
+  if (status == 401 || status == 403) return "authentication_error";
+  if (status == 404) return "not_found_error";
+  if (status == 429) return "rate_limit_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+}  // namespace
+
+ApiError ApiError::bad_field(const std::string& param, const std::string& message) {
+  return {400, "invalid_request_error", param + ": " + message, param, "invalid_value"};
+}
+
+std::string error_json(const ApiError& error) {
+  const nlohmann::ordered_json json = {{"error",
+                                        {{"message", error.what()},
+                                         {"type", error.type()},
+                                         {"param", or_null(error.param())},
+                                         {"code", or_null(error.code())}}}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response{.status = error.status(), .body = error_json(error)};
+  if (error.retry_after > 0) {
+    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  }
+  if (error.status() == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+HttpResponse error_response(int status, const std::string& message) {
+  ApiError error(status, type_of(status), message);
+  if (status == 503) error.retry_after = 1;
+  return error_response(error);
+}
+
+}  // namespace fasa::serve

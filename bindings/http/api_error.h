@@ -1,0 +1,43 @@
+// A request that can't be answered, in OpenAI's terms.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "bindings/http/http_message.h"
+
+namespace fasa::serve {
+
+// Thrown by the API layer; becomes {"error": {"message", "type", "param", "code"}}. Whatever would
+// fail again is 4xx: clients send a 5xx three times.
+class ApiError : public std::runtime_error {
+ public:
+  ApiError(int status, std::string type, const std::string& message, std::string param = "",
+           std::string code = "")
+      : std::runtime_error(message),
+        status_(status),
+        type_(std::move(type)),
+        param_(std::move(param)),
+        code_(std::move(code)) {}
+
+  int status() const { return status_; }
+  const std::string& type() const { return type_; }
+  const std::string& param() const { return param_; }  // the field, "" = none
+  const std::string& code() const { return code_; }    // "" = none
+  int retry_after = 0;                                 // seconds, 0 = not to be tried again
+
+  // 400, naming the field.
+  static ApiError bad_field(const std::string& param, const std::string& message);
+
+ private:
+  int status_;
+  std::string type_, param_, code_;
+};
+
+std::string error_json(const ApiError& error);
+HttpResponse error_response(const ApiError& error);
+// For refusals that come before any request was understood.
+HttpResponse error_response(int status, const std::string& message);
+
+}  // namespace fasa::serve

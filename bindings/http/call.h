@@ -1,0 +1,27 @@
+// A request on its way through the service: who asks, and where the answer goes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bindings/http/http_exchange.h"
+#include "bindings/http/service.h"
+
+namespace fasa::serve {
+
+struct Service::Call {
+  HttpRequest request;
+  std::shared_ptr<HttpExchange> exchange;
+  std::string salt = {};  // of the key that came with it
+
+  bool is(std::string_view method, std::string_view path) const {
+    const bool same = request.method == method || (method == "GET" && request.method == "HEAD");
+    return same && request.path == path;
+  }
+  // What follows `prefix` in the path; "" where it does not begin so.
+  std::string behind(std::string_view prefix) const {
+    return request.path.starts_with(prefix) ? request.path.substr(prefix.size()) : std::string();
+  }
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,396 @@
+#include "bindings/http/http_connection.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/read.hpp>
+#include <utility>
+
+#include "bindings/http/host_names.h"
+
+namespace fasa::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr std::chrono::milliseconds kLinger{2000};
+
+// Exchanges live on any thread; the connection on the server's.
+class Exchange final : public HttpExchange {
+ public:
+  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t number)
+      : connection_(std::move(connection)), number_(number) {}
+  ~Exchange() override {
+    post([number = number_](HttpConnection& connection) { connection.abandon(number); });
+  }
+
+  void send(HttpResponse response) override {
+    post([number = number_, response = std::move(response)](HttpConnection& connection) mutable {
+      connection.send(number, std::move(response));
+    });
+  }
+  void begin(HttpResponse head) override {
+    post([number = number_, head = std::move(head)](HttpConnection& connection) {
+      connection.begin(number, head);
+    });
+  }
+  void write(std::string piece) override {
+    post([number = number_, piece = std::move(piece)](HttpConnection& connection) {
+      connection.write(number, piece);
+    });
+  }
+  void end() override {
+    post([number = number_](HttpConnection& connection) { connection.end(number); });
+  }
+  void on_gone(std::function<void()> gone) override {
+    post([number = number_, gone = std::move(gone)](HttpConnection& connection) mutable {
+      connection.watch(number, std::move(gone));
+    });
+  }
+
+ private:
+  template <typename Call>
+  void post(Call call) {
+    connection_->shared().post(
+        [connection = connection_, call = std::move(call)]() mutable { call(*connection); });
+  }
+
+  const std::shared_ptr<HttpConnection> connection_;
+  const uint64_t number_;
+};
+
+HttpRequest request_of(http::request<http::string_body>&& parsed) {
+  HttpRequest request;
+  request.method = std::string(parsed.method_string());
+  const std::string target(parsed.target());
+  const size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string::npos) request.query = target.substr(question + 1);
+  for (const auto& field : parsed) {
+    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  }
+  request.body = std::move(parsed.body());
+  return request;
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(Protocol::socket socket, std::shared_ptr<HttpShared> shared)
+    : shared_(std::move(shared)), socket_(std::move(socket)), timer_(shared_->io) {
+  ++shared_->counters.open;
+}
+
+HttpConnection::~HttpConnection() { --shared_->counters.open; }
+
+void HttpConnection::start() {
+  expire_after(shared_->options.limits.header_timeout);
+  read_first_byte();
+}
+
+void HttpConnection::refuse(int status, const std::string& message) {
+  keep_alive_ = false;
+  state_ = State::kResponding;
+  send(exchange_, shared_->refusal(status, message));
+}
+
+void HttpConnection::drain() {
+  keep_alive_ = false;
+  if (state_ == State::kIdle) close();
+}
+
+void HttpConnection::expire_after(std::chrono::milliseconds time) {
+  timed_out_ = false;
+  timer_.expires_after(time);
+  timer_.async_wait([self = shared_from_this()](const ErrorCode& error) {
+    if (error || self->timer_.expiry() > asio::steady_timer::clock_type::now()) return;
+    self->timed_out_ = true;
+    ErrorCode ignored;
+    self->socket_.cancel(ignored);
+  });
+}
+
+void HttpConnection::expire_never() {
+  timed_out_ = false;
+  timer_.cancel();
+}
+
+// --- reading ---
+
+void HttpConnection::read_first_byte() {
+  state_ = State::kIdle;
+  if (buffer_.size() > 0) return read_header();
+  const auto& limits = shared_->options.limits;
+  socket_.async_read_some(buffer_.prepare(limits.header_bytes),
+                          [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+                            if (error || bytes == 0) return self->close();
+                            self->buffer_.commit(bytes);
+                            self->read_header();
+                          });
+}
+
+void HttpConnection::read_header() {
+  const auto& limits = shared_->options.limits;
+  state_ = State::kReading;
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
+  parser_->body_limit(limits.body_bytes);
+  expire_after(limits.header_timeout);
+  http::async_read_header(socket_, buffer_, *parser_,
+                          [self = shared_from_this()](const ErrorCode& error, size_t) {
+                            if (error) return self->fail_reading(error);
+                            const auto& header = self->parser_->get();
+                            self->keep_alive_ = header.keep_alive() && !self->shared_->draining;
+                            self->head_only_ = header.method() == http::verb::head;
+                            self->old_version_ = header.version() < 11;
+                            if (const auto refused = self->complaint()) {
+                              ++self->shared_->counters.bad_requests;
+                              return self->refuse(refused->first, refused->second);
+                            }
+                            if (self->expects_continue() && !self->parser_->is_done()) {
+                              self->enqueue("HTTP/1.1 100 Continue\r\n\r\n");
+                            }
+                            self->read_body();
+                          });
+}
+
+bool HttpConnection::expects_continue() const {
+  return equal_ignoring_case(std::string(parser_->get()[http::field::expect]), "100-continue");
+}
+
+std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
+  const auto& header = parser_->get();
+  if (header.version() != 10 && header.version() != 11) {
+    return std::pair(505, std::string("HTTP version: allowed: 1.0 and 1.1"));
+  }
+  const bool sized = header.find(http::field::content_length) != header.end();
+  if (sized && header.find(http::field::transfer_encoding) != header.end()) {
+    return std::pair(400, std::string("Content-Length beside Transfer-Encoding: send one of them"));
+  }
+  if (header.find(http::field::expect) != header.end() && !expects_continue()) {
+    return std::pair(417, std::string("Expect: allowed: 100-continue"));
+  }
+  if (header.find(http::field::content_encoding) != header.end()) {
+    return std::pair(400,
+                     std::string("Content-Encoding: bodies are taken as they are, not packed"));
+  }
+  if (shared_->any_host) return std::nullopt;
+  const std::string host(header[http::field::host]);
+  if (host.empty() && old_version_) return std::nullopt;
+  if (is_allowed_host(host, shared_->options)) return std::nullopt;
+  return std::pair(421, fmt::format("Host \"{}\" is none of this server's names; add it with "
+                                    "--allowed-host",
+                                    host.substr(0, 80)));
+}
+
+void HttpConnection::read_body() {
+  if (parser_->is_done()) return handle();
+  expire_after(shared_->options.limits.body_timeout);
+  http::async_read_some(socket_, buffer_, *parser_,
+                        [self = shared_from_this()](const ErrorCode& error, size_t) {
+                          if (error) return self->fail_reading(error);
+                          self->read_body();
+                        });
+}
+
+void HttpConnection::fail_reading(const ErrorCode& error) {
+  const auto& limits = shared_->options.limits;
+  old_version_ = false;
+  head_only_ = false;
+  if (timed_out_) {
+    ++shared_->counters.timeouts;
+    return refuse(408, "the request did not come in time");
+  }
+  if (error == http::error::end_of_stream || error == asio::error::operation_aborted ||
+      error == asio::error::connection_reset || error == http::error::partial_message) {
+    return close();
+  }
+  ++shared_->counters.bad_requests;
+  if (error == http::error::body_limit) {
+    return refuse(413, fmt::format("the body is larger than {} bytes, the limit of this server",
+                                   limits.body_bytes));
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return refuse(431, fmt::format("the header is larger than {} bytes, the limit of this server",
+                                   limits.header_bytes));
+  }
+  refuse(400, fmt::format("this is no HTTP request: {}", error.message()));
+}
+
+void HttpConnection::handle() {
+  state_ = State::kResponding;
+  ++exchange_;
+  begun_ = finished_ = false;
+  gone_ = nullptr;
+  expire_never();
+  auto exchange = std::make_shared<Exchange>(shared_from_this(), exchange_);
+  HttpRequest request = request_of(parser_->release());
+  parser_.reset();
+  watch_client();
+  shared_->handler(std::move(request), std::move(exchange));
+}
+
+// A client that leaves while it waits is seen by the end of its stream. One that sends its next
+// request meanwhile is seen by a failing write only.
+void HttpConnection::watch_client() {
+  if (watching_) return;
+  watching_ = true;
+  socket_.async_wait(
+      Protocol::socket::wait_read, [self = shared_from_this()](const ErrorCode& error) {
+        self->watching_ = false;
+        if (self->state_ != State::kResponding || self->finished_) return;
+        if (error == asio::error::operation_aborted) return self->watch_client();
+        if (error) return self->close();
+        char byte = 0;
+        const auto got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return self->close();
+        if (got < 0) self->watch_client();
+      });
+}
+
+// --- answering ---
+
+void HttpConnection::write_head(const HttpResponse& head, std::optional<size_t> length) {
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\n", head.status, reason_phrase(head.status));
+  for (const auto& [name, value] : head.headers) text += fmt::format("{}: {}\r\n", name, value);
+  if (head.status != 204) text += fmt::format("Content-Type: {}\r\n", head.content_type);
+  if (length) {
+    if (head.status != 204) text += fmt::format("Content-Length: {}\r\n", *length);
+    body_ = head_only_ || head.status == 204 ? Body::kNone : Body::kSized;
+  } else if (old_version_) {
+    keep_alive_ = false;
+    body_ = head_only_ ? Body::kNone : Body::kUntilClose;
+  } else {
+    text += "Transfer-Encoding: chunked\r\n";
+    body_ = head_only_ ? Body::kNone : Body::kChunked;
+  }
+  text += "X-Content-Type-Options: nosniff\r\n";
+  text +=
+      keep_alive_ ? (old_version_ ? "Connection: keep-alive\r\n" : "") : "Connection: close\r\n";
+  text += "\r\n";
+  begun_ = true;
+  enqueue(text);
+}
+
+void HttpConnection::send(uint64_t exchange, HttpResponse response) {
+  if (!answers(exchange) || begun_) return;
+  if (shared_->draining) keep_alive_ = false;
+  write_head(response, response.body.size());
+  if (body_ != Body::kNone) enqueue(response.body);
+  finish_response();
+}
+
+void HttpConnection::begin(uint64_t exchange, const HttpResponse& head) {
+  if (!answers(exchange) || begun_) return;
+  if (shared_->draining) keep_alive_ = false;
+  write_head(head, std::nullopt);
+}
+
+void HttpConnection::write(uint64_t exchange, const std::string& piece) {
+  if (!answers(exchange) || !begun_ || piece.empty()) return;
+  if (body_ == Body::kChunked) {
+    enqueue(fmt::format("{:x}\r\n{}\r\n", piece.size(), piece));
+  } else if (body_ == Body::kUntilClose) {
+    enqueue(piece);
+  }
+}
+
+void HttpConnection::end(uint64_t exchange) {
+  if (!answers(exchange) || !begun_) return;
+  if (body_ == Body::kChunked) enqueue("0\r\n\r\n");
+  finish_response();
+}
+
+void HttpConnection::watch(uint64_t exchange, std::function<void()> gone) {
+  if (exchange != exchange_) return;
+  if (state_ == State::kClosing) return gone();
+  if (answers(exchange)) gone_ = std::move(gone);
+}
+
+void HttpConnection::abandon(uint64_t exchange) {
+  if (!answers(exchange) || finished_) return;
+  if (begun_) return close();  // what is missing must not look like an end
+  keep_alive_ = false;
+  send(exchange, shared_->refusal(500, "the request was given up; the server's log says why"));
+}
+
+void HttpConnection::finish_response() {
+  finished_ = true;
+  gone_ = nullptr;
+  if (!writing_) after_flush();
+}
+
+void HttpConnection::enqueue(std::string_view bytes) {
+  if (state_ == State::kClosing) return;
+  pending_ += bytes;
+  if (pending_.size() + sending_.size() - sent_ >
+      shared_->options.limits.backlog_bytes + shared_->options.limits.header_bytes) {
+    // A whole response may be larger: only pieces pile up behind a client that does not read.
+    if (body_ == Body::kChunked || body_ == Body::kUntilClose) return close();
+  }
+  if (!writing_) flush();
+}
+
+void HttpConnection::flush() {
+  if (sent_ == sending_.size()) {
+    sending_.clear();
+    sent_ = 0;
+    std::swap(sending_, pending_);
+  }
+  if (sending_.empty()) {
+    writing_ = false;
+    return after_flush();
+  }
+  writing_ = true;
+  expire_after(shared_->options.limits.write_timeout);
+  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                           [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+                             if (error) {
+                               self->writing_ = false;
+                               if (self->timed_out_) ++self->shared_->counters.timeouts;
+                               return self->close();
+                             }
+                             self->sent_ += bytes;
+                             self->flush();
+                           });
+}
+
+void HttpConnection::after_flush() {
+  if (state_ == State::kReading || state_ == State::kClosing) return;
+  expire_never();
+  if (!finished_) return;
+  if (!keep_alive_ || shared_->draining) return linger();
+  if (watching_) socket_.cancel();
+  expire_after(shared_->options.limits.idle_timeout);
+  read_first_byte();
+}
+
+// The response is out. What the client still sends is read and thrown away for a moment: closing at
+// once could take the response from it.
+void HttpConnection::linger() {
+  if (state_ != State::kClosing) {
+    state_ = State::kClosing;
+    ErrorCode ignored;
+    socket_.shutdown(Protocol::socket::shutdown_send, ignored);
+    expire_after(kLinger);
+  }
+  buffer_.clear();
+  socket_.async_read_some(buffer_.prepare(size_t{64} << 10),
+                          [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+                            if (error || bytes == 0) return self->close();
+                            self->linger();
+                          });
+}
+
+void HttpConnection::close() {
+  state_ = State::kClosing;
+  ErrorCode ignored;
+  timer_.cancel();
+  socket_.close(ignored);
+  if (const auto gone = std::exchange(gone_, nullptr)) gone();
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,168 @@
+#include "bindings/http/metrics_text.h"
+
+#include <fmt/format.h>
+
+namespace fasa::serve {
+namespace {
+
+class Metrics {
+ public:
+  void head(const char* name, const char* type, const char* help) {
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  template <typename Value>
+  void sample(const char* name, const std::string& labels, Value value) {
+    text_ += labels.empty() ? fmt::format("{} {}\n", name, value)
+                            : fmt::format("{}{{{}}} {}\n", name, labels, value);
+  }
+  template <typename Value>
+  void counter(const char* name, const char* help, Value value) {
+    head(name, "counter", help);
+    sample(name, "", value);
+  }
+  template <typename Value>
+  void gauge(const char* name, const char* help, Value value) {
+    head(name, "gauge", help);
+    sample(name, "", value);
+  }
+  void histogram(const char* name, const char* help, const SecondsHistogram& values) {
+    head(name, "histogram", help);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < values.bounds.size(); ++i) {
+      sum += values.counts[i];
+      text_ += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, values.bounds[i], sum);
+    }
+    text_ += fmt::format("{}_bucket{{le=\"+Inf\"}} {}\n{}_sum {}\n{}_count {}\n", name,
+                         values.total, name, values.sum, name, values.total);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string escaped(const std::string& label) {
+  std::string text;
+  for (const char c : label) {
+    if (c == '\\' || c == '"') text += '\\';
+    text += c == '\n' ? ' ' : c;
+  }
+  return text;
+}
+
+void add_requests(Metrics& metrics, const EngineStatus& status) {
+  metrics.gauge("fasa_requests_running", "Requests that are computed now.", status.running);
+  metrics.gauge("fasa_requests_waiting", "Requests that wait for room.", status.waiting);
+  metrics.head("fasa_requests_finished_total", "counter", "Choices that ended, by reason.");
+  metrics.sample("fasa_requests_finished_total", "reason=\"stop\"", status.finished_stop);
+  metrics.sample("fasa_requests_finished_total", "reason=\"length\"", status.finished_length);
+  metrics.sample("fasa_requests_finished_total", "reason=\"cancelled\"", status.finished_cancelled);
+  metrics.sample("fasa_requests_finished_total", "reason=\"error\"", status.finished_error);
+  metrics.counter("fasa_prompt_tokens_total", "Tokens of all prompts.", status.prompt_tokens);
+  metrics.counter("fasa_cached_tokens_total", "Tokens of prompts that the cache held.",
+                  status.cached_tokens);
+  metrics.counter("fasa_generated_tokens_total", "Tokens generated.", status.generated_tokens);
+  metrics.counter("fasa_preemptions_total", "Requests that gave up their memory for a while.",
+                  status.preemptions);
+  metrics.counter("fasa_evictions_total", "Cached sessions whose memory was given up.",
+                  status.evictions);
+  metrics.histogram("fasa_queue_seconds", "From arrival to the first step.", status.queue_seconds);
+  metrics.histogram("fasa_time_to_first_token_seconds", "From arrival to the first token.",
+                    status.first_token_seconds);
+  metrics.histogram("fasa_inter_token_seconds", "Between tokens of one answer.",
+                    status.inter_token_seconds);
+  metrics.histogram("fasa_decode_step_seconds", "Of a decode step of all that decode.",
+                    status.decode_step_seconds);
+  metrics.histogram("fasa_prefill_step_seconds", "Of a chunk of prompts.",
+                    status.prefill_step_seconds);
+}
+
+void add_tiers(Metrics& metrics, const EngineStatus& status) {
+  const KvMemory& memory = status.memory;
+  metrics.head("fasa_tier_bytes", "gauge", "Bytes of the KV cache, by tier and kind.");
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"slices\"", memory.device_slices);
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"rows\"", memory.device_rows);
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"hot_rows\"", memory.device_hot_rows);
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"scratch\"", memory.device_scratch);
+  metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"rows\"", memory.host_rows);
+  const SuspensionStatus& suspension = status.suspension;
+  const bool has_disk = suspension.limit_bytes > 0;
+  if (has_disk) {
+    metrics.sample("fasa_tier_bytes", "tier=\"disk\",kind=\"sessions\"", suspension.disk_bytes);
+  }
+  metrics.head("fasa_budget_bytes", "gauge", "The limit, by tier.");
+  if (has_disk) metrics.sample("fasa_budget_bytes", "tier=\"disk\"", suspension.limit_bytes);
+  metrics.sample("fasa_budget_bytes", "tier=\"device\"", status.device_memory.limit_bytes);
+  metrics.sample("fasa_budget_bytes", "tier=\"host\"", status.host_memory.limit_bytes);
+  metrics.head("fasa_used_bytes", "gauge", "What is taken of it, weights included.");
+  if (has_disk) metrics.sample("fasa_used_bytes", "tier=\"disk\"", suspension.disk_bytes);
+  metrics.sample("fasa_used_bytes", "tier=\"device\"", status.device_memory.used_bytes);
+  metrics.sample("fasa_used_bytes", "tier=\"host\"", status.host_memory.used_bytes);
+}
+
+void add_sessions(Metrics& metrics, const EngineStatus& status) {
+  int in_memory = 0, suspended = 0;
+  for (const SessionStatus& session : *status.sessions) {
+    if (session.in_memory) {
+      ++in_memory;
+    } else if (session.suspended_tokens > 0) {
+      ++suspended;
+    }
+  }
+  metrics.head("fasa_sessions", "gauge", "Conversations that are cached.");
+  metrics.sample("fasa_sessions", "state=\"in_memory\"", in_memory);
+  metrics.sample("fasa_sessions", "state=\"suspended\"", suspended);
+  metrics.sample("fasa_sessions", "state=\"remembered\"",
+                 static_cast<int>(status.sessions->size()) - in_memory - suspended);
+  const SuspensionStatus& suspension = status.suspension;
+  metrics.counter("fasa_sessions_suspended_total",
+                  "Times that a conversation was suspended to disk.", suspension.suspended);
+  metrics.counter("fasa_sessions_resumed_total", "Times that a conversation was resumed from disk.",
+                  suspension.resumed);
+  metrics.counter("fasa_sessions_resumed_tokens_total", "Their tokens.", suspension.resumed_tokens);
+  metrics.counter("fasa_sessions_damaged_total", "Those that were computed again.",
+                  suspension.damaged);
+}
+
+void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
+  metrics.head("fasa_transfer_bytes_total", "counter", "Bytes of rows over the link.");
+  metrics.sample("fasa_transfer_bytes_total", "cause=\"miss\"", fetches.bytes.miss);
+  metrics.sample("fasa_transfer_bytes_total", "cause=\"prefetch\"", fetches.bytes.prefetch);
+  metrics.sample("fasa_transfer_bytes_total", "cause=\"write_back\"", fetches.bytes.write_back);
+  metrics.gauge("fasa_hot_row_hit_ratio", "Selected rows that the device held.",
+                fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
+  const uint64_t fetched = fetches.bytes.miss + fetches.bytes.prefetch;
+  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a prediction, of all fetched.",
+                fetched == 0
+                    ? 0.0
+                    : static_cast<double>(fetches.bytes.prefetch) / static_cast<double>(fetched));
+}
+
+void add_http(Metrics& metrics, const HttpCounters& http) {
+  metrics.counter("fasa_http_connections_total", "Connections accepted.", http.connections.load());
+  metrics.gauge("fasa_http_connections_open", "Connections open now.", http.open.load());
+  metrics.counter("fasa_http_refused_connections_total", "Connections beyond the limit.",
+                  http.refused_connections.load());
+  metrics.counter("fasa_http_bad_requests_total", "Requests that were no HTTP, or beyond a limit.",
+                  http.bad_requests.load());
+  metrics.counter("fasa_http_timeouts_total", "Connections that took too long.",
+                  http.timeouts.load());
+}
+
+}  // namespace
+
+std::string metrics_text(const EngineStatus& status, const HttpCounters* http,
+                         const std::string& model) {
+  Metrics metrics;
+  metrics.head("fasa_build_info", "gauge", "The server and its model.");
+  metrics.sample("fasa_build_info",
+                 fmt::format("version=\"{}\",model=\"{}\"", FASA_VERSION, escaped(model)), 1);
+  add_requests(metrics, status);
+  add_tiers(metrics, status);
+  add_sessions(metrics, status);
+  add_fetches(metrics, status.fetches);
+  if (http != nullptr) add_http(metrics, *http);
+  return metrics.take();
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,15 @@
+// The server's numbers as Prometheus reads them.
+#pragma once
+
+#include <string>
+
+#include "bindings/http/http_server.h"
+#include "runtime/serve/engine_status.h"
+
+namespace fasa::serve {
+
+// `http` may be null.
+std::string metrics_text(const EngineStatus& status, const HttpCounters* http,
+                         const std::string& model);
+
+}  // namespace fasa::serve

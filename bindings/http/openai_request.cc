@@ -1,0 +1,290 @@
+#include "bindings/http/openai_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "bindings/http/api_error.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr int64_t kMaxTokens = INT32_MAX;
+constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxBiases = 1024;
+constexpr int kMaxChoices = 8;
+constexpr int kMaxTopLogprobs = 20;
+constexpr size_t kMaxMessages = 10'000;
+constexpr size_t kMaxCalls = 128;  // of one message
+
+std::vector<std::string> read_stops(const RequestFields& fields) {
+  std::vector<std::string> stops = fields.strings("stop", kMaxStops);
+  for (const std::string& stop : stops) {
+    if (stop.empty() || stop.size() > kMaxStopBytes) {
+      throw ApiError::bad_field("stop", fmt::format("a string of {} bytes; allowed: 1 to {}",
+                                                    stop.size(), kMaxStopBytes));
+    }
+  }
+  return stops;
+}
+
+int32_t token_of(const std::string& key) {
+  int32_t id = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (error != std::errc() || end != key.data() + key.size() || id < 0) {
+    throw ApiError::bad_field("logit_bias", "the key \"" + key.substr(0, 40) +
+                                                "\"; allowed: token ids of the model's vocabulary");
+  }
+  return id;
+}
+
+std::vector<std::pair<int32_t, float>> read_biases(const RequestFields& fields) {
+  std::vector<std::pair<int32_t, float>> biases;
+  const auto object = fields.object("logit_bias");
+  if (!object) return biases;
+  if (object->json().size() > kMaxBiases) {
+    throw ApiError::bad_field(
+        "logit_bias", fmt::format("{} entries; allowed: {}", object->json().size(), kMaxBiases));
+  }
+  for (const auto& [key, unused] : object->json().items()) {
+    const int32_t id = token_of(key);
+    const auto bias = object->number(key.c_str(), -100, 100);
+    if (bias) biases.emplace_back(id, static_cast<float>(*bias));
+  }
+  return biases;
+}
+
+}  // namespace
+
+SamplingFields read_sampling(const RequestFields& fields) {
+  SamplingFields sampling;
+  sampling.temperature = fields.number("temperature", 0, 2);
+  sampling.top_p = fields.number("top_p", 0, 1);
+  if (sampling.top_p == 0.0) sampling.top_p = 1e-6;  // the most probable token, as others read it
+  sampling.min_p = fields.number("min_p", 0, 1);
+  sampling.top_k = fields.integer("top_k", -1, INT32_MAX);
+  sampling.presence_penalty = fields.number("presence_penalty", -2, 2);
+  sampling.frequency_penalty = fields.number("frequency_penalty", -2, 2);
+  sampling.repetition_penalty = fields.number("repetition_penalty", 0.01, 10);
+  if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
+    sampling.seed = static_cast<uint64_t>(*seed);
+  }
+  sampling.logit_bias = read_biases(fields);
+  sampling.max_tokens = fields.integer("max_tokens", 1, kMaxTokens);
+  if (const auto most = fields.integer("max_completion_tokens", 1, kMaxTokens)) {
+    sampling.max_tokens = most;
+  }
+  sampling.stop = read_stops(fields);
+  return sampling;
+}
+
+namespace {
+
+CompletionFields read_common(const RequestFields& fields) {
+  CompletionFields common;
+  common.model = fields.string("model").value_or("");
+  common.sampling = read_sampling(fields);
+  common.choices = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
+  common.stream = fields.boolean("stream").value_or(false);
+  if (const auto options = fields.object("stream_options")) {
+    if (!common.stream) {
+      throw ApiError::bad_field("stream_options", "allowed only where stream is true");
+    }
+    common.include_usage = options->boolean("include_usage").value_or(false);
+  }
+  fields.refuse("best_of", {1}, "this server returns each choice that it computes; leave it out");
+  return common;
+}
+
+// Parts of text become one string; anything else that a message may show is refused.
+std::string text_of_parts(const Json& parts, const std::string& path) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const RequestFields part(parts[i], fmt::format("{}[{}]", path, i));
+    const std::string type = part.string("type").value_or("");
+    if (type != "text") {
+      throw ApiError(400, "invalid_request_error",
+                     fmt::format("{}: \"{}\"; allowed: \"text\": this server takes no media",
+                                 part.path_of("type"), type.substr(0, 40)),
+                     part.path_of("type"), "unsupported_value");
+    }
+    text += part.string("text").value_or("");
+  }
+  return text;
+}
+
+}  // namespace
+
+// Templates show the arguments as the object that they are.
+Json read_chat_calls(const Json& calls, const std::string& path) {
+  if (!calls.is_array() || calls.size() > kMaxCalls) {
+    throw ApiError::bad_field(
+        path, fmt::format("{}; allowed: a list of at most {} calls", kind_of(calls), kMaxCalls));
+  }
+  Json read = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const RequestFields call(calls[i], fmt::format("{}[{}]", path, i));
+    const auto function = call.object("function");
+    if (!function) {
+      throw ApiError::bad_field(call.path_of("function"), "left out; allowed: an object");
+    }
+    if (!function->string("name")) {
+      throw ApiError::bad_field(function->path_of("name"), "left out; allowed: a string");
+    }
+    Json one = calls[i];
+    one["type"] = "function";
+    const Json* const arguments = function->find("arguments");
+    Json& shown = one["function"]["arguments"];
+    if (arguments == nullptr) {
+      shown = Json::object();
+    } else if (arguments->is_string()) {
+      try {
+        Json parsed = parse_body(arguments->get<std::string>());
+        if (parsed.is_object()) shown = std::move(parsed);
+      } catch (const ApiError&) {
+        // An answer that was cut: it is shown as it was given.
+      }
+    } else if (!arguments->is_object()) {
+      throw ApiError::bad_field(function->path_of("arguments"),
+                                kind_of(*arguments) + "; allowed: a string of JSON");
+    }
+    read.push_back(std::move(one));
+  }
+  return read;
+}
+
+Json read_chat_message(const Json& message, const std::string& path) {
+  const RequestFields fields(message, path);
+  std::string role = fields.string("role").value_or("");
+  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
+    throw ApiError::bad_field(
+        path + ".role", fmt::format("\"{}\"; allowed: system, developer, user, assistant, tool",
+                                    role.substr(0, 40)));
+  }
+  if (role == "developer") role = "system";  // templates know no other name for it
+  Json read = message;
+  read["role"] = role;
+  if (const Json* const calls = fields.find("tool_calls"); calls != nullptr) {
+    if (role != "assistant") {
+      throw ApiError::bad_field(path + ".tool_calls", "allowed in messages of the role assistant");
+    }
+    read["tool_calls"] = read_chat_calls(*calls, path + ".tool_calls");
+  }
+  if (role == "tool") fields.string("tool_call_id");
+  const Json* const content = fields.find("content");
+  if (content == nullptr) {
+    if (role != "assistant" || fields.find("tool_calls") == nullptr) {
+      throw ApiError::bad_field(path + ".content",
+                                "left out; allowed: a string or a list of parts");
+    }
+    read["content"] = nullptr;
+  } else if (content->is_array()) {
+    read["content"] = text_of_parts(*content, path + ".content");
+  } else {
+    read["content"] = *fields.string("content");
+  }
+  return read;
+}
+
+namespace {
+
+Json read_messages(const RequestFields& fields) {
+  const Json* const messages = fields.find("messages");
+  if (messages == nullptr || !messages->is_array() || messages->empty() ||
+      messages->size() > kMaxMessages) {
+    throw ApiError::bad_field(
+        "messages",
+        fmt::format("{}; allowed: a list of 1 to {} messages",
+                    messages == nullptr ? "left out" : kind_of(*messages), kMaxMessages));
+  }
+  Json read = Json::array();
+  for (size_t i = 0; i < messages->size(); ++i) {
+    read.push_back(read_chat_message((*messages)[i], fmt::format("messages[{}]", i)));
+  }
+  return read;
+}
+
+void refuse_unsupported_chat(const RequestFields& fields) {
+  fields.refuse("functions", {Json::array()}, "this server reads tools instead");
+  fields.refuse("function_call", {"none", "auto"}, "this server reads tool_choice instead");
+  fields.refuse("modalities", {{"text"}}, "this server gives text only");
+  fields.refuse("audio", {}, "this server gives text only");
+  fields.refuse("web_search_options", {}, "this server has no web search");
+}
+
+int32_t prompt_token(const Json& item, size_t index) {
+  const int64_t id = item.is_number_integer() ? item.get<int64_t>() : -1;
+  if (id < 0 || id > INT32_MAX) {
+    throw ApiError::bad_field(fmt::format("prompt[{}]", index),
+                              kind_of(item) + "; allowed: token ids of the model's vocabulary");
+  }
+  return static_cast<int32_t>(id);
+}
+
+std::variant<std::string, std::vector<int32_t>> read_prompt(const RequestFields& fields) {
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr)
+    throw ApiError::bad_field("prompt", "left out; allowed: text or token ids");
+  if (prompt->is_string()) return prompt->get<std::string>();
+  if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) {
+    prompt = &prompt->front();  // a list of one prompt
+    if (prompt->is_string()) return prompt->get<std::string>();
+  }
+  if (!prompt->is_array() || (!prompt->empty() && !prompt->front().is_number())) {
+    throw ApiError::bad_field("prompt",
+                              kind_of(*prompt) + "; allowed: one text, or one list of token ids");
+  }
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < prompt->size(); ++i) ids.push_back(prompt_token((*prompt)[i], i));
+  return ids;
+}
+
+}  // namespace
+
+ChatRequest read_chat_request(const Json& body) {
+  const RequestFields fields(body, "");
+  ChatRequest request;
+  request.common = read_common(fields);
+  request.common.logprobs = fields.boolean("logprobs").value_or(false);
+  if (const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs)) {
+    if (!request.common.logprobs) {
+      throw ApiError::bad_field("top_logprobs", "allowed only where logprobs is true");
+    }
+    request.common.top_logprobs = static_cast<int>(*top);
+  }
+  refuse_unsupported_chat(fields);
+  request.context = {{"messages", read_messages(fields)}, {"add_generation_prompt", true}};
+  request.tools = read_tools(fields);
+  request.format = read_response_format(fields);
+  if (request.tools.used()) request.context["tools"] = request.tools.list;
+  if (const auto extra = fields.object("chat_template_kwargs")) {
+    for (const auto& [name, value] : extra->json().items()) {
+      if (name != "messages" && name != "tools") request.context[name] = value;
+    }
+  }
+  return request;
+}
+
+CompletionRequest read_completion_request(const Json& body) {
+  const RequestFields fields(body, "");
+  CompletionRequest request;
+  request.common = read_common(fields);
+  if (const auto top = fields.integer("logprobs", 0, kMaxTopLogprobs)) {
+    request.common.logprobs = true;
+    request.common.top_logprobs = static_cast<int>(*top);
+  }
+  request.echo = fields.boolean("echo").value_or(false);
+  fields.refuse("suffix", {""}, "this server fills in no middle");
+  if (request.echo) {
+    throw ApiError(400, "invalid_request_error",
+                   "echo: this server does not repeat the prompt; allowed: false", "echo",
+                   "unsupported_value");
+  }
+  request.prompt = read_prompt(fields);
+  return request;
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,64 @@
+// What a client asks for by POST /v1/chat/completions and /v1/completions: read and checked, nothing
+// computed yet.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "bindings/http/answer_grammar.h"
+#include "bindings/http/request_fields.h"
+#include "bindings/http/tool_fields.h"
+
+namespace fasa::serve {
+
+// What both calls have. Left out: the model's generation_config.json decides, then the defaults.
+struct SamplingFields {
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<int64_t> top_k;
+  std::optional<double> presence_penalty, frequency_penalty, repetition_penalty;
+  std::optional<uint64_t> seed;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::optional<int64_t> max_tokens;
+  std::vector<std::string> stop;
+};
+
+struct CompletionFields {
+  std::string model;  // "" = the one that is served
+  SamplingFields sampling;
+  int choices = 1;
+  bool stream = false;
+  bool include_usage = false;
+  bool logprobs = false;
+  int top_logprobs = 0;
+};
+
+struct ChatRequest {
+  CompletionFields common;
+  ToolFields tools;
+  ResponseFormat format;
+  // What the chat template reads: {"messages": [...], "tools": [...], ...}. Contents that came as
+  // lists of text parts are one string each, arguments of calls the objects that they spell.
+  Json context;
+};
+
+struct CompletionRequest {
+  CompletionFields common;
+  std::variant<std::string, std::vector<int32_t>> prompt;  // text, or token ids
+  bool echo = false;
+};
+
+// For APIs beside these; all throw ApiError.
+SamplingFields read_sampling(const RequestFields& fields);
+// A message as templates read it. `path`: what errors call it.
+Json read_chat_message(const Json& message, const std::string& path);
+Json read_chat_calls(const Json& calls, const std::string& path);
+
+// Throw ApiError for a wrong type, a value out of range, and what this server does not do.
+ChatRequest read_chat_request(const Json& body);
+CompletionRequest read_completion_request(const Json& body);
+
+}  // namespace fasa::serve

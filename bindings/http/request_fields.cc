@@ -1,0 +1,130 @@
+#include "bindings/http/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "bindings/http/api_error.h"
+#include "runtime/base/error.h"
+#include "runtime/io/json_fields.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr size_t kShown = 40;  // of a string, in messages
+
+}  // namespace
+
+std::string kind_of(const Json& json) {
+  if (json.is_null()) return "null";
+  if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
+  if (json.is_number()) return "the number " + json.dump();
+  if (json.is_array()) return "a list";
+  if (json.is_object()) return "an object";
+  return fmt::format("the string \"{}\"", json.get<std::string>().substr(0, kShown));
+}
+
+Json parse_body(const std::string& body) {
+  try {
+    return parse_json<Json>(body, "body");
+  } catch (const InputError& error) {
+    throw ApiError(400, "invalid_request_error", error.what(), "", "invalid_json");
+  }
+}
+
+RequestFields::RequestFields(const Json& object, std::string path)
+    : object_(object), path_(std::move(path)) {
+  if (object.is_object()) return;
+  throw ApiError::bad_field(path_.empty() ? "body" : path_,
+                            "must be an object, not " + kind_of(object));
+}
+
+std::string RequestFields::path_of(const std::string& name) const {
+  return path_.empty() ? name : path_ + "." + name;
+}
+
+const Json* RequestFields::find(const char* name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<double> RequestFields::number(const char* name, double least, double most) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const double given = value->is_number() ? value->get<double>() : std::nan("");
+  if (!(given >= least && given <= most)) {
+    throw ApiError::bad_field(path_of(name), fmt::format("{}; allowed: a number from {} to {}",
+                                                         kind_of(*value), least, most));
+  }
+  return given;
+}
+
+std::optional<int64_t> RequestFields::integer(const char* name, int64_t least, int64_t most) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const bool huge =
+      value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (!value->is_number_integer() || huge || value->get<int64_t>() < least ||
+      value->get<int64_t>() > most) {
+    throw ApiError::bad_field(
+        path_of(name),
+        fmt::format("{}; allowed: a whole number from {} to {}", kind_of(*value), least, most));
+  }
+  return value->get<int64_t>();
+}
+
+std::optional<bool> RequestFields::boolean(const char* name) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    throw ApiError::bad_field(path_of(name), kind_of(*value) + "; allowed: true, false");
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> RequestFields::string(const char* name) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) {
+    throw ApiError::bad_field(path_of(name), kind_of(*value) + "; allowed: a string");
+  }
+  return value->get<std::string>();
+}
+
+std::vector<std::string> RequestFields::strings(const char* name, size_t max_items) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  const auto refuse_with = [&](const std::string& given) {
+    throw ApiError::bad_field(
+        path_of(name),
+        fmt::format("{}; allowed: a string, or a list of at most {} of them", given, max_items));
+  };
+  if (!value->is_array()) refuse_with(kind_of(*value));
+  if (value->size() > max_items) refuse_with(fmt::format("a list of {}", value->size()));
+  std::vector<std::string> strings;
+  for (const Json& item : *value) {
+    if (!item.is_string()) refuse_with("a list with " + kind_of(item));
+    strings.push_back(item.get<std::string>());
+  }
+  return strings;
+}
+
+std::optional<RequestFields> RequestFields::object(const char* name) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return std::nullopt;
+  return RequestFields(*value, path_of(name));
+}
+
+void RequestFields::refuse(const char* name, const std::vector<Json>& harmless,
+                           const char* why) const {
+  const Json* const value = find(name);
+  if (value == nullptr) return;
+  for (const Json& allowed : harmless) {
+    if (*value == allowed) return;
+  }
+  throw ApiError(400, "invalid_request_error", fmt::format("{}: {}", path_of(name), why),
+                 path_of(name), "unsupported_value");
+}
+
+}  // namespace fasa::serve

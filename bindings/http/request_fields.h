@@ -1,0 +1,46 @@
+// Reads the fields of a request's JSON object: each error names the field, what was given and what is
+// allowed. null counts as left out.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fasa::serve {
+
+using Json = nlohmann::ordered_json;
+
+class RequestFields {
+ public:
+  // `path` of the object itself, "" for the body. Throws ApiError: it is none.
+  RequestFields(const Json& object, std::string path);
+
+  // Nothing where the field is left out. Each throws ApiError for another type, and for what is
+  // outside [least, most].
+  const Json* find(const char* name) const;
+  std::optional<double> number(const char* name, double least, double most) const;
+  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) const;
+  std::optional<bool> boolean(const char* name) const;
+  std::optional<std::string> string(const char* name) const;
+  // A string, or a list of `max_items` at most.
+  std::vector<std::string> strings(const char* name, size_t max_items) const;
+  std::optional<RequestFields> object(const char* name) const;
+  const Json& json() const { return object_; }
+  std::string path_of(const std::string& name) const;
+
+  // 400 for a field that this server does not do, unless it asks for nothing (`harmless`).
+  void refuse(const char* name, const std::vector<Json>& harmless, const char* why) const;
+
+ private:
+  const Json& object_;
+  std::string path_;
+};
+
+// JSON of at most 64 levels. Throws ApiError.
+Json parse_body(const std::string& body);
+// "true", "a list", "the number 7": what a field was, for messages.
+std::string kind_of(const Json& json);
+
+}  // namespace fasa::serve

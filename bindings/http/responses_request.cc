@@ -1,0 +1,148 @@
+#include "bindings/http/responses_request.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bindings/http/api_error.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr size_t kMaxItems = 10'000;
+constexpr int64_t kMaxTokens = INT32_MAX;
+
+[[noreturn]] void refuse_type(const RequestFields& fields, const std::string& type,
+                              const char* allowed) {
+  throw ApiError(
+      400, "invalid_request_error",
+      fmt::format("{}: \"{}\"; allowed: {}", fields.path_of("type"), type.substr(0, 40), allowed),
+      fields.path_of("type"), "unsupported_value");
+}
+
+// A string, or parts of text.
+std::string text_of(const RequestFields& item, const char* name) {
+  const Json* const content = item.find(name);
+  if (content == nullptr || !content->is_array()) return item.string(name).value_or("");
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const RequestFields part((*content)[i], fmt::format("{}[{}]", item.path_of(name), i));
+    const std::string type = part.string("type").value_or("");
+    if (type != "input_text" && type != "output_text" && type != "text") {
+      refuse_type(part, type, "input_text, output_text: this server takes no media");
+    }
+    text += part.string("text").value_or("");
+  }
+  return text;
+}
+
+// The messages of a chat: calls belong to the assistant's message before them.
+class Conversation {
+ public:
+  void add(const Json& item, const std::string& path) {
+    const RequestFields fields(item, path);
+    const std::string type = fields.string("type").value_or("message");
+    if (type == "message") {
+      add_message(fields, path);
+    } else if (type == "function_call") {
+      add_call(fields, path);
+    } else if (type == "function_call_output") {
+      messages_.push_back({{"role", "tool"},
+                           {"tool_call_id", fields.string("call_id").value_or("")},
+                           {"content", text_of(fields, "output")}});
+    } else if (type != "reasoning") {  // templates leave out what was thought in earlier turns
+      refuse_type(fields, type, "message, function_call, function_call_output, reasoning");
+    }
+  }
+  void add(const char* role, std::string text) {
+    messages_.push_back({{"role", role}, {"content", std::move(text)}});
+  }
+  Json take() { return std::move(messages_); }
+
+ private:
+  void add_message(const RequestFields& fields, const std::string& path) {
+    const std::string role = fields.string("role").value_or("");
+    if (fields.find("content") == nullptr) {
+      throw ApiError::bad_field(path + ".content",
+                                "left out; allowed: a string or a list of parts");
+    }
+    messages_.push_back(
+        read_chat_message({{"role", role}, {"content", text_of(fields, "content")}}, path));
+  }
+  void add_call(const RequestFields& fields, const std::string& path) {
+    const bool follows = !messages_.empty() && messages_.back()["role"] == "assistant";
+    if (!follows) messages_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    Json call = {{"id", fields.string("call_id").value_or("")},
+                 {"type", "function"},
+                 {"function",
+                  {{"name", fields.string("name").value_or("")},
+                   {"arguments", fields.string("arguments").value_or("{}")}}}};
+    Json& message = messages_.back();
+    Json calls = message.value("tool_calls", Json::array());
+    calls.push_back(read_chat_calls(Json::array({std::move(call)}), path)[0]);
+    message["tool_calls"] = std::move(calls);
+  }
+
+  Json messages_ = Json::array();
+};
+
+Json read_input(const RequestFields& fields) {
+  Conversation conversation;
+  if (const auto instructions = fields.string("instructions")) {
+    conversation.add("system", *instructions);
+  }
+  const Json* const input = fields.find("input");
+  if (input != nullptr && input->is_string()) {
+    conversation.add("user", input->get<std::string>());
+    return conversation.take();
+  }
+  if (input == nullptr || !input->is_array() || input->empty() || input->size() > kMaxItems) {
+    throw ApiError::bad_field(
+        "input", fmt::format("{}; allowed: text, or a list of 1 to {} items",
+                             input == nullptr ? "left out" : kind_of(*input), kMaxItems));
+  }
+  for (size_t i = 0; i < input->size(); ++i) {
+    conversation.add((*input)[i], fmt::format("input[{}]", i));
+  }
+  return conversation.take();
+}
+
+void refuse_unsupported(const RequestFields& fields) {
+  constexpr const char* kNothingStored =
+      "this server stores no responses: send the whole conversation";
+  fields.refuse("previous_response_id", {}, kNothingStored);
+  fields.refuse("conversation", {}, kNothingStored);
+  fields.refuse("prompt", {}, "this server stores no prompts");
+  fields.refuse("background", {false}, "this server answers while its client waits");
+  fields.refuse("truncation", {"disabled"},
+                "this server cuts no conversation; allowed: \"disabled\"");
+  fields.refuse("top_logprobs", {0}, "ask /v1/chat/completions for log-probabilities");
+}
+
+}  // namespace
+
+ResponsesRequest read_responses_request(const Json& body) {
+  const RequestFields fields(body, "");
+  refuse_unsupported(fields);
+  ResponsesRequest request;
+  ChatRequest& chat = request.chat;
+  chat.common.model = fields.string("model").value_or("");
+  chat.common.sampling = read_sampling(fields);
+  chat.common.sampling.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokens);
+  chat.common.stream = fields.boolean("stream").value_or(false);
+  fields.boolean("store");
+  chat.tools = read_flat_tools(fields);
+  if (const auto text = fields.object("text")) {
+    if (const auto format = text->object("format")) chat.format = read_text_format(*format);
+  }
+  chat.context = {{"messages", read_input(fields)}, {"add_generation_prompt", true}};
+  if (chat.tools.used()) chat.context["tools"] = chat.tools.list;
+  for (const char* const name : {"instructions", "max_output_tokens", "temperature", "top_p",
+                                 "tool_choice", "tools", "text", "metadata", "user"}) {
+    if (const Json* const value = fields.find(name)) request.echo[name] = *value;
+  }
+  request.echo["parallel_tool_calls"] = chat.tools.parallel;
+  return request;
+}
+
+}  // namespace fasa::serve

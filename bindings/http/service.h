@@ -1,0 +1,110 @@
+// The server's answers to its routes. Knows no sockets: requests come in, responses go to exchanges.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "bindings/http/api_error.h"
+#include "bindings/http/api_keys.h"
+#include "bindings/http/completion_form.h"
+#include "bindings/http/http_server.h"
+#include "bindings/http/job_queue.h"
+#include "bindings/http/openai_request.h"
+#include "bindings/http/reply.h"
+#include "runtime/llm/generation_defaults.h"
+#include "runtime/serve/engine_loop.h"
+#include "runtime/serve/known_texts.h"
+#include "runtime/text/chat_template.h"
+#include "runtime/text/tokenizer.h"
+
+namespace fasa::serve {
+
+struct ServiceOptions {
+  std::string model_name;   // what /v1/models calls it
+  int64_t created = 0;      // seconds since 1970
+  int64_t max_context = 0;  // tokens of a prompt and its answer
+  int64_t vocab_size = 0;
+  GenerationDefaults defaults = {};
+  ApiKeys keys = {};
+  std::chrono::milliseconds ping_after{15'000};
+  std::function<std::tm()> now;  // what templates show
+};
+
+class Service {
+ public:
+  // `templates` may be null: chat is refused then. All but the options outlive the service.
+  Service(ServiceOptions options, EngineLoop& engine, const text::Tokenizer& tokenizer,
+          const text::ChatTemplates* templates);
+  ~Service();
+  Service(const Service&) = delete;  // its threads refer to it
+  Service& operator=(const Service&) = delete;
+
+  // Returns at once: what takes longer goes on in a thread of the service.
+  void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  // For GET /metrics beside the engine's own.
+  void set_counters(const HttpCounters* counters) { counters_ = counters; }
+  // From here on /health/ready says that no more is taken.
+  void drain() { draining_ = true; }
+
+ private:
+  struct Call;        // a request on its way: who asks, and where the answer goes
+  struct Generation;  // what is to be generated, and how it is told
+
+  void answer(Call& call);
+  std::optional<HttpResponse> answer_get(const Call& call);
+  HttpResponse health(const Call& call);
+  HttpResponse models() const;
+  HttpResponse model(const std::string& name) const;
+  HttpResponse sessions(const Call& call);
+  HttpResponse forget_session(const Call& call, const std::string& id);
+  HttpResponse tokenize(const Call& call) const;
+  HttpResponse detokenize(const Call& call) const;
+  void chat(Call& call);
+  void complete(Call& call);
+  void respond(Call& call);
+
+  void check_model(const CompletionFields& fields) const;
+  AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
+  Generation chat_generation(const Call& call, const ChatRequest& request);
+  std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
+  void check_ids(std::span<const int32_t> ids) const;
+  MessageFormat message_format(const ToolFields& tools, const std::string& prompt) const;
+  std::shared_ptr<text::TokenGrammar> grammar_of(const ToolFields& tools,
+                                                 const ResponseFormat& format,
+                                                 const MessageFormat& message);
+  ReplyHead reply_head(ReplyKind kind, const CompletionFields& fields) const;
+  text::ChatPrompt render(const Json& context) const;
+  ApiError refusal() const;
+  void start(Call& call, Generation generation);
+  Json model_json() const;
+  void ping_replies();
+
+  const ServiceOptions options_;
+  EngineLoop& engine_;
+  const text::Tokenizer& tokenizer_;
+  const text::ChatTemplates* const templates_;
+  const std::vector<int32_t> shown_marks_;  // control tokens that answers of a chat show
+  std::once_flag grammars_made_;
+  std::unique_ptr<AnswerGrammars> grammars_;  // once one was asked for
+  const HttpCounters* counters_ = nullptr;
+  std::atomic<bool> draining_{false};
+  std::mutex known_mutex_;
+  KnownTexts known_;
+  std::mutex replies_mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;
+  std::list<std::weak_ptr<Reply>> replies_;
+  JobQueue jobs_;
+  std::thread pinger_;
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,282 @@
+// Chat and text completions: from a request's JSON to the engine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "bindings/http/call.h"
+#include "bindings/http/generation.h"
+#include "bindings/http/responses_form.h"
+#include "bindings/http/responses_request.h"
+
+namespace fasa::serve {
+namespace {
+
+uint64_t drawn_number() {
+  thread_local std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+SamplingChoice choice_of(const SamplingFields& fields) {
+  SamplingChoice choice;
+  const auto as_float = [](const std::optional<double>& value) {
+    return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
+  };
+  choice.temperature = as_float(fields.temperature);
+  choice.top_p = as_float(fields.top_p);
+  choice.min_p = as_float(fields.min_p);
+  if (fields.top_k) choice.top_k = static_cast<int>(std::max<int64_t>(*fields.top_k, 0));
+  choice.repetition_penalty = as_float(fields.repetition_penalty);
+  choice.presence_penalty = as_float(fields.presence_penalty);
+  choice.frequency_penalty = as_float(fields.frequency_penalty);
+  return choice;
+}
+
+}  // namespace
+
+void Service::check_model(const CompletionFields& fields) const {
+  if (fields.model.empty() || fields.model == options_.model_name) return;
+  throw ApiError(404, "not_found_error",
+                 fmt::format("model: \"{}\" is not served here; allowed: \"{}\"",
+                             fields.model.substr(0, 80), options_.model_name),
+                 "model", "model_not_found");
+}
+
+void Service::check_ids(std::span<const int32_t> ids) const {
+  if (ids.empty()) throw ApiError::bad_field("prompt", "is empty; allowed: one token or more");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < options_.vocab_size) continue;
+    throw ApiError::bad_field(
+        fmt::format("prompt[{}]", i),
+        fmt::format("token {}; allowed: 0 to {}", ids[i], options_.vocab_size - 1));
+  }
+}
+
+AnswerOptions Service::answer_options(const CompletionFields& fields, size_t prompt_tokens) const {
+  const int64_t room = options_.max_context - static_cast<int64_t>(prompt_tokens);
+  if (room < 1) {
+    throw ApiError(400, "invalid_request_error",
+                   fmt::format("This model's maximum context length is {} tokens. However, you "
+                               "requested {} tokens in the prompt alone. Please shorten it.",
+                               options_.max_context, prompt_tokens),
+                   "messages", "context_length_exceeded");
+  }
+  AnswerOptions answer;
+  answer.max_tokens = std::min(room, fields.sampling.max_tokens.value_or(room));
+  answer.sampling = choice_of(fields.sampling).over(options_.defaults);
+  // As OpenAI's API has it where neither the request nor the model's own file says otherwise.
+  if (!fields.sampling.temperature && !options_.defaults.temperature) {
+    answer.sampling.temperature = 1;
+  }
+  answer.sampling.seed = fields.sampling.seed.value_or(drawn_number());
+  answer.sampling.logit_bias = fields.sampling.logit_bias;
+  for (const auto& [id, bias] : answer.sampling.logit_bias) {
+    if (id >= options_.vocab_size) {
+      throw ApiError::bad_field(
+          "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
+    }
+  }
+  answer.stop = fields.sampling.stop;
+  if (fields.logprobs) answer.logprobs = fields.top_logprobs;
+  return answer;
+}
+
+// Where the prompt goes on by a control token from a text whose ids are known, they are taken.
+std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPrompt& prompt) {
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const auto* const known = known_.find(salt, prompt.text()); known != nullptr) {
+      ids = known->ids;
+      begin = known->text.size();
+    }
+  }
+  if (begin > 0) {
+    const auto rest = tokenizer_.encode(prompt.segments(begin), false);
+    if (!rest.empty() && tokenizer_.is_special(rest[0])) {
+      ids.insert(ids.end(), rest.begin(), rest.end());
+      return ids;
+    }
+  }
+  return tokenizer_.encode(prompt.segments(), false);
+}
+
+// Tools that the model's template does not show would not be called.
+MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
+  MessageFormat format;
+  const size_t last = prompt.find_last_not_of(" \n");
+  format.thinks = last != std::string::npos &&
+                  std::string_view(prompt).substr(0, last + 1).ends_with("<think>");
+  if (!tools.used()) return format;
+  format.tools = tool_format_of(templates_->source("", true));
+  if (!format.tools) {
+    throw ApiError(
+        400, "invalid_request_error",
+        "tools: this model's chat template shows no tool calls, or in a format that this "
+        "server does not read; allowed: Llama 3's, Hermes' and Qwen's, Mistral's",
+        "tools", "unsupported_value");
+  }
+  for (const Tool& tool : tools.tools) {
+    if (tools.named.empty() || tool.name == tools.named) format.names.push_back(tool.name);
+  }
+  format.one_call = !tools.parallel;
+  return format;
+}
+
+// What the answer is held to; null: anything.
+std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
+                                                        const ResponseFormat& format,
+                                                        const MessageFormat& message) {
+  const bool json = format.kind != ResponseFormat::Kind::kText;
+  const bool forced = tools.choice == ToolChoice::kRequired;
+  if (!json && !forced) return nullptr;
+  if (json && tools.used()) {
+    throw ApiError(
+        400, "invalid_request_error",
+        "response_format: beside tools that may be called this server holds no answer to "
+        "it; allowed: without tools, or with tool_choice \"none\"",
+        "response_format", "unsupported_value");
+  }
+  const bool knows = templates_->source("", forced).find("<think>") != std::string::npos;
+  const ThoughtForm thought = message.thinks ? ThoughtForm::kOpen
+                              : knows        ? ThoughtForm::kOptional
+                                             : ThoughtForm::kNone;
+  std::call_once(grammars_made_, [this] {
+    grammars_ = std::make_unique<AnswerGrammars>(
+        std::make_shared<text::TokenTable>(tokenizer_, shown_marks_));
+  });
+  return forced ? grammars_->of_call(tools, *message.tools, thought)
+                : grammars_->of_format(format, thought);
+}
+
+ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) const {
+  const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
+  return {.kind = kind,
+          .id = fmt::format("{}-{:016x}", prefix, drawn_number()),
+          .created = static_cast<int64_t>(std::time(nullptr)),
+          .model = options_.model_name,
+          .logprobs = fields.logprobs,
+          .include_usage = fields.include_usage};
+}
+
+// All but its form.
+Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
+  check_model(request.common);
+  const text::ChatPrompt prompt = render(request.context);
+  MessageFormat format = message_format(request.tools, prompt.text());
+  auto grammar = grammar_of(request.tools, request.format, format);
+  return {.fields = request.common,
+          .prompt = encode(call.salt, prompt),
+          .text = prompt.text(),
+          .format = std::move(format),
+          .grammar = std::move(grammar),
+          .form = nullptr};
+}
+
+void Service::chat(Call& call) {
+  const ChatRequest request = read_chat_request(parse_body(call.request.body));
+  Generation generation = chat_generation(call, request);
+  generation.form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kChat, request.common));
+  start(call, std::move(generation));
+}
+
+void Service::respond(Call& call) {
+  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
+  Generation generation = chat_generation(call, request.chat);
+  generation.form = std::make_unique<ResponsesForm>(
+      ResponsesHead{.id = fmt::format("resp_{:016x}", drawn_number()),
+                    .created = static_cast<int64_t>(std::time(nullptr)),
+                    .model = options_.model_name,
+                    .echo = std::move(request.echo)});
+  start(call, std::move(generation));
+}
+
+text::ChatPrompt Service::render(const Json& context) const {
+  if (templates_ == nullptr) {
+    throw ApiError(400, "invalid_request_error",
+                   "this model has no chat template; ask /v1/completions", "messages",
+                   "no_chat_template");
+  }
+  jinja::Context read = jinja::parse_context(context.dump(), "the request");
+  read.now = options_.now();
+  return templates_->render(std::move(read));
+}
+
+void Service::complete(Call& call) {
+  const CompletionRequest request = read_completion_request(parse_body(call.request.body));
+  check_model(request.common);
+  std::vector<int32_t> ids;
+  if (const auto* const text = std::get_if<std::string>(&request.prompt); text != nullptr) {
+    ids = tokenizer_.encode(*text, text::EncodeOptions{.add_special = true});
+  } else {
+    ids = std::get<std::vector<int32_t>>(request.prompt);
+  }
+  start(call,
+        {.fields = request.common,
+         .prompt = std::move(ids),
+         .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
+}
+
+// To be tried again when a place in the queue may be free: after as long as requests have waited.
+ApiError Service::refusal() const {
+  constexpr double kMin = 1, kMax = 60;  // seconds
+  if (draining_) {
+    ApiError error(503, "server_error", "this server is ending", "", "shutting_down");
+    error.retry_after = static_cast<int>(kMax);
+    return error;
+  }
+  const EngineStatus status = engine_.status();
+  const EngineOptions& limits = engine_.options();
+  const auto& waited = status.queue_seconds;
+  const double mean = waited.total == 0 ? 0 : waited.sum / static_cast<double>(waited.total);
+  ApiError error(
+      429, "rate_limit_error",
+      fmt::format("{} requests wait, and {} are computed; allowed: {} that wait "
+                  "(--max-waiting), {} that are computed (--max-sequences)",
+                  status.waiting, status.running, limits.max_waiting, limits.max_sequences),
+      "", "queue_full");
+  error.retry_after = static_cast<int>(std::ceil(std::clamp(mean, kMin, kMax)));
+  return error;
+}
+
+void Service::start(Call& call, Generation generation) {
+  const CompletionFields& fields = generation.fields;
+  check_ids(generation.prompt);
+  GenerationRequest request{.salt = call.salt,
+                            .prompt = std::move(generation.prompt),
+                            .text = generation.text,
+                            .choices = fields.choices};
+  request.answer = answer_options(fields, request.prompt.size());
+  if (generation.format) request.answer.shown = shown_marks_;
+  request.answer.grammar = std::move(generation.grammar);
+  ReplyOptions options{.stream = fields.stream,
+                       .logprobs = fields.logprobs,
+                       .choices = fields.choices,
+                       .prompt_tokens = static_cast<int64_t>(request.prompt.size()),
+                       .format = std::move(generation.format)};
+  // The answer's ids belong to its text, unless a stop string cut it.
+  const auto remember = [this, salt = call.salt, text = std::move(generation.text),
+                         ids = request.prompt](const Answer* answer) mutable {
+    if (answer == nullptr || text.empty() || answer->end() == AnswerEnd::kStopString) return;
+    ids.insert(ids.end(), answer->tokens().begin(), answer->tokens().end());
+    const std::lock_guard lock(known_mutex_);
+    known_.remember(std::move(salt), text + answer->text(), std::move(ids));
+  };
+  const auto reply = std::make_shared<Reply>(std::move(options), std::move(generation.form),
+                                             tokenizer_, call.exchange, remember);
+  request.observer = reply;
+  const auto number = engine_.submit(std::move(request));
+  if (!number) throw refusal();
+  {
+    const std::lock_guard lock(replies_mutex_);
+    replies_.push_back(reply);
+  }
+  // At once where the client has left meanwhile.
+  call.exchange->on_gone([this, number = *number] { engine_.cancel(number); });
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,147 @@
+#include "bindings/http/tool_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "bindings/http/api_error.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr size_t kMaxTools = 128;
+constexpr size_t kMaxName = 64;
+
+bool is_name(const std::string& name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  };
+  return !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), fits);
+}
+
+void require_function(const RequestFields& fields) {
+  const std::string type = fields.string("type").value_or("");
+  if (type == "function") return;
+  throw ApiError(
+      400, "invalid_request_error",
+      fmt::format("{}: \"{}\"; allowed: \"function\": this server has no tools of its own",
+                  fields.path_of("type"), type.substr(0, 40)),
+      fields.path_of("type"), "unsupported_value");
+}
+
+// `function`: {"name", "description", "parameters", ...}.
+Tool read_function(const RequestFields& function) {
+  Tool tool{.name = function.string("name").value_or(""), .parameters = nullptr};
+  if (!is_name(tool.name)) {
+    throw ApiError::bad_field(function.path_of("name"),
+                              fmt::format("\"{}\"; allowed: 1 to {} letters, digits, _, - and .",
+                                          tool.name.substr(0, 40), kMaxName));
+  }
+  function.string("description");
+  if (const auto parameters = function.object("parameters")) tool.parameters = parameters->json();
+  return tool;
+}
+
+const Json* find_list(const RequestFields& fields) {
+  const Json* const list = fields.find("tools");
+  if (list == nullptr) return nullptr;
+  if (!list->is_array() || list->size() > kMaxTools) {
+    throw ApiError::bad_field(
+        "tools",
+        fmt::format("{}; allowed: a list of at most {} tools",
+                    list->is_array() ? fmt::format("a list of {}", list->size()) : kind_of(*list),
+                    kMaxTools));
+  }
+  return list;
+}
+
+void add_tool(ToolFields& tools, Tool tool, const std::string& path) {
+  for (const Tool& other : tools.tools) {
+    if (other.name == tool.name) {
+      throw ApiError::bad_field(path, fmt::format("\"{}\" is there twice", tool.name));
+    }
+  }
+  tools.tools.push_back(std::move(tool));
+}
+
+[[noreturn]] void refuse_choice(const Json& choice) {
+  throw ApiError::bad_field("tool_choice",
+                            kind_of(choice) +
+                                "; allowed: \"none\", \"auto\", \"required\", or an object that "
+                                "names one function of tools");
+}
+
+void take_named(ToolFields& tools, const std::string& name) {
+  const bool there = std::any_of(tools.tools.begin(), tools.tools.end(),
+                                 [&](const Tool& tool) { return tool.name == name; });
+  if (!there) {
+    throw ApiError::bad_field(
+        "tool_choice", fmt::format("\"{}\" is none of the request's tools", name.substr(0, 80)));
+  }
+  tools.choice = ToolChoice::kRequired;
+  tools.named = name;
+}
+
+// `flat`: an object names the function itself, without "function" around the name.
+void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {
+  tools.parallel = fields.boolean("parallel_tool_calls").value_or(true);
+  const Json* const choice = fields.find("tool_choice");
+  if (choice == nullptr) return;
+  if (choice->is_object()) {
+    const RequestFields object(*choice, "tool_choice");
+    require_function(object);
+    const auto inner = flat ? std::optional(object) : object.object("function");
+    if (!inner) refuse_choice(*choice);
+    return take_named(tools, inner->string("name").value_or(""));
+  }
+  if (*choice == "none") {
+    tools.choice = ToolChoice::kNone;
+  } else if (*choice == "required") {
+    if (tools.tools.empty()) {
+      throw ApiError::bad_field("tool_choice", "\"required\", and there are no tools");
+    }
+    tools.choice = ToolChoice::kRequired;
+  } else if (*choice != "auto") {
+    refuse_choice(*choice);
+  }
+}
+
+}  // namespace
+
+ToolFields read_tools(const RequestFields& fields) {
+  ToolFields tools;
+  if (const Json* const list = find_list(fields)) {
+    for (size_t i = 0; i < list->size(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const RequestFields entry((*list)[i], path);
+      require_function(entry);
+      const auto function = entry.object("function");
+      if (!function) throw ApiError::bad_field(path + ".function", "left out; allowed: an object");
+      add_tool(tools, read_function(*function), path + ".function.name");
+    }
+    tools.list = *list;
+  }
+  read_choice(fields, false, tools);
+  return tools;
+}
+
+ToolFields read_flat_tools(const RequestFields& fields) {
+  ToolFields tools;
+  if (const Json* const list = find_list(fields)) {
+    for (size_t i = 0; i < list->size(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const RequestFields entry((*list)[i], path);
+      require_function(entry);
+      add_tool(tools, read_function(entry), path + ".name");
+      Json function = (*list)[i];
+      function.erase("type");
+      tools.list.push_back({{"type", "function"}, {"function", std::move(function)}});
+    }
+  }
+  read_choice(fields, true, tools);
+  return tools;
+}
+
+}  // namespace fasa::serve

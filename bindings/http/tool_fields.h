@@ -1,0 +1,34 @@
+// The tools that a request offers, and whether the model has to call one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bindings/http/request_fields.h"
+
+namespace fasa::serve {
+
+struct Tool {
+  std::string name;
+  Json parameters;  // JSON Schema; null: none
+};
+
+enum class ToolChoice { kNone, kAuto, kRequired };
+
+struct ToolFields {
+  Json list = Json::array();  // as chat templates read them
+  std::vector<Tool> tools;
+  ToolChoice choice = ToolChoice::kAuto;
+  std::string named;     // the only one that may be called; "": any
+  bool parallel = true;  // several in one answer
+
+  bool used() const { return !tools.empty() && choice != ToolChoice::kNone; }
+};
+
+// Chat completions' "tools" ({"type": "function", "function": {...}}), "tool_choice" and
+// "parallel_tool_calls". Throws ApiError.
+ToolFields read_tools(const RequestFields& fields);
+// The same of /v1/responses, whose tools are flat ({"type": "function", "name": ...}).
+ToolFields read_flat_tools(const RequestFields& fields);
+
+}  // namespace fasa::serve

@@ -1,0 +1,164 @@
+// A tile of a low-bit set: scores are given, values come out of codes (slice_format.h, by token),
+// or out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its
+// part of the GQA group: threads look up the tile's tokens, a warp a head makes weights of the scores,
+// then every thread sums two dimensions of the values for two heads.
+#pragma once
+
+#include "kernels/cuda/rows_inl.h"
+#include "kernels/cuda/weigh_inl.h"
+#include "kernels/slice_codec_inl.h"
+
+namespace fasa::cuda {
+
+class LowBitTile {
+ public:
+  static constexpr int kThreads = 128;
+
+  // Floats of shared memory: the tokens, 2^(-i / 8) for i < 64, scores.
+  static constexpr int64_t shared_floats(int heads) {
+    return kTileTokens * int64_t{sizeof(Token) / sizeof(float)} + 64 + int64_t{heads} * kTileTokens;
+  }
+  FASA_DEVICE static int tiles(const AttendParams& params, int head) {
+    const int32_t size = params.low_bit.capacity == 0 ? 0 : params.low_bit.sizes[head];
+    return (size + kTileTokens - 1) / kTileTokens;
+  }
+
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the GQA group.
+  FASA_DEVICE LowBitTile(const AttendParams& params, int head, int first_query, int heads,
+                         float* shared)
+      : params_(params),
+        layout_(params.step.layout),
+        head_(head),
+        first_query_(first_query),
+        heads_(heads),
+        desc_(params.step.sequences[head / layout_.kv_heads]),
+        tokens_(reinterpret_cast<Token*>(shared)),
+        eighths_(shared + kTileTokens * sizeof(Token) / sizeof(float)),
+        scores_(eighths_ + 64) {}
+
+  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
+  // block, with barriers inside, the last thing before which is none.
+  FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
+    const LowBitSet& low_bit = params_.low_bit;
+    const int first = tile * kTileTokens;
+    const int left = low_bit.sizes[head_] - first;
+    const int count = left < kTileTokens ? left : kTileTokens;
+    if (simt::thread_index() < count) {
+      tokens_[simt::thread_index()] = token_at(
+          low_bit.positions[int64_t{head_} * low_bit.capacity + first + simt::thread_index()]);
+    }
+    for (int i = simt::thread_index(); i < 64; i += kThreads) {
+      eighths_[i] = codec::scale_of_step(-i);
+    }
+    for (int i = simt::thread_index(); i < heads_ * kTileTokens; i += kThreads) {
+      const int64_t query = int64_t{head_} * layout_.gqa_group + first_query_ + i / kTileTokens;
+      const int t = i % kTileTokens;
+      if (t < count)
+        scores_[i] = low_bit.scores[query * low_bit.capacity + first + t] * params_.scale;
+    }
+    simt::sync_block();
+    weigh_scores<kThreads>(scores_, heads_, count, partial, stride);
+    simt::sync_block();
+    switch (slice_bits(layout_.values.dtype)) {
+      case 2:
+        return sum_values<2>(count, partial, stride);
+      case 4:
+        return sum_values<4>(count, partial, stride);
+      default:
+        return sum_values<8>(count, partial, stride);
+    }
+  }
+
+ private:
+  static constexpr int kSummed = 2;  // query heads of a thread
+
+  // Where a token's values are.
+  struct Token {
+    const uint32_t* words;       // of its codes; of the tail, its pairs begin here
+    const uint32_t* parameters;  // its page's, in pairs; null: the tail
+    float base;
+    float padding;
+  };
+
+  FASA_DEVICE Token token_at(int32_t position) const {
+    const SliceFormat& format = layout_.values;
+    const int page = position / kPageTokens;
+    const int slot = position % kPageTokens;
+    const int kv_head = head_ % layout_.kv_heads;
+    const int layer = params_.step.layer;
+    if (page >= desc_.sealed_pages()) {
+      const std::byte* tail = desc_.tail + layout_.value_tail_offset(layer, kv_head);
+      return {reinterpret_cast<const uint32_t*>(tail) + slot, nullptr, 1, 0};
+    }
+    const std::byte* block = desc_.slice_blocks[page];
+    const std::byte* codes = block + layout_.value_offset(layer, kv_head);
+    return {reinterpret_cast<const uint32_t*>(codes) + format.word_at(0, slot),
+            reinterpret_cast<const uint32_t*>(codes + format.code_bytes()),
+            *reinterpret_cast<const float*>(block + layout_.value_base_offset(layer, kv_head)), 0};
+  }
+
+  // scale * (zero + code) of the dimension whose parameter is the low half of `parameter`.
+  template <int kBits>
+  FASA_DEVICE float decoded(uint32_t parameter, uint32_t word, int d, float base) const {
+    constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
+    constexpr int kUnit = 32 / kBits;
+    const auto half = static_cast<int16_t>(parameter & 0xffffu);
+    const float scale = eighths_[half & 63] * base;
+    const float offset = scale * (static_cast<float>(half >> 6) * kZeroUnit);
+    const uint32_t code = word >> (d % 4 * 8 + d % kUnit / 4 * kBits) & ((1u << kBits) - 1);
+    return simt::fused(static_cast<float>(code), scale, offset);
+  }
+  // Dimensions 2 x `pair` and the next one.
+  template <int kBits>
+  FASA_DEVICE Pair value(const Token& token, int pair) const {
+    if (token.parameters == nullptr) {
+      const uint32_t word = token.words[pair * kPageTokens];
+      return {simt::float_of(word << 16), simt::float_of(word & 0xffff0000u)};
+    }
+    const uint32_t word = token.words[2 * pair / (32 / kBits)];
+    const uint32_t parameters = token.parameters[pair];
+    return {decoded<kBits>(parameters, word, 2 * pair, token.base),
+            decoded<kBits>(parameters >> 16, word, 2 * pair + 1, token.base)};
+  }
+
+  template <int kBits>
+  FASA_DEVICE void sum_values(int count, float* partial, int64_t stride) const {
+    const int dims = layout_.values.dims;
+    const int pairs = (dims + 1) / 2;
+    const int blocks = (heads_ + kSummed - 1) / kSummed;
+    for (int item = simt::thread_index(); item < blocks * pairs; item += kThreads) {
+      const int pair = item % pairs;
+      const int first = item / pairs * kSummed;
+      const int second = first + 1 < heads_ ? first + 1 : first;
+      const float* weights[kSummed] = {scores_ + first * kTileTokens,
+                                       scores_ + second * kTileTokens};
+      Pair sums[kSummed];
+      FASA_UNROLL_8
+      for (int i = 0; i < count; ++i) {
+        const Pair of = value<kBits>(tokens_[i], pair);
+        FASA_UNROLL
+        for (int h = 0; h < kSummed; ++h) {
+          sums[h].low = simt::fused(weights[h][i], of.low, sums[h].low);
+          sums[h].high = simt::fused(weights[h][i], of.high, sums[h].high);
+        }
+      }
+      for (int h = 0; h < kSummed && first + h < heads_; ++h) {
+        float* out = partial + (first + h) * stride + kStateHeader + 2 * pair;
+        out[0] = sums[h].low;
+        if (2 * pair + 1 < dims) out[1] = sums[h].high;
+      }
+    }
+  }
+
+  const AttendParams& params_;
+  const CacheLayout& layout_;
+  const int head_;
+  const int first_query_;
+  const int heads_;
+  const SequenceDesc& desc_;
+  Token* const tokens_;   // [kTileTokens]
+  float* const eighths_;  // [64]
+  float* const scores_;   // [heads][kTileTokens]
+};
+
+}  // namespace fasa::cuda

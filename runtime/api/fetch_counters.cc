@@ -1,0 +1,47 @@
+#include "runtime/api/fetch_counters.h"
+
+#include <algorithm>
+
+namespace fasa {
+
+FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) const {
+  FetchMetrics metrics;
+  metrics.layers.resize(written_back_.size());
+  device_.copy(metrics.layers.data(), memory_.data(), memory_.bytes(), CopyKind::kDeviceToHost,
+               control, tag_of(-1, Cause::kControl));
+  device_.synchronize(control);
+  metrics.decode_steps = decode_steps_;
+  const auto row_bytes = static_cast<uint64_t>(layout.row.bytes());
+  const auto token_bytes = row_bytes * static_cast<uint64_t>(layout.kv_heads);
+  for (size_t layer = 0; layer < metrics.layers.size(); ++layer) {
+    const StepCounters& rows = metrics.layers[layer];
+    metrics.rows += rows;
+    metrics.layer_bytes.push_back({.miss = rows.misses * row_bytes,
+                                   .prefetch = rows.prefetched * row_bytes,
+                                   .write_back = written_back_[layer] * token_bytes});
+    metrics.bytes.miss += metrics.layer_bytes.back().miss;
+    metrics.bytes.prefetch += metrics.layer_bytes.back().prefetch;
+    metrics.bytes.write_back += metrics.layer_bytes.back().write_back;
+  }
+  metrics.fetched_bytes = metrics.bytes.miss;
+  return metrics;
+}
+
+void FetchCounters::reset(StreamView control) {
+  device_.fill(memory_.data(), 0, memory_.bytes(), control, tag_of(-1, Cause::kControl));
+  device_.synchronize(control);
+  decode_steps_ = 0;
+  std::fill(written_back_.begin(), written_back_.end(), 0);
+}
+
+void FetchCounters::sample(EventView done) {
+  if (device_.timeline() == nullptr || device_.host_work() == nullptr) return;
+  if (!sampler_) sampler_.emplace(device_);
+  sampler_->sample(done, all());
+}
+
+void FetchCounters::wait_sampled(StreamView stream) {
+  if (sampler_) device_.wait(stream, sampler_->sampled(), tag_of(-1, Cause::kControl));
+}
+
+}  // namespace fasa

@@ -1,0 +1,54 @@
+// Counts what steps found and fetched, layer by layer: the kernels in device memory, the host
+// beside it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/layout.h"
+#include "kernels/params.h"
+#include "offload/device.h"
+#include "runtime/api/hit_rate_sampler.h"
+#include "runtime/api/kv_metrics.h"
+
+namespace fasa {
+
+class FetchCounters {
+ public:
+  // Indeterminate until reset.
+  FetchCounters(Device& device, int layers)
+      : device_(device),
+        memory_(device.allocate(MemorySpace::kDevice,
+                                static_cast<size_t>(layers) * sizeof(StepCounters), "counters")),
+        written_back_(static_cast<size_t>(layers)) {}
+
+  StepCounters* layers() const { return memory_.as<StepCounters>(); }
+  std::span<const StepCounters> all() const { return {layers(), written_back_.size()}; }
+  uint64_t bytes() const { return memory_.bytes(); }
+
+  void add_decode_step() { ++decode_steps_; }
+  void add_written_back(int layer, int64_t tokens) {
+    written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(tokens);
+  }
+
+  // Tells the device's timeline, where it has one, the hit rate of the step that `done` stands for.
+  void sample(EventView done);
+  // `stream` counts no more before the last sample was taken.
+  void wait_sampled(StreamView stream);
+  void forget_samples() { sampler_.reset(); }
+
+  // Streams that count are idle; both wait for `control`.
+  FetchMetrics read(const CacheLayout& layout, StreamView control) const;
+  void reset(StreamView control);
+
+ private:
+  Device& device_;
+  Buffer memory_;
+  uint64_t decode_steps_ = 0;
+  std::vector<uint64_t> written_back_;     // tokens, per layer
+  std::optional<HitRateSampler> sampler_;  // once a step was recorded
+};
+
+}  // namespace fasa

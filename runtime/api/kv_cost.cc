@@ -1,0 +1,52 @@
+#include "runtime/api/kv_cost.h"
+
+#include "kernels/layout.h"
+#include "runtime/api/settings.h"
+
+namespace fasa {
+namespace {
+
+struct NamedSlice {
+  const char* name;
+  SlicePreset preset;
+};
+
+KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometry& geometry,
+               RowDType row_dtype) {
+  Config config;
+  config.preset = preset;
+  config.apply_preset();
+  config.selection.slice = slice.preset;
+  const StepSettings settings = make_step_settings(config, geometry, row_dtype, kEmulatedTraits, 0);
+  const double slices = static_cast<double>(settings.layout.slice_block_bytes()) / kPageTokens;
+  const double rows = static_cast<double>(settings.layout.row_block_bytes()) / kPageTokens;
+  return {.preset = preset,
+          .slice = slice.name,
+          .tip_chunks = config.effective_tip_chunks(geometry.chunks()),
+          .slice_dtype = config.effective_slice_dtype(),
+          .device_bytes = slices + (settings.rows_on_device ? rows : 0),
+          .host_bytes = settings.rows_on_device ? 0 : rows};
+}
+
+}  // namespace
+
+std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype) {
+  constexpr NamedSlice kSlices[] = {{"default", SlicePreset::kDefault},
+                                    {"lean", SlicePreset::kLean},
+                                    {"paper", SlicePreset::kPaper}};
+  std::vector<KvCost> costs;
+  for (const char* preset : {"fasa-m", "fasa-c"}) {
+    for (const NamedSlice& slice : kSlices) {
+      costs.push_back(cost_of(preset, slice, geometry, row_dtype));
+    }
+  }
+  costs.push_back(cost_of("full", kSlices[0], geometry, row_dtype));
+  return costs;
+}
+
+uint64_t full_kv_bytes_per_token(const Geometry& geometry) {
+  return static_cast<uint64_t>(int64_t{2} * (geometry.key_dim + geometry.value_dim) *
+                               geometry.kv_heads * geometry.layers);
+}
+
+}  // namespace fasa

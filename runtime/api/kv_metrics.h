@@ -1,0 +1,53 @@
+// What a KV cache takes, and what its steps fetched: the same for every API.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/params.h"
+
+namespace fasa {
+
+// Bytes of the KV cache, everything that it holds counted.
+struct KvMemory {
+  uint64_t device_slices = 0;    // sealed pages and tails
+  uint64_t device_rows = 0;      // row pages on the device
+  uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
+  // Sets, addresses, partials, fetch buffers, page tables, descriptors; graphs of steps, once there are.
+  uint64_t device_scratch = 0;
+  uint64_t host_rows = 0;
+  uint64_t host_tables = 0;  // the host's halves of the page tables
+  uint64_t device_total() const {
+    return device_slices + device_rows + device_hot_rows + device_scratch;
+  }
+  uint64_t host_total() const { return host_rows + host_tables; }
+};
+
+// Decode steps as graphs of the device.
+struct GraphMetrics {
+  uint64_t recorded = 0;      // graphs, in all
+  uint64_t launched = 0;      // steps
+  uint64_t device_bytes = 0;  // that graphs hold now
+};
+
+// Bytes of rows that went over the link, by what moved them.
+struct FetchBytes {
+  uint64_t miss = 0;        // fetched when asked for
+  uint64_t prefetch = 0;    // fetched ahead
+  uint64_t write_back = 0;  // new rows to the host
+};
+
+// Since the last reset_metrics(), over all KV heads and sequences.
+struct FetchMetrics {
+  uint64_t decode_steps = 0;
+  StepCounters rows;                 // over all layers
+  std::vector<StepCounters> layers;  // of each
+  FetchBytes bytes;
+  std::vector<FetchBytes> layer_bytes;
+  uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
+  double hit_rate() const { return rows.hit_rate(); }
+  double prefetch_accuracy() const { return rows.accuracy(); }
+  double prefetch_coverage() const { return rows.coverage(); }
+};
+
+}  // namespace fasa

@@ -1,0 +1,113 @@
+#include "runtime/api/memory_estimate.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "scheduler/cache/rollback_window.h"
+
+namespace fasa {
+namespace {
+
+int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
+  return static_cast<int32_t>(layer.window > 0 ? std::min<int64_t>(context, layer.window)
+                                               : context);
+}
+
+void add_predictions(const StepSettings& settings, int64_t context, PredictionScratch predictions,
+                     DecodeShape& shape) {
+  shape.predictions = true;
+  if (!settings.prefetches() || !predictions.writes_sets) return;
+  for (const LayerSettings& layer : settings.layers) {
+    if (layer.dense) continue;
+    shape.prediction_capacity = std::max(
+        shape.prediction_capacity,
+        layer.prediction_budget().of(visible_tokens(layer, context), settings.budget_floor()));
+  }
+  shape.prediction_buffers = predictions.max_depth + 1;
+}
+
+}  // namespace
+
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+                         PredictionScratch predictions) {
+  DecodeShape shape{.count = count, .selected_capacity = 0, .dense_tokens = 0};
+  for (int i = 0; i < settings.layer_count(); ++i) {
+    const LayerSettings& layer = settings.layer(i);
+    const int32_t visible = visible_tokens(layer, context);
+    if (layer.in_window_rows) {
+      shape.window_tokens =
+          std::max(shape.window_tokens, StepScratch::dense_tokens(settings, visible));
+      continue;
+    }
+    const int32_t budget = settings.selected_tokens(i, visible);
+    // With rows on the device a layer attends to all of a context that is not longer than its set;
+    // room for that is had before, so that a longer context needs no less of anything.
+    if (layer.dense || settings.rows_on_device) {
+      const int dense = StepScratch::dense_tokens(settings, layer.dense ? context : budget);
+      shape.dense_tokens = std::max(shape.dense_tokens, dense);
+    }
+    if (layer.dense) continue;
+    shape.selected_capacity = std::max(shape.selected_capacity, budget);
+    shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
+  }
+  if (predictions.max_depth > 0) add_predictions(settings, context, predictions, shape);
+  return shape;
+}
+
+PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens) {
+  if (settings.rows_on_device) return {};
+  return {.pages = pages_of(tokens) + 1,
+          .tokens = tokens,
+          .past_pages = static_cast<int>(start / kPageTokens)};
+}
+
+std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
+                                                     int step_tokens,
+                                                     PredictionScratch predictions) {
+  const int64_t last_start = std::max<int64_t>(0, tokens - 1);  // chunks may end anywhere
+  return {decode_shape(settings, tokens, 1, predictions),
+          step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
+}
+
+// Half of what is free stays free, for whoever comes next would wait until these are given up.
+int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
+  constexpr int kMaxSets = 16;  // on the shipped trace 32 find no more
+  const CacheLayout& layout = settings.layout;
+  if (settings.device_copies || layout.hot_rows == 0) return 0;
+  const int64_t set = decode_shape(settings, tokens, 1).selected_capacity;
+  const auto slot_bytes =
+      static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
+  const uint64_t fits = free_bytes / 2 / slot_bytes;
+  const auto wanted = static_cast<uint64_t>(std::min(kMaxSets * set, tokens));
+  const auto slots = static_cast<int>(std::min(wanted, fits));
+  return slots >= 2 * layout.hot_rows ? slots : 0;
+}
+
+KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
+                         PredictionScratch predictions, int64_t rollback_tokens) {
+  const CacheLayout& layout = settings.layout;
+  const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
+  const int64_t kept = max_pages(settings, tokens, step_tokens, rollback_tokens);
+  const int64_t row_pages = settings.has_window_rows() ? pages_of(tokens) : kept;
+  const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
+  KvMemory memory;
+  const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
+  (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
+  memory.device_rows += bytes(kept * settings.window_rows.row_block_bytes());
+  if (layout.slice.dims > 0) {
+    memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
+  }
+  if (!settings.rows_on_device) {
+    memory.device_hot_rows =
+        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes());
+  }
+  const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
+  // Tables of page addresses, grown in powers of two.
+  const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
+  const uint64_t tables = (settings.has_window_rows() ? 3 : 2) * table;
+  memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
+  memory.host_tables = tables;
+  return memory;
+}
+
+}  // namespace fasa

@@ -1,0 +1,255 @@
+#include "runtime/api/pages/paged_append.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/tensor_check.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+// Runs [begins[i], begins[i + 1]) are one sequence; all but its last page are filled by it. Its
+// tail is that of its last page: a page that is filled at once needs none.
+struct PagedAppend::Groups {
+  std::vector<size_t> begins;  // one more than groups
+  int64_t entries = 0;         // row blocks
+
+  size_t count() const { return begins.size() - 1; }
+  const Run& last(const std::vector<Run>& runs, size_t group) const {
+    return runs[begins[group + 1] - 1];
+  }
+};
+
+void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<Run>* runs) const {
+  runs->clear();
+  const int64_t slots = parts_.shape.num_pages * parts_.shape.page_size;
+  std::unordered_set<int64_t> pages;
+  for (size_t i = 0; i < slot_mapping.size(); ++i) {
+    const int64_t slot = slot_mapping[i];
+    if (slot < 0) continue;
+    if (slot >= slots) {
+      throw UsageError(
+          fmt::format("slot_mapping[{}] = {}: allowed: 0 to {} ({} pages of {} tokens)", i, slot,
+                      slots - 1, parts_.shape.num_pages, parts_.shape.page_size));
+    }
+    const int64_t page = slot / parts_.shape.page_size;
+    const int offset = static_cast<int>(slot % parts_.shape.page_size);
+    const auto token = static_cast<int64_t>(i);
+    if (!runs->empty()) {
+      Run& last = runs->back();
+      if (last.page == page && last.offset + last.tokens == offset &&
+          last.first_token + last.tokens == token) {
+        ++last.tokens;
+        continue;
+      }
+    }
+    if (!pages.insert(page).second) {
+      throw UsageError(
+          fmt::format("slot_mapping[{}] = {}: the tokens of a page stand side by side, in rising "
+                      "order of their "
+                      "slots; page {} was left before",
+                      i, slot, page));
+    }
+    runs->push_back({page, offset, 1, token});
+  }
+}
+
+void PagedAppend::check_runs(int layer, const std::vector<Run>& runs) const {
+  for (const Run& run : runs) {
+    const int held = parts_.store.held(run.page, layer);
+    if (run.offset == 0 || run.offset == held) continue;
+    throw UsageError(fmt::format(
+        "append to offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0, which "
+        "starts the page anew",
+        run.offset, run.page, layer, held,
+        held > 0 && held < parts_.shape.page_size ? fmt::format("{}, the next, or ", held) : ""));
+  }
+}
+
+PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
+  Groups groups;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    bool follows = false;
+    if (i > 0) {
+      const Run& before = runs[i - 1];
+      follows = !parts_.store.small() && before.offset == 0 &&
+                before.tokens == parts_.shape.page_size && runs[i].offset == 0 &&
+                before.first_token + before.tokens == runs[i].first_token;
+    }
+    if (!follows) groups.begins.push_back(i);
+  }
+  groups.begins.push_back(runs.size());
+  groups.entries = static_cast<int64_t>(runs.size()) * parts_.store.parts();
+  return groups;
+}
+
+// All that may fail for memory.
+void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored) {
+  slot.step.wait_until_free();
+  if (slot.step.capacity() < groups.count()) {
+    parts_.drain();  // its last rows may be on their way to the host
+    slot.step.ensure(groups.count());
+  }
+  slot.rows.truncate(0);
+  slot.slices.truncate(0);
+  slot.rows.reserve(groups.entries);
+  slot.slices.reserve(groups.entries);
+  if (parts_.settings.rows_on_device) return;
+  // No more pages than every group's, begun and ended inside of one.
+  const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
+  const PrefillShape shape{
+      .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
+  if (parts_.scratch.covers({}, shape)) return;
+  parts_.drain();
+  parts_.scratch.ensure({}, shape);
+}
+
+void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, PagedSlot& slot) {
+  for (PointerArray* array : {&slot.rows, &slot.slices}) array->prepare_overwrite(0);
+  for (const Run& run : runs) {
+    for (int part = 0; part < parts_.store.parts(); ++part) {
+      slot.rows.append(parts_.store.row_block(run.page, part));
+      slot.slices.append(parts_.store.slice_block(run.page, part));
+    }
+  }
+  auto& descs = slot.step.host(DescriptorBuffer::kStep);
+  descs.clear();
+  int64_t write_back_pages = 0;
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Run& first = runs[groups.begins[i]];
+    const Run& last = groups.last(runs, i);
+    const auto entry = static_cast<int64_t>(groups.begins[i]) * parts_.store.parts();
+    SequenceDesc desc;
+    desc.mode = StepMode::kPrefill;
+    desc.first_token = static_cast<int32_t>(first.first_token);
+    desc.tokens = static_cast<int32_t>(last.first_token + last.tokens - first.first_token);
+    desc.start = first.offset;
+    desc.row_blocks = slot.rows.device_data() + entry;
+    desc.slice_blocks = slot.slices.device_data() + entry;
+    desc.tail = parts_.store.tail(last.page);
+    if (!parts_.settings.rows_on_device) {
+      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
+                               write_back_pages * parts_.settings.layout.row_layer_bytes();
+      write_back_pages += pages_of(desc.tokens) + 1;
+    }
+    descs.push_back(desc);
+  }
+}
+
+// Tails for the last pages of all groups: all that may still fail for memory, then nothing has
+// changed. Giving one may take that of a full page, which may be one of these.
+void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups) {
+  if (!parts_.store.uses_tails()) return;
+  std::vector<int64_t> given;
+  try {
+    for (bool all = false; !all;) {
+      all = true;
+      for (size_t i = 0; i < groups.count(); ++i) {
+        const int64_t page = groups.last(runs, i).page;
+        if (parts_.store.tail(page) != nullptr) continue;
+        views_.with_room([&] { parts_.store.give_tail(page); });
+        given.push_back(page);
+        all = false;
+      }
+    }
+  } catch (...) {
+    for (const int64_t page : given) parts_.store.take_tail(page);
+    throw;
+  }
+}
+
+// The groups that continue a page whose tail is lost: it was copied while it was open.
+std::vector<size_t> PagedAppend::without_tail(const std::vector<Run>& runs,
+                                              const Groups& groups) const {
+  std::vector<size_t> found;
+  if (!parts_.store.uses_tails()) return found;
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Run& first = runs[groups.begins[i]];
+    if (first.offset % kPageTokens != 0 && !parts_.store.tail(first.page)) found.push_back(i);
+  }
+  return found;
+}
+
+void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
+  auto& descs = slot.step.host(DescriptorBuffer::kRestore);
+  descs.clear();
+  for (const size_t i : restored) {
+    descs.push_back(slot.step.host(DescriptorBuffer::kStep)[i]);
+    descs.back().tokens = 0;
+  }
+  if (!descs.empty()) parts_.drain();  // their last rows may be on their way to the host
+  const StreamView control = parts_.control.view();
+  slot.step.upload(control);  // waits for what still reads the slot
+  slot.rows.upload(control);
+  slot.slices.upload(control);
+  parts_.restore(slot.step);
+  parts_.record_tables();
+
+  StepBatch& tables = plan_.tables;
+  parts_.describe(slot.step, &tables);
+  tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
+  tables.rows_only = parts_.store.small();
+}
+
+void PagedAppend::make_plan(int layer, std::vector<Run> runs,
+                            std::span<const int64_t> slot_mapping) {
+  Plan& plan = plan_;
+  plan.epoch = 0;
+  plan.slot = (plan.slot + 1) % slots_.size();
+  PagedSlot& slot = slots_[plan.slot];
+  const Groups groups = group(runs);
+  plan.stored = 0;
+  for (const Run& run : runs) plan.stored += run.tokens;
+  views_.begin_call();  // no view is at work
+  views_.with_room([&] { reserve(groups, slot, plan.stored); });
+  const std::vector<size_t> restored = without_tail(runs, groups);
+  give_tails(runs, groups);
+  parts_.guard.begin();
+  for (const Run& run : runs) {
+    if (restarts(layer, run)) parts_.store.start(run.page);
+  }
+  give_tails(runs, groups);  // what was started gave up as many: this cannot fail
+  describe(runs, groups, slot);
+  upload(slot, restored);
+  plan.runs = std::move(runs);
+  plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
+  plan.epoch = parts_.store.epoch();
+}
+
+void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
+                      std::span<const int64_t> slot_mapping, StreamView stream) {
+  parts_.require_usable("append", layer);
+  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
+                parts_.geometry.key_dim);
+  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
+                parts_.geometry.value_dim);
+  Plan& plan = plan_;
+  std::vector<Run> runs;
+  const bool same = plan.epoch == parts_.store.epoch() &&
+                    std::equal(slot_mapping.begin(), slot_mapping.end(), plan.slot_mapping.begin(),
+                               plan.slot_mapping.end());
+  if (!same) find_runs(slot_mapping, &runs);
+  const std::vector<Run>& all = same ? plan.runs : runs;
+  if (all.empty()) return;
+  check_runs(layer, all);
+  const bool restarted =
+      std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
+  parts_.guard.run([&] {
+    if (restarted && same) runs = plan.runs;
+    if (restarted || !same) make_plan(layer, std::move(runs), slot_mapping);
+    parts_.guard.begin();
+    parts_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
+    parts_.pipeline->append(plan.tables, parts_.scratch, layer, k, v, stream);
+    DescriptorBuffer& slot = slots_[plan.slot].step;
+    slot.mark_done(stream);
+    parts_.pipeline->record_written_back(slot.written_back());
+    parts_.record_last(stream);
+  });
+  for (const Run& run : plan.runs) parts_.store.hold(run.page, layer, run.offset + run.tokens);
+  if (!parts_.settings.rows_on_device) parts_.counters.add_written_back(layer, plan.stored);
+}
+
+}  // namespace fasa

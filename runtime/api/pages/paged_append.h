@@ -1,0 +1,70 @@
+// Appending to a caller's pages. A page is to the kernels a sequence of its own that begins at
+// position 0; pages that are filled one after the other are one sequence. A call's tables are kept
+// for the layers that follow with the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/api/pages/paged_parts.h"
+#include "runtime/api/pages/paged_slot.h"
+#include "runtime/api/pages/paged_views.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+class PagedAppend {
+ public:
+  PagedAppend(PagedParts& parts, PagedViews& views)
+      : parts_(parts), views_(views), slots_{PagedSlot(parts.device), PagedSlot(parts.device)} {}
+
+  // PagedRuntime::append.
+  void run(int layer, ConstTensorView k, ConstTensorView v, std::span<const int64_t> slot_mapping,
+           StreamView stream);
+  // The write-back buffer that tables name has moved.
+  void forget() { plan_.epoch = 0; }
+  void add_memory(KvMemory* memory) const {
+    for (const PagedSlot& slot : slots_) slot.add_memory(memory);
+  }
+
+ private:
+  // Tokens side by side that go to slots side by side of one page.
+  struct Run {
+    int64_t page;
+    int offset;
+    int tokens;
+    int64_t first_token;
+  };
+  // The tables of the last append.
+  struct Plan {
+    std::vector<int64_t> slot_mapping;
+    std::vector<Run> runs;
+    uint64_t epoch = 0;  // 0: none
+    size_t slot = 0;
+    int64_t stored = 0;  // tokens
+    StepBatch tables;
+  };
+  struct Groups;
+
+  void find_runs(std::span<const int64_t> slot_mapping, std::vector<Run>* runs) const;
+  void check_runs(int layer, const std::vector<Run>& runs) const;
+  bool restarts(int layer, const Run& run) const {
+    return run.offset == 0 && parts_.store.held(run.page, layer) > 0;
+  }
+  Groups group(const std::vector<Run>& runs) const;
+  void reserve(const Groups& groups, PagedSlot& slot, int64_t stored);
+  void give_tails(const std::vector<Run>& runs, const Groups& groups);
+  std::vector<size_t> without_tail(const std::vector<Run>& runs, const Groups& groups) const;
+  void describe(const std::vector<Run>& runs, const Groups& groups, PagedSlot& slot);
+  void upload(PagedSlot& slot, const std::vector<size_t>& restored);
+  void make_plan(int layer, std::vector<Run> runs, std::span<const int64_t> slot_mapping);
+
+  PagedParts& parts_;
+  PagedViews& views_;
+  std::array<PagedSlot, 2> slots_;
+  Plan plan_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,60 @@
+// Attention over a caller's pages: a view for every sequence of the call. Its tables are kept for
+// the layers that follow with the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "runtime/api/pages/paged_index.h"
+#include "runtime/api/pages/paged_request.h"
+#include "runtime/api/pages/paged_views.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+class PagedAttend {
+ public:
+  PagedAttend(PagedParts& parts, PagedViews& views)
+      : parts_(parts),
+        views_(views),
+        slots_{DescriptorBuffer(parts.device), DescriptorBuffer(parts.device)},
+        index_(parts, views) {}
+
+  // PagedRuntime::attend.
+  void run(int layer, ConstTensorView q, const BlockTable& block_table,
+           std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
+  void add_memory(KvMemory* memory) const {
+    for (const DescriptorBuffer& slot : slots_) memory->device_scratch += slot.bytes();
+    index_.add_memory(memory);
+  }
+
+ private:
+  using Part = PagedRequest::Part;
+  struct Plan {
+    PagedRequest request;
+    uint64_t number = 0;     // of the call that made it
+    uint64_t epoch = 0;      // of the store; 0: none
+    uint64_t evictions = 0;  // of views
+    int only_layer = -1;     // others do not have all of its tokens yet; -1: all have
+    size_t slot = 0;
+    StepBatch tables;
+  };
+  bool plan_matches(int layer, const BlockTable& block_table,
+                    std::span<const int32_t> seq_lens) const;
+  bool needs_own_tail(int layer, const Part& part) const;
+  void make_plan(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens);
+  void prepare_part(int layer, Part& part);
+  void describe_parts();
+  void begin_step_number(int layer);
+
+  PagedParts& parts_;
+  PagedViews& views_;
+  std::array<DescriptorBuffer, 2> slots_;
+  PagedIndex index_;
+  Plan plan_;
+  int32_t step_number_ = 0;
+  int last_layer_ = -1;  // that was attended to
+};
+
+}  // namespace fasa

@@ -1,0 +1,140 @@
+#include "runtime/api/pages/paged_prefill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/api/tensor_check.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+// New tokens of all sequences.
+int64_t PagedPrefill::check_queries(std::span<const int32_t> seq_lens,
+                                    std::span<const int32_t> query_lens) const {
+  if (query_lens.size() != seq_lens.size()) {
+    throw UsageError(
+        fmt::format("prefill: {} query_lens for {} seq_lens", query_lens.size(), seq_lens.size()));
+  }
+  for (size_t i = 0; i < query_lens.size(); ++i) {
+    if (query_lens[i] >= 1 && query_lens[i] <= seq_lens[i]) continue;
+    throw UsageError(fmt::format("prefill: query_lens[{}] = {}: allowed: 1 to seq_lens[{}] = {}", i,
+                                 query_lens[i], i, seq_lens[i]));
+  }
+  const int64_t tokens = std::accumulate(query_lens.begin(), query_lens.end(), int64_t{0});
+  if (tokens > INT32_MAX) {
+    throw UsageError(fmt::format("prefill of {} tokens: allowed: {}", tokens, INT32_MAX));
+  }
+  return tokens;
+}
+
+bool PagedPrefill::plan_matches(const BlockTable& block_table, std::span<const int32_t> seq_lens,
+                                std::span<const int32_t> query_lens) const {
+  return plan_.made && plan_.request.matches(block_table, seq_lens) &&
+         std::equal(query_lens.begin(), query_lens.end(), plan_.query_lens.begin());
+}
+
+// Rows that are read where they lie need none.
+PrefillShape PagedPrefill::scratch_shape() const {
+  if (parts_.settings.rows_on_device && !parts_.store.small()) return {};
+  const Plan& plan = plan_;
+  return {.pages = 0,
+          .tokens = std::accumulate(plan.query_lens.begin(), plan.query_lens.end(), 0),
+          .past_pages = pages_of(plan.request.longest())};
+}
+
+// All that may fail for memory.
+void PagedPrefill::reserve(PagedSlot& slot) {
+  const size_t count = plan_.request.parts.size();
+  slot.step.wait_until_free();
+  if (slot.step.capacity() < count) {
+    parts_.drain();
+    slot.step.ensure(count);
+  }
+  slot.rows.truncate(0);
+  slot.rows.reserve(static_cast<int64_t>(plan_.request.table.size()) * parts_.store.parts());
+  const PrefillShape shape = scratch_shape();
+  if (parts_.scratch.covers({}, shape)) return;
+  parts_.drain();
+  append_.forget();  // its tables name the write-back buffer, which moves
+  parts_.scratch.ensure({}, shape);
+}
+
+void PagedPrefill::describe(PagedSlot& slot) {
+  Plan& plan = plan_;
+  slot.rows.prepare_overwrite(0);
+  for (const int32_t page : plan.request.table) {
+    for (int part = 0; part < parts_.store.parts(); ++part) {
+      slot.rows.append(parts_.store.row_block(page, part));
+    }
+  }
+  auto& descs = slot.step.host(DescriptorBuffer::kStep);
+  descs.clear();
+  StepBatch& tables = plan.tables;
+  tables.row_blocks.clear();
+  tables.device_row_blocks.assign(plan.request.parts.size(), {});
+  int32_t first_token = 0;
+  size_t entry = 0;
+  for (size_t i = 0; i < plan.request.parts.size(); ++i) {
+    const size_t blocks =
+        plan.request.parts[i].pages.size() * static_cast<size_t>(parts_.store.parts());
+    SequenceDesc desc;
+    desc.mode = StepMode::kPrefill;
+    desc.first_token = first_token;
+    desc.tokens = plan.query_lens[i];
+    desc.start = plan.request.lengths[i] - plan.query_lens[i];
+    desc.row_blocks = slot.rows.device_data() + entry;
+    descs.push_back(desc);
+    tables.row_blocks.push_back(slot.rows.values().subspan(entry, blocks));
+    first_token += desc.tokens;
+    entry += blocks;
+  }
+  parts_.describe(slot.step, &tables);
+}
+
+void PagedPrefill::make_plan(int layer, const BlockTable& block_table,
+                             std::span<const int32_t> seq_lens,
+                             std::span<const int32_t> query_lens) {
+  Plan& plan = plan_;
+  plan.made = false;
+  plan.request.take(parts_, block_table, seq_lens);
+  plan.query_lens.assign(query_lens.begin(), query_lens.end());
+  plan.request.require_held(parts_, "prefill", layer);
+  plan.slot = (plan.slot + 1) % slots_.size();
+  PagedSlot& slot = slots_[plan.slot];
+  views_.begin_call();  // no view is at work
+  views_.with_room([&] { reserve(slot); });
+  parts_.guard.begin();
+  describe(slot);
+  const StreamView control = parts_.control.view();
+  slot.step.upload(control);
+  slot.rows.upload(control);
+  parts_.record_tables();
+  plan.made = true;
+}
+
+void PagedPrefill::run(int layer, ConstTensorView q, const BlockTable& block_table,
+                       std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
+                       TensorView out, float* lse, StreamView stream) {
+  parts_.require_usable("prefill", layer);
+  check_lengths(parts_.shape, "prefill", block_table, seq_lens);
+  const int64_t tokens = check_queries(seq_lens, query_lens);
+  require_shape("q", q, tokens, parts_.geometry.query_heads, parts_.geometry.key_dim);
+  require_shape("out", out, tokens, parts_.geometry.query_heads, parts_.geometry.value_dim);
+  Plan& plan = plan_;
+  parts_.guard.run([&] {
+    if (plan_matches(block_table, seq_lens, query_lens)) {
+      plan.request.require_held(parts_, "prefill", layer);
+    } else {
+      make_plan(layer, block_table, seq_lens, query_lens);
+    }
+    parts_.guard.begin();
+    parts_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
+    parts_.pipeline->attend(plan.tables, parts_.scratch, layer, q, out, lse, stream);
+    slots_[plan.slot].step.mark_done(stream);
+    parts_.record_last(stream);
+  });
+}
+
+}  // namespace fasa

@@ -1,0 +1,60 @@
+// Exact attention of prompts over a caller's pages, which have the new rows already: nothing is
+// selected, so no view is needed, only where the pages are. Pages never move, so that tables hold
+// until others are asked for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/api/pages/paged_append.h"
+#include "runtime/api/pages/paged_request.h"
+#include "runtime/api/pages/paged_slot.h"
+#include "runtime/api/pages/paged_views.h"
+#include "runtime/base/tensor_view.h"
+
+namespace fasa {
+
+class PagedPrefill {
+ public:
+  PagedPrefill(PagedParts& parts, PagedViews& views, PagedAppend& append)
+      : parts_(parts),
+        views_(views),
+        append_(append),
+        slots_{PagedSlot(parts.device), PagedSlot(parts.device)} {}
+
+  // PagedRuntime::prefill.
+  void run(int layer, ConstTensorView q, const BlockTable& block_table,
+           std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens, TensorView out,
+           float* lse, StreamView stream);
+  void add_memory(KvMemory* memory) const {
+    for (const PagedSlot& slot : slots_) slot.add_memory(memory);
+  }
+
+ private:
+  struct Plan {
+    PagedRequest request;
+    std::vector<int32_t> query_lens;
+    bool made = false;
+    size_t slot = 0;
+    StepBatch tables;
+  };
+  int64_t check_queries(std::span<const int32_t> seq_lens,
+                        std::span<const int32_t> query_lens) const;
+  bool plan_matches(const BlockTable& block_table, std::span<const int32_t> seq_lens,
+                    std::span<const int32_t> query_lens) const;
+  PrefillShape scratch_shape() const;
+  void reserve(PagedSlot& slot);
+  void describe(PagedSlot& slot);
+  void make_plan(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens,
+                 std::span<const int32_t> query_lens);
+
+  PagedParts& parts_;
+  PagedViews& views_;
+  PagedAppend& append_;
+  std::array<PagedSlot, 2> slots_;
+  Plan plan_;
+};
+
+}  // namespace fasa

@@ -1,0 +1,233 @@
+#include "runtime/api/pages/paged_runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/api/pages/paged_guard.h"
+#include "runtime/api/pages/paged_runtime_impl.h"
+#include "runtime/api/pages/paged_settings.h"
+#include "runtime/api/settings.h"
+#include "runtime/api/tensor_check.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kLargestPage = 256;
+constexpr int kSmallestPage = 16;
+
+bool is_page_size(int tokens) {
+  if (tokens < kSmallestPage || tokens > kLargestPage) return false;
+  return tokens < kPageTokens ? kPageTokens % tokens == 0 : tokens % kPageTokens == 0;
+}
+
+void check_shape(const PagedShape& shape) {
+  if (!is_page_size(shape.page_size)) {
+    throw UsageError(fmt::format(
+        "page_size = {}: allowed: 16, 32, 64, 128, 192, 256; slices are sealed {} tokens at a time",
+        shape.page_size, kPageTokens));
+  }
+  if (shape.num_pages < 1 || shape.num_pages > INT32_MAX) {
+    throw UsageError(fmt::format("num_pages = {}: allowed: 1 to {}", shape.num_pages, INT32_MAX));
+  }
+  if (shape.max_sequences < 1) {
+    throw UsageError(fmt::format("max_sequences = {}: allowed: at least 1", shape.max_sequences));
+  }
+  if (shape.max_steps < 1 || shape.max_steps > kMaxSteps) {
+    throw UsageError(fmt::format("max_steps = {}: allowed: 1 to {}", shape.max_steps, kMaxSteps));
+  }
+}
+
+}  // namespace
+
+StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                            const DeviceTraits& traits, const PagedShape& shape) {
+  check_shape(shape);
+  StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, traits,
+                                                   shape.num_pages * shape.page_size);
+  if (!geometry.alibi_slopes.empty()) {
+    throw UsageError("the paged API serves no model with ALiBi; the sequences API does");
+  }
+  if (settings.selection != nullptr) {
+    throw UsageError(
+        "the paged API chooses with the device's own kernels: selection.kind = fasa with its "
+        "default rules, or full; the sequences API has the others");
+  }
+  const bool predictions =
+      config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
+                                                config.prefetch.predictor != PredictorKind::kNone);
+  if (predictions) {
+    throw UsageError(
+        "the paged API fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
+        "= "
+        "auto or 0, prefetch.predictor = auto or none; the sequences API prefetches");
+  }
+  settings.device_copies = false;
+  settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
+  if (shape.page_size >= kPageTokens) return settings;
+  settings.layout.row_page = shape.page_size;
+  // Dense layers read whole pages of ours. A set of all tokens gives the same bits.
+  for (LayerSettings& layer : settings.layers) {
+    if (!layer.dense) continue;
+    layer.dense = false;
+    layer.budget = {.tokens = 0, .share = 1};
+    layer.low_bit = {};
+  }
+  return settings;
+}
+
+PagedRuntime::Impl::~Impl() {
+  try {
+    parts_.drain();
+  } catch (...) {
+    // The streams' failures were reported where they were waited for.
+  }
+}
+
+void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
+  parts_.require_usable("copy_pages", 0);
+  for (const PageCopy& copy : copies) {
+    parts_.require_page(copy.source);
+    parts_.require_page(copy.destination);
+    if (copy.source == copy.destination) {
+      throw UsageError(fmt::format("copy_pages: page {} onto itself", copy.source));
+    }
+    if (!parts_.store.same_in_all_layers(copy.source)) {
+      throw UsageError(fmt::format(
+          "copy_pages: page {} holds more tokens in some layers than in others; copy between steps",
+          copy.source));
+    }
+  }
+  parts_.guard.run([&] {
+    parts_.drain();
+    parts_.guard.begin();
+    const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
+                                   CopyKind kind) {
+      parts_.device.copy(to, from, static_cast<size_t>(bytes), kind, parts_.control.view(),
+                         tag_of(-1, Cause::kControl));
+    };
+    const CacheLayout& layout = parts_.settings.layout;
+    for (const PageCopy& copy : copies) {
+      for (int part = 0; part < parts_.store.parts(); ++part) {
+        copy_block(
+            parts_.store.row_block(copy.destination, part),
+            parts_.store.row_block(copy.source, part), layout.row_block_bytes(),
+            parts_.settings.rows_on_device ? CopyKind::kDeviceToDevice : CopyKind::kHostToHost);
+        if (!parts_.store.uses_tails()) continue;
+        copy_block(parts_.store.slice_block(copy.destination, part),
+                   parts_.store.slice_block(copy.source, part), layout.slice_block_bytes(),
+                   CopyKind::kDeviceToDevice);
+      }
+      parts_.store.take_over(copy.source, copy.destination);
+    }
+    parts_.record_last(parts_.control.view());
+  });
+}
+
+void PagedRuntime::Impl::drop_pages(std::span<const int64_t> pages) {
+  for (const int64_t page : pages) parts_.require_page(page);
+  for (const int64_t page : pages) parts_.store.start(page);
+}
+
+int PagedRuntime::Impl::held(int64_t page, int layer) const {
+  parts_.require_usable("held", layer);
+  parts_.require_page(page);
+  return parts_.store.held(page, layer);
+}
+
+KvMemory PagedRuntime::Impl::memory() const {
+  KvMemory memory;
+  (parts_.settings.rows_on_device ? memory.device_rows : memory.host_rows) =
+      parts_.store.row_bytes();
+  memory.device_slices = parts_.store.slice_bytes();
+  memory.device_scratch = parts_.scratch.bytes() + parts_.slice_dims.bytes() +
+                          parts_.counters.bytes() + read_blocks_.device_bytes();
+  memory.host_tables = read_blocks_.host_bytes();
+  views_.add_memory(&memory);
+  append_.add_memory(&memory);
+  attend_.add_memory(&memory);
+  prefill_.add_memory(&memory);
+  return memory;
+}
+
+FetchMetrics PagedRuntime::Impl::metrics() {
+  parts_.drain();
+  return parts_.counters.read(parts_.settings.layout, parts_.control.view());
+}
+
+void PagedRuntime::Impl::reset_metrics() {
+  parts_.drain();
+  parts_.counters.reset(parts_.control.view());
+}
+
+void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, TensorView v,
+                              StreamView stream) {
+  parts_.require_usable("read", layer);
+  parts_.require_page(page);
+  require_shape("k", k, k.tokens, parts_.geometry.kv_heads, parts_.geometry.key_dim);
+  require_shape("v", v, k.tokens, parts_.geometry.kv_heads, parts_.geometry.value_dim);
+  const int held = parts_.store.held(page, layer);
+  if (first < 0 || k.tokens < 0 || first > held - k.tokens) {
+    throw UsageError(fmt::format("read of tokens {} to {} of page {}, layer {}, which holds {}",
+                                 first, first + k.tokens - 1, page, layer, held));
+  }
+  parts_.guard.run([&] {
+    parts_.drain();
+    read_blocks_.truncate(0);
+    views_.begin_call();
+    views_.with_room([&] { read_blocks_.reserve(parts_.store.parts()); });
+    parts_.guard.begin();
+    read_blocks_.prepare_overwrite(0);
+    for (int part = 0; part < parts_.store.parts(); ++part) {
+      read_blocks_.append(parts_.store.row_block(page, part));
+    }
+    const OperationTag tag = tag_of(layer, Cause::kControl);
+    read_blocks_.upload(parts_.control.view());
+    parts_.record_tables();
+    parts_.device.wait(stream, parts_.tables_ready.view(), tag);
+    parts_.device.enqueue(ReadRowsParams{.layout = parts_.settings.layout,
+                                         .layer = layer,
+                                         .row_blocks = read_blocks_.device_data(),
+                                         .first = first,
+                                         .rows_on_device = parts_.settings.rows_on_device,
+                                         .k = k,
+                                         .v = v},
+                          stream, tag);
+    parts_.record_last(stream);
+  });
+}
+
+PagedRuntime::PagedRuntime(Device& device, const Config& config, const Geometry& geometry,
+                           RowDType row_dtype, const std::vector<int16_t>& slice_dims,
+                           const PagedShape& shape)
+    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, shape)) {}
+PagedRuntime::~PagedRuntime() = default;
+const Geometry& PagedRuntime::geometry() const { return impl_->geometry(); }
+const PagedShape& PagedRuntime::shape() const { return impl_->shape(); }
+void PagedRuntime::append(int layer, ConstTensorView k, ConstTensorView v,
+                          std::span<const int64_t> slot_mapping, StreamView stream) {
+  impl_->append().run(layer, k, v, slot_mapping, stream);
+}
+void PagedRuntime::attend(int layer, ConstTensorView q, const BlockTable& block_table,
+                          std::span<const int32_t> seq_lens, TensorView out, float* lse,
+                          StreamView stream) {
+  impl_->attend().run(layer, q, block_table, seq_lens, out, lse, stream);
+}
+void PagedRuntime::prefill(int layer, ConstTensorView q, const BlockTable& block_table,
+                           std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
+                           TensorView out, float* lse, StreamView stream) {
+  impl_->prefill().run(layer, q, block_table, seq_lens, query_lens, out, lse, stream);
+}
+void PagedRuntime::read(int64_t page, int layer, int first, TensorView k, TensorView v,
+                        StreamView stream) {
+  impl_->read(page, layer, first, k, v, stream);
+}
+void PagedRuntime::copy_pages(std::span<const PageCopy> copies) { impl_->copy_pages(copies); }
+void PagedRuntime::drop_pages(std::span<const int64_t> pages) { impl_->drop_pages(pages); }
+int PagedRuntime::held(int64_t page, int layer) const { return impl_->held(page, layer); }
+KvMemory PagedRuntime::memory() const { return impl_->memory(); }
+FetchMetrics PagedRuntime::metrics() { return impl_->metrics(); }
+void PagedRuntime::reset_metrics() { impl_->reset_metrics(); }
+
+}  // namespace fasa

@@ -1,0 +1,125 @@
+// What a paged runtime will take, from its settings alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/pages/paged_runtime.h"
+#include "runtime/api/pages/paged_settings.h"
+#include "runtime/base/error.h"
+#include "scheduler/descriptor_buffer.h"
+#include "scheduler/step_scratch.h"
+
+namespace fasa {
+namespace {
+
+uint64_t bytes(int64_t count) { return static_cast<uint64_t>(count); }
+
+KvMemory page_bytes(const StepSettings& settings, const PagedShape& shape) {
+  const CacheLayout& layout = settings.layout;
+  const int64_t parts = shape.page_size / layout.row_page;
+  KvMemory memory;
+  (settings.rows_on_device ? memory.device_rows : memory.host_rows) =
+      bytes(parts * layout.row_block_bytes());
+  if (layout.slice.dims > 0 && shape.page_size >= kPageTokens) {
+    memory.device_slices = bytes(parts * layout.slice_block_bytes());
+  }
+  return memory;
+}
+
+// The most that there is of something at a time.
+struct Counts {
+  Counts(const CacheLayout& layout, const PagedShape& shape, int64_t max_context, int step_tokens)
+      : sequences(shape.max_sequences),
+        blocks((max_context + layout.row_page - 1) / layout.row_page +
+               shape.page_size / layout.row_page),
+        runs(step_tokens / shape.page_size + 2 * sequences),
+        groups(shape.page_size < kPageTokens ? runs : 2 * sequences),
+        run_blocks(runs * (shape.page_size / layout.row_page)) {}
+
+  int64_t sequences;
+  int64_t blocks;      // row blocks of a sequence
+  int64_t runs;        // that an append goes to, begun and ended inside of a page
+  int64_t groups;      // of runs that are one to the kernels
+  int64_t run_blocks;  // row blocks of all runs
+};
+
+// Addresses in device memory, and as many on the host; grown by doubling, and what was outgrown is
+// kept.
+uint64_t table_bytes(const Counts& counts, bool small) {
+  const auto array = [](int64_t entries) {
+    return 2 * std::bit_ceil(bytes(entries)) * sizeof(void*);
+  };
+  const uint64_t views = bytes(counts.sequences) * (small ? 3 : 2) * array(counts.blocks);
+  return views + 4 * array(counts.run_blocks) + 2 * array(counts.sequences * counts.blocks);
+}
+
+uint64_t descriptor_bytes(const Counts& counts, bool small) {
+  const int64_t pieces = small ? counts.sequences * counts.blocks : 0;
+  return 2 * DescriptorBuffer::kKinds * bytes(counts.groups + 2 * counts.sequences + pieces) *
+         sizeof(SequenceDesc);
+}
+
+PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int64_t max_context,
+                        int step_tokens, bool small) {
+  PrefillShape shape;
+  if (!settings.rows_on_device) shape.pages = static_cast<int>(counts.run_blocks + counts.groups);
+  if (!settings.rows_on_device || small) {
+    shape.tokens = step_tokens;
+    shape.past_pages = pages_of(static_cast<int>(max_context));
+  }
+  return shape;
+}
+
+// Of sequences in flight: tails, hot rows, tables; and what a step works in.
+KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int64_t max_context,
+                     int step_tokens) {
+  const CacheLayout& layout = settings.layout;
+  const bool small = shape.page_size < kPageTokens;
+  const Counts counts(layout, shape, max_context, step_tokens);
+  KvMemory memory;
+  if (layout.slice.dims > 0) {
+    // A page has a tail, and a sequence that ends before the page's newest token another.
+    memory.device_slices = bytes(2 * counts.sequences * layout.tail_bytes());
+    if (small) {  // the slices are the sequences' own
+      memory.device_slices += bytes(counts.sequences * pages_of(static_cast<int>(max_context)) *
+                                    layout.slice_block_bytes());
+    }
+  }
+  if (!settings.rows_on_device) {
+    memory.device_hot_rows =
+        bytes(counts.sequences * (layout.hot_bytes() + layout.hot_table_bytes()));
+  }
+  memory.device_scratch =
+      StepScratch::bytes_for(settings, decode_shape(settings, max_context, shape.max_sequences),
+                             prefill_of(settings, counts, max_context, step_tokens, small)) +
+      table_bytes(counts, small) + descriptor_bytes(counts, small) +
+      bytes(layout.heads() * layout.slice.dims) * sizeof(int16_t) +
+      bytes(layout.layers) * sizeof(StepCounters);
+  if (small && layout.slice.dims > 0) {  // rows that are indexed pass through
+    memory.device_scratch +=
+        bytes(counts.sequences * layout.kv_heads * kPageTokens * layout.row.bytes());
+  }
+  memory.host_tables = table_bytes(counts, small);
+  return memory;
+}
+
+}  // namespace
+
+PagedSizes PagedRuntime::sizes(const Device& device, const Config& config, const Geometry& geometry,
+                               RowDType row_dtype, const PagedShape& shape, int64_t max_context,
+                               int step_tokens) {
+  if (max_context < 1 || max_context > INT32_MAX - kPageTokens || step_tokens < 1) {
+    throw UsageError(
+        fmt::format("sizes: max_context = {}, step_tokens = {}: allowed: 1 to {}, and 1 or more",
+                    max_context, step_tokens, INT32_MAX - kPageTokens));
+  }
+  PagedShape one = shape;  // of one sequence's pages: the settings want to know no more
+  one.num_pages = shape.page_size > 0 ? (max_context + shape.page_size - 1) / shape.page_size : 1;
+  const StepSettings settings = paged_settings(config, geometry, row_dtype, device.traits(), one);
+  return {.page = page_bytes(settings, shape),
+          .fixed = fixed_bytes(settings, shape, max_context, step_tokens)};
+}
+
+}  // namespace fasa

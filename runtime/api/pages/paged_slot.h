@@ -1,0 +1,27 @@
+// Tables of appends or prefills on the device, and the arrays of addresses that they refer to. Two
+// take turns.
+#pragma once
+
+#include <cstddef>
+
+#include "offload/pages/pointer_array.h"
+#include "runtime/api/kv_metrics.h"
+#include "scheduler/descriptor_buffer.h"
+
+namespace fasa {
+
+struct PagedSlot {
+  explicit PagedSlot(Device& device)
+      : step(device), rows(device, "page tables"), slices(device, "page tables") {}
+
+  void add_memory(KvMemory* memory) const {
+    memory->device_scratch += step.bytes() + rows.device_bytes() + slices.device_bytes();
+    memory->host_tables += rows.host_bytes() + slices.host_bytes();
+  }
+
+  DescriptorBuffer step;
+  PointerArray rows;
+  PointerArray slices;
+};
+
+}  // namespace fasa

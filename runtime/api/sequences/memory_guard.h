@@ -1,0 +1,78 @@
+// Gives back the memory that a call of the sequences API took before it failed.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace fasa {
+
+// A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
+// still there. Nothing that it enqueued is under way any more.
+class MemoryGuard {
+ public:
+  explicit MemoryGuard(const RuntimeParts& parts)
+      : parts_(parts), scratch_(parts.scratch.shapes()) {
+    for (size_t i = 0; i < capacities_.size(); ++i)
+      capacities_[i] = parts.streams.slots()[i].capacity();
+  }
+  MemoryGuard(const MemoryGuard&) = delete;  // gives back once
+  MemoryGuard& operator=(const MemoryGuard&) = delete;
+  ~MemoryGuard() {
+    if (!kept_) give_back();
+  }
+  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.reserved()); }
+  void keep() { kept_ = true; }
+
+ private:
+  // What was had before fits again, for what came since goes first; but on the same device somebody
+  // else may be quicker. Then the next step makes its own.
+  void give_back() noexcept {
+    try {
+      parts_.streams.drain();
+    } catch (const std::exception& error) {
+      warn_of_loss(error);
+    }
+    for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
+    parts_.sequences.trim();
+    if (!(parts_.scratch.shapes() == scratch_)) {
+      parts_.scratch.drop_decode();
+      parts_.scratch.drop_prefill();
+      parts_.settings.layout.hot_rows = scratch_.hot_rows;
+    }
+    auto& slots = parts_.streams.slots();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
+    }
+    try {
+      parts_.prefetch.refresh();
+      for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
+      parts_.scratch.return_to(scratch_);
+    } catch (const std::exception& error) {
+      warn_of_loss(error);
+    }
+  }
+
+  static void warn_of_loss(const std::exception& why) noexcept {
+    try {
+      log_warning(fmt::format("memory that was reserved is lost: {}", why.what()));
+    } catch (const std::exception&) {
+      // No memory for the words.
+    }
+  }
+
+  const RuntimeParts parts_;
+  const StepScratch::Shapes scratch_;
+  std::array<size_t, 2> capacities_{};
+  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
+  bool kept_ = false;
+};
+
+}  // namespace fasa

@@ -1,0 +1,125 @@
+#include "runtime/api/sequences/row_copies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/api/sequences/reclaim_pause.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+// Of sequences with equally many, `growing`, or the oldest sequence. Null where there are none.
+DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
+  DeviceRows* most = growing != nullptr && growing->copies() > 0 ? growing : nullptr;
+  uint64_t max_id = 0;
+  for (const auto& [id, sequence] : parts_.sequences) {
+    DeviceRows& rows = sequence->device_rows();
+    const int64_t than = most != nullptr ? most->copies() : 0;
+    const bool older = most != nullptr && most != growing && rows.copies() == than && id < max_id;
+    if (rows.copies() <= than && !older) continue;
+    most = &rows;
+    max_id = id;
+  }
+  return most;
+}
+
+// Fresh memory, or the block of the oldest page of the sequence with the most copies: so all come
+// to have equally many. `drained`: nothing was enqueued since.
+Buffer RowCopies::find_block(DeviceRows& growing, bool& drained) {
+  const auto bytes = static_cast<size_t>(parts_.settings.layout.row_block_bytes());
+  try {
+    return parts_.device.allocate(MemorySpace::kDevice, bytes, "row pages");
+  } catch (const BudgetError&) {
+    DeviceRows* most = max_copies(&growing);
+    if (most == nullptr) return {};
+    if (!drained) parts_.streams.drain();  // steps under way may read that page, and write it back
+    drained = true;
+    return most->take_oldest();
+  }
+}
+
+void RowCopies::copy_new_pages(std::span<const StepSequence> sequences) {
+  if (!parts_.settings.device_copies) return;
+  const ReclaimPause pause(parts_.reclaim_paused);
+  bool drained = false;
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    DeviceRows& rows = sequence.device_rows();
+    const int64_t end = pages_of(sequence.length() + part.tokens);
+    try {
+      rows.reserve(end);
+    } catch (const BudgetError&) {
+      continue;
+    }
+    for (int64_t page = pages_of(sequence.length()); page < end; ++page) {
+      if (rows.has(page)) continue;
+      Buffer block = find_block(rows, drained);
+      if (!block) break;
+      rows.put(page, std::move(block));
+    }
+  }
+}
+
+bool RowCopies::reclaim(MemorySpace space, size_t bytes) {
+  if (!parts_.settings.device_copies) return false;
+  const ReclaimPause pause(parts_.reclaim_paused);
+  const bool copies = space == MemorySpace::kDevice && max_copies(nullptr) != nullptr;
+  if (!copies && held().tables == 0) return false;
+  if (space == MemorySpace::kDevice && !could_fit(bytes)) return false;  // nothing lost for nothing
+  parts_.streams.drain_step();
+  if (copies) {
+    give_up(bytes);
+  } else {
+    drop_tables();
+  }
+  return true;
+}
+
+RowCopies::Bytes RowCopies::held() const {
+  Bytes bytes;
+  for (const auto& [id, sequence] : parts_.sequences) {
+    bytes.rows += sequence->device_rows().copy_bytes();
+    bytes.tables += sequence->device_rows().table_bytes();
+  }
+  return bytes;
+}
+
+bool RowCopies::could_fit(size_t bytes) const {
+  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  const Bytes copies = held();
+  const uint64_t kept = use.used_bytes - std::min(use.used_bytes, copies.rows + copies.tables);
+  return bytes <= use.limit_bytes - std::min(use.limit_bytes, kept);
+}
+
+// Streams are idle. The descriptors of an open step forget them.
+void RowCopies::drop_tables() {
+  for (const auto& [id, sequence] : parts_.sequences) sequence->device_rows().clear();
+  if (!parts_.step) return;
+  for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
+    for (SequenceDesc& desc : parts_.step->slot->host(kind)) {
+      desc.device_row_blocks = nullptr;
+      desc.device_row_pages = 0;
+    }
+  }
+  for (auto& blocks : parts_.step->tables.device_row_blocks) blocks = {};
+  parts_.step->slot->upload(parts_.streams.control());
+  parts_.device.synchronize(parts_.streams.control());
+}
+
+// At least one, and as many as `bytes` need. Streams are idle.
+void RowCopies::give_up(size_t bytes) {
+  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+  do {
+    DeviceRows* most = max_copies(nullptr);
+    if (most == nullptr) break;
+    room += most->take_oldest().bytes();
+  } while (room < bytes);
+  if (!parts_.step) return;  // the next step uploads its tables
+  for (const StepSequence& part : parts_.step->sequences) {
+    parts_.sequences.find(part.sequence).upload_tables(parts_.streams.control());
+  }
+  parts_.device.synchronize(parts_.streams.control());
+}
+
+}  // namespace fasa

@@ -1,0 +1,259 @@
+#include "runtime/api/sequences/runtime.h"
+
+#include <fmt/format.h>
+
+#include "runtime/api/sequences/runtime_impl.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+void require_rollback(const char* call, const KvSequence& sequence, int64_t tokens) {
+  if (sequence.can_truncate_to(tokens)) return;
+  throw UsageError(fmt::format(
+      "{} {} of {} tokens: what it needs was given back; allowed: 0, or {} tokens from the "
+      "end at most (set_rollback_tokens)",
+      call, tokens, sequence.length(), sequence.rollback_tokens()));
+}
+
+}  // namespace
+
+Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
+                    RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
+                    int32_t max_steps)
+    : geometry_(geometry),
+      settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
+      sequences_(device, settings_),
+      scratch_(device, settings_),
+      prefetch_(device, settings_),
+      streams_(device, settings_, sequences_,
+               [this] {
+                 recorder_.clear();
+                 counters_.forget_samples();
+                 timing_.renew_events();
+               }),
+      parts_{device,   settings_, sequences_,      streams_,
+             scratch_, prefetch_, streams_.step(), reclaim_paused_},
+      counters_(device, settings_.layer_count()),
+      memory_(parts_, config.placement.hot_rows || settings_.rows_on_device
+                          ? std::optional<int>()
+                          : settings_.layout.hot_rows),
+      recorder_(parts_, counters_, memory_, config.device.graphs),
+      timing_(parts_),
+      describer_(parts_, geometry, slice_dims, max_steps),
+      pages_(parts_) {
+  if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
+  reset_metrics();
+  device.add_reclaimer(*this);
+}
+
+Runtime::Impl::~Impl() {
+  parts_.device.remove_reclaimer(*this);
+  try {
+    if (parts_.step) {
+      parts_.device.record(parts_.step->slot->done(), parts_.step->compute);
+    }
+    streams_.drain();
+  } catch (const std::exception&) {
+    // The streams' failures were reported where they were waited for.
+  }
+}
+
+void Runtime::Impl::require_no_step(const char* call) {
+  if (parts_.step) {
+    throw UsageError(fmt::format("{} inside a step; call end_step or abort_step first", call));
+  }
+}
+
+StepMemory& Runtime::Impl::memory_between_steps(const char* call) {
+  require_no_step(call);
+  return memory_;
+}
+
+SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
+  require_no_step(call);
+  return pages_;
+}
+
+// The whole of what a sequence needs is said at once, not the first part that does not fit.
+SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
+  require_no_step("fork");
+  KvSequence& parent = sequences_.find_usable(id);
+  if (tokens < 0 || tokens > parent.length()) {
+    throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
+                                 tokens, parent.length()));
+  }
+  require_rollback("fork at token", parent, tokens);
+  streams_.drain();  // the child reads rows that may still be on their way to the host
+  sequences_.find_usable(id);
+  pages_.fetch(parent, pages_of(tokens) - 1, pages_of(tokens));
+  return sequences_.fork(parent, tokens);
+}
+
+void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
+  require_no_step("truncate");
+  KvSequence& sequence = sequences_.find_usable(id);
+  if (tokens < 0 || tokens > sequence.length()) {
+    throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
+                                 tokens, sequence.length()));
+  }
+  require_rollback("truncate to", sequence, tokens);
+  streams_.drain();  // pages that go back to the pool may still be read
+  sequences_.find_usable(id);
+  pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
+  sequence.truncate(tokens);
+}
+
+void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
+  require_no_step("set_rollback_tokens");
+  if (tokens < 0)
+    throw UsageError(fmt::format("set_rollback_tokens: {}; allowed: 0 or more", tokens));
+  sequences_.find_usable(id).set_rollback_tokens(tokens);
+}
+
+void Runtime::Impl::free(SequenceId id) {
+  require_no_step("free");
+  sequences_.find(id);
+  streams_.drain();
+  sequences_.free(id);
+}
+
+KvMemory Runtime::Impl::memory() const {
+  KvMemory memory;
+  memory.device_scratch =
+      scratch_.bytes() + describer_.bytes() + counters_.bytes() + recorder_.bytes();
+  for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
+  sequences_.add_to(memory);
+  return memory;
+}
+
+// Graphs first: they cost nothing but time to make again.
+bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
+  if (reclaim_paused_) return false;
+  if (space == MemorySpace::kDevice && recorder_.bytes() > 0) {
+    recorder_.clear();
+    return true;
+  }
+  return memory_.reclaim(space, bytes);
+}
+
+FetchMetrics Runtime::Impl::metrics() {
+  streams_.drain();
+  streams_.require();
+  return counters_.read(settings_.layout, streams_.control());
+}
+
+void Runtime::Impl::reset_metrics() {
+  streams_.drain();
+  streams_.require();
+  counters_.reset(streams_.control());
+}
+
+void Runtime::Impl::set_query_source(QuerySource* source) {
+  require_no_step("set_query_source");
+  streams_.drain();
+  recorder_.clear();
+  prefetch_.set_query_source(source);
+}
+
+int Runtime::Impl::estimate_depth() const {
+  const PredictionScratch predictions =
+      PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
+  return predictions.writes_sets ? predictions.max_depth : 0;
+}
+
+void Runtime::Impl::set_predictor(Predictor* predictor) {
+  require_no_step("set_predictor");
+  streams_.drain();
+  recorder_.clear();
+  prefetch_.set_predictor(predictor);
+}
+
+Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
+                 const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t max_steps)
+    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, max_context,
+                                   max_steps)) {}
+Runtime::~Runtime() = default;
+const Geometry& Runtime::geometry() const { return impl_->geometry(); }
+RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
+SequenceId Runtime::create() { return impl_->sequences().create(); }
+KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
+}
+void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
+  impl_->set_rollback_tokens(sequence, tokens);
+}
+int64_t Runtime::rollback_tokens(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).rollback_tokens();
+}
+bool Runtime::can_truncate_to(SequenceId sequence, int64_t tokens) const {
+  return impl_->sequences().find(sequence).can_truncate_to(tokens);
+}
+void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
+  impl_->memory_between_steps("reserve").reserve(sequence, tokens, step_tokens);
+}
+SequenceId Runtime::fork(SequenceId sequence, int64_t tokens) {
+  return impl_->fork(sequence, tokens);
+}
+void Runtime::truncate(SequenceId sequence, int64_t tokens) { impl_->truncate(sequence, tokens); }
+void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
+int64_t Runtime::length(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).length();
+}
+void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
+int Runtime::estimate_depth() const { return impl_->estimate_depth(); }
+void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
+int Runtime::max_decoded(SequenceId id) const { return impl_->max_decoded(id); }
+void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
+void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+  impl_->append(layer, k, v, stream);
+}
+void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream) {
+  impl_->attend(layer, q, out, lse, stream);
+}
+void Runtime::run_layers(StreamView stream, std::span<const uint64_t> shape,
+                         const std::function<void()>& layers) {
+  impl_->run_layers(stream, shape, layers);
+}
+GraphMetrics Runtime::graph_metrics() const { return impl_->graph_metrics(); }
+void Runtime::end_step() { impl_->end_step(); }
+void Runtime::abort_step() { impl_->abort_step(); }
+void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
+                   StreamView stream) {
+  impl_->read(sequence, layer, first, k, v, stream);
+}
+PageBytes Runtime::page_bytes() const { return impl_->pages().bytes(); }
+void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
+                        std::span<std::byte> slices) {
+  impl_->pages_between_steps("save_page").save(sequence, page, rows, slices);
+}
+void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
+                        std::span<const std::byte> slices) {
+  impl_->pages_between_steps("load_page").load(sequence, tokens, rows, slices);
+}
+int64_t Runtime::first_page(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).first_page();
+}
+bool Runtime::can_truncate_from(int64_t first_page, int64_t tokens) const {
+  return impl_->pages().can_truncate_from(first_page, tokens);
+}
+bool Runtime::takes_row_sources() const { return impl_->pages().takes_row_sources(); }
+void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source,
+                             int64_t pages) {
+  impl_->pages_between_steps("set_row_source").set_row_source(sequence, std::move(source), pages);
+}
+bool Runtime::fetch_rows(SequenceId sequence, size_t max_bytes) {
+  return impl_->pages_between_steps("fetch_rows").fetch_rows(sequence, max_bytes);
+}
+bool Runtime::lacks_rows(SequenceId sequence) const {
+  return impl_->sequences().find(sequence).later_rows().source != nullptr;
+}
+bool Runtime::lost_rows(SequenceId sequence) const {
+  const RowSource* const source = impl_->sequences().find(sequence).later_rows().source.get();
+  return source != nullptr && source->lost();
+}
+KvMemory Runtime::memory() const { return impl_->memory(); }
+FetchMetrics Runtime::metrics() { return impl_->metrics(); }
+void Runtime::reset_metrics() { impl_->reset_metrics(); }
+
+}  // namespace fasa

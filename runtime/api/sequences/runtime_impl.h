@@ -1,0 +1,84 @@
+// What stands behind Runtime: the parts of the sequences API, and the calls that go through several.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/api/fetch_counters.h"
+#include "runtime/api/sequences/runtime.h"
+#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/sequence_pages.h"
+#include "runtime/api/sequences/step_describer.h"
+#include "runtime/api/sequences/step_memory.h"
+#include "runtime/api/sequences/step_recorder.h"
+#include "runtime/api/sequences/step_timing.h"
+#include "runtime/api/settings.h"
+
+namespace fasa {
+
+class Runtime::Impl : private MemoryReclaimer {
+ public:
+  Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
+       const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t max_steps);
+  ~Impl() override;
+  Impl(const Impl&) = delete;  // the device knows it
+  Impl& operator=(const Impl&) = delete;
+
+  const Geometry& geometry() const { return geometry_; }
+  RowDType row_dtype() const { return settings_.layout.row.dtype; }
+  SequenceTable& sequences() { return sequences_; }
+  // For a call between steps. Throws UsageError inside one.
+  SequenceId fork(SequenceId id, int64_t tokens);
+  void truncate(SequenceId id, int64_t tokens);
+  void set_rollback_tokens(SequenceId id, int64_t tokens);
+  void free(SequenceId id);
+  StepMemory& memory_between_steps(const char* call);
+  SequencePages& pages_between_steps(const char* call);
+  const StepMemory& step_memory() const { return memory_; }
+  const SequencePages& pages() const { return pages_; }
+
+  void set_query_source(QuerySource* source);
+  int estimate_depth() const;
+  void set_predictor(Predictor* predictor);
+  int max_decoded(SequenceId id) const;
+  void begin_step(std::span<const StepSequence> sequences);
+  void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
+  void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
+  void run_layers(StreamView stream, std::span<const uint64_t> shape,
+                  const std::function<void()>& layers);
+  GraphMetrics graph_metrics() const { return recorder_.metrics(); }
+  void end_step();
+  void abort_step();
+  void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
+
+  KvMemory memory() const;
+  FetchMetrics metrics();
+  void reset_metrics();
+
+ private:
+  void require_no_step(const char* call);
+  OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
+  void check_step(std::span<const StepSequence> sequences);
+  void await_aborted();  // what the open step enqueued has passed, or failed
+  bool reclaim(MemorySpace space, size_t bytes) override;
+
+  const Geometry geometry_;
+  StepSettings settings_;  // but for the hot rows as the constructor made them
+  SequenceTable sequences_;
+  StepScratch scratch_;
+  PrefetchControl prefetch_;
+  StepStreams streams_;
+  bool reclaim_paused_ = false;
+  const RuntimeParts parts_;
+  FetchCounters counters_;
+  StepMemory memory_;
+  StepRecorder recorder_;
+  StepTiming timing_;
+  StepDescriber describer_;
+  SequencePages pages_;
+};
+
+}  // namespace fasa

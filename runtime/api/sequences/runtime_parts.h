@@ -1,0 +1,27 @@
+// What stands behind Runtime, as its parts know each other.
+#pragma once
+
+#include <optional>
+
+#include "offload/device.h"
+#include "runtime/api/sequences/open_step.h"
+#include "runtime/api/sequences/sequence_table.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
+#include "scheduler/step_scratch.h"
+
+namespace fasa {
+
+// All outlive whoever is given them.
+struct RuntimeParts {
+  Device& device;
+  StepSettings& settings;
+  SequenceTable& sequences;
+  StepStreams& streams;
+  StepScratch& scratch;
+  PrefetchControl& prefetch;
+  std::optional<OpenStep>& step;
+  bool& reclaim_paused;  // the runtime is not to be asked for memory
+};
+
+}  // namespace fasa

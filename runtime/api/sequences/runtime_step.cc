@@ -1,0 +1,220 @@
+// A step from begin_step to end_step or abort_step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <unordered_set>
+#include <utility>
+
+#include "runtime/api/sequences/memory_guard.h"
+#include "runtime/api/sequences/runtime_impl.h"
+#include "runtime/api/tensor_check.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace fasa {
+
+int Runtime::Impl::max_decoded(SequenceId id) const {
+  if (parts_.device.kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
+  return kPageTokens - static_cast<int>(sequences_.find(id).length() % kPageTokens);
+}
+
+void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
+  require_no_step("begin_step");
+  const bool decodes = std::any_of(sequences.begin(), sequences.end(),
+                                   [](const auto& part) { return part.mode == StepMode::kDecode; });
+  if (decodes) prefetch_.require_query_source();
+  if (sequences.empty()) throw UsageError("begin_step: no sequences");
+  std::unordered_set<uint64_t> seen;
+  for (const StepSequence& part : sequences) {
+    const KvSequence& sequence = sequences_.find_usable(part.sequence);
+    if (!seen.insert(index_of(part.sequence)).second) {
+      throw UsageError(
+          fmt::format("begin_step: sequence {} is named twice", index_of(part.sequence)));
+    }
+    const int most = max_decoded(part.sequence);
+    if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
+      throw UsageError(fmt::format(
+          "begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on the cpu "
+          "device, "
+          "with a selection that evicts nothing, as many as the newest page of {} has room for)",
+          part.tokens, kPageTokens));
+    }
+    if (sequence.length() + part.tokens > INT32_MAX) {
+      throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
+                                   sequence.length() + part.tokens, INT32_MAX));
+    }
+  }
+}
+
+void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
+  check_step(sequences);
+  pages_.fetch_for(sequences);
+  describer_.make_room();
+  OpenStep step;
+  step.sequences.assign(sequences.begin(), sequences.end());
+  step.slot_index = static_cast<size_t>(describer_.step_number()) % streams_.slots().size();
+  step.slot = &streams_.slots()[step.slot_index];
+  streams_.free_slot(step.slot_index);
+  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
+  streams_.require();
+  MemoryGuard guard(parts_);
+  memory_.prepare(sequences, guard);
+  timing_.read(step.slot_index);
+  describer_.advance();
+  for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
+  describer_.describe(step, counters_.layers());
+  streams_.pipeline().begin(timing_.plan(step, describer_.step_number()), prefetch_.predictor());
+  step.tables.probe = timing_.probe(step.slot_index);
+  pages_.describe(step);
+  StepDescriber::describe_each(step);
+  streams_.note_step(step.slot_index, sequences);
+  parts_.step = std::move(step);
+  guard.keep();
+}
+
+// The step, which may go on with `layer`: as many layers as `next` counts are behind it.
+OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep::*next) {
+  if (!parts_.step) throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
+  OpenStep& step = *parts_.step;
+  if (step.failure) throw DeviceError(*step.failure);
+  if (layer != step.*next || layer >= geometry_.layers) {
+    throw UsageError(fmt::format("{} of layer {}; layers come in order, layer {} of {} is next",
+                                 call, layer, step.*next, geometry_.layers));
+  }
+  return step;
+}
+
+void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+  OpenStep& step = require_step("append", layer, &OpenStep::appended);
+  require_shape("k", k, step.tokens, geometry_.kv_heads, geometry_.key_dim);
+  require_shape("v", v, step.tokens, geometry_.kv_heads, geometry_.value_dim);
+  step.compute = stream;
+  if (layer == 0) counters_.wait_sampled(stream);
+  step.appended = layer + 1;
+  if (!settings_.on_device(layer) && !step.recording) {
+    counters_.add_written_back(layer, step.tokens);
+  }
+  streams_.pipeline().append(step.tables, scratch_, layer, k, v, stream);
+}
+
+void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* lse,
+                           StreamView stream) {
+  OpenStep& step = require_step("attend", layer, &OpenStep::attended);
+  if (step.appended <= layer) {
+    throw UsageError(fmt::format("attend of layer {} before its append", layer));
+  }
+  require_shape("q", q, step.tokens, geometry_.query_heads, geometry_.key_dim);
+  require_shape("out", out, step.tokens, geometry_.query_heads, geometry_.value_dim);
+  step.attended = layer + 1;
+  const StepBatch& tables = step.each_tables ? *step.each_tables : step.tables;
+  streams_.pipeline().attend(tables, scratch_, layer, q, out, lse, stream);
+}
+
+void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,
+                               const std::function<void()>& layers) {
+  if (!parts_.step || parts_.step->appended > 0) {
+    throw UsageError("run_layers: allowed once a step, between begin_step and the first append");
+  }
+  if (parts_.step->failure) throw DeviceError(*parts_.step->failure);
+  recorder_.run(stream, shape, layers);
+}
+
+// Rows of a step lie in the protected rows or on a stream's way until they are written back; what
+// was committed before is in the row blocks once that stream has passed the layer.
+void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
+                         StreamView stream) {
+  KvSequence& sequence = sequences_.find_usable(id);
+  if (layer < 0 || layer >= geometry_.layers) {
+    throw UsageError(
+        fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry_.layers - 1));
+  }
+  require_shape("k", k, k.tokens, geometry_.kv_heads, geometry_.key_dim);
+  require_shape("v", v, k.tokens, geometry_.kv_heads, geometry_.value_dim);
+  if (first < 0 || k.tokens < 0 || first > sequence.length() - k.tokens) {
+    throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
+                                 first + k.tokens - 1, sequence.length()));
+  }
+  for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
+    if (sequence.has_page(layer, page)) continue;
+    throw UsageError(
+        fmt::format("read of tokens {} to {}; page {} was given back (set_rollback_tokens)", first,
+                    first + k.tokens - 1, page));
+  }
+  pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
+  const OperationTag tag = tag_of(layer, Cause::kControl);
+  streams_.require();
+  streams_.note_control_work(id);
+  sequence.upload_tables(streams_.control());
+  parts_.device.wait(stream, streams_.record_tables(), tag);
+  streams_.pipeline().wait_written_back(layer, stream, tag);
+  const LayerSettings& own = settings_.layer(layer);
+  const SequenceDesc desc =
+      own.in_window_rows ? sequence.describe_window_rows() : sequence.describe();
+  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
+                                       .layer = own.index,
+                                       .row_blocks = desc.row_blocks,
+                                       .first = static_cast<int32_t>(first),
+                                       .rows_on_device = settings_.on_device(layer),
+                                       .k = k,
+                                       .v = v},
+                        stream, tag);
+  streams_.record_read(stream);
+}
+
+void Runtime::Impl::end_step() {
+  if (!parts_.step) throw UsageError("end_step outside a step");
+  OpenStep& step = *parts_.step;
+  if (step.failure) throw DeviceError(*step.failure);
+  if (!step.went_through(geometry_.layers)) {
+    throw UsageError(
+        fmt::format("end_step after {} appended and {} attended of {} layers; go "
+                    "through all of them or call abort_step",
+                    step.appended, step.attended, geometry_.layers));
+  }
+  StepPipeline& pipeline = streams_.pipeline();
+  if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
+  step.slot->mark_done(step.compute);
+  pipeline.record_written_back(step.slot->written_back());
+  if (!step.launched) step.slot->mark_streams(pipeline.streams());
+  for (const StepSequence& part : step.sequences) {
+    KvSequence& sequence = sequences_.find(part.sequence);
+    sequence.commit(part.tokens);
+    if (part.mode == StepMode::kDecode) sequence.hot_rows().decoded();
+  }
+  if (step.decodes) {
+    counters_.add_decode_step();
+    counters_.sample(step.slot->done());
+  }
+  parts_.step.reset();
+}
+
+// Whatever fails on the way, the step is over.
+void Runtime::Impl::abort_step() {
+  if (!parts_.step) throw UsageError("abort_step outside a step");
+  OpenStep& step = *parts_.step;
+  try {
+    await_aborted();
+    if (step.failure) {
+      log_warning(fmt::format("the aborted step had failed: {}", *step.failure));
+    }
+  } catch (const std::bad_alloc&) {
+    // No memory for the words.
+  }
+  for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).invalidate();
+  parts_.step.reset();
+}
+
+void Runtime::Impl::await_aborted() {
+  OpenStep& step = *parts_.step;
+  try {
+    if (!step.failure && step.appended > 0) step.slot->mark_done(step.compute);
+  } catch (const DeviceError& error) {
+    streams_.fail_step(error.what());
+  } catch (const std::bad_alloc&) {
+    parts_.device.synchronize(step.compute);
+  }
+  streams_.drain();
+}
+
+}  // namespace fasa

@@ -1,0 +1,160 @@
+#include "runtime/api/sequences/step_describer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/hot_slots.h"
+#include "runtime/api/slice_dims_upload.h"
+#include "runtime/base/error.h"
+#include "runtime/base/raw_slopes.h"
+
+namespace fasa {
+
+namespace {
+
+// The step's part `desc` with the pages of `window_rows`.
+SequenceDesc in_window_rows(const SequenceDesc& desc, SequenceDesc window_rows) {
+  window_rows.mode = desc.mode;
+  window_rows.first_token = desc.first_token;
+  window_rows.tokens = desc.tokens;
+  window_rows.start = desc.start;
+  window_rows.step_number = desc.step_number;
+  return window_rows;
+}
+
+}  // namespace
+
+StepDescriber::StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
+                             const std::vector<int16_t>& slice_dims, int32_t max_steps)
+    : parts_(parts), max_steps_(max_steps) {
+  if (max_steps < 1 || max_steps > kMaxSteps) {
+    throw UsageError(fmt::format("max_steps = {}: allowed: 1 to {}", max_steps, kMaxSteps));
+  }
+  check_slice_dims(slice_dims, parts.settings, geometry);
+  upload_slopes(geometry);
+  slice_dims_ =
+      upload_slice_dims(parts.device, slice_dims, parts.settings, parts.streams.control());
+}
+
+// Kernels add them to q·k before the scale.
+void StepDescriber::upload_slopes(const Geometry& geometry) {
+  const std::vector<float> slopes = raw_slopes(geometry);
+  if (slopes.empty()) return;
+  const size_t bytes = slopes.size() * sizeof(float);
+  const StreamView control = parts_.streams.control();
+  slopes_ = parts_.device.allocate(MemorySpace::kDevice, bytes, "ALiBi slopes");
+  parts_.device.copy(slopes_.data(), slopes.data(), bytes, CopyKind::kHostToDevice, control);
+  parts_.device.synchronize(control);
+}
+
+void StepDescriber::make_room() {
+  if (step_number_ < max_steps_) return;
+  parts_.streams.drain();
+  for (const auto& [id, sequence] : parts_.sequences) sequence->hot_rows().forget();
+  step_number_ = 0;
+}
+
+void StepDescriber::list(OpenStep& step) const {
+  const StepSettings& settings = parts_.settings;
+  auto& descs = step.slot->host(DescriptorBuffer::kStep);
+  auto& restore = step.slot->host(DescriptorBuffer::kRestore);
+  auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
+  descs.clear();
+  restore.clear();
+  window_rows.clear();
+  int64_t write_back_pages = 0;
+  for (const StepSequence& part : step.sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    SequenceDesc desc = sequence.describe();
+    if (sequence.stale()) restore.push_back(desc);
+    desc.mode = part.mode;
+    desc.first_token = static_cast<int32_t>(step.tokens);
+    desc.tokens = part.tokens;
+    desc.step_number = step_number_;
+    step.tokens += part.tokens;
+    step.decodes |= part.mode == StepMode::kDecode;
+    if (part.mode == StepMode::kPrefill && !settings.rows_on_device) {
+      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
+                               write_back_pages * settings.layout.row_layer_bytes();
+      write_back_pages += pages_of(part.tokens) + 1;
+    }
+    descs.push_back(desc);
+    if (settings.has_window_rows())
+      window_rows.push_back(in_window_rows(desc, sequence.describe_window_rows()));
+    step.tables.row_blocks.push_back(sequence.row_blocks());
+    step.tables.histories.push_back(sequence.history());
+    step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
+  }
+  step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
+  step.tables.in_window_rows =
+      settings.has_window_rows() ? step.slot->device(DescriptorBuffer::kWindowRows) : nullptr;
+  step.tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
+  step.tables.on_host = descs;
+}
+
+void StepDescriber::restore(const OpenStep& step) const {
+  const auto& restore = step.slot->host(DescriptorBuffer::kRestore);
+  if (restore.empty()) return;
+  const StepSettings& settings = parts_.settings;
+  const StepParams params{.layout = settings.layout,
+                          .sequences = step.slot->device(DescriptorBuffer::kRestore),
+                          .count = static_cast<int>(restore.size()),
+                          .layer = 0,
+                          .slice_dims = slice_dims_.as<int16_t>()};
+  parts_.device.enqueue(RestoreParams{.step = params, .rows_on_device = settings.rows_on_device},
+                        parts_.streams.control(), tag_of(-1, Cause::kControl));
+  for (const StepSequence& part : step.sequences) parts_.sequences.find(part.sequence).restored();
+}
+
+void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
+  const StreamView control = parts_.streams.control();
+  for (const StepSequence& part : step.sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    sequence.upload_tables(control);
+    sequence.hot_rows().prepare(control);
+  }
+  list(step);  // after the uploads: tables may have moved
+  step.slot->upload(control);
+  restore(step);
+  step.tables.tables_ready = parts_.streams.record_tables();
+  step.tables.slice_dims = slice_dims_.as<int16_t>();
+  step.tables.slopes = slopes_ ? slopes_.as<float>() : nullptr;
+  step.tables.counters = counters;
+  step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
+}
+
+// On the cpu device kernels read the host's memory, so nothing has to be uploaded. What a token
+// attends to lies in sealed pages and in the tail, which holds the page of all these tokens.
+void StepDescriber::describe_each(OpenStep& step) {
+  if (std::none_of(step.sequences.begin(), step.sequences.end(), [](const StepSequence& part) {
+        return part.mode == StepMode::kDecode && part.tokens > 1;
+      })) {
+    return;
+  }
+  StepBatch& tables = step.each_tables.emplace(step.tables);
+  tables.row_blocks.clear();
+  tables.device_row_blocks.clear();
+  tables.histories.clear();
+  tables.sources.clear();
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    const SequenceDesc& whole = step.tables.on_host[i];
+    const bool apart = whole.mode == StepMode::kDecode;
+    for (int token = 0; token < (apart ? whole.tokens : 1); ++token) {
+      SequenceDesc& one = step.each.emplace_back(whole);
+      if (apart) one.first_token += token, one.start += token, one.tokens = 1;
+      const auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
+      if (!window_rows.empty())
+        step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i]));
+      tables.row_blocks.push_back(step.tables.row_blocks[i]);
+      tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
+      tables.histories.push_back(step.tables.histories[i]);
+      if (!step.tables.sources.empty()) tables.sources.push_back(step.tables.sources[i]);
+    }
+  }
+  tables.on_device = step.each.data();
+  tables.in_window_rows = step.each_in_window_rows.data();
+  tables.on_host = step.each;
+}
+
+}  // namespace fasa

@@ -1,0 +1,159 @@
+#include "runtime/api/sequences/step_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/api/memory_estimate.h"
+#include "runtime/base/error.h"
+#include "scheduler/cache/rollback_window.h"
+
+namespace fasa {
+
+KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
+                                    int64_t rollback_tokens) const {
+  return estimate_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(),
+                         rollback_tokens);
+}
+
+// Copies of rows take what is left.
+KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
+  if (!parts_.settings.device_copies) return memory;
+  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
+  const uint64_t taken = use.used_bytes + memory.device_total() + table;
+  const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, taken);
+  const auto block = static_cast<uint64_t>(parts_.settings.layout.row_block_bytes());
+  memory.device_rows += std::min(memory.host_rows, room / block * block);
+  return memory;
+}
+
+void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
+  const KvMemory need = estimate_least(tokens, step_tokens, rollback_tokens);
+  const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
+    const MemoryUse use = parts_.device.memory(space);
+    if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;
+    throw BudgetError(
+        limit, bytes, use.used_bytes, use.limit_bytes,
+        fmt::format("the KV cache of {} tokens (prefill in chunks of {})", tokens, step_tokens));
+  };
+  require(MemorySpace::kDevice, need.device_total(), "device_memory");
+  if (!parts_.device.unified()) require(MemorySpace::kHost, need.host_rows, "host_memory");
+}
+
+void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
+  KvSequence& sequence = parts_.sequences.find_usable(id);
+  if (tokens < 0 || tokens > INT32_MAX || step_tokens < 1) {
+    throw UsageError(
+        fmt::format("reserve: {} tokens in steps of {}; allowed: 0 to {}, and 1 or "
+                    "more a step",
+                    tokens, step_tokens, INT32_MAX));
+  }
+  MemoryGuard guard(parts_);
+  hot_rows_.fit(tokens, step_tokens, 1, false);
+  // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
+  if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
+      parts_.scratch.bytes() == 0) {
+    require_room(tokens, step_tokens, sequence.rollback_tokens());
+  }
+  if (tokens > sequence.length()) own_last_page(id);
+  const auto [decode, prefill] =
+      reserved_shapes(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
+  ensure_scratch(decode, prefill);
+  for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
+  // Of what was waited for on the way, something may have failed.
+  parts_.sequences.find_usable(id);
+  if (tokens > sequence.length()) parts_.streams.require();
+  sequence.reserve(tokens, step_tokens);
+  guard.keep();
+}
+
+void StepMemory::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
+  StepScratch& scratch = parts_.scratch;
+  const bool drop = scratch.has_prefill() && prefill.tokens == 0 && decode.count > 0;
+  if (scratch.covers(decode, prefill) && !drop) return;
+  parts_.streams.drain();
+  if (drop) scratch.drop_prefill();
+  scratch.ensure(decode, prefill);
+}
+
+void StepMemory::own_last_page(SequenceId id) {
+  KvSequence& sequence = parts_.sequences.find(id);
+  if (!sequence.needs_private_page()) return;
+  parts_.streams.drain();  // the shared page's last rows may be on their way to the host
+  parts_.streams.note_control_work(id);
+  sequence.make_last_page_private(parts_.streams.control());
+}
+
+void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
+  const StepSettings& settings = parts_.settings;
+  int decodes = 0;  // tokens
+  int places = 0;   // each token that is decoded has one, each prompt too
+  DecodeShape decode;
+  PrefillShape prefill;
+  for (const StepSequence& part : sequences) {
+    const int64_t length = parts_.sequences.find(part.sequence).length();
+    places += part.mode == StepMode::kDecode ? part.tokens : 1;
+    if (part.mode == StepMode::kDecode) {
+      decodes += part.tokens;
+      decode =
+          decode.joined(decode_shape(settings, length + part.tokens, 0, parts_.prefetch.scratch()));
+    } else {
+      const PrefillShape one = prefill_shape(settings, length, part.tokens);
+      prefill.pages += one.pages;
+      prefill.tokens += one.tokens;
+      prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
+    }
+  }
+  // Scratch is indexed by the place in the step, a prefill's state by the token's.
+  if (decodes > 0) decode.count = places;
+  if (prefill.tokens > 0) prefill.tokens += decodes;
+  ensure_scratch(decode, prefill);
+}
+
+// Before pages are taken: they may be these.
+void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
+  bool drained = false;
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    if (sequence.droppable() < kPagesDroppedTogether) continue;
+    if (!drained) parts_.streams.drain();  // they may still be read
+    drained = true;
+    sequence.drop_pages();
+  }
+}
+
+void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
+  drop_pages(sequences);
+  // Before scratch goes: a page that is private stays so, and scratch has to fit beside it again.
+  for (const StepSequence& part : sequences) {
+    guard.watch(parts_.sequences.find(part.sequence));
+    own_last_page(part.sequence);
+  }
+  int64_t tokens = 0;
+  int new_tokens = 1;
+  for (const StepSequence& part : sequences) {
+    tokens = std::max(tokens, parts_.sequences.find(part.sequence).length() + part.tokens);
+    new_tokens = std::max(new_tokens, part.tokens);
+  }
+  hot_rows_.fit(tokens, new_tokens, static_cast<int>(sequences.size()), true);
+  ensure_step_scratch(sequences);
+  for (DescriptorBuffer& slot : parts_.streams.slots()) {
+    if (slot.capacity() >= sequences.size()) continue;
+    parts_.streams.drain();
+    slot.ensure(sequences.size());
+  }
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    sequence.reserve(sequence.length() + part.tokens);
+  }
+  copies_.copy_new_pages(sequences);
+  hot_rows_.widen(sequences);
+  // Of what was waited for on the way, something may have failed.
+  for (const StepSequence& part : sequences) parts_.sequences.find_usable(part.sequence);
+  parts_.streams.require();
+}
+
+}  // namespace fasa

@@ -1,0 +1,115 @@
+#include "runtime/api/sequences/step_recorder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace fasa {
+namespace {
+
+void require_whole(const OpenStep& step, int layers) {
+  if (step.went_through(layers)) return;
+  throw UsageError(
+      fmt::format("run_layers: {} appended and {} attended of {} layers; go through all of them",
+                  step.appended, step.attended, layers));
+}
+
+}  // namespace
+
+// None where the host takes part in the step: it measures it, shows it on a timeline, or decides
+// something on the way.
+std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint64_t> shape) const {
+  const StepBatch& tables = parts_.step->tables;
+  const Device& device = parts_.device;
+  if (!wanted_ || parts_.device.graphs() == nullptr || device.timeline() != nullptr) return {};
+  if (tables.any(StepMode::kPrefill) || tables.probe != nullptr) return {};
+  if (parts_.prefetch.predictions_by_caller()) return {};
+  StepKey key = {key_word(stream.native), static_cast<uint64_t>(tables.count()),
+                 key_word(tables.on_device)};
+  parts_.scratch.add_to_key(key);
+  if (!parts_.streams.pipeline().add_to_key(tables, parts_.scratch, key)) return {};
+  key.insert(key.end(), shape.begin(), shape.end());
+  return key;
+}
+
+Graph StepRecorder::record_layers(StreamView stream, const std::function<void()>& layers,
+                                  bool* attends) {
+  OpenStep& step = *parts_.step;
+  const auto forget = [&step] {
+    step.recording = false;
+    step.appended = step.attended = 0;
+  };
+  step.recording = true;
+  try {
+    Graph graph = parts_.device.graphs()->record_graph(
+        stream, parts_.streams.pipeline().streams(), "decode step", [&] {
+          layers();
+          require_whole(step, parts_.settings.layer_count());
+        });
+    *attends = step.attended > 0;
+    forget();
+    return graph;
+  } catch (...) {
+    forget();
+    throw;
+  }
+}
+
+// What the device has against it is no failure of the step: that runs as it is enqueued.
+void StepRecorder::record(StepGraphs::Entry& entry, StreamView stream,
+                          const std::function<void()>& layers) {
+  const auto refuse = [&](const Error& error) {
+    entry.refused = true;
+    if (std::exchange(refused_, true)) return;
+    log_warning(fmt::format("steps run without CUDA graphs: {}", error.what()));
+  };
+  try {
+    try {
+      entry.graph = record_layers(stream, layers, &entry.attends);
+    } catch (const BudgetError& error) {
+      if (!memory_.reclaim_copies(MemorySpace::kDevice, error.asked_bytes())) throw;
+      entry.graph = record_layers(stream, layers, &entry.attends);
+    }
+    ++metrics_.recorded;
+  } catch (const DeviceError& error) {
+    refuse(error);
+  } catch (const BudgetError& error) {
+    refuse(error);
+  }
+}
+
+bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
+  if (!parts_.device.graphs()->launch_graph(entry.graph.view())) return false;
+  const int layers = parts_.settings.layer_count();
+  OpenStep& step = *parts_.step;
+  step.launched = true;
+  step.compute = stream;
+  step.appended = layers;
+  step.attended = entry.attends ? layers : 0;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (!parts_.settings.on_device(layer)) counters_.add_written_back(layer, step.tokens);
+  }
+  ++metrics_.launched;
+  return true;
+}
+
+void StepRecorder::run(StreamView stream, std::span<const uint64_t> shape,
+                       const std::function<void()>& layers) {
+  const std::optional<StepKey> known = key(stream, shape);
+  StepGraphs::Entry* const entry = known ? graphs_.find(*known) : nullptr;
+  if (entry == nullptr) return layers();
+  if (entry->graph && launch(*entry, stream)) return;
+  if (!entry->refused) record(*entry, stream, layers);
+  if (entry->refused || !launch(*entry, stream)) layers();
+}
+
+GraphMetrics StepRecorder::metrics() const {
+  GraphMetrics metrics = metrics_;
+  metrics.device_bytes = bytes();
+  return metrics;
+}
+
+}  // namespace fasa

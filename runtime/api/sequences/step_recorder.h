@@ -1,0 +1,45 @@
+// Whole decode steps as graphs of the device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "runtime/api/fetch_counters.h"
+#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/step_graphs.h"
+#include "runtime/api/sequences/step_memory.h"
+
+namespace fasa {
+
+class StepRecorder {
+ public:
+  // `wanted`: the config's. `counters` and `memory` outlive it.
+  StepRecorder(const RuntimeParts& parts, FetchCounters& counters, StepMemory& memory, bool wanted)
+      : parts_(parts), counters_(counters), memory_(memory), wanted_(wanted) {}
+
+  // See Runtime::run_layers; the step is open and nothing was appended.
+  void run(StreamView stream, std::span<const uint64_t> shape, const std::function<void()>& layers);
+  void clear() { graphs_.clear(); }
+  uint64_t bytes() const { return graphs_.bytes(parts_.device); }
+  GraphMetrics metrics() const;
+
+ private:
+  std::optional<StepKey> key(StreamView stream, std::span<const uint64_t> shape) const;
+  // Throws what `layers` throws, DeviceError and BudgetError; the step is as it was then.
+  Graph record_layers(StreamView stream, const std::function<void()>& layers, bool* attends);
+  // Into the entry, or the entry is refused.
+  void record(StepGraphs::Entry& entry, StreamView stream, const std::function<void()>& layers);
+  bool launch(const StepGraphs::Entry& entry, StreamView stream);
+
+  const RuntimeParts parts_;
+  FetchCounters& counters_;
+  StepMemory& memory_;
+  const bool wanted_;
+  bool refused_ = false;  // once: it was said
+  StepGraphs graphs_;     // of the pipeline's streams
+  GraphMetrics metrics_;
+};
+
+}  // namespace fasa

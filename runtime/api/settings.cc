@@ -1,0 +1,138 @@
+#include "runtime/api/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/base/raw_slopes.h"
+#include "runtime/config/layer_budgets.h"
+#include "scheduler/cache/rollback_window.h"
+
+namespace fasa {
+namespace {
+
+// Twice the largest set, so that what left the set lately is still there (performance.md's two to
+// three times); a share of an unknown context counts as the whole default set.
+int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
+  int64_t largest = 0;
+  for (const LayerSettings& layer : layers) {
+    if (layer.dense) continue;
+    const auto share = static_cast<int64_t>(
+        std::ceil(static_cast<double>(layer.budget.share) * static_cast<double>(max_context)));
+    const int64_t tokens = layer.budget.tokens > 0 ? layer.budget.tokens
+                           : max_context > 0       ? share
+                                                   : kDefaultFacTokens;
+    largest = std::max(largest, tokens);
+  }
+  return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
+}
+
+// Whether some layers see a window, and others everything.
+bool has_mixed_windows(const Geometry& geometry) {
+  const auto& windows = geometry.windows;
+  return std::any_of(windows.begin(), windows.end(), [](int window) { return window > 0; }) &&
+         std::any_of(windows.begin(), windows.end(), [](int window) { return window == 0; });
+}
+
+// Moves layers with a window out of the layout.
+void move_to_window_rows(StepSettings& settings) {
+  CacheLayout& layout = settings.layout;
+  settings.window_rows = layout.without_slices();
+  settings.window_rows.layers = layout.layers = 0;
+  settings.window_rows.sinks = 0;
+  settings.rollback_tokens = kConversationRollback;
+  for (LayerSettings& layer : settings.layers) {
+    layer.in_window_rows = layer.window > 0;
+    layer.dense |= layer.in_window_rows;
+    layer.index = (layer.in_window_rows ? settings.window_rows : layout).layers++;
+  }
+}
+
+StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                         const DeviceTraits& traits, int64_t max_context, bool window_rows) {
+  geometry.validate();
+  config.validate();
+  Config with_rows = config;  // the caller's row dtype may be the model's
+  with_rows.placement.row_dtype = row_dtype;
+  with_rows.validate_for(geometry);
+  config.validate_on(traits);
+  StepSettings settings;
+  settings.select_scratch = traits.select_scratch;
+  settings.rates = traits.rates;
+  settings.scale = geometry.scale;
+  settings.score_cap = raw_score_cap(geometry);
+  settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
+  settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
+  // On the processor partials are to stay in its caches; elsewhere a wave is two launches.
+  settings.dense_wave = (traits.unified ? 64 : 256) * kPageTokens;
+  settings.copy_streams = config.prefetch.streams;
+  settings.head_groups = config.prefetch.head_groups.value_or(0);
+  settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
+  settings.replacement = config.placement.replacement;
+
+  CacheLayout& layout = settings.layout;
+  layout.layers = geometry.layers;
+  layout.kv_heads = geometry.kv_heads;
+  layout.gqa_group = geometry.gqa_group();
+  layout.row = {row_dtype, geometry.key_dim, geometry.value_dim};
+  layout.slice = {config.effective_slice_dtype(),
+                  2 * config.effective_tip_chunks(geometry.chunks())};
+  layout.sinks = config.selection.sinks;
+  layout.recent = config.selection.recent;
+  const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
+  const TokenBudget low_bit = budget_of(config.low_bit_tokens(geometry.chunks()));
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    settings.layers.push_back(
+        {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
+         .budget = budgets[static_cast<size_t>(layer)],
+         .low_bit = low_bit,
+         .window = geometry.window(layer),
+         .index = layer});
+  }
+  if (window_rows) move_to_window_rows(settings);
+  if (!settings.rows_on_device) {
+    layout.hot_rows =
+        config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
+    if (max_context > 0) {
+      layout.hot_rows = static_cast<int>(std::min<int64_t>(layout.hot_rows, max_context));
+    }
+  }
+  const bool all_dense = std::all_of(settings.layers.begin(), settings.layers.end(),
+                                     [](const LayerSettings& layer) { return layer.dense; });
+  if (all_dense) layout.hot_rows = 0;
+  if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
+    layout.values = {config.selection.value_codes, geometry.value_dim, SliceOrder::kByToken};
+  }
+  if (traits.scores != nullptr && !traits.scores(layout.gqa_group, layout.slice.dims)) {
+    throw UsageError(
+        fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
+                    "allowed: fewer tip_chunks, selection.kind = full, --device cpu",
+                    layout.gqa_group, layout.slice.dims));
+  }
+  if (all_dense) return settings;
+  settings.selection = config.make_selection();
+  settings.page_tokens = config.selection.options.page_tokens;
+  settings.selection_evicts =
+      settings.selection != nullptr && settings.selection->make_policy() != nullptr;
+  settings.selected_per_query_head =
+      settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
+  return settings;
+}
+
+}  // namespace
+
+StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                                const DeviceTraits& traits, int64_t max_context) {
+  return settings_of(config, geometry, row_dtype, traits, max_context, has_mixed_windows(geometry));
+}
+
+StepSettings make_paged_step_settings(const Config& config, const Geometry& geometry,
+                                      RowDType row_dtype, const DeviceTraits& traits,
+                                      int64_t max_context) {
+  return settings_of(config, geometry, row_dtype, traits, max_context, false);
+}
+
+}  // namespace fasa

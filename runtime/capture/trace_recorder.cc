@@ -1,0 +1,235 @@
+#include "runtime/capture/trace_recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/capture/slice_index.h"
+#include "runtime/llm/sampler.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kMinPredictionChunks = 8;  // a lane of 2-bit codes
+
+void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
+  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
+}
+
+int32_t budget_of(const Config& config) {
+  return static_cast<int32_t>(config.selection.fac_tokens[0].tokens);
+}
+
+TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceOptions& options) {
+  TraceShape shape{.model = options.model_name,
+                   .text = options.text_name,
+                   .layers = geometry.layers,
+                   .kv_heads = geometry.kv_heads,
+                   .budget = budget_of(config),
+                   .sinks = config.selection.sinks,
+                   .recent = config.selection.recent,
+                   .predictions = {}};
+  const int tokens = static_cast<int>(std::lround(options.over_fetch * shape.budget));
+  for (int depth = 1; depth <= std::min(options.max_depth, geometry.layers - 1); ++depth) {
+    for (const int chunks : options.chunks_of_predictions(geometry)) {
+      shape.predictions.push_back(
+          {.predictor = "next-query", .depth = depth, .chunks = chunks, .tokens = tokens});
+    }
+  }
+  return shape;
+}
+
+// Follows a generation: keeps slices of its own, selects with each query and each prediction.
+class Recorder final : public LayerObserver {
+ public:
+  Recorder(const Model& model, const Config& config, const TraceOptions& options, int64_t tokens)
+      : geometry_(model.config().geometry()),
+        trace_(shape_of(config, geometry_, options)),
+        ranked_dims_(options.ranked_dims.empty() ? all_slice_dims(geometry_) : options.ranked_dims),
+        exact_(geometry_,
+               index_shape(model, config, config.effective_tip_chunks(geometry_.chunks()), tokens),
+               ranked_dims_),
+        sets_(trace_.slots()) {
+    for (const int count : options.chunks_of_predictions(geometry_)) {
+      predictions_.emplace_back(geometry_, index_shape(model, config, count, tokens), ranked_dims_);
+    }
+    // Observers must not throw: the sets keep this room.
+    for (auto& set : sets_) set.reserve(static_cast<size_t>(largest_set()));
+  }
+
+  std::vector<int16_t> slice_dims(int chunks) const {
+    const auto heads = static_cast<size_t>(geometry_.layers * geometry_.kv_heads);
+    const auto all = static_cast<int64_t>(ranked_dims_.size() / heads);
+    std::vector<int16_t> dims;
+    for (auto head = ranked_dims_.begin(); head != ranked_dims_.end(); head += all) {
+      dims.insert(dims.end(), head, head + 2 * chunks);
+    }
+    return dims;
+  }
+  void start_recording() { recording_ = true; }
+  void finish_step(int64_t context) {
+    trace_.add_step(static_cast<int32_t>(context), sets_);
+    for (auto& set : sets_) set.clear();
+  }
+  SelectionTrace take() { return std::move(trace_); }
+
+  void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
+                int64_t start_position) override {
+    exact_.append(layer, k, v, start_position);
+    for (SliceIndex& prediction : predictions_) prediction.append(layer, k, v, start_position);
+    position_ = start_position;
+    if (!recording_) return;
+    exact_.select(layer, q, position_, trace_.shape().budget);
+    keep(exact_, layer, 0);
+  }
+  void on_estimate(int layer, int ahead, ConstTensorView q) override {
+    for (size_t i = 0; i < predictions_.size(); ++i) {
+      const size_t prediction = static_cast<size_t>(ahead - 1) * predictions_.size() + i;
+      // That layer has not seen this token yet.
+      predictions_[i].select(layer + ahead, q, position_ - 1,
+                             trace_.shape().predictions[prediction].tokens);
+      keep(predictions_[i], layer + ahead, 1 + prediction);
+    }
+  }
+
+ private:
+  int32_t largest_set() const {
+    int32_t largest = trace_.shape().budget;
+    for (const auto& prediction : trace_.shape().predictions) {
+      largest = std::max(largest, prediction.tokens);
+    }
+    return largest;
+  }
+  SliceIndexShape index_shape(const Model& model, const Config& config, int chunks,
+                              int64_t tokens) const {
+    return {.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype()),
+            .slice_dtype = config.effective_slice_dtype(),
+            .chunks = chunks,
+            .sinks = config.selection.sinks,
+            .recent = config.selection.recent,
+            .tokens = tokens,
+            .largest_set = largest_set()};
+  }
+  void keep(const SliceIndex& index, int layer, size_t which) {
+    for (int head = 0; head < geometry_.kv_heads; ++head) {
+      const auto set = index.set(head);
+      sets_[trace_.slot(layer, head) + which].assign(set.begin(), set.end());
+    }
+  }
+
+  const Geometry geometry_;
+  SelectionTrace trace_;
+  const std::vector<int16_t> ranked_dims_;
+  SliceIndex exact_;
+  std::vector<SliceIndex> predictions_;     // by count of FCs
+  std::vector<std::vector<int32_t>> sets_;  // of the step, by slot
+  int64_t position_ = 0;
+  bool recording_ = false;
+};
+
+struct Generation {
+  Model& model;
+  Runtime& runtime;
+  SequenceId sequence;
+  Recorder& recorder;
+  const TraceOptions& options;
+
+  // Returns the first token after the prompt: the likeliest.
+  int32_t prefill(std::span<const int32_t> prompt, int64_t chunk) const {
+    const auto tokens = static_cast<int64_t>(prompt.size());
+    int32_t token = 0;
+    for (int64_t done = 0; done < tokens;) {
+      const int64_t count = std::min(chunk, tokens - done);
+      const StepSequence step[] = {{sequence, static_cast<int>(count), StepMode::kPrefill}};
+      const bool last = done + count == tokens;
+      const auto logits =
+          model.step(runtime, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                     step, {.no_logits = !last, .observer = &recorder});
+      if (last) token = Sampler({}).next(logits);
+      done += count;
+      if (options.on_token) options.on_token(done, tokens + options.steps);
+    }
+    return token;
+  }
+};
+
+}  // namespace
+
+std::vector<int> TraceOptions::chunks_of_predictions(const Geometry& geometry) const {
+  if (!prediction_chunks.empty()) return prediction_chunks;
+  std::vector<int> counts;
+  for (int count = kMinPredictionChunks; count < geometry.chunks(); count *= 2) {
+    counts.push_back(count);
+  }
+  counts.push_back(geometry.chunks());
+  return counts;
+}
+
+void TraceOptions::validate(const Config& config, const Geometry& geometry) const {
+  config.validate();
+  config.validate_for(geometry);
+  const Config::Selection& selection = config.selection;
+  if (selection.kind != SelectionKind::kFasa || selection.fac_tokens.size() != 1 ||
+      selection.fac_tokens[0].tokens == 0) {
+    throw UsageError(
+        "a trace is recorded with the selection fasa and one fac_tokens count for all layers; "
+        "allowed: a preset of fasa, --fac-tokens N");
+  }
+  require(geometry.layers > 1, "layers of the model", geometry.layers, "2 or more");
+  require(selection.fac_tokens[0].tokens <= 1 << 20, "fac_tokens", selection.fac_tokens[0].tokens,
+          "at most 1048576");
+  require(steps >= 1, "steps", steps, "1 or more");
+  require(max_depth >= 1, "max_depth", max_depth, "1 or more");
+  require(shape_of(config, geometry, *this).predictions.size() <= SelectionTrace::kMaxPredictions,
+          "max_depth x prediction_chunks", max_depth,
+          fmt::format("at most {} predictions", SelectionTrace::kMaxPredictions));
+  for (const int count : prediction_chunks) {
+    require(count >= 1 && count <= geometry.chunks(), "prediction_chunks", count,
+            fmt::format("1 to {}, the FCs of a head", geometry.chunks()));
+  }
+  require(over_fetch >= 1 && over_fetch <= 16, "over_fetch", over_fetch, "1 to 16");
+  require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
+  const auto all = static_cast<size_t>(geometry.layers * geometry.kv_heads * geometry.key_dim);
+  require(ranked_dims.empty() || ranked_dims.size() == all, "ranked_dims", ranked_dims.size(),
+          fmt::format("{} dimensions", all));
+}
+
+SelectionTrace record_selection_trace(Model& model, const Config& config,
+                                      std::span<const int32_t> prompt,
+                                      const TraceOptions& options) {
+  const Geometry geometry = model.config().geometry();
+  options.validate(config, geometry);
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  const int64_t total = tokens + options.steps;
+  require(tokens >= 1, "tokens of the prompt", tokens, "1 or more");
+  require(total <= model.config().max_positions, "prompt and steps", total,
+          fmt::format("{} tokens, the model's positions", model.config().max_positions));
+
+  Recorder recorder(model, config, options, total);
+  const int chunks = config.effective_tip_chunks(geometry.chunks());
+  Runtime runtime(model.device(), config, geometry,
+                  config.placement.row_dtype.value_or(model.config().row_dtype()),
+                  recorder.slice_dims(chunks), total);
+  const SequenceId sequence = runtime.create();
+  const int64_t chunk = std::min<int64_t>(options.prefill_chunk, tokens);
+  const int depth = std::min(options.max_depth, geometry.layers - 1);
+  runtime.reserve(sequence, total, static_cast<int>(chunk));
+  model.reserve(static_cast<int>(chunk));
+  model.reserve_estimates(1, depth);
+
+  const Generation generation{model, runtime, sequence, recorder, options};
+  int32_t token = generation.prefill(prompt, chunk);
+  recorder.start_recording();
+  const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
+  for (int64_t context = tokens + 1; context <= total; ++context) {
+    token = Sampler({}).next(
+        model.step(runtime, {&token, 1}, step, {.observer = &recorder, .estimate_depth = depth}));
+    recorder.finish_step(context);
+    if (options.on_token) options.on_token(context, total);
+  }
+  return recorder.take();
+}
+
+}  // namespace fasa

@@ -1,0 +1,43 @@
+// Records which tokens a model's selections take while it generates, and which ones a prediction of
+// later layers' queries would have fetched ahead.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/config/config.h"
+#include "runtime/llm/model.h"
+#include "runtime/trace/selection_trace.h"
+
+namespace fasa {
+
+struct TraceOptions {
+  int steps = 64;
+  int max_depth = 3;  // predictions 1 to so many layers ahead, as far as the model has layers
+  // FCs that a prediction is scored with, one prediction for each count; empty = 8, 16, ..., all of
+  // a head.
+  std::vector<int> prediction_chunks;
+  double over_fetch = 1.5;  // tokens of a prediction, as a multiple of fac_tokens
+  int prefill_chunk = 512;
+  // Key dimensions of all FCs of every head, best first (FcMap::slice_dims); empty = natural order.
+  std::vector<int16_t> ranked_dims;
+  std::string model_name;
+  std::string text_name;
+  std::function<void(int64_t done, int64_t total)> on_token = {};  // prompt and steps together
+
+  // Throws UsageError naming the flag, what was given and what is allowed.
+  void validate(const Config& config, const Geometry& geometry) const;
+  std::vector<int> chunks_of_predictions(const Geometry& geometry) const;
+};
+
+// Runs the prompt, then `steps` greedy steps (past an end of sequence too) with the selection that
+// `config` describes: one fac_tokens count for all layers. A true set is what the runtime's own
+// selection takes; a prediction is a selection for the estimated query over the first FCs of the
+// map. Host memory for slices beside the runtime's. Throws UsageError, BudgetError.
+SelectionTrace record_selection_trace(Model& model, const Config& config,
+                                      std::span<const int32_t> prompt, const TraceOptions& options);
+
+}  // namespace fasa

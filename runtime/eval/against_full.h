@@ -1,0 +1,33 @@
+// What a method's predictions came to beside full attention's on the same examples.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "runtime/eval/interval.h"
+
+namespace fasa {
+
+// A mean over examples, each compared with itself under full attention.
+struct PairedMean {
+  double value = 0;
+  Interval interval;         // 95 %
+  double low = 0, high = 0;  // of the examples
+};
+
+struct AgainstFull {
+  int64_t examples = 0;
+  int64_t tokens = 0;
+  PairedMean kl;          // KL(full || method) of the next token's distribution, nats a token
+  PairedMean same_best;   // share of tokens for which both find the same one likeliest
+  PairedMean perplexity;  // the method's by full's, less 1; its mean is that of the logarithms
+};
+
+// Of the examples that both have, by "id", and that were compared ("kl" and "same_best" are sums
+// over "tokens", as is "nll"); none where there are none.
+std::optional<AgainstFull> against_full(std::span<const nlohmann::json> method,
+                                        std::span<const nlohmann::json> full);
+
+}  // namespace fasa

@@ -1,0 +1,61 @@
+#include "runtime/eval/data_sets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/base/error.h"
+#include "runtime/io/nearest.h"
+
+namespace fasa {
+namespace {
+
+bool is_known(std::span<const std::string_view> known, std::string_view name) {
+  return known.empty() || std::find(known.begin(), known.end(), name) != known.end();
+}
+
+std::vector<std::string> files_in(const std::string& folder,
+                                  std::span<const std::string_view> known) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    const std::string name = entry.path().stem().string();
+    if (is_known(known, name)) names.push_back(name);
+  }
+  if (error) {
+    throw InputError(
+        fmt::format("--data {}: {}; give a folder of JSONL files", folder, error.message()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> data_sets(const std::string& task, const std::string& folder,
+                                   const std::vector<std::string>& asked,
+                                   std::span<const std::string_view> known) {
+  if (folder.empty()) {
+    throw UsageError(
+        fmt::format("eval {}: --data is missing; give the folder of its JSONL files", task));
+  }
+  const std::vector<std::string> names(known.begin(), known.end());
+  for (const std::string& name : asked) {
+    if (name.find('/') != std::string::npos) {
+      throw UsageError(fmt::format("--tasks = \"{}\"; allowed: names of files in --data", name));
+    }
+    if (is_known(known, name)) continue;
+    throw UsageError(fmt::format("--tasks = \"{}\"{}; allowed: {}", name, nearest_hint(name, names),
+                                 fmt::join(names, ", ")));
+  }
+  auto found = asked.empty() ? files_in(folder, known) : asked;
+  if (!found.empty()) return found;
+  throw InputError(fmt::format("--data {}: no data set is there; allowed: {}", folder,
+                               names.empty()
+                                   ? "files NAME.jsonl"
+                                   : fmt::format("NAME.jsonl for {}", fmt::join(names, ", "))));
+}
+
+}  // namespace fasa

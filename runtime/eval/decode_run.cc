@@ -1,0 +1,49 @@
+#include "runtime/eval/decode_run.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/eval/shared_prompt.h"
+
+namespace fasa {
+
+DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens)
+    : model_(model), sequence_(runtime) {
+  const int chunk = static_cast<int>(std::min<int64_t>(kEvalPrefillChunk, tokens));
+  model.reserve(chunk);
+  if (const int ahead = runtime.estimate_depth(); ahead > 0) {
+    model.reserve_estimates(1, ahead);
+    runtime.set_query_source(model.query_source());
+  }
+  runtime.reserve(sequence_.id(), tokens, chunk);
+}
+
+DecodeRun::DecodeRun(const DecodeRun& other, int64_t tokens)
+    : model_(other.model_),
+      sequence_(other.sequence_.runtime(),
+                other.sequence_.runtime().fork(other.sequence_.id(), tokens)) {}
+
+void DecodeRun::prefill(std::span<const int32_t> ids, SharedPrompt* shared) {
+  if (shared != nullptr && shared->copy_to(*this, ids)) return;
+  for (size_t done = 0; done < ids.size();) {
+    const size_t count = std::min<size_t>(kEvalPrefillChunk, ids.size() - done);
+    const std::array step{
+        StepSequence{sequence_.id(), static_cast<int>(count), StepMode::kPrefill}};
+    model_.step(sequence_.runtime(), ids.subspan(done, count), step, {.no_logits = true});
+    done += count;
+  }
+  if (shared != nullptr) shared->keep(*this, ids);
+}
+
+std::span<const float> DecodeRun::step(int32_t id) {
+  const std::array step{StepSequence{sequence_.id(), 1, StepMode::kDecode}};
+  return model_.step(sequence_.runtime(), {&id, 1}, step);
+}
+
+std::span<const float> DecodeRun::steps(std::span<const int32_t> ids) {
+  const std::array step{
+      StepSequence{sequence_.id(), static_cast<int>(ids.size()), StepMode::kDecode}};
+  return model_.step(sequence_.runtime(), ids, step, {.all_logits = true});
+}
+
+}  // namespace fasa

@@ -1,0 +1,26 @@
+// A text with facts planted in it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/eval/needle_template.h"
+
+namespace fasa {
+
+struct PlantedFact {
+  NeedleFact fact;
+  size_t at = 0;  // bytes of the haystack before it
+};
+
+// The haystack with the facts' statements in it; facts of the same place in the order given.
+std::string plant(std::string_view haystack, std::span<const PlantedFact> facts);
+
+// The place at or before byte `at` where a word begins with its blank, so that no word is cut; `at`
+// itself where there is none within 256 bytes.
+size_t word_start(std::string_view text, size_t at);
+
+}  // namespace fasa

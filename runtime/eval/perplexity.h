@@ -1,0 +1,52 @@
+// Perplexity by a sliding window: of each window the beginning is prefilled, the rest goes token by
+// token through decode, and each step's logits are scored on the token that follows. Where there
+// are logits to compare with, a record has "kl" and "same_best" too, see against_full.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/eval/eval_task.h"
+#include "runtime/eval/eval_text.h"
+
+namespace fasa {
+
+struct PerplexityOptions {
+  int64_t context = 4096;  // tokens of a window
+  int64_t stride = 1024;   // of which the last so many are decoded; windows lie so far apart
+  // As many tokens at once as the runtime decodes, in place of one by one: the same bits.
+  bool one_pass = false;
+  // Throws UsageError naming the flag, what was given and what is allowed.
+  void validate(int64_t max_positions) const;
+};
+
+// A scored token has context - stride to context - 1 tokens before it, whatever the window; the
+// first context - stride tokens of a text are never scored.
+class PerplexityTask final : public EvalTask {
+ public:
+  // Throws InputError for a text too short for one window.
+  PerplexityTask(std::vector<EvalText> texts, const PerplexityOptions& options);
+
+  std::string name() const override;
+  Metric metric() const override { return Metric::kPerplexity; }
+  nlohmann::json setup() const override;
+  size_t examples() const override { return windows_.size(); }
+  std::string id(size_t example) const override;
+  int64_t longest() const override { return options_.context; }
+  int64_t compared_steps() const override { return options_.stride; }
+  nlohmann::json run(size_t example, const EvalTarget& target) override;
+
+ private:
+  struct Window {
+    size_t text;
+    int64_t first;
+  };
+  std::vector<EvalText> texts_;
+  PerplexityOptions options_;
+  std::vector<Window> windows_;  // the first of each text, then the second of each, ...
+};
+
+// -log softmax(logits)[id], in nats; logits that are NaN or all infinite give infinity.
+double negative_log_likelihood(std::span<const float> logits, int32_t id);
+
+}  // namespace fasa

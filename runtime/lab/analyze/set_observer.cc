@@ -1,0 +1,22 @@
+#include "runtime/lab/analyze/set_observer.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+
+SetObserver::SetObserver(Device& inner) : WrappedDevice(inner) {
+  if (inner.traits().done_on_return) return;
+  throw UsageError(fmt::format(
+      "sets of tokens are looked at on {}; allowed: the device cpu (--device cpu)", inner.name()));
+}
+
+void SetObserver::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  const auto* const resolve = std::get_if<ResolveParams>(&call);
+  // A set goes through in waves; each of them has it whole.
+  if (resolve != nullptr && observer_ && resolve->begin == 0) observer_(*resolve);
+  inner_.enqueue(call, stream, tag);
+}
+
+}  // namespace fasa

@@ -1,0 +1,297 @@
+#include "runtime/plan/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/kernel_work.h"
+#include "runtime/api/memory_estimate.h"
+#include "scheduler/head_groups.h"
+
+namespace fasa {
+
+// Rows that one layer moves, on average.
+struct CostModel::Fetch {
+  double missing = 0;     // entries not on the device, all KV heads
+  double demanded = 0;    // of them, fetched when they are asked for
+  double prefetched = 0;  // fetched ahead, used or not
+  double any_demand = 0;  // probability that something is demanded
+  double ready = 0;       // share of the tiles with nothing to wait for
+};
+
+double CostTerms::hidden() const {
+  if (transfer <= 0) return 1;
+  return std::clamp(1 - wait / transfer, 0.0, 1.0);
+}
+
+CostTerms& CostTerms::operator+=(const CostTerms& other) {
+  append += other.append;
+  scoring += other.scoring;
+  resolve += other.resolve;
+  attention += other.attention;
+  prediction += other.prediction;
+  weights += other.weights;
+  launches += other.launches;
+  wait += other.wait;
+  setup += other.setup;
+  transfer += other.transfer;
+  used_bytes += other.used_bytes;
+  wasted_bytes += other.wasted_bytes;
+  return *this;
+}
+
+PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
+                                 uint64_t projection_bytes) {
+  constexpr int kMinDims = 16;
+  const SliceFormat prefix = {
+      layout.slice.dtype, std::min(layout.slice.dims, std::max(kMinDims, layout.slice.dims / 8))};
+  PrefetchLoad load;
+  load.predict_bytes =
+      static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, tokens) + projection_bytes;
+  load.predict_launches = 2;
+  return load;
+}
+
+CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
+    : settings_(settings), machine_(machine) {
+  DecodeShape shape = decode_shape(settings, context, 1);
+  // While a sequence is short, layers attend to all of it that select later.
+  shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
+  const DecodeScratch sizes = StepScratch::waves(settings, shape);
+  wave_ = sizes.wave;
+  waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
+  dense_wave_ = sizes.dense_wave;
+  in_groups_ = !settings.rows_on_device && settings.layout.hot_rows >= sizes.selected_capacity;
+}
+
+int64_t CostModel::visible(int layer, int64_t tokens) const {
+  const int window = settings_.layer(layer).window;
+  return window > 0 ? std::min<int64_t>(tokens, window) : tokens;
+}
+
+int64_t CostModel::selected_size(int layer, int64_t tokens) const {
+  const LayerSettings& settings = settings_.layer(layer);
+  const int64_t seen = visible(layer, tokens);
+  if (settings.dense) return seen;
+  return settings.budget.of(static_cast<int32_t>(seen), settings_.budget_floor());
+}
+
+double CostModel::hit_rate(double overlap, int64_t tokens) const {
+  if (settings_.rows_on_device) return 1;
+  double found = 0;
+  double all = 0;
+  for (int layer = 0; layer < settings_.layer_count(); ++layer) {
+    if (settings_.layer(layer).dense) continue;
+    const auto set = static_cast<double>(selected_size(layer, tokens));
+    const double protected_tokens = std::min<double>(set, settings_.layout.protected_tokens());
+    const double competing = set - protected_tokens;
+    const auto hot = static_cast<double>(settings_.layout.hot_rows);
+    // A context that fits is fetched once and stays.
+    const double kept = hot >= static_cast<double>(tokens) ? 1 : overlap;
+    found += protected_tokens + std::min(hot, kept * competing);
+    all += set;
+  }
+  return all > 0 ? found / all : 1;
+}
+
+void CostModel::add_append(int layer, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout_of(layer);
+  // Every kPageTokens-th token seals a page: its share of that.
+  const uint64_t bytes = append_bytes(layout, 1) + seal_bytes(layout) / kPageTokens;
+  terms.append += device(static_cast<uint64_t>(layout.kv_heads) * bytes);
+  terms.launches += machine_.launch_seconds;
+}
+
+void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout;
+  const int64_t seen = visible(layer, load.tokens);
+  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
+  terms.attention += device(rows_bytes(layout, seen * layout.kv_heads) +
+                            output_bytes(layout, layout.query_heads(), load.out));
+  terms.launches += static_cast<double>(waves) * machine_.launch_seconds;
+}
+
+// Pages come one copy at a time through two buffers; attention works on the one while the other
+// fills, so the slower of the two bounds the step.
+void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout;
+  const int64_t seen = visible(layer, load.tokens);
+  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
+  const auto pages = static_cast<double>(pages_of(seen));
+  const auto page_bytes = static_cast<double>(layout.row_layer_bytes());
+  const double transfer = pages * (link(page_bytes) + machine_.link_latency);
+  const double attention = device(rows_bytes(layout, seen * layout.kv_heads) +
+                                  output_bytes(layout, layout.query_heads(), load.out));
+  const double launches = static_cast<double>(waves) * machine_.launch_seconds;
+  // The newest row comes back from the host with its page: written there first.
+  const double written = machine_.launch_seconds + machine_.link_latency +
+                         link(static_cast<double>(rows_bytes(layout, layout.kv_heads)));
+  const double first = transfer / static_cast<double>(std::max<int64_t>(1, waves));
+  const double compute = attention + launches;
+  const double span = std::max(written + transfer + compute / static_cast<double>(waves),
+                               written + first + compute);
+  terms.attention += attention;
+  terms.launches += launches;
+  terms.wait += span - compute;
+  terms.transfer += transfer;
+  terms.used_bytes += static_cast<uint64_t>(pages * page_bytes);
+}
+
+CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
+                                     const std::optional<PrefetchLoad>& prefetch) const {
+  const CacheLayout& layout = settings_.layout;
+  const auto entries = static_cast<double>(set * layout.kv_heads);
+  const double protected_tokens =
+      std::min<double>(static_cast<double>(set), layout.protected_tokens()) *
+      static_cast<double>(layout.kv_heads);
+  Fetch fetch;
+  fetch.missing = std::clamp((1 - hit_rate) * entries, 0.0, entries - protected_tokens);
+  const double coverage = prefetch ? std::clamp(prefetch->coverage, 0.0, 1.0) : 0;
+  fetch.demanded = fetch.missing * (1 - coverage);
+  if (prefetch) fetch.prefetched = fetch.missing * coverage * std::max(1.0, prefetch->overfetch);
+  // Entries miss independently of each other, as far as the model knows.
+  const double present =
+      entries > protected_tokens ? 1 - fetch.demanded / (entries - protected_tokens) : 1;
+  const double there =
+      entries > protected_tokens ? 1 - fetch.missing / (entries - protected_tokens) : 1;
+  fetch.any_demand = 1 - std::pow(present, entries - protected_tokens);
+  fetch.ready = std::pow(there, kTileTokens);
+  return fetch;
+}
+
+// What both ways of going through a set move.
+void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const {
+  const auto row_bytes = static_cast<double>(settings_.layout.row.bytes());
+  // A layer can't be shorter than the link takes for it, whatever the order.
+  const double busy = link((fetch.demanded + fetch.prefetched) * row_bytes);
+  terms.wait += std::max(0.0, busy - terms.total());
+  if (fetch.missing > 0) {
+    terms.transfer += link(fetch.missing * row_bytes) + rounds * machine_.link_latency;
+  }
+  terms.used_bytes += static_cast<uint64_t>(fetch.missing * row_bytes);
+  const double used_prefetches = fetch.missing - fetch.demanded;
+  terms.wasted_bytes +=
+      static_cast<uint64_t>(std::max(0.0, fetch.prefetched - used_prefetches) * row_bytes);
+}
+
+// Groups of heads, as the pipeline chooses them.
+void CostModel::add_groups(int layer, const StepLoad& load,
+                           const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
+  const CacheLayout& layout = settings_.layout;
+  const auto seen = static_cast<int32_t>(visible(layer, load.tokens));
+  const int64_t set = selected_size(layer, load.tokens);
+  const bool scored = set < seen;
+  GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
+  group.hot_rows = layout.hot_rows;
+  group.miss_share = likely_miss_share(settings_, layer, seen, group.hot_rows);
+  const HeadGroups groups = plan_groups(settings_, layer, group);
+
+  const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
+  const double heads = layout.kv_heads;
+  GroupTimes times =
+      group_times(settings_, layer, {.sequences = 1, .scored = seen, .hot_rows = layout.hot_rows});
+  if (!scored) times.score = 0;
+  times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
+  times.latency = fetch.any_demand * machine_.link_latency;
+  if (prefetch) {
+    times.meanwhile =
+        device(prefetch->predict_bytes) + machine_.launch_seconds * prefetch->predict_launches;
+    terms.prediction += device(prefetch->predict_bytes);
+    terms.launches += machine_.launch_seconds * prefetch->predict_launches;
+  }
+  const double launches = 2 * groups.count() * machine_.launch_seconds;  // select, attend
+  const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
+  terms.scoring += heads * times.score;
+  terms.attention +=
+      heads * times.attend + device(output_bytes(layout, layout.query_heads(), load.out));
+  terms.launches += launches;
+  terms.wait += std::max(0.0, times.span(groups) - compute);
+  add_fetched(fetch, 1, terms);
+}
+
+void CostModel::add_selected(int layer, const StepLoad& load,
+                             const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
+  if (in_groups_) return add_groups(layer, load, prefetch, terms);
+  const CacheLayout& layout = settings_.layout;
+  const double launch = machine_.launch_seconds;
+  const int64_t seen = visible(layer, load.tokens);
+  const int64_t set = selected_size(layer, load.tokens);
+  const double waves = std::max(1, waves_);
+  const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
+
+  if (set < seen) {
+    terms.scoring += device(kv_heads * select_bytes(layout.slice, load.tokens - seen, load.tokens));
+  }
+  terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, layout.hot_rows));
+  terms.launches += launch * (1 + waves);  // select, resolve
+  const double rows = device(rows_bytes(layout, set * layout.kv_heads));
+  const int64_t low_bit_tokens = settings_.low_bit_tokens(layer, static_cast<int32_t>(seen));
+  const double low_bit = device(low_bit_bytes(layout, low_bit_tokens * layout.kv_heads));
+  terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
+  terms.launches += launch * waves;
+  if (settings_.rows_on_device) return;
+
+  const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
+  const auto row_bytes = static_cast<double>(layout.row.bytes());
+  const double demand = waves * launch + link(fetch.demanded * row_bytes) +
+                        fetch.any_demand * waves * machine_.link_latency;
+  // What compute does between asking for the rows and needing them.
+  double meanwhile = 0;
+  if (low_bit_tokens > 0) {  // with the last wave's ready tiles
+    terms.launches += launch;
+    meanwhile = launch + fetch.ready * rows / waves + low_bit;
+  }
+  if (prefetch) {
+    terms.prediction += device(prefetch->predict_bytes);
+    terms.launches += launch * prefetch->predict_launches;
+    meanwhile += device(prefetch->predict_bytes) + launch * prefetch->predict_launches;
+  }
+  terms.wait += std::max(0.0, demand - meanwhile);
+  add_fetched(fetch, waves, terms);
+}
+
+CostTerms CostModel::layer(int layer, const StepLoad& load,
+                           const std::optional<PrefetchLoad>& prefetch) const {
+  CostTerms terms;
+  add_append(layer, terms);
+  const bool all = settings_.layer(layer).dense ||
+                   (settings_.rows_on_device &&
+                    selected_size(layer, load.tokens) == visible(layer, load.tokens));
+  if (!all) {
+    add_selected(layer, load, prefetch, terms);
+  } else if (settings_.on_device(layer)) {
+    add_dense_on_device(layer, load, terms);
+  } else {
+    add_dense_from_host(layer, load, terms);
+  }
+  return terms;
+}
+
+CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,
+                          const WeightLoad& weights) const {
+  CostTerms terms;
+  for (int i = 0; i < settings_.layer_count(); ++i) terms += layer(i, load, prefetch);
+  const double layers = settings_.layer_count();
+  if (weights.any()) {
+    terms.weights = device(weights.head_bytes) + layers * device(weights.layer_bytes);
+    if (weights.fetched_bytes > 0) {
+      const auto fetched = static_cast<double>(weights.fetched_bytes);
+      terms.weights += layers * (link(fetched) + machine_.link_latency);
+    }
+    terms.launches += (layers + 1) * machine_.launch_seconds;
+  }
+  if (machine_.unified) return terms;
+  // The sequence's descriptor goes up first.
+  const double tables = link(static_cast<double>(sizeof(SequenceDesc))) + machine_.link_latency;
+  terms.setup = tables;
+  if (weights.any()) {
+    // ... beside the embedding and the first layer's projections.
+    const double embedding =
+        link(static_cast<double>(weights.hidden_bytes)) + machine_.link_latency;
+    const double first = embedding + machine_.launch_seconds + device(weights.layer_bytes);
+    terms.setup = embedding + std::max(0.0, tables - first) +
+                  link(static_cast<double>(weights.logit_bytes)) + machine_.link_latency;
+  }
+  return terms;
+}
+
+}  // namespace fasa

@@ -1,0 +1,162 @@
+#include "runtime/plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/settings.h"
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "scheduler/cache/rollback_window.h"
+#include "scheduler/prefetch/prefetch_control.h"
+
+namespace fasa {
+namespace {
+
+constexpr std::string_view kHotRows = "hot rows";
+
+// The largest number from `low` to `high` that is good; nullopt where not even `low` is. Good ones
+// come first.
+template <typename Good>
+std::optional<int64_t> last_good(int64_t low, int64_t high, const Good& good) {
+  if (!good(low)) return std::nullopt;
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (good(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+class Fitting {
+ public:
+  explicit Fitting(const FitOptions& request) : request_(request) {
+    fitted_.config = request.config;
+    fitted_.tokens = request.tokens;
+  }
+
+  Fitted run() {
+    using Step = bool (Fitting::*)();
+    for (const Step step :
+         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::no_low_bit_tokens,
+          &Fitting::lean_slices, &Fitting::fewer_tokens}) {
+      if (!(this->*step)()) continue;
+      fitted_.device_bytes = device_bytes(memory_of(fitted_.config, fitted_.tokens));
+      return std::move(fitted_);
+    }
+    refuse();
+  }
+
+ private:
+  StepSettings settings_of(const Config& config, int64_t tokens) const {
+    return make_step_settings(config, request_.geometry, request_.row_dtype, request_.traits,
+                              tokens);
+  }
+  KvMemory memory_of(const Config& config, int64_t tokens) const {
+    const StepSettings settings = settings_of(config, tokens);
+    const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
+    return estimate_memory(settings, tokens, step,
+                           PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
+                           kConversationRollback);
+  }
+  uint64_t device_bytes(const KvMemory& kv) const {
+    return request_.model_bytes + kv.device_total();
+  }
+  bool fits(const Config& config, int64_t tokens) const {
+    const KvMemory kv = memory_of(config, tokens);
+    return device_bytes(kv) <= request_.device_memory && kv.host_rows <= request_.host_memory;
+  }
+
+  bool as_it_is() { return fits(fitted_.config, fitted_.tokens); }
+
+  bool fewer_hot_rows() {
+    Config& config = fitted_.config;
+    const int usual = settings_of(config, fitted_.tokens).layout.hot_rows;
+    if (config.placement.rows == RowPlacement::kDevice || usual == 0) return false;
+    const auto with = [&](int64_t hot_rows) {
+      Config changed = config;
+      changed.placement.hot_rows = static_cast<int>(hot_rows);
+      return changed;
+    };
+    const auto most =
+        last_good(0, usual, [&](int64_t hot_rows) { return fits(with(hot_rows), fitted_.tokens); });
+    config = with(most.value_or(0));
+    give_up(fmt::format("{}: {} instead of {}", kHotRows, most.value_or(0), usual));
+    return most.has_value();
+  }
+
+  // What is given up next leaves room for hot rows again.
+  bool as_far_as_hot_rows_go() {
+    fitted_.config.placement.hot_rows = request_.config.placement.hot_rows;
+    std::erase_if(fitted_.given_up,
+                  [](const std::string& what) { return what.starts_with(kHotRows); });
+    return as_it_is() || fewer_hot_rows();
+  }
+
+  bool no_low_bit_tokens() {
+    Config& config = fitted_.config;
+    if (!config.has_low_bit_set(request_.geometry.chunks())) return false;
+    config.selection.low_bit_tokens = TokenCount{};
+    give_up("low-bit tokens: none");
+    return as_far_as_hot_rows_go();
+  }
+
+  bool lean_slices() {
+    Config& config = fitted_.config;
+    if (!config.reads_slices()) return false;
+    Config lean = config;
+    lean.selection.slice = SlicePreset::kLean;
+    lean.selection.slice_dtype.reset();
+    lean.selection.tip_chunks.reset();
+    lean.selection.low_bit_tokens = TokenCount{};
+    const int chunks = request_.geometry.chunks();
+    const auto bits = [&](const Config& of) {
+      return of.effective_tip_chunks(chunks) * slice_bits(of.effective_slice_dtype());
+    };
+    if (bits(lean) >= bits(config)) return false;
+    config = lean;
+    give_up(fmt::format("slices: lean, {} of {} frequency chunks in int2",
+                        lean.effective_tip_chunks(chunks), chunks));
+    return as_far_as_hot_rows_go();
+  }
+
+  bool fewer_tokens() {
+    const auto most = last_good(request_.min_tokens, request_.tokens,
+                                [&](int64_t tokens) { return fits(fitted_.config, tokens); });
+    if (!most) return false;
+    fitted_.tokens = *most;
+    give_up(fmt::format("tokens: {} instead of {}", *most, request_.tokens));
+    return true;
+  }
+
+  void give_up(std::string what) { fitted_.given_up.push_back(std::move(what)); }
+
+  [[noreturn]] void refuse() const {
+    const KvMemory kv = memory_of(fitted_.config, request_.min_tokens);
+    const bool host = device_bytes(kv) <= request_.device_memory;
+    std::string given_up;
+    for (const std::string& what : fitted_.given_up) given_up += "; " + what;
+    const std::string purpose = fmt::format(
+        "the model ({}) and a cache of {} tokens ({} on the device, {} on the host), with all that "
+        "may be given up{}",
+        format_bytes(request_.model_bytes), request_.min_tokens, format_bytes(kv.device_total()),
+        format_bytes(kv.host_rows), given_up);
+    throw BudgetError(host ? "host_memory" : "device_memory",
+                      host ? kv.host_rows : device_bytes(kv), 0,
+                      host ? request_.host_memory : request_.device_memory, purpose);
+  }
+
+  const FitOptions& request_;
+  Fitted fitted_;
+};
+
+}  // namespace
+
+Fitted fit(const FitOptions& request) { return Fitting(request).run(); }
+
+}  // namespace fasa

@@ -1,0 +1,26 @@
+// The recommended settings as a config file.
+#include <fmt/format.h>
+
+#include "runtime/plan/planner.h"
+#include "runtime/plan/settings_toml.h"
+
+namespace fasa {
+
+std::string recommended_toml(const PlanOptions& request, const Plan& plan) {
+  if (!plan.recommended) return "";
+  const PlanOption& option = plan.options[*plan.recommended];
+  std::string text = fmt::format("# fasa plan: {}, {} tokens, {}\n", request.model.name,
+                                 request.tokens, request.machine.name);
+  const bool fasa = option.config.selection.kind == SelectionKind::kFasa;
+  if (fasa && option.chunks < request.model.geometry.chunks()) {
+    text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
+  }
+  Config config = option.config;
+  // Auto takes more than the promised ones where there is room.
+  if (config.placement.rows != RowPlacement::kDevice && option.extra_hot_rows == 0) {
+    config.placement.hot_rows = option.hot_rows;
+  }
+  return text + settings_toml(config);
+}
+
+}  // namespace fasa

@@ -1,0 +1,308 @@
+#include "runtime/plan/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/api/memory_estimate.h"
+#include "runtime/api/settings.h"
+#include "runtime/base/error.h"
+#include "scheduler/cache/rollback_window.h"
+#include "scheduler/prefetch/prefetch_control.h"
+
+namespace fasa {
+namespace {
+
+constexpr int64_t kMaxTokens = INT32_MAX;
+// `full` loses nothing: it is worth this much time.
+constexpr double kFullMayTake = 1.05;
+
+struct SliceVariant {
+  SlicePreset preset;
+  std::optional<SliceDType> dtype;
+};
+constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
+                                      {SlicePreset::kLean, {}},
+                                      {SlicePreset::kPaper, {}},
+                                      {SlicePreset::kDefault, SliceDType::kInt4},
+                                      {SlicePreset::kDefault, SliceDType::kInt8}};
+
+class Planner {
+ public:
+  explicit Planner(const PlanOptions& request)
+      : request_(request), weights_(request.weights.value_or(by_bits(request))) {
+    plan_.weight_bytes = weights_.total;
+    plan_.host_weight_bytes = weights_.host;
+    plan_.experts = expert_options();
+    plan_.activation_bytes = weights_.activations;
+    const auto project_scratch = request.machine.traits.project_scratch;
+    if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
+    plan_.prefill_seconds = prefill_seconds();
+  }
+
+  Plan run() {
+    for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
+    for (const SliceVariant& variant : kVariants) add_variant(variant);
+    add_without_low_bit_set();
+    plan_.recommended = recommend();
+    return std::move(plan_);
+  }
+
+ private:
+  std::vector<ExpertOption> expert_options() const {
+    const MachineRates& rates = request_.machine.rates;
+    if (weights_.experts == 0 || rates.unified) return {};
+    const uint64_t others = weights_.total + weights_.host - weights_.experts;
+    const auto chosen = static_cast<double>(weights_.chosen);
+    const double transfers = request_.model.geometry.layers * rates.link_latency;
+    return {{.on_host = false,
+             .device_bytes = others + weights_.experts,
+             .seconds = chosen / rates.memory_bandwidth},
+            {.on_host = true,
+             .device_bytes = others,
+             .host_bytes = weights_.experts,
+             .seconds = chosen / rates.link_bandwidth + transfers}};
+  }
+  static uint64_t layers_of(const ModelShape& model) {
+    return static_cast<uint64_t>(model.geometry.layers);
+  }
+  static PlannedWeights by_bits(const PlanOptions& request) {
+    const ModelShape& model = request.model;
+    const auto bytes = [&](int64_t parameters) {
+      return weight_bytes(parameters, request.weight_bits);
+    };
+    const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+    return {.total = bytes(model.device_parameters()),
+            .layers = bytes(model.layer_parameters()) * layers_of(model),
+            .head = bytes(model.head_parameters()),
+            .activations = activation_bytes(model, chunk)};
+  }
+  StepSettings settings_of(const Config& config, int64_t tokens) const {
+    return make_step_settings(config, request_.model.geometry, request_.row_dtype,
+                              request_.machine.traits, tokens);
+  }
+  int step_tokens(int64_t tokens) const {
+    return static_cast<int>(std::min<int64_t>(request_.prefill_chunk, tokens));
+  }
+  uint64_t device_bytes(const KvMemory& kv) const {
+    return plan_.weight_bytes + plan_.activation_bytes + kv.device_total();
+  }
+  bool fits(const Config& config, int64_t tokens) const {
+    return fits(memory_of(settings_of(config, tokens), tokens));
+  }
+  KvMemory memory_of(const StepSettings& settings, int64_t tokens) const {
+    return memory_of(settings, tokens, step_tokens(tokens));
+  }
+  KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
+    const int layers_ahead = settings.layer_count() - 1;  // that a model sees
+    return estimate_memory(settings, tokens, step,
+                           PrefetchControl::scratch_for(settings, layers_ahead),
+                           kConversationRollback);
+  }
+  bool fits(const KvMemory& kv) const {
+    return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
+           kv.host_rows + weights_.host <= request_.machine.host_memory.value_or(UINT64_MAX);
+  }
+
+  // Memory only grows with the context: bisection.
+  // With no hot rows where their number is free: that is what is given up last.
+  std::optional<int64_t> longest_context(Config config) const {
+    if (config.placement.rows != RowPlacement::kDevice && !request_.config.placement.hot_rows) {
+      config.placement.hot_rows = 0;
+    }
+    if (fits(config, kMaxTokens)) return std::nullopt;
+    int64_t good = 0;
+    int64_t bad = kMaxTokens;
+    while (bad - good > 1) {
+      const int64_t middle = good + (bad - good) / 2;
+      (fits(config, middle) ? good : bad) = middle;
+    }
+    return good;
+  }
+
+  // Fewer hot rows where the memory is short, unless their number was asked for.
+  void shrink_hot_rows(Config& config) const {
+    if (config.placement.rows == RowPlacement::kDevice || config.placement.hot_rows) return;
+    const int usual = settings_of(config, request_.tokens).layout.hot_rows;
+    for (const int hot_rows : {usual, usual / 2, 0}) {
+      Config fewer = config;
+      fewer.placement.hot_rows = hot_rows;
+      if (!fits(fewer, request_.tokens)) continue;
+      if (hot_rows != usual) config = fewer;
+      return;
+    }
+  }
+
+  void add_variant(const SliceVariant& variant) {
+    Config config = request_.config;
+    config.selection.slice = variant.preset;
+    config.selection.slice_dtype = variant.dtype;
+    config.selection.tip_chunks.reset();
+    const int chunks = request_.model.geometry.chunks();
+    if (config.effective_tip_chunks(chunks) < chunks)
+      config.selection.low_bit_tokens = TokenCount{};
+    const Config& given = request_.config;
+    if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
+        config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
+      return;
+    }
+    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+  }
+
+  void add_without_low_bit_set() {
+    if (!request_.config.has_low_bit_set(request_.model.geometry.chunks())) return;
+    Config config = request_.config;
+    config.selection.low_bit_tokens = TokenCount{};
+    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+  }
+
+  void add(const char* preset, Config config, bool configured) {
+    // One tier: fasa-m is the same as fasa-c.
+    if (request_.machine.rates.unified && std::string_view(preset) == "fasa-m") return;
+    config.preset = preset;
+    config.apply_preset();
+    shrink_hot_rows(config);
+    PlanOption option;
+    predict_steps(settings_of(config, request_.tokens), option);
+    choose_prefetch(option, config);
+    const StepSettings settings = settings_of(config, request_.tokens);
+    option.chunks = settings.layout.slice.dims / 2;
+    option.slice_dtype = settings.layout.slice.dtype;
+    if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
+    option.configured = configured;
+    option.hot_rows = settings.layout.hot_rows;
+    option.kv = memory_of(settings, request_.tokens);
+    option.device_bytes = device_bytes(option.kv);
+    option.host_bytes = option.kv.host_rows + weights_.host;
+    option.fits = fits(option.kv);
+    add_extra_hot_rows(settings, config, option);
+    option.longest_context = longest_context(config);
+    option.config = std::move(config);
+    plan_.options.push_back(std::move(option));
+  }
+
+  // As the runtime widens them: not where the number was asked for, or had to shrink.
+  void add_extra_hot_rows(const StepSettings& settings, const Config& config,
+                          PlanOption& option) const {
+    if (!option.fits || settings.rows_on_device || config.placement.hot_rows) return;
+    // While it decodes, what a prefill worked in is free.
+    const uint64_t held = device_bytes(memory_of(settings, request_.tokens, 1));
+    const uint64_t free = request_.machine.usable_device_bytes() - held;
+    option.extra_hot_rows = extra_hot_rows(settings, request_.tokens, free);
+    if (option.extra_hot_rows == 0) return;
+    option.extra_bytes =  // beside those promised, which are empty then
+        static_cast<uint64_t>(settings.layout.hot_bytes(option.extra_hot_rows) +
+                              settings.layout.hot_table_bytes(option.extra_hot_rows));
+  }
+
+  void predict_steps(const StepSettings& settings, PlanOption& option) const {
+    const CostModel model(settings, request_.machine.rates, request_.tokens);
+    option.hit_rate = model.hit_rate(request_.prediction.overlap, request_.tokens);
+    const StepLoad load = {
+        .tokens = request_.tokens, .hit_rate = option.hit_rate, .out = DType::kBF16};
+    const WeightLoad weights = weight_load();
+    option.step = {model.step(load), model.step(load, {}, weights)};
+    const bool fetches = option.step.attention.used_bytes > 0 && settings.layout.hot_rows > 0;
+    if (!fetches) return;
+    option.prefetched =
+        PlannedStep{model.step(load, prefetch_load(settings.layout, 0)),
+                    model.step(load, prefetch_load(settings.layout, query_bytes()), weights)};
+  }
+
+  // What was asked for stays. One layer ahead: deeper predictions are worse.
+  void choose_prefetch(const PlanOption& option, Config& config) const {
+    Config::Prefetch& prefetch = config.prefetch;
+    if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
+    const bool pays =
+        option.prefetched && option.prefetched->whole.total() < option.step.whole.total();
+    prefetch.depth = pays ? 1 : 0;
+    prefetch.predictor = pays ? PredictorKind::kNextQuery : PredictorKind::kNone;
+  }
+
+  WeightLoad weight_load() const {
+    const ModelShape& model = request_.model;
+    const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
+    return {.layer_bytes = weights_.layers / layers_of(model),
+            .fetched_bytes = weights_.fetched() / layers_of(model),
+            .head_bytes = weights_.head,
+            .hidden_bytes = floats(model.hidden),
+            .logit_bytes = floats(model.vocab)};
+  }
+
+  // Of a layer's query projection: its share of the layer's weights.
+  uint64_t query_bytes() const {
+    const ModelShape& model = request_.model;
+    const double share = static_cast<double>(model.query_parameters()) /
+                         static_cast<double>(model.layer_parameters());
+    return static_cast<uint64_t>(share * static_cast<double>(weights_.layers) /
+                                 model.geometry.layers);
+  }
+
+  // The projection's weights count where weights do.
+  PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
+    PrefetchLoad load = prediction_by_query(layout, request_.tokens, projection);
+    load.coverage = request_.prediction.coverage;
+    if (load.coverage > 0)
+      load.overfetch = request_.prediction.prefetched_per_miss() / load.coverage;
+    return load;
+  }
+
+  // Two operations a weight and token; causal attention over half of all pairs.
+  double prefill_seconds() const {
+    if (request_.machine.tensor_flops <= 0) return 0;
+    const Geometry& g = request_.model.geometry;
+    const auto tokens = static_cast<double>(request_.tokens);
+    const auto weights = static_cast<double>(g.layers * request_.model.layer_parameters());
+    const double pairs = tokens * tokens / 2 * g.query_heads * g.layers;
+    return (2 * tokens * weights + 2 * pairs * (g.key_dim + g.value_dim)) /
+           request_.machine.tensor_flops;
+  }
+
+  static double seconds_of(const PlanOption& option) {
+    const PlannedStep& step = option.prefetched ? *option.prefetched : option.step;
+    return std::min(step.whole.total(), option.step.whole.total());
+  }
+
+  // The fastest of what fits with the slices that were asked for; else of those with smaller ones.
+  std::optional<size_t> recommend() const {
+    for (const bool configured : {true, false}) {
+      std::optional<size_t> best;
+      for (size_t i = 0; i < plan_.options.size(); ++i) {
+        const PlanOption& option = plan_.options[i];
+        if (!option.fits || option.configured != configured) continue;
+        if (!best) {
+          best = i;
+          continue;
+        }
+        const bool full = plan_.options[*best].config.preset == "full";
+        const double bound = seconds_of(plan_.options[*best]) / (full ? kFullMayTake : 1);
+        if (seconds_of(option) < bound) best = i;
+      }
+      if (best) return best;
+    }
+    return std::nullopt;
+  }
+
+  const PlanOptions& request_;
+  const PlannedWeights weights_;
+  Plan plan_;
+};
+
+}  // namespace
+
+const PlanOption& Plan::option(const std::string& preset) const {
+  for (const PlanOption& candidate : options) {
+    if (candidate.configured && candidate.config.preset == preset) return candidate;
+  }
+  throw UsageError(fmt::format("the plan has no preset {}", preset));
+}
+
+Plan make_plan(const PlanOptions& request) {
+  if (request.tokens < 1 || request.tokens > kMaxTokens) {
+    throw UsageError(
+        fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMaxTokens));
+  }
+  return Planner(request).run();
+}
+
+}  // namespace fasa

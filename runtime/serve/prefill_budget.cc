@@ -1,0 +1,58 @@
+#include "runtime/serve/prefill_budget.h"
+
+#include <algorithm>
+
+namespace fasa::serve {
+namespace {
+
+constexpr double kNewest = 0.2;  // the newest step's part of a mean
+
+void blend(double& mean, double value) {
+  mean = mean == 0 ? value : (1 - kNewest) * mean + kNewest * value;
+}
+
+}  // namespace
+
+void PrefillBudget::decoded(double seconds) { blend(decode_seconds_, seconds); }
+
+void PrefillBudget::prefilled(int64_t tokens, double seconds) {
+  if (tokens <= 0) return;
+  const auto count = static_cast<double>(tokens);
+  if (seconds / count < min_per_token_) {
+    min_per_token_ = seconds / count;
+    max_tokens_ = tokens;
+  }
+  if (seconds < min_seconds_) {
+    min_seconds_ = seconds;
+    min_tokens_ = tokens;
+  }
+  blend(prefill_per_token_, std::max(0.0, seconds - fixed_seconds()) / count);
+}
+
+double PrefillBudget::fixed_seconds() const {
+  if (min_tokens_ >= max_tokens_) return 0;  // one size says nothing
+  const auto few = static_cast<double>(min_tokens_);
+  const auto many = static_cast<double>(max_tokens_);
+  // Of a line through both chunks.
+  return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
+}
+
+int PrefillBudget::chunk(bool others_decode) const {
+  if (!others_decode) return largest_chunk_;
+  const int least = std::min(kMinChunk, largest_chunk_);
+  if (prefill_per_token_ <= 0) return least;
+  const bool automatic = max_step_seconds_ <= 0;
+  const double most = !automatic            ? max_step_seconds_
+                      : decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost)
+                                            : kAutomaticMost;
+  // A decode step comes between two chunks: what it leaves of the time is the chunk's.
+  double on_tokens = most - decode_seconds_ - fixed_seconds();
+  if (automatic) {
+    constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);
+    on_tokens = std::max(on_tokens, kPerFixed * fixed_seconds());
+  }
+  const double tokens = std::clamp(on_tokens / prefill_per_token_, 0.0, 1e6);
+  return std::clamp(static_cast<int>(tokens), least, largest_chunk_);
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,94 @@
+// Idle sessions on disk: out of the runtime's memory when nobody asked for a while or their memory is
+// needed, and back when somebody goes on. In pieces, so that what else is served goes on between them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/api/sequences/runtime.h"
+#include "runtime/serve/prefix_cache.h"
+#include "runtime/serve/read_pool.h"
+#include "runtime/serve/resuming.h"
+#include "runtime/serve/session_store.h"
+
+namespace fasa::serve {
+
+struct SuspensionOptions {
+  std::string dir;
+  uint64_t limit_bytes = uint64_t{64} << 30;
+  double idle_after = 600;  // seconds
+  // Of all that keys and values depend on beside their tokens (session_fingerprint.h).
+  std::string fingerprint;
+  std::function<void()> before_change = {};  // StoreOptions'
+};
+
+// Counts since the start, and what is on disk now.
+struct SuspensionStatus {
+  uint64_t suspended = 0, resumed = 0, damaged = 0;  // sessions
+  uint64_t resumed_tokens = 0;
+  uint64_t disk_bytes = 0, limit_bytes = 0;
+  uint64_t read_bytes = 0;
+  bool busy = false;  // there is one to write that is due
+};
+
+class SessionSuspension {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // What lies in the folder is cached in `cache` from now on. Throws UsageError (the folder).
+  SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
+
+  // A piece of a session that is due; one that is whole on disk gives up its memory. True: it was not
+  // the last piece of the last one. This and suspend() throw DeviceError and LostSession.
+  bool suspend_some(Clock::time_point now);
+  // Until when nothing is due; none: nothing will be.
+  std::optional<Clock::time_point> next_due() const;
+  // From now on all are due.
+  void suspend_all() { all_ = true; }
+  // At once: before its memory is given up.
+  void suspend(CachedSession& cached);
+
+  // The next pages of a session behind the whole pages that `sequence` holds; returns how many tokens
+  // they are, none once it holds resuming.prefix.tokens. Throws LostSession; BudgetError: the sequence has
+  // no room, and nothing has changed.
+  int64_t resume_some(Resuming& resuming, SequenceId sequence);
+  // Its pages are damaged or gone: nobody is offered it again.
+  void give_up(uint64_t session) {
+    ++status_.damaged;
+    lost(session);
+  }
+  void count_resumed(int64_t tokens) {
+    ++status_.resumed, status_.resumed_tokens += static_cast<uint64_t>(tokens);
+  }
+
+  // What was asked to be forgotten goes from the disk.
+  void drop_unwanted();
+  SuspensionStatus status() const;
+  // Of so many tokens' keys and values on disk.
+  uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
+
+ private:
+  CachedSession* next_to_suspend(Clock::time_point now);
+  bool is_due(const CachedSession& cached, Clock::time_point now) const;
+  bool suspend_piece(CachedSession& cached);
+  void require_room(const CachedSession& cached, uint64_t bytes);
+  void refused(CachedSession& cached, const char* why);
+  void lost(uint64_t session);
+  void load_pages(Resuming& resuming, SequenceId sequence, int64_t first, int64_t pages);
+  int64_t pages_at_once(size_t bytes_of_one) const;
+
+  Runtime& runtime_;
+  PrefixCache& cache_;
+  const std::chrono::duration<double> idle_after_;
+  SessionStore store_;
+  ReadPool pool_;
+  bool all_ = false;
+  std::vector<std::byte> page_headers_, rows_;  // of pages on their way
+  SuspensionStatus status_;
+};
+
+}  // namespace fasa::serve

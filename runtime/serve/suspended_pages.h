@@ -1,0 +1,86 @@
+// The pages of a session on disk: whole, or their slices first and rows when a step selects them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/serve/page_format.h"
+#include "runtime/serve/read_pool.h"
+#include "runtime/serve/session_manifest.h"
+#include "scheduler/row_source.h"
+
+namespace fasa::serve {
+
+// What a session had on disk is damaged or gone: who had it has to compute it again.
+class LostSession : public InputError {
+ public:
+  LostSession(uint64_t session, const std::string& message)
+      : InputError(message), session_(session) {}
+  uint64_t session() const { return session_; }
+
+ private:
+  uint64_t session_;
+};
+
+// A file of pages that is open: it stays readable when the session is removed.
+class PageFile {
+ public:
+  PageFile(std::string path, int flags);  // open() says whether that worked
+  ~PageFile();
+  PageFile(const PageFile&) = delete;  // closes once
+  PageFile& operator=(const PageFile&) = delete;
+
+  bool open() const { return file_ >= 0; }
+  int get() const { return file_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+  int file_ = -1;
+};
+
+class SuspendedPages final : public RowSource {
+ public:
+  // `pool` outlives it.
+  SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
+                 const PageFormat& format, std::vector<StoredPage> pages);
+
+  int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
+  const PageFormat& format() const { return format_; }
+  // The headers of pages first, first + 1, ..., page after page; rows of these pages can be read from now
+  // on. These and the others throw LostSession.
+  void read_page_headers(int64_t first, std::span<std::byte> page_headers);
+  // Their rows.
+  void read_rows(int64_t first, std::span<std::byte> rows);
+  // Rows of pages before `page` are in memory.
+  void has_until(int64_t page);
+
+  void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override;
+  bool fetch_next(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) override;
+  bool lost() const override { return lost_; }
+
+ private:
+  uint64_t offset_of(int64_t page) const {
+    return pages_[static_cast<size_t>(page)].place * format_.page_bytes();
+  }
+  void add(int64_t page, size_t piece, std::byte* block);
+  void read_added();
+
+  ReadPool& pool_;
+  const uint64_t session_;
+  const std::unique_ptr<PageFile> file_;
+  const PageFormat format_;
+  const std::vector<StoredPage> pages_;
+  std::vector<uint64_t> checksums_;  // [pages][pieces] of those whose headers were read
+  std::vector<bool> present_;        // the same of those whose rows are in memory
+  int64_t complete_ = 0;             // pages from the first that lack nothing
+  std::vector<CheckedRead> reads_;
+  bool lost_ = false;
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,144 @@
+#include "runtime/synthetic/modelled_work.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_work.h"
+#include "kernels/run_on_host.h"
+#include "kernels/select_plan.h"
+
+namespace fasa {
+namespace {
+
+template <typename Each>
+void for_each_sequence(const StepParams& step, StepMode mode, const Each& each) {
+  for (int i = 0; i < step.count; ++i) {
+    if (step.sequences[i].mode == mode) each(i, step.sequences[i]);
+  }
+}
+
+int64_t heads_of(const StepParams& step) { return step.layout.kv_heads; }
+
+int64_t fetched_rows(const ResolveParams& params) {
+  int64_t rows = 0;
+  for (int i = 0; i < params.step.count * params.step.head_count(); ++i) {
+    rows += params.fetch_counts[params.step.head_index(i)];
+  }
+  return rows;
+}
+
+// Entries of a tile-wise wave that this phase computes.
+int64_t entries_of_phase(const AttendParams& params, int64_t head, int64_t entries) {
+  if (params.phase == AttendPhase::kAllTiles) return entries;
+  const int64_t tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
+  int64_t wanted = 0;
+  for (int64_t tile = 0; tile * kTileTokens < entries; ++tile) {
+    const bool ready = params.tile_ready[head * tiles + tile] != 0;
+    if (ready != (params.phase == AttendPhase::kReadyTiles)) continue;
+    wanted += std::min<int64_t>(kTileTokens, entries - tile * kTileTokens);
+  }
+  return wanted;
+}
+
+}  // namespace
+
+KernelWork modelled_work(const AppendParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  uint64_t bytes = 0;
+  for (int i = 0; i < params.step.count; ++i) {
+    const SequenceDesc& sequence = params.step.sequences[i];
+    const int sealed = sequence.end() / kPageTokens - sequence.start / kPageTokens;
+    bytes +=
+        append_bytes(layout, sequence.tokens) + static_cast<uint64_t>(sealed) * seal_bytes(layout);
+  }
+  return {.device_bytes = bytes * static_cast<uint64_t>(layout.kv_heads)};
+}
+
+KernelWork modelled_work(const WriteBackParams& params) {
+  int64_t tokens = 0;
+  for (int i = 0; i < params.step.count; ++i) tokens += params.step.sequences[i].tokens;
+  KernelWork work;
+  work.d2h_bytes = rows_bytes(params.step.layout, tokens * heads_of(params.step));
+  return work;
+}
+
+KernelWork modelled_work(const RestoreParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  int64_t rows = 0;
+  for (int i = 0; i < params.step.count; ++i) {
+    const int start = params.step.sequences[i].start;
+    if (start > 0 && layout.slice.dims > 0) rows += (start - 1) % kPageTokens + 1;
+    if (!params.rows_on_device) rows += std::min(start, layout.protected_tokens());
+  }
+  const uint64_t bytes = rows_bytes(layout, rows * layout.heads());
+  return {.device_bytes = bytes, .h2d_bytes = params.rows_on_device ? 0 : bytes, .d2h_bytes = 0};
+}
+
+KernelWork modelled_work(const SelectParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  const SliceFormat format = layout.slice.prefix(params.score_dims);
+  uint64_t bytes = 0;
+  for_each_sequence(params.step, StepMode::kDecode, [&](int, const SequenceDesc& sequence) {
+    const SelectPlan plan = plan_selection(params, sequence);
+    if (!plan.is_dense()) bytes += select_bytes(format, plan.first, plan.end);
+  });
+  return {.device_bytes = bytes * static_cast<uint64_t>(params.step.head_count())};
+}
+
+// It decides what is fetched, so resolving stays real.
+KernelWork modelled_work(const FetchParams& params) {
+  KernelWork work = run_on_host(params.resolve);
+  work.bytes_before_link = work.device_bytes;
+  work.h2d_bytes = rows_bytes(params.resolve.step.layout, fetched_rows(params.resolve));
+  return work;
+}
+
+KernelWork modelled_work(const GatherParams& params) {
+  const int heads = params.count * params.layout.kv_heads;
+  int64_t rows = 0;
+  for (int head = params.first; head < heads; head += params.stride) {
+    rows += params.fetch_counts[head];
+  }
+  KernelWork work;
+  work.h2d_bytes = rows_bytes(params.layout, rows);
+  return work;
+}
+
+KernelWork modelled_work(const AttendParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  const bool last = params.last_wave && params.phase != AttendPhase::kReadyTiles;
+  uint64_t bytes = 0;
+  for_each_sequence(params.step, StepMode::kDecode, [&](int i, const SequenceDesc& sequence) {
+    for (int64_t head = 0; head < params.step.head_count(); ++head) {
+      const int64_t index = int64_t{i} * layout.kv_heads + params.step.first_head() + head;
+      int64_t total = sequence.end();
+      if (params.window > 0) total = std::min<int64_t>(total, params.window);
+      if (params.selected_sizes != nullptr) total = params.selected_sizes[index];
+      const int64_t entries =
+          std::max<int64_t>(0, std::min<int64_t>(params.end, total) - params.begin);
+      bytes += rows_bytes(layout, entries_of_phase(params, index, entries));
+      if (params.low_bit.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
+        bytes += low_bit_bytes(layout, params.low_bit.sizes[index]);
+      }
+    }
+    const int64_t queries = int64_t{params.step.head_count()} * layout.gqa_group;
+    if (last) bytes += output_bytes(layout, queries, params.out.dtype);
+  });
+  return {.device_bytes = bytes};
+}
+
+KernelWork modelled_work(const PrefillParams& params) {
+  const CacheLayout& layout = params.step.layout;
+  uint64_t bytes = 0;
+  for_each_sequence(params.step, StepMode::kPrefill, [&](int, const SequenceDesc& sequence) {
+    const int64_t begin = int64_t{params.begin_page} * kPageTokens;
+    const int64_t end = std::min<int64_t>(int64_t{params.end_page} * kPageTokens, sequence.end());
+    bytes += rows_bytes(layout, std::max<int64_t>(0, end - begin) * layout.kv_heads);
+    if (params.last_wave) {
+      bytes +=
+          output_bytes(layout, int64_t{sequence.tokens} * layout.query_heads(), params.out.dtype);
+    }
+  });
+  return {.device_bytes = bytes};
+}
+
+}  // namespace fasa

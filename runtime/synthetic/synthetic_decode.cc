@@ -1,0 +1,246 @@
+#include "runtime/synthetic/synthetic_decode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "offload/open_device.h"
+#include "runtime/base/error.h"
+#include "runtime/synthetic/synthetic_inputs.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kFillTokens =
+    1024;  // appended at a time: a write-back buffer of so many rows is device memory
+// Host rows repeat so much memory: what is written there overwrites itself, and nothing reads it
+// but a run that computes.
+constexpr uint64_t kHostAliasBytes = uint64_t{64} << 20;
+
+void require(bool ok, std::string_view what, auto given, std::string_view allowed) {
+  if (!ok) throw UsageError(fmt::format("{} = {}; allowed: {}", what, given, allowed));
+}
+
+DeviceOptions device_options(const SyntheticOptions& settings) {
+  DeviceOptions options = settings.config.device_options();
+  options.name = "emulated";
+  options.memory_bandwidth = settings.memory_bandwidth;
+  options.launch_seconds = settings.launch_seconds;
+  options.host_alias_bytes = kHostAliasBytes;
+  return options;
+}
+
+std::vector<int16_t> slice_dims(const SyntheticOptions& settings) {
+  const Geometry& geometry = settings.geometry;
+  const int chunks = settings.config.effective_tip_chunks(geometry.chunks());
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
+
+TransferTotals difference(const TransferTotals& now, const TransferTotals& before) {
+  return {.h2d_bytes = now.h2d_bytes - before.h2d_bytes,
+          .d2h_bytes = now.d2h_bytes - before.d2h_bytes,
+          .h2d_operations = now.h2d_operations - before.h2d_operations,
+          .d2h_operations = now.d2h_operations - before.d2h_operations,
+          .h2d_seconds = now.h2d_seconds - before.h2d_seconds,
+          .d2h_seconds = now.d2h_seconds - before.d2h_seconds};
+}
+
+// Charges an estimate; the query is what it is, for the trace knows the prediction.
+class SyntheticQueries final : public QuerySource {
+ public:
+  SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticOptions& settings)
+      : device_(device), inputs_(inputs), settings_(settings) {}
+  int max_depth() const override { return std::max(1, settings_.geometry.layers - 1); }
+  ConstTensorView estimate(int layer, int, StreamView stream) override {
+    device_.launch(
+        stream, "estimate",
+        [bytes = settings_.estimate_bytes] {
+          return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+        },
+        tag_of(layer, Cause::kPrefetch));
+    return inputs_.q(settings_.sequences);
+  }
+
+ private:
+  Device& device_;
+  const SyntheticInputs& inputs_;
+  const SyntheticOptions& settings_;
+};
+
+}  // namespace
+
+void SyntheticOptions::validate() const {
+  geometry.validate();
+  config.validate();
+  config.validate_for(geometry);
+  require(sequences >= 1, "sequences", sequences, "1 or more");
+  require(tokens >= 1 && tokens <= INT32_MAX / 2, "tokens", tokens, "1 to 1073741823");
+  require(max_steps >= 1 && max_steps <= INT32_MAX / 2, "max_steps", max_steps, "1 to 1073741823");
+}
+
+class SyntheticDecode::Impl {
+ public:
+  Impl(const SyntheticOptions& settings, SelectionTrace trace);
+
+  SyntheticStep step();
+  Runtime& runtime() { return runtime_; }
+  SyntheticDevice& device() { return device_; }
+
+ private:
+  bool computes() const { return settings_.compute == SyntheticCompute::kReal; }
+  void fill();
+  void append_chunk(SequenceId sequence, int tokens);
+  void enqueue_layers();
+  std::vector<StepSequence> decode_step() const;
+
+  const SyntheticOptions settings_;
+  const SelectionTrace trace_;
+  const TraceTiling tiling_;
+  const std::unique_ptr<Device> inner_;
+  SyntheticDevice device_;
+  Runtime runtime_;
+  Stream stream_;
+  Event begun_;
+  Event ended_;
+  std::unique_ptr<SyntheticInputs> inputs_;
+  std::unique_ptr<SyntheticQueries> queries_;
+  std::vector<SequenceId> sequences_;
+  int64_t done_ = 0;
+};
+
+SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace trace)
+    : settings_((settings.validate(), settings)),
+      trace_(std::move(trace)),
+      tiling_(trace_, settings_.tokens + 1, settings_.seed),
+      inner_(open_device(device_options(settings_))),
+      device_(static_cast<EmulatedDevice&>(*inner_), tiling_, settings_.tokens, settings_.compute),
+      runtime_(device_, settings_.config, settings_.geometry, settings_.row_dtype,
+               slice_dims(settings_), settings_.tokens + settings_.max_steps),
+      stream_(device_.create_stream(StreamPriority::kNormal, "compute")),
+      begun_(device_.create_event()),
+      ended_(device_.create_event()) {
+  if (trace_.steps() == 0) throw UsageError("the selection trace has no steps");
+  fill();
+  inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry, settings_.sequences,
+                                              computes(), settings_.seed + 2, stream_.view());
+  queries_ = std::make_unique<SyntheticQueries>(device_, *inputs_, settings_);
+  runtime_.set_query_source(queries_.get());
+}
+
+void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {
+  const StepSequence part{sequence, tokens, StepMode::kPrefill};
+  runtime_.begin_step({&part, 1});
+  for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
+    inputs_->shift(tokens, stream_.view());
+    runtime_.append(layer, inputs_->k(tokens), inputs_->v(tokens), stream_.view());
+  }
+  runtime_.end_step();
+}
+
+void SyntheticDecode::Impl::fill() {
+  const int64_t chunk = std::min<int64_t>(kFillTokens, settings_.tokens);
+  inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry, chunk, computes(),
+                                              settings_.seed + 1, stream_.view());
+  for (int i = 0; i < settings_.sequences; ++i) {
+    const SequenceId sequence = runtime_.create();
+    sequences_.push_back(sequence);
+    runtime_.reserve(sequence, settings_.tokens + settings_.max_steps, 1);
+    for (int64_t done = 0; done < settings_.tokens; done += chunk) {
+      append_chunk(sequence, static_cast<int>(std::min(chunk, settings_.tokens - done)));
+      // What is enqueued ahead of the device costs host memory.
+      device_.synchronize(stream_.view());
+    }
+  }
+}
+
+std::vector<StepSequence> SyntheticDecode::Impl::decode_step() const {
+  std::vector<StepSequence> step;
+  for (const SequenceId sequence : sequences_) step.push_back({sequence, 1, StepMode::kDecode});
+  return step;
+}
+
+void SyntheticDecode::Impl::enqueue_layers() {
+  const int tokens = settings_.sequences;
+  for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
+    if (settings_.layer_bytes > 0) {
+      device_.launch(
+          stream_.view(), "projections",
+          [bytes = settings_.layer_bytes] {
+            return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
+          },
+          tag_of(layer, Cause::kCompute));
+    }
+    runtime_.append(layer, inputs_->k(tokens), inputs_->v(tokens), stream_.view());
+    runtime_.attend(layer, inputs_->q(tokens), inputs_->out(tokens), nullptr, stream_.view());
+  }
+}
+
+SyntheticStep SyntheticDecode::Impl::step() {
+  require(done_ < settings_.max_steps, "steps", done_ + 1,
+          fmt::format("{}, what max_steps gave room for", settings_.max_steps));
+  runtime_.reset_metrics();
+  inputs_->shift(settings_.sequences, stream_.view());
+  device_.synchronize(stream_.view());
+  const TransferTotals before = device_.transfers();
+  device_.record(begun_.view(), stream_.view());
+  runtime_.begin_step(decode_step());
+  try {
+    enqueue_layers();
+    runtime_.end_step();
+  } catch (...) {
+    runtime_.abort_step();
+    throw;
+  }
+  ++done_;
+  device_.record(ended_.view(), stream_.view());
+  device_.synchronize(stream_.view());
+  SyntheticStep result;
+  result.seconds = device_.seconds_at(ended_.view()) - device_.seconds_at(begun_.view());
+  result.transfers = difference(device_.transfers(), before);
+  result.fetch = runtime_.metrics();
+  return result;
+}
+
+SyntheticDecode::SyntheticDecode(const SyntheticOptions& settings, SelectionTrace trace)
+    : impl_(std::make_unique<Impl>(settings, std::move(trace))) {}
+SyntheticDecode::~SyntheticDecode() = default;
+SyntheticStep SyntheticDecode::step() { return impl_->step(); }
+Runtime& SyntheticDecode::runtime() { return impl_->runtime(); }
+Device& SyntheticDecode::device() { return impl_->device(); }
+SyntheticDevice::Predictions SyntheticDecode::predictions() const {
+  return impl_->device().predictions();
+}
+std::vector<OverlapCount> SyntheticDecode::take_overlap() {
+  return impl_->device().overlap().take();
+}
+
+SyntheticResult SyntheticDecode::run(int warmup, int steps) {
+  require(warmup >= 0, "warmup", warmup, "0 or more");
+  require(steps >= 1, "steps", steps, "1 or more");
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < warmup; ++i) step();
+  const SyntheticDevice::Predictions before = predictions();
+  SyntheticResult result;
+  for (int i = 0; i < steps; ++i) {
+    result.steps.push_back(step());
+    result.tpot_seconds += result.steps.back().seconds / steps;
+  }
+  result.predictions = {.asked = predictions().asked - before.asked,
+                        .not_recorded = predictions().not_recorded - before.not_recorded};
+  result.memory = runtime().memory();
+  result.wall_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace fasa

@@ -1,0 +1,76 @@
+// A decode without a model: a trace's selections on any geometry and length, through the real
+// runtime on the emulated device, in virtual time. Driven step by step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/api/sequences/runtime.h"
+#include "runtime/synthetic/synthetic_device.h"
+#include "runtime/trace/selection_trace.h"
+#include "scheduler/prefetch/query_source.h"
+
+namespace fasa {
+
+struct SyntheticOptions {
+  Geometry geometry;
+  int64_t tokens = 131072;  // of each sequence before the first step
+  int sequences = 1;
+  int64_t max_steps = 512;  // room is taken for so many
+  RowDType row_dtype = DType::kBF16;
+  // device.name is ignored: the emulated one it is. Its memory's bandwidth and its launches' cost:
+  Config config;
+  double memory_bandwidth = 288e9;  // bytes per second
+  double launch_seconds = 4e-6;
+  // Read by each layer beside its attention, in one launch between two attentions: a model's
+  // weights. 0 = attention alone, without that launch.
+  uint64_t layer_bytes = 0;
+  // Read to estimate a later layer's query: a norm and a query projection.
+  uint64_t estimate_bytes = 0;
+  SyntheticCompute compute = SyntheticCompute::kModelled;
+  uint64_t seed = 0;
+
+  // Throws UsageError.
+  void validate() const;
+};
+
+struct SyntheticStep {
+  double seconds = 0;  // on the device's clock, from begin_step to the last layer's output
+  FetchMetrics fetch;  // of this step alone
+  TransferTotals transfers;
+};
+
+struct SyntheticResult {
+  std::vector<SyntheticStep> steps;
+  double tpot_seconds = 0;  // mean of the steps
+  SyntheticDevice::Predictions predictions;
+  KvMemory memory;
+  double wall_seconds = 0;
+};
+
+class SyntheticDecode {
+ public:
+  // Fills the sequences. Throws UsageError, BudgetError.
+  SyntheticDecode(const SyntheticOptions& settings, SelectionTrace trace);
+  ~SyntheticDecode();
+  SyntheticDecode(const SyntheticDecode&) = delete;  // its parts refer to each other
+  SyntheticDecode& operator=(const SyntheticDecode&) = delete;
+
+  // One decode step of all sequences. Throws UsageError beyond max_steps, BudgetError, DeviceError.
+  SyntheticStep step();
+  // `warmup` steps that are not measured (the hot rows begin empty), then `steps`.
+  SyntheticResult run(int warmup, int steps);
+
+  Runtime& runtime();
+  Device& device();
+  SyntheticDevice::Predictions predictions() const;
+  // How much of each set was in that of the step before, by layer, since the last call.
+  std::vector<OverlapCount> take_overlap();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fasa

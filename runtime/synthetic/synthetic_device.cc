@@ -1,0 +1,91 @@
+#include "runtime/synthetic/synthetic_device.h"
+
+#include <type_traits>
+#include <variant>
+
+#include "kernels/run_on_host.h"
+#include "runtime/synthetic/modelled_work.h"
+
+namespace fasa {
+namespace {
+
+// Tables, descriptors and counters are smaller; rows and slices of a length worth modelling are
+// larger. Small ones are copied for real, which changes no time.
+constexpr size_t kLargeBytes = size_t{16} << 20;
+
+}  // namespace
+
+SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
+                                 SyntheticCompute compute)
+    : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
+
+// What decides what is fetched, `resolve` (in `fetch` too) and `claim_slots`, stays real.
+void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
+  std::visit(
+      [&]<typename Params>(const Params& params) {
+        if constexpr (std::is_same_v<Params, SelectParams>) {
+          launch(
+              stream, Params::kName, [this, params] { return select(params); }, tag);
+        } else if constexpr (requires { modelled_work(params); }) {
+          if (compute_ == SyntheticCompute::kReal) return emulated_.enqueue(call, stream, tag);
+          launch(
+              stream, Params::kName, [params] { return modelled_work(params); }, tag);
+        } else {
+          emulated_.enqueue(call, stream, tag);
+        }
+      },
+      call);
+}
+
+KernelWork SyntheticDevice::select(const SelectParams& params) {
+  const KernelWork work =
+      compute_ == SyntheticCompute::kReal ? run_on_host(params) : modelled_work(params);
+  const int kv_heads = params.step.layout.kv_heads;
+  const int ahead = params.ahead;
+  const int chunks = params.step.layout.slice.prefix(params.score_dims).dims / 2;
+  for (int sequence = 0; sequence < params.step.count; ++sequence) {
+    const SequenceDesc& desc = params.step.sequences[sequence];
+    const SelectPlan plan = plan_selection(params, desc);
+    for (int i = 0; i < params.step.head_count(); ++i) {
+      const int head = params.step.first_head() + i;
+      const int64_t index = int64_t{sequence} * kv_heads + head;
+      const bool decodes = desc.mode == StepMode::kDecode;
+      params.selected_sizes[index] = decodes ? plan.budget : 0;
+      if (params.low_bit.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
+        params.low_bit.sizes[index] = decodes ? plan.low_bit : 0;
+      }
+      if (!decodes) continue;
+      const TracePlace place{.step = desc.start - tokens_,
+                             .sequence = sequence,
+                             .layer = params.step.layer,
+                             .kv_head = head};
+      int32_t* set = params.sets + index * params.selected_capacity;
+      if (ahead == 0) {
+        tiling_.true_set(place, plan, set);
+        continue;
+      }
+      const int all = params.step.layout.slice.dims / 2;
+      ++predictions_asked_;
+      if (!tiling_.predicted_set(place, ahead, chunks == all ? 0 : chunks, plan, set)) {
+        ++predictions_missing_;
+      }
+    }
+  }
+  overlap_.observe(params);
+  return work;
+}
+
+void SyntheticDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
+                              OperationTag tag) {
+  for (const CopyRange& range : ranges) {
+    const bool large = allocation_bytes(range.destination) >= kLargeBytes ||
+                       allocation_bytes(range.source) >= kLargeBytes;
+    if (compute_ == SyntheticCompute::kModelled && large) {
+      emulated_.model_copy(range.bytes, kind, stream, tag);
+    } else {
+      emulated_.copy_all({&range, 1}, kind, stream, tag);
+    }
+  }
+}
+
+}  // namespace fasa

@@ -1,0 +1,152 @@
+#include "runtime/synthetic/trace_tiling.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+namespace fasa {
+namespace {
+
+// Splitmix64: the same number for a position in every step, layer and head.
+uint64_t mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15ull;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+  return value ^ (value >> 31);
+}
+
+// A set of positions that is filled up to a size.
+class PositionSet {
+ public:
+  PositionSet(const SelectPlan& plan, std::vector<uint64_t>& words) : plan_(plan), words_(words) {
+    words_.assign(static_cast<size_t>(plan.visible() + 63) / 64, 0);
+    for (int at = plan.first; at < plan.sinks_end; ++at) insert(at);
+    for (int at = plan.recent_begin; at < plan.end; ++at) insert(at);
+  }
+  bool full() const { return size_ >= plan_.budget; }
+  // A position that competes and is not there yet.
+  void add(int64_t position) {
+    if (position >= plan_.sinks_end && position < plan_.recent_begin && !full()) {
+      insert(static_cast<int>(position));
+    }
+  }
+  void write(int32_t* set) const {
+    for (size_t word = 0; word < words_.size(); ++word) {
+      for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
+        *set++ = plan_.first + static_cast<int32_t>(word * 64) + std::countr_zero(bits);
+      }
+    }
+  }
+
+ private:
+  void insert(int position) {
+    const auto at = static_cast<size_t>(position - plan_.first);
+    const uint64_t bit = uint64_t{1} << (at % 64);
+    size_ += (words_[at / 64] & bit) == 0;
+    words_[at / 64] |= bit;
+  }
+  const SelectPlan& plan_;
+  std::vector<uint64_t>& words_;
+  int size_ = 0;
+};
+
+}  // namespace
+
+TraceTiling::TraceTiling(const SelectionTrace& trace, int64_t tokens, uint64_t seed)
+    : trace_(trace), tokens_(tokens), seed_(seed) {}
+
+int64_t TraceTiling::stretch_begin(int64_t position) const {
+  return position * tokens_ / trace_.context(trace_.steps() - 1);
+}
+
+// Later groups repeat the layers that a prediction can be of: the first has no layer before it.
+int TraceTiling::trace_layer(int layer) const {
+  const int layers = trace_.shape().layers;
+  if (layer < layers || layers == 1) return layer % layers;
+  return 1 + (layer - layers) % (layers - 1);
+}
+
+int TraceTiling::trace_step(const TracePlace& place) const {
+  const int steps = trace_.steps();
+  if (steps == 1) return 0;
+  // To and fro: neighbours stay neighbours where the trace ends.
+  const int layers = trace_.shape().layers;
+  const int layer_group =
+      place.layer < layers ? 0 : 1 + (place.layer - layers) / std::max(1, layers - 1);
+  const int head_group = place.kv_head / trace_.shape().kv_heads;
+  const int64_t offset = int64_t{layer_group} * 7 + int64_t{head_group} * 13 +
+                         int64_t{place.sequence} * 29 + static_cast<int64_t>(seed_ % 1024);
+  const int64_t period = 2 * (steps - 1);
+  const int64_t at = (place.step + offset) % period;
+  return static_cast<int>(at < steps ? at : period - at);
+}
+
+void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const SelectPlan& plan,
+                       int32_t* set) const {
+  struct Item {
+    uint64_t rank;
+    int64_t begin, end;  // the stretch
+  };
+  // Grow only: the streams' threads stay.
+  thread_local std::vector<uint64_t> words;
+  thread_local std::vector<Item> items;
+  PositionSet result(plan, words);
+  items.clear();
+  const int competing_end = trace_.context(trace_step) - trace_.shape().recent;
+  for (const int32_t position : source) {
+    if (position < trace_.shape().sinks || position >= competing_end) continue;
+    items.push_back({mix(seed_ * 0x10001 + static_cast<uint64_t>(position)),
+                     stretch_begin(position), stretch_begin(position + 1)});
+  }
+  // Each round takes one more of every stretch. A round that is not finished takes the same
+  // positions in every step: those of the lowest rank.
+  std::sort(items.begin(), items.end(),
+            [](const Item& a, const Item& b) { return a.rank < b.rank; });
+  const int rounds = items.empty() ? 0 : 8 + 2 * plan.need / static_cast<int>(items.size());
+  for (int round = 0; round < rounds && !result.full(); ++round) {
+    for (const Item& item : items) {
+      const int64_t length = std::max<int64_t>(1, item.end - item.begin);
+      const auto offset = static_cast<int64_t>((item.rank >> 20) % static_cast<uint64_t>(length));
+      // Beyond its stretch it goes on into the next one.
+      result.add(item.begin + (round < length ? (offset + round) % length : round));
+    }
+  }
+  for (int at = plan.recent_begin - 1; at >= plan.sinks_end && !result.full(); --at) result.add(at);
+  result.write(set);
+}
+
+void TraceTiling::true_set(const TracePlace& place, const SelectPlan& plan, int32_t* set) const {
+  const int step = trace_step(place);
+  fill(step,
+       trace_.true_set(step, trace_layer(place.layer), place.kv_head % trace_.shape().kv_heads),
+       plan, set);
+}
+
+bool TraceTiling::predicted_set(const TracePlace& place, int ahead, int chunks,
+                                const SelectPlan& plan, int32_t* set) const {
+  const int layer = trace_layer(place.layer);
+  const auto& predictions = trace_.shape().predictions;
+  // The fewest FCs that are enough, else the most.
+  std::optional<size_t> best;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    if (predictions[i].depth != ahead || !trace_.has_prediction(layer, i)) continue;
+    const auto worse = [&](int count) { return chunks == 0 || count < chunks; };
+    const bool better = !best || (worse(predictions[*best].chunks)
+                                      ? predictions[i].chunks > predictions[*best].chunks
+                                      : !worse(predictions[i].chunks) &&
+                                            predictions[i].chunks < predictions[*best].chunks);
+    if (better) best = i;
+  }
+  if (!best) {
+    TracePlace before = place;
+    before.step = std::max<int64_t>(0, place.step - 1);
+    true_set(before, plan, set);
+    return false;
+  }
+  const int step = trace_step(place);
+  fill(step, trace_.predicted_set(step, layer, place.kv_head % trace_.shape().kv_heads, *best),
+       plan, set);
+  return true;
+}
+
+}  // namespace fasa

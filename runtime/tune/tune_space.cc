@@ -1,0 +1,153 @@
+#include "runtime/tune/tune_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/config/config_options.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kDeepest = 4;
+constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
+
+void keep(Config&) {}
+
+// Entries of the largest layer's set.
+int64_t largest_set(const Config& config, int64_t tokens) {
+  double largest = 1;
+  for (const TokenCount& count : config.selection.fac_tokens) {
+    const double share = count.share * static_cast<double>(tokens);
+    largest = std::max(largest, count.tokens > 0 ? static_cast<double>(count.tokens) : share);
+  }
+  return std::min(tokens, static_cast<int64_t>(largest));
+}
+
+}  // namespace
+
+TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens)
+    : given_(std::move(given)) {
+  if (given_.selection.kind != SelectionKind::kFasa) {
+    throw UsageError(
+        fmt::format("tuning selection.kind = {}: there is nothing to tune; allowed: fasa",
+                    selection_name(given_.selection.kind)));
+  }
+  if (given_.placement.rows == RowPlacement::kDevice) {
+    throw UsageError(
+        "tuning placement.rows = device: nothing is fetched there; allowed: host (preset fasa-m)");
+  }
+  add_hot_rows(tokens);
+  add_prefetch(geometry.layers);
+  add_replacement();
+  add_streams();
+  if (allow_fac_tokens) add_fac_tokens(geometry);
+}
+
+std::vector<size_t> TuneSpace::sizes() const {
+  std::vector<size_t> sizes;
+  for (const auto& axis : axes_) sizes.push_back(axis.size());
+  return sizes;
+}
+
+Config TuneSpace::config(const TuneSearch::Point& point) const {
+  Config config = given_;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) axes_[axis][point[axis]](config);
+  return config;
+}
+
+void TuneSpace::add_hot_rows(int64_t tokens) {
+  std::vector<Turn> axis{keep};
+  int64_t last = -1;
+  for (const double sets : {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 16.0}) {
+    const auto wanted =
+        static_cast<int64_t>(sets * static_cast<double>(largest_set(given_, tokens)));
+    const int64_t rows = std::min({wanted, tokens, kMaxHotRows});
+    if (rows == std::exchange(last, rows) || given_.placement.hot_rows == rows) continue;
+    axis.emplace_back([rows](Config& c) { c.placement.hot_rows = static_cast<int>(rows); });
+  }
+  axes_.push_back(std::move(axis));
+}
+
+void TuneSpace::add_prefetch(int layers) {
+  std::vector<Turn> axis{keep};
+  const auto add = [&](std::optional<int> depth, PredictorKind predictor) {
+    if (given_.prefetch.depth == depth && given_.prefetch.predictor == predictor) return;
+    axis.emplace_back([depth, predictor](Config& c) {
+      c.prefetch.depth = depth;
+      c.prefetch.predictor = predictor;
+    });
+  };
+  add(0, PredictorKind::kAuto);
+  add(1, PredictorKind::kPreviousStep);
+  for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) {
+    add(depth, PredictorKind::kNextQuery);
+  }
+  axes_.push_back(std::move(axis));
+}
+
+void TuneSpace::add_replacement() {
+  std::vector<Turn> axis{keep};
+  for (const auto policy : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
+    if (policy == given_.placement.replacement) continue;
+    axis.emplace_back([policy](Config& c) { c.placement.replacement = policy; });
+  }
+  axes_.push_back(std::move(axis));
+}
+
+void TuneSpace::add_streams() {
+  std::vector<Turn> axis{keep};
+  for (const int streams : {1, 2, 4}) {
+    if (streams == given_.prefetch.streams) continue;
+    axis.emplace_back([streams](Config& c) { c.prefetch.streams = streams; });
+  }
+  axes_.push_back(std::move(axis));
+}
+
+// Fewer tokens; where no low-bit set is, also fewer with one of twice what was given: by codes that
+// lie on the device these cost no transfer.
+void TuneSpace::add_fac_tokens(const Geometry& geometry) {
+  std::vector<Turn> axis{keep};
+  for (const int divisor : {2, 4}) {
+    std::vector<TokenCount> fewer = given_.selection.fac_tokens;
+    const int64_t floor = given_.selection.sinks + given_.selection.recent + 1;
+    for (TokenCount& count : fewer) {
+      if (count.tokens > 0) count.tokens = std::max(floor, count.tokens / divisor);
+      count.share /= divisor;
+    }
+    if (fewer == given_.selection.fac_tokens) continue;
+    axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
+    const TokenCount& given = given_.selection.fac_tokens.front();
+    const bool whole = given_.effective_tip_chunks(geometry.chunks()) == geometry.chunks();
+    if (given_.has_low_bit_set(geometry.chunks()) || !whole) continue;
+    const TokenCount low_bit = {.tokens = 2 * given.tokens,
+                                .share = std::min(1.0, 2 * given.share)};
+    axis.emplace_back([fewer, low_bit](Config& c) {
+      c.selection.fac_tokens = fewer;
+      c.selection.low_bit_tokens = low_bit;
+    });
+  }
+  axes_.push_back(std::move(axis));
+}
+
+std::string tuned_words(const Config& config) {
+  const auto value = [&](const char* table, const char* key) {
+    const nlohmann::json json = find_option(table, key)->get(config);
+    return json.is_string() ? json.get<std::string>() : json.dump();
+  };
+  const bool off = config.prefetch.depth == 0 || config.prefetch.predictor == PredictorKind::kNone;
+  const std::string prefetch =
+      off ? "no prefetch"
+          : fmt::format("predictor {} depth {}", value("prefetch", "predictor"),
+                        value("prefetch", "depth"));
+  const bool none = config.selection.low_bit_tokens == TokenCount{};
+  const std::string low_bit =
+      none ? "" : fmt::format(", low_bit_tokens {}", value("selection", "low_bit_tokens"));
+  return fmt::format("hot_rows {} {}, {}, streams {}, fac_tokens {}{}",
+                     value("placement", "hot_rows"), value("placement", "replacement"), prefetch,
+                     config.prefetch.streams, value("selection", "fac_tokens"), low_bit);
+}
+
+}  // namespace fasa

@@ -1,0 +1,42 @@
+// The settings that a tuner turns, and the values that it tries.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/geometry.h"
+#include "runtime/config/config.h"
+#include "runtime/tune/tune_search.h"
+
+namespace fasa {
+
+class TuneSpace {
+ public:
+  // Around `given`, for decode steps of `tokens` tokens. Turns hot rows, prefetch (depth and
+  // predictor together), replacement and streams; fac_tokens, never above what was given, only with
+  // `allow_fac_tokens`: fewer tokens cost accuracy. Throws UsageError where nothing is fetched
+  // (rows on the device, full attention).
+  TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens);
+
+  std::vector<size_t> sizes() const;
+  TuneSearch::Point start() const { return TuneSearch::Point(axes_.size(), 0); }  // as given
+  Config config(const TuneSearch::Point& point) const;
+
+ private:
+  using Turn = std::function<void(Config&)>;
+  void add_hot_rows(int64_t tokens);
+  void add_prefetch(int layers);
+  void add_replacement();
+  void add_streams();
+  void add_fac_tokens(const Geometry& geometry);
+
+  Config given_;
+  std::vector<std::vector<Turn>> axes_;  // the first of each leaves what was given
+};
+
+// What a space turns, in few words: "hot_rows 1024 lru, next-query 2 ahead, 2 streams".
+std::string tuned_words(const Config& config);
+
+}  // namespace fasa

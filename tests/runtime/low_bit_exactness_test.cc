@@ -1,0 +1,151 @@
+// With a low-bit set the same invariants hold, bit for bit: it depends on the tokens alone; and
+// without one, or where the set covers the context, no code has a part in the output.
+#include <gtest/gtest.h>
+
+#include "tests/support/runs.h"
+
+namespace fasa::testing {
+namespace {
+
+constexpr int kPrompt = 333;
+
+using Outputs = std::vector<std::vector<float>>;
+
+// Decode steps alone: prefill attends to everything whatever is selected. They cross a page's end.
+Outputs decoded(const RunSetup& setup, int chunk, const Geometry& geometry) {
+  RuntimeRun run(setup, geometry);
+  const SequenceId id = run.runtime().create();
+  run.prefill(id, 1, kPrompt, chunk);
+  return run.decode(id, 1, 60);
+}
+
+Outputs decoded(const RunSetup& setup, int chunk = kPrompt) {
+  return decoded(setup, chunk, small_geometry(setup.row_dtype));
+}
+
+void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(same_bits(a[i], b[i])) << what << ": differs at token " << i;
+  }
+}
+
+TEST(LowBitExactness, TheLowBitSetChangesTheResult) {
+  const Outputs without = decoded({});
+  Outputs before = without;
+  for (const int64_t low_bit : {1, 40, 10000}) {
+    const Outputs with = decoded({.low_bit_tokens = low_bit});
+    EXPECT_FALSE(same_bits(with[0], before[0])) << low_bit;
+    before = with;
+  }
+  EXPECT_FALSE(same_bits(decoded({.low_bit_tokens = 40, .value_codes = SliceDType::kInt8})[0],
+                         decoded({.low_bit_tokens = 40})[0]));
+}
+
+TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
+  for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+    const bool coded = values == SliceDType::kInt4;
+    const RunSetup plain{.low_bit_tokens = 70,
+                         .value_codes = values,
+                         .row_dtype = coded ? RowDType::kInt8 : RowDType::kBF16};
+    const Outputs base = decoded(plain);
+    RunSetup other = plain;
+    other.threads = 1;
+    expect_same(base, decoded(other), "one thread on the cpu");
+    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
+      for (const int hot_rows : {0, 20, 300}) {  // waves through the fetch buffer, few, all
+        other = plain;
+        other.device = "emulated", other.rows = rows, other.hot_rows = hot_rows;
+        other.streams = hot_rows == 0 ? 4 : 1;
+        expect_same(base, decoded(other), "emulated, hot rows " + std::to_string(hot_rows));
+      }
+    }
+  }
+}
+
+TEST(LowBitExactness, PrefillChunks) {
+  for (const char* device : {"cpu", "emulated"}) {
+    const RunSetup setup{.device = device, .low_bit_tokens = 70};
+    const Outputs base = decoded(setup);
+    for (const int chunk : {1, 63, 64, 200}) {
+      expect_same(base, decoded(setup, chunk), std::string(device) + std::to_string(chunk));
+    }
+  }
+}
+
+TEST(LowBitExactness, ASetThatCoversTheContextIsFullAttention) {
+  for (const char* device : {"cpu", "emulated"}) {
+    expect_same(decoded({.device = device, .kind = SelectionKind::kFull}),
+                decoded({.device = device, .fac_tokens = 10000, .low_bit_tokens = 50}), device);
+  }
+}
+
+TEST(LowBitExactness, WindowsAndDenseLayers) {
+  Geometry geometry = small_geometry();
+  geometry.windows = {0, 90, 37};
+  const Outputs base = decoded({.low_bit_tokens = 30, .dense_layers = {0}}, kPrompt, geometry);
+  for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+    expect_same(
+        base,
+        decoded({.device = "emulated", .rows = rows, .low_bit_tokens = 30, .dense_layers = {0}}, 64,
+                geometry),
+        "windows");
+  }
+}
+
+TEST(LowBitExactness, PredictionsChangeNothing) {
+  Geometry geometry = small_geometry();
+  geometry.layers = 5;
+  const Outputs base = decoded({.low_bit_tokens = 70, .depth = 0}, kPrompt, geometry);
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kPoorQueries,
+        PredictionSource::kRandom}) {
+    for (const int hot_rows : {30, 51, 300}) {
+      expect_same(base,
+                  decoded({.device = "emulated",
+                           .hot_rows = hot_rows,
+                           .low_bit_tokens = 70,
+                           .depth = 2,
+                           .prediction_source = prediction_source},
+                          kPrompt, geometry),
+                  "hot rows " + std::to_string(hot_rows));
+    }
+  }
+}
+
+// Of any lengths, in one batch: some have no low-bit set yet, some a part of one.
+TEST(LowBitExactness, SequencesTogether) {
+  const auto length_of = [](int i) { return 20 + 37 * i; };
+  for (const char* device : {"cpu", "emulated"}) {
+    const RunSetup setup{.device = device, .low_bit_tokens = 100};
+    std::vector<Outputs> alone;
+    RuntimeRun run(setup);
+    std::vector<SequenceId> ids;
+    std::vector<Part> prompts;
+    for (int i = 0; i < 9; ++i) {
+      RuntimeRun one(setup);
+      const SequenceId id = one.runtime().create();
+      one.prefill(id, static_cast<uint64_t>(i), length_of(i), 128);
+      alone.push_back(one.decode(id, static_cast<uint64_t>(i), 3));
+      ids.push_back(run.runtime().create());
+      prompts.push_back(
+          {ids.back(), static_cast<uint64_t>(i), 0, length_of(i), StepMode::kPrefill});
+    }
+    run.tape().step(prompts);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<Part> parts;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        parts.push_back({ids[i], i, run.runtime().length(ids[i]), 1, StepMode::kDecode});
+      }
+      Outputs outputs;
+      run.append_split(run.tape().step(parts), static_cast<int>(ids.size()), outputs);
+      for (size_t i = 0; i < ids.size(); ++i) {
+        ASSERT_TRUE(same_bits(outputs[i], alone[i][static_cast<size_t>(step)]))
+            << device << " sequence " << i << " step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fasa::testing

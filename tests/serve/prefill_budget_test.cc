@@ -1,0 +1,93 @@
+// Chunks of prompts beside those who stream: sized by what steps took.
+#include "runtime/serve/prefill_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace fasa::serve {
+namespace {
+
+// A machine whose chunks take a fixed time and one by the token.
+struct Machine {
+  double fixed = 0;
+  double per_token = 0;
+
+  double seconds(int tokens) const { return fixed + per_token * tokens; }
+  // Chunks as the budget allows them, until it has seen `chunks`.
+  int settle(PrefillBudget* budget, int chunks) const {
+    for (int i = 0; i < chunks; ++i)
+      budget->prefilled(budget->chunk(true), seconds(budget->chunk(true)));
+    return budget->chunk(true);
+  }
+};
+
+TEST(PrefillBudget, TakesTheLargestChunkWhereNobodyStreams) {
+  PrefillBudget budget(0, 512);
+  budget.decoded(0.01);
+  budget.prefilled(512, 10);
+  EXPECT_EQ(budget.chunk(false), 512);
+}
+
+TEST(PrefillBudget, BeginsWithTheLeastChunk) {
+  EXPECT_EQ(PrefillBudget(0, 512).chunk(true), PrefillBudget::kMinChunk);
+  EXPECT_EQ(PrefillBudget(0, 8).chunk(true), 8);
+}
+
+TEST(PrefillBudget, FillsTwiceTheDecodeStepWhereChunksCostNothingBeforeTheirTokens) {
+  PrefillBudget budget(0, 512);
+  budget.decoded(0.02);
+  const Machine machine{.fixed = 0, .per_token = 1e-4};
+  EXPECT_NEAR(machine.settle(&budget, 50), 200, 2);
+  EXPECT_NEAR(budget.fixed_seconds(), 0, 1e-9);
+}
+
+TEST(PrefillBudget, FindsTheFixedCostFromChunksOfTwoSizes) {
+  PrefillBudget budget(0, 512);
+  const Machine machine{.fixed = 0.02, .per_token = 8e-4};
+  budget.prefilled(512, machine.seconds(512));
+  EXPECT_NEAR(budget.fixed_seconds(), 0, 1e-9) << "one size says nothing";
+  budget.prefilled(16, machine.seconds(16));
+  EXPECT_NEAR(budget.fixed_seconds(), 0.02, 1e-3);
+}
+
+TEST(PrefillBudget, SpendsMostOfAChunkOnItsTokens) {
+  PrefillBudget budget(0, 512);
+  budget.decoded(0.01);
+  const Machine machine{.fixed = 0.02, .per_token = 8e-4};
+  budget.prefilled(512, machine.seconds(512));
+  const int chunk = machine.settle(&budget, 50);
+  EXPECT_NEAR(machine.per_token * chunk / machine.seconds(chunk), PrefillBudget::kUsefulShare,
+              0.03);
+}
+
+TEST(PrefillBudget, ContextsThatMakeTokensDearerMakeChunksSmaller) {
+  PrefillBudget budget(0, 512);
+  budget.decoded(0.001);
+  Machine machine{.fixed = 0.002, .per_token = 3e-5};
+  budget.prefilled(512, machine.seconds(512));
+  const int before = machine.settle(&budget, 50);
+  machine.per_token *= 100;
+  EXPECT_GT(before, 100);
+  EXPECT_EQ(machine.settle(&budget, 50), PrefillBudget::kMinChunk);
+  EXPECT_NEAR(budget.fixed_seconds(), 0.002, 1e-4) << "a constant of the model";
+}
+
+TEST(PrefillBudget, KeepsALimitThatWasAskedFor) {
+  PrefillBudget budget(0.05, 512);
+  budget.decoded(0.01);
+  const Machine machine{.fixed = 0.02, .per_token = 5e-4};
+  budget.prefilled(512, machine.seconds(512));
+  const int chunk = machine.settle(&budget, 50);
+  EXPECT_NEAR(0.01 + machine.seconds(chunk), 0.05, 0.002);
+}
+
+TEST(PrefillBudget, GoesOnWithTheLeastChunkWhereNoTimeIsLeft) {
+  PrefillBudget budget(0.005, 512);
+  budget.decoded(0.01);
+  budget.prefilled(64, 0.1);
+  EXPECT_EQ(budget.chunk(true), PrefillBudget::kMinChunk);
+}
+
+}  // namespace
+}  // namespace fasa::serve

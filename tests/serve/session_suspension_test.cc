@@ -1,0 +1,451 @@
+// Conversations that go to disk and come back are, bit for bit, those that stayed.
+#include "runtime/serve/session_suspension.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "tests/llm/temp_model.h"
+#include "tests/serve/local_server.h"
+
+namespace fasa::serve {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class SessionSuspensionTest : public testing::TestWithParam<const char*> {
+ protected:
+  EngineOptions options(const std::string& fingerprint = "a") const {
+    return {.prefill_chunk = 96,
+            .sessions =
+                SuspensionOptions{.dir = folder_.path() + "/sessions", .fingerprint = fingerprint}};
+  }
+  std::string file(const std::string& name) const { return folder_.path() + "/sessions/" + name; }
+
+ private:
+  llm_test::TempDir folder_;
+};
+
+// Until all that is kept is on disk alone.
+void suspend(LocalServer& server) {
+  server.loop().suspend_idle_now();
+  while (server.loop().status().suspension.busy) std::this_thread::yield();
+}
+
+// The turns of converse(), and what `between` does after each.
+Turns converse_with(const std::function<LocalServer&()>& server,
+                    const std::function<void()>& between) {
+  Turns turns;
+  std::vector<int32_t> history = bytes_of(some_text(0, 500));
+  for (size_t turn = 0; turn < 3; ++turn) {
+    const auto recorder = server().start(history, 12, "");
+    const auto& choice = recorder->wait();
+    turns.ids.push_back(choice.ids);
+    turns.logprobs.push_back(choice.logprobs);
+    turns.computed.push_back(static_cast<int64_t>(history.size()) - recorder->cached());
+    history.insert(history.end(), choice.ids.begin(), choice.ids.end());
+    const auto more = bytes_of(some_text(1000 + 50 * turn, 40));
+    history.insert(history.end(), more.begin(), more.end());
+    between();
+  }
+  return turns;
+}
+
+Turns undisturbed(const char* device) {
+  LocalServer server(device, {.prefill_chunk = 96});
+  return converse_with([&]() -> LocalServer& { return server; }, [] {});
+}
+
+void expect_equal(const Turns& turns, const Turns& expected) {
+  EXPECT_EQ(turns.ids, expected.ids);
+  EXPECT_EQ(turns.logprobs, expected.logprobs);
+  EXPECT_EQ(turns.computed, expected.computed);
+}
+
+EngineOptions with_short_turns(EngineOptions options) {
+  options.sparse_turn_tokens = 256;
+  return options;
+}
+
+// A document and an answer, then a question that goes on from there.
+struct Question {
+  std::vector<int32_t> document = bytes_of(some_text(0, 3000));
+  std::vector<int32_t> next = {};
+
+  explicit Question(LocalServer& server) {
+    const auto answer = server.start(document, 6)->wait().ids;
+    next = document;
+    next.insert(next.end(), answer.begin(), answer.end());
+    const auto more = bytes_of(some_text(5000, 30));
+    next.insert(next.end(), more.begin(), more.end());
+  }
+};
+
+TEST_P(SessionSuspensionTest, AResumedConversationIsTheSame) {
+  LocalServer server(GetParam(), options());
+  const Turns turns = converse_with([&]() -> LocalServer& { return server; },
+                                    [&] {
+                                      suspend(server);
+                                      const EngineStatus status = server.loop().status();
+                                      ASSERT_THAT(*status.sessions, SizeIs(1));
+                                      EXPECT_FALSE((*status.sessions)[0].in_memory);
+                                      EXPECT_EQ((*status.sessions)[0].suspended_tokens,
+                                                (*status.sessions)[0].tokens);
+                                      EXPECT_EQ(status.memory.host_rows, 0u);
+                                    });
+  expect_equal(turns, undisturbed(GetParam()));
+  const SuspensionStatus suspension = server.loop().status().suspension;
+  EXPECT_EQ(suspension.suspended, 3u);
+  EXPECT_EQ(suspension.resumed, 2u);
+  EXPECT_EQ(suspension.damaged, 0u);
+}
+
+// Decoded turns are what they are wherever the conversation was meanwhile.
+TEST_P(SessionSuspensionTest, ShortTurnsAreTheSameWhereverTheyBegin) {
+  EngineOptions kept{.prefill_chunk = 96, .sparse_turn_tokens = 256};
+  EngineOptions suspended = options();
+  suspended.sparse_turn_tokens = kept.sparse_turn_tokens;
+  const auto in_memory = std::make_unique<LocalServer>(GetParam(), kept);
+  const Turns expected = converse_with([&]() -> LocalServer& { return *in_memory; }, [] {});
+  EXPECT_NE(expected.logprobs, undisturbed(GetParam()).logprobs) << "no turn was decoded";
+
+  const auto evicted = std::make_unique<LocalServer>(GetParam(), kept);
+  const Turns computed_again = converse_with([&]() -> LocalServer& { return *evicted; },
+                                             [&] { evicted->loop().evict_idle(); });
+  EXPECT_EQ(computed_again.ids, expected.ids);
+  EXPECT_EQ(computed_again.logprobs, expected.logprobs);
+
+  auto server = std::make_unique<LocalServer>(GetParam(), suspended);
+  const auto on_disk =
+      converse_with([&]() -> LocalServer& { return *server; }, [&] { suspend(*server); });
+  expect_equal(on_disk, expected);
+  server.reset();
+  std::filesystem::remove_all(file(""));
+  server = std::make_unique<LocalServer>(GetParam(), suspended);
+  const Turns restarted = converse_with([&]() -> LocalServer& { return *server; },
+                                        [&] {
+                                          suspend(*server);
+                                          server.reset();
+                                          server =
+                                              std::make_unique<LocalServer>(GetParam(), suspended);
+                                        });
+  expect_equal(restarted, expected);
+}
+
+// Two conversations that begin with the same words are not each other's next turn.
+TEST_P(SessionSuspensionTest, AnothersBeginningMakesNoTurnShort) {
+  const auto prompt = bytes_of(some_text(0, 400));
+  auto own = prompt;
+  const auto question = bytes_of(some_text(2000, 50));
+  own.insert(own.end(), question.begin(), question.end());
+  LocalServer alone(GetParam(), {.sparse_turn_tokens = 256});
+  const auto expected = alone.start(own, 6)->wait();
+  LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
+  server.start(prompt, 6)->wait();
+  const auto answer = server.start(own, 6);
+  EXPECT_EQ(answer->wait().logprobs, expected.logprobs);
+  EXPECT_EQ(answer->cached(), 400);
+}
+
+// The same question again: its last token is computed as it was the first time.
+TEST_P(SessionSuspensionTest, AShortTurnAskedAgainIsTheSame) {
+  LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
+  auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 6)->wait().ids;
+  prompt.insert(prompt.end(), first.begin(), first.end());
+  const auto more = bytes_of(some_text(2000, 50));
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  const auto answer = server.start(prompt, 6)->wait();
+  const auto again = server.start(prompt, 6);
+  EXPECT_EQ(again->wait().logprobs, answer.logprobs);
+  EXPECT_EQ(again->cached(), static_cast<int64_t>(prompt.size()) - 1);
+}
+
+TEST_P(SessionSuspensionTest, AConversationOutlivesItsServer) {
+  auto server = std::make_unique<LocalServer>(GetParam(), options());
+  const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
+                                    [&] {
+                                      suspend(*server);
+                                      server.reset();
+                                      server = std::make_unique<LocalServer>(GetParam(), options());
+                                      EXPECT_THAT(server->loop().take_found(), SizeIs(1));
+                                    });
+  expect_equal(turns, undisturbed(GetParam()));
+}
+
+// What was not suspended when its server ended is computed again.
+TEST_P(SessionSuspensionTest, AnAbruptEndLosesOnlyWhatWasNotSuspended) {
+  auto server = std::make_unique<LocalServer>(GetParam(), options());
+  int turn = 0;
+  const Turns turns = converse_with([&]() -> LocalServer& { return *server; },
+                                    [&] {
+                                      if (turn++ == 0) suspend(*server);
+                                      server.reset();
+                                      server = std::make_unique<LocalServer>(GetParam(), options());
+                                    });
+  const Turns expected = undisturbed(GetParam());
+  EXPECT_EQ(turns.ids[1], expected.ids[1]);
+  EXPECT_EQ(turns.logprobs[1], expected.logprobs[1]);
+  EXPECT_EQ(turns.computed[1], expected.computed[1]);
+  // Of the second turn nothing is known any more: its answer is a prompt's part now.
+  EXPECT_EQ(turns.computed[2], expected.computed[2] + 12 + 40);
+}
+
+TEST_P(SessionSuspensionTest, EvictedSessionsAreOnDisk) {
+  LocalServer server(GetParam(), options());
+  const Turns turns =
+      converse_with([&]() -> LocalServer& { return server; }, [&] { server.loop().evict_idle(); });
+  expect_equal(turns, undisturbed(GetParam()));
+}
+
+// One that is resumed and one that goes on meanwhile.
+TEST_P(SessionSuspensionTest, OthersGoOnWhileOneResumes) {
+  const auto prompt = bytes_of(some_text(0, 900)), other = bytes_of(some_text(900, 300));
+  LocalServer alone(GetParam());
+  const auto expected = alone.start(prompt, 8)->wait().ids;
+  const auto expected_other = alone.start(other, 60)->wait().ids;
+  LocalServer server(GetParam(), options());
+  EXPECT_EQ(server.start(prompt, 8)->wait().ids, expected);
+  suspend(server);
+  const auto streams = server.start(other, 60);
+  streams->wait_for_tokens(3);
+  const auto resumed = server.start(prompt, 8);
+  EXPECT_EQ(resumed->wait().ids, expected);
+  EXPECT_EQ(resumed->cached(), 899);
+  EXPECT_EQ(streams->wait().ids, expected_other);
+}
+
+// Half of what is on disk, and a fork of what was resumed.
+TEST_P(SessionSuspensionTest, APromptTakesWhatItShares) {
+  LocalServer server(GetParam(), options());
+  const auto prompt = bytes_of(some_text(0, 400));
+  server.start(prompt, 4)->wait();
+  suspend(server);
+  std::vector<int32_t> changed(prompt.begin(), prompt.begin() + 250);
+  const auto more = bytes_of(some_text(2000, 100));
+  changed.insert(changed.end(), more.begin(), more.end());
+  const auto forked = server.start(changed, 6);
+  LocalServer alone(GetParam());
+  EXPECT_EQ(forked->wait().ids, alone.start(changed, 6)->wait().ids);
+  EXPECT_EQ(forked->cached(), 250);
+  const auto again = server.start(prompt, 4);
+  EXPECT_EQ(again->wait().ids, alone.start(prompt, 4)->wait().ids);
+  EXPECT_EQ(again->cached(), 399);
+}
+
+// On a processor a short turn reads the rows that it selects, and nothing else of them.
+TEST_P(SessionSuspensionTest, AShortTurnReadsWhatItSelects) {
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const Question same(kept);
+  const auto expected = kept.start(same.next, 10)->wait();
+  LocalServer server(GetParam(), with_short_turns(options()));
+  const Question question(server);
+  ASSERT_EQ(question.next, same.next);
+  suspend(server);
+  const uint64_t all = server.loop().status().suspension.disk_bytes;
+  const auto resumed = server.start(question.next, 10)->wait();
+  EXPECT_EQ(resumed.ids, expected.ids);
+  EXPECT_EQ(resumed.logprobs, expected.logprobs);
+  const SuspensionStatus suspension = server.loop().status().suspension;
+  EXPECT_EQ(suspension.resumed, 1u);
+  if (std::string(GetParam()) == "cpu") {
+    EXPECT_LT(suspension.read_bytes, all * 3 / 4);
+  } else {
+    EXPECT_GT(suspension.read_bytes, all * 3 / 4);
+  }
+}
+
+// What lacks rows is suspended again, forked, cut, prefilled behind, beside another's steps: all the same.
+TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
+  const auto converse_on = [&](LocalServer& server, const std::function<void()>& between) {
+    const Question question(server);
+    std::vector<std::vector<double>> heard;
+    const auto ask = [&](const std::vector<int32_t>& prompt) {
+      between();
+      const auto beside = server.start(bytes_of(some_text(9000, 200)), 30);
+      const auto answer = server.start(prompt, 5)->wait();
+      heard.push_back(answer.logprobs);
+      beside->wait();
+      return answer.ids;
+    };
+    auto history = question.next;
+    const auto go_on = [&](size_t begin, size_t tokens) {
+      const auto answer = ask(history);
+      history.insert(history.end(), answer.begin(), answer.end());
+      const auto more = bytes_of(some_text(begin, tokens));
+      history.insert(history.end(), more.begin(), more.end());
+    };
+    go_on(6000, 40);
+    go_on(6500, 300);  // a turn that reads all
+    go_on(7000, 20);
+    ask(history);
+    ask(history);          // again: a fork
+    history.resize(3004);  // within the first answer
+    const auto other = bytes_of(some_text(8000, 25));
+    history.insert(history.end(), other.begin(), other.end());
+    ask(history);
+    auto early = std::vector(history.begin(), history.begin() + 1500);
+    early.insert(early.end(), other.begin(), other.end());
+    ask(early);
+    return heard;
+  };
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const auto expected = converse_on(kept, [] {});
+  LocalServer suspended(GetParam(), with_short_turns(options()));
+  EXPECT_EQ(converse_on(suspended, [&] { suspend(suspended); }), expected);
+  std::filesystem::remove_all(file(""));
+  // Suspended once, so that later turns meet sequences in memory that lack rows.
+  LocalServer once(GetParam(), with_short_turns(options()));
+  int turn = 0;
+  EXPECT_EQ(converse_on(once,
+                        [&] {
+                          if (turn++ == 0) once.loop().evict_idle();
+                        }),
+            expected);
+}
+
+// Slices, checksums, and rows that a step selects: each is found, and the conversation computed again.
+TEST_P(SessionSuspensionTest, DamageUnderAShortTurnIsComputedAgain) {
+  LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
+  const Question same(kept);
+  const auto expected = kept.start(same.next, 10)->wait();
+  for (const bool rows : {false, true}) {
+    std::filesystem::remove_all(file(""));
+    LocalServer server(GetParam(), with_short_turns(options()));
+    const Question question(server);
+    suspend(server);
+    const PageFormat format{server.runtime().page_bytes()};
+    {
+      std::fstream pages(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
+      const std::string noise(rows ? format.bytes.rows : 1, '\xa5');
+      for (size_t page = 5; page < 40; ++page) {
+        pages.seekp(static_cast<std::streamoff>(page * format.page_bytes() +
+                                                (rows ? format.rows_begin() : 3)));
+        pages.write(noise.data(), static_cast<std::streamsize>(noise.size()));
+      }
+    }
+    const auto again = server.start(question.next, 10);
+    EXPECT_EQ(again->wait().logprobs, expected.logprobs);
+    EXPECT_EQ(again->choices()[0].ids, expected.ids);
+    EXPECT_EQ(server.loop().status().suspension.damaged, 1u) << rows;
+    EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+    const auto later = server.start(question.next, 10);
+    EXPECT_EQ(later->wait().logprobs, expected.logprobs);
+  }
+}
+
+TEST_P(SessionSuspensionTest, DamagedRowsAreComputedAgain) {
+  LocalServer server(GetParam(), options());
+  const auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 6)->wait();
+  suspend(server);
+  {
+    std::fstream rows(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
+    const PageFormat format{server.runtime().page_bytes()};
+    rows.seekp(static_cast<std::streamoff>(3 * format.page_bytes() + format.rows_begin() + 100));
+    rows.put('x').put('y');
+  }
+  const auto again = server.start(prompt, 6);
+  EXPECT_EQ(again->wait().ids, first.ids);
+  EXPECT_EQ(again->choices()[0].logprobs, first.logprobs);
+  EXPECT_LT(again->cached(), 399);
+  EXPECT_EQ(server.loop().status().suspension.damaged, 1u);
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+}
+
+TEST_P(SessionSuspensionTest, SaltsAndFingerprintsShareNothing) {
+  const auto prompt = bytes_of(some_text(0, 200));
+  {
+    LocalServer server(GetParam(), options());
+    server.start(prompt, 3, "mine")->wait();
+    suspend(server);
+    const auto other = server.start(prompt, 3, "another's");
+    other->wait();
+    EXPECT_EQ(other->cached(), 0);
+  }
+  {
+    LocalServer other_model(GetParam(), options("b"));
+    EXPECT_THAT(other_model.loop().take_found(), SizeIs(0));
+    const auto asked = other_model.start(prompt, 3, "mine");
+    asked->wait();
+    EXPECT_EQ(asked->cached(), 0);
+  }
+  LocalServer server(GetParam(), options());
+  const auto asked = server.start(prompt, 3, "mine");
+  asked->wait();
+  EXPECT_EQ(asked->cached(), 199);
+}
+
+TEST_P(SessionSuspensionTest, TheDiskHasALimit) {
+  EngineOptions limited = options();
+  const auto of = [](size_t begin, size_t tokens) { return bytes_of(some_text(begin, tokens)); };
+  {
+    LocalServer server(GetParam(), limited);
+    server.start(of(0, 200), 3)->wait();
+    suspend(server);
+    limited.sessions->limit_bytes = server.loop().status().suspension.disk_bytes * 3 / 2;
+  }
+  LocalServer server(GetParam(), limited);
+  server.start(of(1000, 200), 3)->wait();
+  suspend(server);  // takes the place of the first
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+  EXPECT_TRUE(std::filesystem::exists(file("2.rows")));
+  server.start(of(2000, 900), 3)->wait();
+  suspend(server);  // larger than all that is allowed
+  const EngineStatus status = server.loop().status();
+  EXPECT_TRUE(status.sessions->back().in_memory);
+  EXPECT_LE(status.suspension.disk_bytes, limited.sessions->limit_bytes);
+}
+
+// The conversation goes on from memory, and nothing is left of the attempt.
+TEST_P(SessionSuspensionTest, ADiskThatRefusesKeepsNothing) {
+  EngineOptions refusing = options();
+  int left = 5;
+  refusing.sessions->before_change = [&left] {
+    if (left-- == 0) throw UsageError("the disk is full");
+  };
+  LocalServer server(GetParam(), refusing);
+  const auto prompt = bytes_of(some_text(0, 400));
+  const auto first = server.start(prompt, 3)->wait().ids;
+  suspend(server);
+  EXPECT_LT(left, 0);
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+  EXPECT_FALSE(std::filesystem::exists(file("1.session")));
+  const EngineStatus status = server.loop().status();
+  EXPECT_TRUE(status.sessions->front().in_memory);
+  EXPECT_EQ(status.suspension.disk_bytes, 0u);
+  const auto again = server.start(prompt, 3);
+  EXPECT_EQ(again->wait().ids, first);
+  EXPECT_EQ(again->cached(), 399);
+}
+
+TEST_P(SessionSuspensionTest, AForgottenSessionLeavesTheDisk) {
+  LocalServer server(GetParam(), options());
+  server.start(bytes_of(some_text(0, 200)), 3)->wait();
+  suspend(server);
+  ASSERT_TRUE(std::filesystem::exists(file("1.session")));
+  ASSERT_TRUE(server.loop().forget("", server.loop().status().sessions->front().id));
+  server.start(bytes_of("x"), 1)->wait();
+  EXPECT_FALSE(std::filesystem::exists(file("1.session")));
+  EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
+}
+
+TEST_P(SessionSuspensionTest, IdleOnesGoByThemselves) {
+  EngineOptions soon = options();
+  soon.sessions->idle_after = 0.01;
+  LocalServer server(GetParam(), soon);
+  server.start(bytes_of(some_text(0, 200)), 3)->wait();
+  while (server.loop().status().suspension.suspended == 0) std::this_thread::yield();
+  EXPECT_FALSE(server.loop().status().sessions->front().in_memory);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SessionSuspensionTest, testing::Values("cpu", "emulated"));
+
+}  // namespace
+}  // namespace fasa::serve

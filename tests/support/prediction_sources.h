@@ -1,0 +1,101 @@
+// Sources of predictions, for tests: a source of queries that knows the tape and adds noise, and a
+// predictor that proposes anything at all.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "offload/device.h"
+#include "scheduler/prefetch/predictor.h"
+#include "scheduler/prefetch/query_source.h"
+#include "tests/support/tape.h"
+
+namespace fasa::testing {
+
+// The true query of the later layer plus noise. Enqueues a kernel that writes it, as a model would.
+class TapeQuerySource final : public QuerySource {
+ public:
+  TapeQuerySource(Device& device, const Geometry& geometry, int max_depth, float error,
+                  size_t room_tokens = 64)
+      : device_(device), geometry_(geometry), error_(error) {
+    for (int ahead = 0; ahead < max_depth; ++ahead) {
+      buffers_.push_back(device.allocate(
+          MemorySpace::kDevice,
+          room_tokens * static_cast<size_t>(geometry.query_heads * geometry.key_dim) *
+              sizeof(float),
+          "estimated queries"));
+    }
+  }
+  // Of the step that follows.
+  void expect(std::span<const Part> parts) { parts_.assign(parts.begin(), parts.end()); }
+  int calls() const { return calls_; }
+
+  int max_depth() const override { return static_cast<int>(buffers_.size()); }
+  ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
+    ++calls_;
+    Buffer& buffer = buffers_.at(static_cast<size_t>(ahead - 1));
+    auto* out = buffer.as<float>();
+    const int target = layer + ahead;
+    device_.launch(stream, "estimate", [this, out, target, parts = parts_] {
+      float* at = out;
+      for (const Part& part : parts) {
+        for (int i = 0; i < geometry_.query_heads * geometry_.key_dim; ++i) {
+          const float truth = tape_value(part.seed, target, part.start, TapeKind::kQuery, i);
+          const uint64_t seed = static_cast<uint64_t>((part.start * 64 + target) * 4096 + i);
+          *at++ = truth + error_ * noise(seed * 31 + part.seed);
+        }
+      }
+      return KernelWork{};
+    });
+    return ConstTensorView::dense(out, DType::kF32, static_cast<int64_t>(parts_.size()),
+                                  geometry_.query_heads, geometry_.key_dim);
+  }
+
+ private:
+  Device& device_;
+  const Geometry geometry_;
+  const float error_;
+  std::vector<Buffer> buffers_;
+  std::vector<Part> parts_;
+  int calls_ = 0;
+};
+
+// Random positions, in random order, twice, negative, beyond the end; sizes beyond the room.
+class RandomPredictor final : public Predictor {
+ public:
+  RandomPredictor(Device& device, uint64_t seed, int max_depth = 4)
+      : device_(device), random_(seed), max_depth_(max_depth) {}
+
+  int max_depth() const override { return max_depth_; }
+  bool writes_sets() const override { return true; }
+  void predict(const PredictedSet& prediction) override {
+    const SelectParams select = prediction.select;
+    device_.launch(prediction.compute, "random prediction", [select, seed = random_()] {
+      std::mt19937 random(static_cast<uint32_t>(seed));
+      const int heads = select.step.layout.kv_heads;
+      for (int head = 0; head < select.step.count * heads; ++head) {
+        const int32_t end = select.step.sequences[head / heads].end();
+        int32_t* set = select.sets + int64_t{head} * select.selected_capacity;
+        for (int i = 0; i < select.selected_capacity; ++i) {
+          set[i] = static_cast<int32_t>(random() % static_cast<uint32_t>(end + 8)) - 4;
+          if (random() % 16 == 0) set[i] = random() % 2 == 0 ? INT32_MIN : INT32_MAX;
+          if (i > 0 && random() % 8 == 0) set[i] = set[i - 1];
+        }
+        const uint32_t size = random() % 6;
+        select.selected_sizes[head] = size == 0   ? INT32_MAX
+                                      : size == 1 ? -3
+                                                  : select.selected_capacity;
+      }
+      return KernelWork{};
+    });
+  }
+
+ private:
+  Device& device_;
+  std::mt19937_64 random_;
+  int max_depth_;
+};
+
+}  // namespace fasa::testing
