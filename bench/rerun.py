@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures again what the tables of docs/results/README.md say, and makes the tables of what was measured.
+"""Measures again what docs/results/decode.md and memory.md say, and makes tables of what was measured.
 
     bench/rerun.py run --out DIR            all of it: some 40 minutes on two quiet cores
     bench/rerun.py run --out DIR --only decode kv_memory
-    bench/rerun.py tables DIR               the tables, as they stand in docs/results/README.md
+    bench/rerun.py tables DIR               the tables of docs/results/decode.md
     bench/rerun.py tables bench/results     of the kept runs
 
 Needs the release build with its benches (cmake --preset release && cmake --build --preset release)
