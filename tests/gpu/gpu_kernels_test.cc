@@ -38,7 +38,7 @@ std::vector<float> falling_slopes(int heads) {
   return slopes;
 }
 
-class GpuKernels : public testing::Test {
+class GpuKernels : public ::testing::Test {
  protected:
   void SetUp() override { FASA_NEEDS_GPU(); }
 
@@ -379,7 +379,7 @@ TEST_F(GpuKernels, SmallCodedSelect) {
   for (const SliceDType dtype : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     for (const int dims : {64, 128}) {
       for (const int group : {1, 4, 8, 9}) {
-        SCOPED_TRACE(testing::Message()
+        SCOPED_TRACE(::testing::Message()
                      << slice_dtype_name(dtype) << " dims " << dims << " group " << group);
         expect_scored_and_sorted({dtype, dims, 1, group, 4, 16, 0, 100}, {2300, 70});
         expect_selects_as_reference({dtype, dims, 1, group, 4, 16, 0, 100}, 3000, 11);
@@ -402,8 +402,8 @@ TEST_F(GpuKernels, SmallSelect) {
 // The set and the low-bit set beside it, as 320 rows and 1024 low-bit tokens are by default.
 TEST_F(GpuKernels, SmallLowBitSelect) {
   for (const low_bit_case::LowBitShape& shape : low_bit_case::select_shapes()) {
-    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
-                                    << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                      << shape.low_bit.tokens << " of " << shape.lengths[0]);
     low_bit_case::expect_next_best(shape, gaussian_keys(3), run_select);
   }
 }

@@ -115,7 +115,7 @@ void operator delete(void* data, std::align_val_t) noexcept { release(data); }
 void operator delete(void* data, size_t, std::align_val_t) noexcept { release(data); }
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   if (!fasa::gpu_obstacle().empty()) return RUN_ALL_TESTS();
   if (!heap().open(*fasa::cuda_platform().calls)) {
     std::fprintf(stderr, "pinned_main: 1 GiB of host memory could not be pinned\n");

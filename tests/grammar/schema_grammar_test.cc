@@ -15,7 +15,7 @@ namespace fasa::text {
 namespace {
 
 using Json = OrderedJson;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ByteGrammar grammar_of(const Json& schema) {
   ByteGrammar grammar;

@@ -39,7 +39,7 @@ bool has(const TokenGrammar::Mask& mask, int32_t id) {
   return (mask[at / 64] >> (at % 64) & 1) != 0;
 }
 
-class TokenGrammarTest : public testing::TestWithParam<const char*> {};
+class TokenGrammarTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenGrammarTest, MasksAreWhatTheAutomatonTakes) {
   const auto tokens = some_tokens();
@@ -77,11 +77,11 @@ TEST_P(TokenGrammarTest, MasksAreWhatTheAutomatonTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemas, TokenGrammarTest,
-                         testing::Values(R"({"type": "object"})",
-                                         R"({"enum": ["name", "na", 123]})",
-                                         R"({"properties": {"name": {"type": "string"},
+                         ::testing::Values(R"({"type": "object"})",
+                                           R"({"enum": ["name", "na", 123]})",
+                                           R"({"properties": {"name": {"type": "string"},
                                              "n": {"type": "integer"}}, "required": ["n"]})",
-                                         R"({"type": "array", "items": {"type": "string",
+                                           R"({"type": "array", "items": {"type": "string",
                                              "maxLength": 2}, "maxItems": 3})"));
 
 TEST(TokenGrammar, RefusesWhatIsNotAllowed) {

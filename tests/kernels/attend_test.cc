@@ -13,7 +13,7 @@ namespace {
 
 using namespace attend_case;
 
-class AttendTest : public testing::TestWithParam<cpu::Target> {
+class AttendTest : public ::testing::TestWithParam<cpu::Target> {
  protected:
   const cpu::RowBodies& bodies() const { return cpu::row_bodies(GetParam()); }
   Cut cut() const {
@@ -35,7 +35,7 @@ TEST_P(AttendTest, Shapes) {
   for (const int group : {1, 3, 4, 7, 8, 16}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}, {192, 128}}) {
-      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
       const Decode decode(shape, {67});
@@ -48,7 +48,7 @@ TEST_P(AttendTest, CodedShapes) {
   for (const int group : {1, 3, 4, 7, 16}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{32, 32}, {33, 47}, {64, 64}, {128, 128}, {81, 70}, {576, 512}}) {
-      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.row = RowDType::kInt8;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
@@ -302,7 +302,7 @@ TEST_P(AttendTest, PrefillSequencesAreLeftAlone) {
   EXPECT_NE(result.out[4 * 64], -77);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AttendTest, testing::ValuesIn(cpu::supported_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, AttendTest, ::testing::ValuesIn(cpu::supported_targets()),
                          [](const auto& test) { return std::string(target_name(test.param)); });
 
 }  // namespace

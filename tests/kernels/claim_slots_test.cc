@@ -5,13 +5,13 @@
 namespace fasa {
 namespace {
 
-class ClaimSlotsTest : public testing::TestWithParam<ClaimSlotsSetting> {};
+class ClaimSlotsTest : public ::testing::TestWithParam<ClaimSlotsSetting> {};
 
 TEST_P(ClaimSlotsTest, SameAsReference) {
   expect_claims_slots_as_reference(GetParam(), cpu_row_kernels());
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, ClaimSlotsTest, testing::ValuesIn(claim_slots_settings()),
+INSTANTIATE_TEST_SUITE_P(Settings, ClaimSlotsTest, ::testing::ValuesIn(claim_slots_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(ClaimSlotsTest, RememberedRowsComeBack) {

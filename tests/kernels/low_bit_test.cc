@@ -20,8 +20,8 @@ void select_on_cpu(const SelectParams& params) { cpu::run(params); }
 
 TEST(LowBitSelect, IsTheNextBest) {
   for (const LowBitShape& shape : select_shapes()) {
-    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
-                                    << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                      << shape.low_bit.tokens << " of " << shape.lengths[0]);
     expect_next_best(shape, gaussian_keys(3), reference::select);
     expect_next_best(shape, gaussian_keys(3), select_on_cpu);
   }
@@ -87,7 +87,7 @@ TEST(LowBitSelect, PredictionsHaveNone) {
   EXPECT_TRUE(select_low_bit(cache, shape.low_bit, select_on_cpu).low_bit[0].empty());
 }
 
-class LowBitAttend : public testing::TestWithParam<cpu::Target> {
+class LowBitAttend : public ::testing::TestWithParam<cpu::Target> {
  protected:
   // A set of every ninth token, and a low-bit set of `count` between them, the last pages' too.
   Cut cut(int length, int count) const {
@@ -121,7 +121,7 @@ TEST_P(LowBitAttend, Shapes) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     for (const int group : {1, 3, 4, 7}) {
       for (const int value_dim : {2, 33, 64, 70, 128}) {
-        SCOPED_TRACE(testing::Message()
+        SCOPED_TRACE(::testing::Message()
                      << slice_dtype_name(values) << " x " << group << " x " << value_dim);
         RowShape shape;
         shape.values = values, shape.group = group, shape.value_dim = value_dim, shape.key_dim = 16;
@@ -150,7 +150,7 @@ TEST_P(LowBitAttend, ScoresOfMinusInfinityHaveNoWeight) {
   expect_all_cuts_equal(decode, some, {0});
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LowBitAttend, testing::ValuesIn(cpu::supported_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, LowBitAttend, ::testing::ValuesIn(cpu::supported_targets()),
                          [](const auto& test) { return std::string(target_name(test.param)); });
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using namespace prefill_case;
 
-class PrefillTest : public testing::TestWithParam<cpu::Target> {
+class PrefillTest : public ::testing::TestWithParam<cpu::Target> {
  protected:
   Ways ways() const {
     Ways made;
@@ -44,7 +44,7 @@ TEST_P(PrefillTest, Shapes) {
   for (const int group : {1, 3, 4, 7, 16}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}}) {
-      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.kv_heads = 1;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
@@ -59,7 +59,7 @@ TEST_P(PrefillTest, QueriesInBf16) {
   for (const int group : {1, 3, 16}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{2, 2}, {33, 16}, {34, 70}, {80, 80}, {128, 128}, {192, 128}}) {
-      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.input = DType::kBF16, shape.kv_heads = 1, shape.slices = key_dim % 2 == 0;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
@@ -84,7 +84,7 @@ TEST_P(PrefillTest, CodedShapes) {
   for (const int group : {1, 3, 16}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{32, 32}, {33, 47}, {64, 64}, {128, 128}, {81, 70}}) {
-      SCOPED_TRACE(testing::Message() << group << " " << key_dim << " " << value_dim);
+      SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.row = RowDType::kInt8, shape.kv_heads = 1;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;
@@ -103,7 +103,7 @@ TEST_P(PrefillTest, Windows) {
 TEST_P(PrefillTest, Alibi) {
   for (const int group : {1, 3, 7}) {
     for (const int window : {0, 65}) {
-      SCOPED_TRACE(testing::Message() << group << " " << window);
+      SCOPED_TRACE(::testing::Message() << group << " " << window);
       RowShape shape;
       shape.group = group, shape.key_dim = 34, shape.value_dim = 20;
       shape.slopes = falling_slopes(2 * group);
@@ -115,7 +115,7 @@ TEST_P(PrefillTest, Alibi) {
 TEST_P(PrefillTest, SoftCap) {
   for (const float cap : {0.3f, 2.0f, 1000.0f}) {
     for (const int window : {0, 65}) {
-      SCOPED_TRACE(testing::Message() << cap << " " << window);
+      SCOPED_TRACE(::testing::Message() << cap << " " << window);
       RowShape shape;
       shape.group = 3, shape.key_dim = 34, shape.value_dim = 20;
       if (window > 0) shape.slopes = falling_slopes(6);
@@ -221,7 +221,7 @@ TEST_P(PrefillTest, CodedValuesThatAreNotNumbers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, PrefillTest, testing::ValuesIn(cpu::supported_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PrefillTest, ::testing::ValuesIn(cpu::supported_targets()),
                          [](const auto& test) { return std::string(target_name(test.param)); });
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr size_t kTokens[] = {1, 2, 3, 7, 15, 16, 17, 63, 64, 65, 100, 1000};
 
-class Rank : public testing::TestWithParam<Target> {
+class Rank : public ::testing::TestWithParam<Target> {
  protected:
   const RankBodies& bodies() const { return rank_bodies(GetParam()); }
   std::vector<float> numbers(size_t count, bool wild = false) {
@@ -161,7 +161,7 @@ TEST_P(Rank, WeightsAreExponentialsAndWhatIsNoNumberHasNone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Rank, testing::ValuesIn(supported_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, Rank, ::testing::ValuesIn(supported_targets()),
                          [](const auto& test) { return std::string(target_name(test.param)); });
 
 }  // namespace

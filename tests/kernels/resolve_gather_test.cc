@@ -5,7 +5,7 @@
 namespace fasa {
 namespace {
 
-class ResolveTest : public testing::TestWithParam<ResolveSetting> {};
+class ResolveTest : public ::testing::TestWithParam<ResolveSetting> {};
 
 TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
   RowKernels kernels = cpu_row_kernels();
@@ -19,7 +19,7 @@ TEST_P(ResolveTest, SameAsReferenceAndRowsArrive) {
   expect_resolves_as_reference(GetParam(), kernels);
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, ResolveTest, testing::ValuesIn(resolve_settings()),
+INSTANTIATE_TEST_SUITE_P(Settings, ResolveTest, ::testing::ValuesIn(resolve_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(ResolveTest, PrefillSequencesHaveNoSet) {

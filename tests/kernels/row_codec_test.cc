@@ -126,7 +126,7 @@ TEST(RowCodecTest, NamesComeBack) {
 TEST(RowCodecTest, SameAsReference) {
   for (const int dim : kDims) {
     for (int seed = 0; seed < 40; ++seed) {
-      SCOPED_TRACE(testing::Message() << "dim " << dim << " seed " << seed);
+      SCOPED_TRACE(::testing::Message() << "dim " << dim << " seed " << seed);
       expect_as_reference(random_values(dim, seed), random_values(144 - dim % 100, seed + 100));
     }
   }
@@ -136,7 +136,7 @@ TEST(RowCodecTest, SpecialValuesSameAsReference) {
   for (const int dim : kDims) {
     const std::vector<Values> all = special_values(dim);
     for (size_t i = 0; i < all.size(); ++i) {
-      SCOPED_TRACE(testing::Message() << "dim " << dim << " case " << i);
+      SCOPED_TRACE(::testing::Message() << "dim " << dim << " case " << i);
       expect_as_reference(all[i], all[(i * 7 + 3) % all.size()]);
     }
   }

@@ -15,7 +15,7 @@ namespace {
 
 using cpu::Target;
 
-class SelectScoresOf : public testing::TestWithParam<SliceDType> {};
+class SelectScoresOf : public ::testing::TestWithParam<SliceDType> {};
 
 // A score in f64, and the size of what is added up for it.
 struct Expected {
@@ -198,7 +198,7 @@ TEST_P(SelectScoresOf, PagesOfTokensHaveTheirMeanScore) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SelectScoresOf, testing::ValuesIn(kSelectDTypes),
+INSTANTIATE_TEST_SUITE_P(All, SelectScoresOf, ::testing::ValuesIn(kSelectDTypes),
                          [](const auto& test) {
                            return std::string(slice_dtype_name(test.param));
                          });

@@ -21,7 +21,7 @@ namespace {
 using cpu::Target;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-class SelectOf : public testing::TestWithParam<SliceDType> {};
+class SelectOf : public ::testing::TestWithParam<SliceDType> {};
 
 TEST_P(SelectOf, EveryLengthAndBudgetGivesTheFullSort) {
   for (const int tokens : {1, 63, 64, 65, 127, 1000, 1025, 4097}) {
@@ -29,7 +29,7 @@ TEST_P(SelectOf, EveryLengthAndBudgetGivesTheFullSort) {
       SelectShape shape{GetParam(), 16, 1, tokens == 1000 ? 3 : 4, 4, 16, 0, budget};
       SelectCase cache(shape, {tokens}, gaussian_keys(static_cast<unsigned>(tokens)),
                        gaussian_queries(2));
-      SCOPED_TRACE(testing::Message() << tokens << " tokens, budget " << budget);
+      SCOPED_TRACE(::testing::Message() << tokens << " tokens, budget " << budget);
       expect_own_sort(cache);
     }
   }
@@ -40,7 +40,7 @@ TEST_P(SelectOf, GroupsAndWindows) {
     for (const int window : {0, 1, 21, 100, 1500, 3000}) {
       SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
       SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
-      SCOPED_TRACE(testing::Message() << "group " << group << " window " << window);
+      SCOPED_TRACE(::testing::Message() << "group " << group << " window " << window);
       expect_own_sort(cache);
     }
   }
@@ -56,7 +56,7 @@ TEST_P(SelectOf, PartsOfTheSliceAndPredictions) {
       EXPECT_GE(read, std::min(score_dims, 40));
       EXPECT_LT(read, score_dims + 16);
       for (const int tokens : {1, 64, 65, 129, 1500}) {
-        SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");
+        SCOPED_TRACE(::testing::Message() << score_dims << " dims, " << tokens << " tokens");
         SelectShape shape{GetParam(), 40, 2, 3, 4, 16, tokens == 1500 ? 700 : 0, 50};
         SelectShape whole = shape;
         shape.score_dims = score_dims;
@@ -116,7 +116,7 @@ TEST_P(SelectOf, ExactSumsGiveTheReferencesSet) {
       if (is_coded(dtype)) {
         fill_with_codes(cache, tokens, 1, random);
       }
-      SCOPED_TRACE(testing::Message() << "group " << group << " tokens " << tokens);
+      SCOPED_TRACE(::testing::Message() << "group " << group << " tokens " << tokens);
       expect_reference(cache);
       expect_own_sort(cache);
     }
@@ -240,7 +240,7 @@ TEST_P(SelectOf, ThreadsAndBatchChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SelectOf, testing::ValuesIn(kSelectDTypes), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(All, SelectOf, ::testing::ValuesIn(kSelectDTypes), [](const auto& test) {
   return std::string(slice_dtype_name(test.param));
 });
 

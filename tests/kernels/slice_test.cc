@@ -68,7 +68,7 @@ Sealed seal(SliceFormat format, DType key_dtype, const std::function<float(int, 
   return sealed;
 }
 
-class CodedSlices : public testing::TestWithParam<SliceDType> {
+class CodedSlices : public ::testing::TestWithParam<SliceDType> {
  protected:
   int top() const { return (1 << slice_bits(GetParam())) - 1; }
 };
@@ -185,7 +185,7 @@ TEST_P(CodedSlices, HugeAndTinyRanges) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CodedSlices,
-                         testing::Values(SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2),
+                         ::testing::Values(SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2),
                          [](const auto& test) {
                            return std::string(slice_dtype_name(test.param));
                          });

@@ -18,7 +18,7 @@ std::vector<float> logits_of(char byte) {
   return logits;
 }
 
-class AnswerTest : public testing::Test {
+class AnswerTest : public ::testing::Test {
  protected:
   // What came of each byte, in brackets, until the answer ended.
   std::string shown(Answer& answer, std::string_view bytes) {

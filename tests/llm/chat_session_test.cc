@@ -15,7 +15,7 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr const char* kChatml =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -50,7 +50,7 @@ std::string tokenizer_json() {
   return document.dump();
 }
 
-class ChatSessionTest : public testing::Test {
+class ChatSessionTest : public ::testing::Test {
  protected:
   ChatSessionTest() {
     std::filesystem::create_directories(dir_);
@@ -65,8 +65,8 @@ class ChatSessionTest : public testing::Test {
   ChatSession session() { return {model_, *runtime_, tokenizer_, *templates_, options_}; }
 
   const std::filesystem::path dir_ =
-      std::filesystem::path(testing::TempDir()) /
-      ("session_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+      std::filesystem::path(::testing::TempDir()) /
+      ("session_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
   const std::unique_ptr<Device> device_ = open_test_device("cpu");
   Model model_ = Model::load(bundled_dir(), *device_, std::nullopt);
   const std::unique_ptr<Runtime> runtime_ = full_runtime(model_);

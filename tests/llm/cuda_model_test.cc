@@ -18,8 +18,8 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 DeviceOptions cuda_options() {
   DeviceOptions options;
@@ -36,7 +36,7 @@ double difference_to_golden(const std::string& name, Device& device, DType dtype
                              static_cast<size_t>(model.config().vocab_size));
 }
 
-class CudaModel : public testing::TestWithParam<const char*> {};
+class CudaModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CudaModel, LogitsEqualTransformers) {
   FakeCuda fake;
@@ -49,10 +49,10 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
   EXPECT_TRUE(fake.registered.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CudaModel, testing::ValuesIn(kDenseModels), by_folder);
+INSTANTIATE_TEST_SUITE_P(Families, CudaModel, ::testing::ValuesIn(kDenseModels), by_folder);
 
 // In bf16 a router may choose another expert.
-class CudaExpertModel : public testing::TestWithParam<const char*> {};
+class CudaExpertModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CudaExpertModel, LogitsEqualTransformers) {
   FakeCuda fake;
@@ -62,12 +62,12 @@ TEST_P(CudaExpertModel, LogitsEqualTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CudaExpertModel, testing::ValuesIn(kModelsWithExperts),
+INSTANTIATE_TEST_SUITE_P(Families, CudaExpertModel, ::testing::ValuesIn(kModelsWithExperts),
                          by_folder);
 
 // Attention too by the kernels' bodies: positions of all kinds, windows, wide heads that share one
 // key.
-class InterpretedModel : public testing::TestWithParam<const char*> {};
+class InterpretedModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(InterpretedModel, LogitsEqualTransformers) {
   FakeCuda fake;
@@ -77,10 +77,10 @@ TEST_P(InterpretedModel, LogitsEqualTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
-                         testing::Values("llama-gqa-bf16", "mistral-window", "ernie", "bloom-heads",
-                                         "mpt", "deepseek-v2", "deepseek-v2-yarn", "granite",
-                                         "olmo2", "olmo2-biases", "smollm3-window", "phi3",
-                                         "gemma2", "gemma3"),
+                         ::testing::Values("llama-gqa-bf16", "mistral-window", "ernie",
+                                           "bloom-heads", "mpt", "deepseek-v2", "deepseek-v2-yarn",
+                                           "granite", "olmo2", "olmo2-biases", "smollm3-window",
+                                           "phi3", "gemma2", "gemma3"),
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose
@@ -131,7 +131,7 @@ TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
   expect_the_processors_decodes(GetParam());
 }
 
-class InterpretedExpertModel : public testing::TestWithParam<const char*> {};
+class InterpretedExpertModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(InterpretedExpertModel, LogitsEqualTransformers) {
   FakeCuda fake;
@@ -144,8 +144,8 @@ TEST_P(InterpretedExpertModel, SelectedDecodesAreTheProcessors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
-                         testing::Values("qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
-                                         "deepseek-v2-moe-groups"),
+                         ::testing::Values("qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
+                                           "deepseek-v2-moe-groups"),
                          by_folder);
 
 // Of the widths of real models: sixteen heads of 576 dimensions on one KV head.
@@ -400,7 +400,7 @@ TEST(CudaModelErrors, AFailureEndsInOrder) {
   EXPECT_GT(failed, 50);
 }
 
-class CudaModelOnGpu : public testing::Test {
+class CudaModelOnGpu : public ::testing::Test {
  protected:
   void SetUp() override { FASA_NEEDS_GPU(); }
 };

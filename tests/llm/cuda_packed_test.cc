@@ -26,7 +26,7 @@ std::unique_ptr<Device> open_fake(FakeCuda& fake) {
 
 // Matrices that a file has packed stay packed: codes of 4, 5, 6 and 8 bits, tables, groups in any
 // order, inputs that end within a group.
-class PackedModel : public testing::TestWithParam<const char*> {
+class PackedModel : public ::testing::TestWithParam<const char*> {
  protected:
   std::string path() const {
     const std::string folder = golden_dir(GetParam());
@@ -88,8 +88,8 @@ TEST_P(PackedExpertModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PackedExpertModel,
-                         testing::Values("packed-gpt-oss", "packed-gguf-qwen3moe",
-                                         "packed-gguf-mixtral", "packed-gguf-gpt-oss"),
+                         ::testing::Values("packed-gpt-oss", "packed-gguf-qwen3moe",
+                                           "packed-gguf-mixtral", "packed-gguf-gpt-oss"),
                          by_folder);
 
 // What is planned is what the device counts.
@@ -113,12 +113,12 @@ TEST_P(PackedModel, TakesTheMemoryThatIsPredicted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PackedModel,
-                         testing::Values("packed-awq", "packed-gptq-act", "packed-gptq-v2-8bit",
-                                         "packed-ct", "packed-ct-ragged", "packed-ct-act",
-                                         "packed-ct-mxfp4", "packed-nf4-nested",
-                                         "packed-gguf-llama", "packed-gguf-qwen3",
-                                         "packed-gguf-phi3", "packed-gguf-gemma2",
-                                         "packed-gguf-gemma3"),
+                         ::testing::Values("packed-awq", "packed-gptq-act", "packed-gptq-v2-8bit",
+                                           "packed-ct", "packed-ct-ragged", "packed-ct-act",
+                                           "packed-ct-mxfp4", "packed-nf4-nested",
+                                           "packed-gguf-llama", "packed-gguf-qwen3",
+                                           "packed-gguf-phi3", "packed-gguf-gemma2",
+                                           "packed-gguf-gemma3"),
                          by_folder);
 
 }  // namespace

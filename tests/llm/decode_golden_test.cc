@@ -67,7 +67,7 @@ Decoded decode(const std::string& dir, const Golden& golden, size_t prompt, cons
   return decoded;
 }
 
-class DecodeGolden : public testing::TestWithParam<const char*> {};
+class DecodeGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DecodeGolden, LogitsEqualTransformersWhereverRowsAre) {
   const std::string dir = golden_dir(GetParam());
@@ -93,13 +93,13 @@ TEST_P(DecodeGolden, LogitsEqualTransformersWhereverRowsAre) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, DecodeGolden,
-    testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16", "llama-mha-tied",
-                    "llama-odd-head", "llama-llama3", "llama-linear-old-config", "llama-yarn",
-                    "mistral-window", "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
-                    "ernie-mha-biases", "gpt-neox-sequential", "stablelm", "phi-norms", "bloom",
-                    "granite", "olmo2", "olmo2-biases", "smollm3", "smollm3-window", "phi3",
-                    "phi3-short", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
-                    "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss", "gpt-oss-old-config"),
+    ::testing::Values("llama-gqa-bf16", "llama-biases", "llama-mqa-f16", "llama-mha-tied",
+                      "llama-odd-head", "llama-llama3", "llama-linear-old-config", "llama-yarn",
+                      "mistral-window", "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
+                      "ernie-mha-biases", "gpt-neox-sequential", "stablelm", "phi-norms", "bloom",
+                      "granite", "olmo2", "olmo2-biases", "smollm3", "smollm3-window", "phi3",
+                      "phi3-short", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
+                      "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss", "gpt-oss-old-config"),
     by_folder);
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace {
 
 using namespace expert_case;
 
-class ExpertCalls : public testing::TestWithParam<SimtRun> {
+class ExpertCalls : public ::testing::TestWithParam<SimtRun> {
  protected:
   SimtLauncher launcher(int capability = 90) { return SimtLauncher(interpreter_, 2, capability); }
   auto run(int capability = 90) {
@@ -187,7 +187,7 @@ TEST_P(ExpertCalls, PackedPairsHaveTheBitsOfTheirRows) { expect_packed_products(
 
 TEST_P(ExpertCalls, WhatATokensExpertsGiveIsSummedInTheirOrder) { expect_mixed(run()); }
 
-INSTANTIATE_TEST_SUITE_P(Orders, ExpertCalls, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, ExpertCalls, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

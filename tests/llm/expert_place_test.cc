@@ -27,7 +27,7 @@ struct Folder {
   std::string path() const { return golden_dir(name) + (*file == 0 ? "" : "/") + file; }
 };
 
-class ExpertPlaces : public testing::TestWithParam<Folder> {
+class ExpertPlaces : public ::testing::TestWithParam<Folder> {
  protected:
   // The last three tokens are decoded.
   std::vector<float> logits(Device& device, const WeightOptions& weights) const {
@@ -130,9 +130,9 @@ TEST(ExpertPlace, HostMemoryHasALimit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ExpertPlaces,
-                         testing::Values(Folder{"qwen3-moe"}, Folder{"gpt-oss"},
-                                         Folder{"deepseek-v2-moe"}, Folder{"packed-gpt-oss"},
-                                         Folder{"packed-gguf-mixtral", "model.gguf"}),
+                         ::testing::Values(Folder{"qwen3-moe"}, Folder{"gpt-oss"},
+                                           Folder{"deepseek-v2-moe"}, Folder{"packed-gpt-oss"},
+                                           Folder{"packed-gguf-mixtral", "model.gguf"}),
                          [](const auto& tested) {
                            std::string name = tested.param.name;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -11,7 +11,7 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(GeneratorTest, FullAttentionRecallsThePlantedFacts) {
   const auto facts = nlohmann::json::parse(read_file(source_path("models/texts/facts-1k.json")));
@@ -59,7 +59,7 @@ TEST(GeneratorTest, WindowsInAllLayersBoundMemory) {
   EXPECT_LT(in_chunks.memory.device_rows * 2, runtime->estimate_memory(2080, 100).device_rows);
 }
 
-class SmallGeneratorTest : public testing::Test {
+class SmallGeneratorTest : public ::testing::Test {
  protected:
   Model load(const char* name) { return Model::load(golden_dir(name), *device_, DType::kF32); }
   std::unique_ptr<Device> device_ = open_test_device("emulated");
@@ -92,7 +92,7 @@ TEST_F(SmallGeneratorTest, StopsOnEndOfSequence) {
   const GenerateResult result = generate(model, *runtime, prompt_, options, nullptr);
   EXPECT_TRUE(result.stopped_on_eos);
   EXPECT_LT(result.tokens.size(), 240u);
-  EXPECT_THAT(result.tokens, testing::Each(testing::AllOf(testing::Ne(3), testing::Ne(5))));
+  EXPECT_THAT(result.tokens, ::testing::Each(::testing::AllOf(::testing::Ne(3), ::testing::Ne(5))));
 }
 
 TEST_F(SmallGeneratorTest, RefusesBeforeTheFirstToken) {

@@ -20,9 +20,9 @@ double difference_to(const std::string& model_dir, const Golden& golden, DType d
   return relative_difference(prefill_logits(model, golden.tokens, chunk), golden, vocab);
 }
 
-class GoldenTest : public testing::TestWithParam<const char*> {};
+class GoldenTest : public ::testing::TestWithParam<const char*> {};
 // In bf16 a router may choose another expert than in f32, whose logits then are others.
-class Bf16GoldenTest : public testing::TestWithParam<const char*> {};
+class Bf16GoldenTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenTest, F32LogitsEqualTransformers) {
   const std::string dir = golden_dir(GetParam());
@@ -38,11 +38,11 @@ TEST_P(Bf16GoldenTest, LogitsEqualTransformers) {
   EXPECT_LE(difference_to(dir, Golden::load(dir), DType::kBF16, "cpu", 64), kBf16Bound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(kDenseModels), by_folder);
-INSTANTIATE_TEST_SUITE_P(Families, Bf16GoldenTest, testing::ValuesIn(kDenseModels), by_folder);
-INSTANTIATE_TEST_SUITE_P(Experts, GoldenTest, testing::ValuesIn(kModelsWithExperts), by_folder);
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, ::testing::ValuesIn(kDenseModels), by_folder);
+INSTANTIATE_TEST_SUITE_P(Families, Bf16GoldenTest, ::testing::ValuesIn(kDenseModels), by_folder);
+INSTANTIATE_TEST_SUITE_P(Experts, GoldenTest, ::testing::ValuesIn(kModelsWithExperts), by_folder);
 
-class BundledModelTest : public testing::TestWithParam<const char*> {
+class BundledModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::string model_ = source_path(std::string("models/") + GetParam());
   std::string golden_ = golden_dir(GetParam());
@@ -61,7 +61,7 @@ TEST_P(BundledModelTest, Bf16LogitsEqualTransformersInF32AndInBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bundled, BundledModelTest,
-                         testing::Values("needle-3m", "pairs-400k", "partial-400k", "alibi-400k"),
+                         ::testing::Values("needle-3m", "pairs-400k", "partial-400k", "alibi-400k"),
                          by_folder);
 
 }  // namespace

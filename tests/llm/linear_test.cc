@@ -64,7 +64,7 @@ struct Size {
   int64_t outputs, inputs;
 };
 
-class LinearTest : public testing::TestWithParam<std::tuple<DType, Size>> {
+class LinearTest : public ::testing::TestWithParam<std::tuple<DType, Size>> {
  protected:
   Problem problem(int64_t rows) const {
     const auto [dtype, size] = GetParam();
@@ -113,10 +113,10 @@ TEST_P(LinearTest, BitsDontDependOnThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
-                         testing::Combine(testing::Values(DType::kF32, DType::kBF16),
-                                          testing::Values(Size{1, 1}, Size{5, 3}, Size{64, 32},
-                                                          Size{300, 257}, Size{513, 64},
-                                                          Size{70, 1030})));
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                                            ::testing::Values(Size{1, 1}, Size{5, 3}, Size{64, 32},
+                                                              Size{300, 257}, Size{513, 64},
+                                                              Size{70, 1030})));
 
 // A wide matrix is no reason for a slower kernel.
 TEST(PanelKernelTest, IsTheSameForPanelsOfWiderMatrices) {

@@ -74,7 +74,7 @@ inline constexpr const char* kModelsWithExperts[] = {
     "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
     "deepseek-v2-moe", "deepseek-v2-moe-groups"};
 // A test's name of its folder's.
-inline std::string by_folder(const testing::TestParamInfo<const char*>& test) {
+inline std::string by_folder(const ::testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

@@ -14,10 +14,10 @@
 namespace fasa {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 nlohmann::json base() {
   return {{"model_type", "llama"},    {"vocab_size", 64},

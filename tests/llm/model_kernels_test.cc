@@ -54,7 +54,7 @@ void expect_near(const std::vector<float>& given, const std::vector<float>& expe
   expect_near(Elements(DType::kF32, given), Elements(DType::kF32, expected));
 }
 
-class ModelKernels : public testing::TestWithParam<SimtRun> {
+class ModelKernels : public ::testing::TestWithParam<SimtRun> {
  protected:
   SimtLauncher launcher(int capability = 90) { return SimtLauncher(interpreter_, 2, capability); }
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
@@ -499,7 +499,7 @@ TEST_P(ModelKernels, ARowsBitsAreItsOwn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, ModelKernels, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, ModelKernels, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

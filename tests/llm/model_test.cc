@@ -12,8 +12,8 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // The error of loading llama-gqa-bf16 with a changed config.
 std::string error_with(const std::string& golden, const nlohmann::json& changes) {
@@ -108,7 +108,7 @@ TEST(ModelStepTest, TokensOutsideOfTheVocabularyAreNamed) {
   EXPECT_EQ(runtime->length(sequence), 2);
 }
 
-class ModelBitsTest : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+class ModelBitsTest : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};
 
 TEST_P(ModelBitsTest, DontDependOnChunksThreadsOrDevice) {
   const auto [name, dtype] = GetParam();
@@ -161,10 +161,10 @@ TEST_P(ModelBitsTest, SequencesSteppedTogetherGetWhatEachGetsAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelBitsTest,
-                         testing::Combine(testing::Values("llama-biases", "mistral-window", "qwen3",
-                                                          "qwen3-moe", "gpt-oss",
-                                                          "deepseek-v2-moe"),
-                                          testing::Values(DType::kF32, DType::kBF16)));
+                         ::testing::Combine(::testing::Values("llama-biases", "mistral-window",
+                                                              "qwen3", "qwen3-moe", "gpt-oss",
+                                                              "deepseek-v2-moe"),
+                                            ::testing::Values(DType::kF32, DType::kBF16)));
 
 class CountingObserver : public LayerObserver {
  public:

@@ -14,7 +14,7 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Config config_on(const std::string& device, SlicePreset slice = SlicePreset::kDefault) {
   Config config;
@@ -39,7 +39,7 @@ std::vector<int32_t> answer(Model& model, Runtime& runtime) {
 // The bundled model without its map.
 class Mapless {
  public:
-  Mapless() : path_(std::filesystem::path(testing::TempDir()) / "mapless-model") {
+  Mapless() : path_(std::filesystem::path(::testing::TempDir()) / "mapless-model") {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directory(path_);
     for (const auto& file : std::filesystem::directory_iterator(bundled_dir())) {

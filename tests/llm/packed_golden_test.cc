@@ -34,7 +34,7 @@ std::vector<float> decode_logits(Model& model, std::span<const int32_t> tokens) 
   return all;
 }
 
-class PackedGolden : public testing::TestWithParam<Case> {
+class PackedGolden : public ::testing::TestWithParam<Case> {
  protected:
   Golden golden_ = Golden::load(llm_test::golden_dir(GetParam().name));
   std::unique_ptr<Device> device_ = llm_test::open_test_device("cpu");
@@ -98,15 +98,15 @@ const Case kWithExperts[] = {{"packed-gpt-oss"},
                              {"packed-gguf-mixtral", "model.gguf"},
                              {"packed-gguf-gpt-oss", "model.gguf"}};
 
-std::string test_name(const testing::TestParamInfo<Case>& tested) {
+std::string test_name(const ::testing::TestParamInfo<Case>& tested) {
   std::string name = tested.param.name;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, PackedGolden, testing::ValuesIn(kDense), test_name);
-INSTANTIATE_TEST_SUITE_P(Layouts, DensePackedGolden, testing::ValuesIn(kDense), test_name);
-INSTANTIATE_TEST_SUITE_P(Experts, PackedGolden, testing::ValuesIn(kWithExperts), test_name);
+INSTANTIATE_TEST_SUITE_P(Layouts, PackedGolden, ::testing::ValuesIn(kDense), test_name);
+INSTANTIATE_TEST_SUITE_P(Layouts, DensePackedGolden, ::testing::ValuesIn(kDense), test_name);
+INSTANTIATE_TEST_SUITE_P(Experts, PackedGolden, ::testing::ValuesIn(kWithExperts), test_name);
 
 }  // namespace
 }  // namespace fasa

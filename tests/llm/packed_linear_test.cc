@@ -25,7 +25,7 @@ constexpr Size kSizes[] = {{37, 576}, {64, 1536}, {16, 40}, {1, 1}};
 constexpr int64_t kRows = 7;
 
 class PackedLinearTest
-    : public testing::TestWithParam<std::tuple<size_t, DType, PackedActivations>> {
+    : public ::testing::TestWithParam<std::tuple<size_t, DType, PackedActivations>> {
  protected:
   const PackedFormat& format() const { return formats()[std::get<0>(GetParam())].format; }
   DType dtype() const { return std::get<1>(GetParam()); }
@@ -147,15 +147,17 @@ TEST_P(PackedLinearTest, OfFirstColumnsNoOthersAreWritten) {
   EXPECT_EQ(y[20], -1.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Formats, PackedLinearTest,
-    testing::Combine(testing::Range<size_t>(0, 11), testing::Values(DType::kF32, DType::kBF16),
-                     testing::Values(PackedActivations::kModel, PackedActivations::kInt8)),
-    [](const auto& tested) {
-      const bool int8 = std::get<2>(tested.param) == PackedActivations::kInt8;
-      return std::string(formats()[std::get<0>(tested.param)].name) + "_" +
-             std::string(dtype_name(std::get<1>(tested.param))) + (int8 ? "_int8" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Formats, PackedLinearTest,
+                         ::testing::Combine(::testing::Range<size_t>(0, 11),
+                                            ::testing::Values(DType::kF32, DType::kBF16),
+                                            ::testing::Values(PackedActivations::kModel,
+                                                              PackedActivations::kInt8)),
+                         [](const auto& tested) {
+                           const bool int8 = std::get<2>(tested.param) == PackedActivations::kInt8;
+                           return std::string(formats()[std::get<0>(tested.param)].name) + "_" +
+                                  std::string(dtype_name(std::get<1>(tested.param))) +
+                                  (int8 ? "_int8" : "");
+                         });
 
 TEST(PackedLinear, InputsInAnotherOrderMeetTheirWeights) {
   const PackedFormat format{4, 32, ScaleKind::kF16, OffsetKind::kZero, false, 8};

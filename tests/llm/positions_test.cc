@@ -65,7 +65,7 @@ double difference(const std::vector<float>& decoded, size_t first, const Golden&
   return worst / largest;
 }
 
-class PositionsTest : public testing::TestWithParam<const char*> {
+class PositionsTest : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr size_t kFirst = 40;  // of 90
   void SetUp() override {
@@ -124,9 +124,9 @@ TEST_P(PositionsTest, MapsHoldPairsAndSingleDimensions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PositionsTest,
-                         testing::Values("phi", "gpt-neox", "stablelm-parallel", "bloom-heads",
-                                         "mpt", "deepseek-v2", "deepseek-v2-yarn", "smollm3",
-                                         "phi3", "gemma2", "gemma3"),
+                         ::testing::Values("phi", "gpt-neox", "stablelm-parallel", "bloom-heads",
+                                           "mpt", "deepseek-v2", "deepseek-v2-yarn", "smollm3",
+                                           "phi3", "gemma2", "gemma3"),
                          by_folder);
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace fasa {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 QuantizationConfig parse(const json& quantised) {
   return QuantizationConfig::parse({{"quantization_config", quantised}}, "config.json").value();

@@ -15,8 +15,8 @@ namespace {
 
 using llm_test::safetensors_bytes;
 using llm_test::TempDir;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // The message of the InputError that opening a file of these bytes gives.
 std::string error_of(const std::string& bytes) {

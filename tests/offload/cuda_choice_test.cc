@@ -15,8 +15,8 @@
 namespace fasa {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr char kMachineCode[] = "75,80,86,89,90";
 constexpr char kPtx[] = "90";
@@ -125,9 +125,9 @@ TEST(OpenCuda, AutoFallsBackToTheCpu) {
     change(fake);
     DeviceOptions options;
     options.name = "auto";
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(open_device(options, fake.platform())->name(), "cpu") << said;
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(said));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(said));
     FakeCuda again;
     change(again);
     options.name = "cuda:0";

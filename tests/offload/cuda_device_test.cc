@@ -18,9 +18,9 @@
 namespace fasa {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::unique_ptr<Device> open(FakeCuda& fake, std::optional<uint64_t> device_memory = {}) {
   DeviceOptions options;
@@ -331,7 +331,7 @@ TEST(CudaDevice, StreamsOfOthersAreAdopted) {
       });
     }
   }
-  EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(seen, ::testing::ElementsAre(0, 1, 2));
   EXPECT_EQ(fake.destroy_stream(theirs), cuda_status::kSuccess);
 }
 

@@ -16,11 +16,11 @@
 namespace fasa {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 64;
 
-class CudaGraphTest : public testing::Test {
+class CudaGraphTest : public ::testing::Test {
  protected:
   CudaGraphTest() {
     DeviceOptions options;

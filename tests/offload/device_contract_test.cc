@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kDevices[] = {"cpu", "emulated", "stepped", "fake"};
 constexpr size_t kOddSizes[] = {1, 3, 63, 64, 65, 4095, 4097, 65537, (size_t{1} << 20) + 7};
 
-class DeviceContract : public testing::TestWithParam<const char*> {
+class DeviceContract : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (std::string(GetParam()) == "cuda") FASA_NEEDS_GPU();
@@ -126,7 +126,7 @@ TEST_P(DeviceContract, DeviceLimitIsExact) {
     EXPECT_EQ(error.limit(), "device_memory");
     EXPECT_EQ(error.asked_bytes(), 1u);
     EXPECT_EQ(error.capacity_bytes(), 1000u);
-    EXPECT_THAT(error.what(), testing::HasSubstr("slice pages"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("slice pages"));
   }
   EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, 1000u);
   first = {};
@@ -343,8 +343,8 @@ TEST_P(DeviceContract, FailuresNameTheFirstOperation) {
     fail_and_wait();
     FAIL() << "the failure went unnoticed";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("broken kernel"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("no such row"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("broken kernel"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("no such row"));
   }
 }
 
@@ -454,13 +454,13 @@ TEST_P(DeviceContract, HostThreadsShareADevice) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(right, testing::Each(true));
+  EXPECT_THAT(right, ::testing::Each(true));
   EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(kDevices),
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, ::testing::ValuesIn(kDevices),
                          [](const auto& tested) { return std::string(tested.param); });
-INSTANTIATE_TEST_SUITE_P(Gpu, DeviceContract, testing::Values("cuda"),
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceContract, ::testing::Values("cuda"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

@@ -31,7 +31,7 @@ DeviceOptions round_figures() {
   return options;
 }
 
-class EmulatedDeviceTest : public testing::Test {
+class EmulatedDeviceTest : public ::testing::Test {
  protected:
   EmulatedDevice device{round_figures()};
   Buffer buffer = device.allocate(MemorySpace::kDevice, 16 * kChunk, "test");
@@ -165,8 +165,8 @@ TEST_F(EmulatedDeviceTest, FailurePoisonsWhatComesAfterIt) {
     return KernelWork{};
   });
 
-  const auto message = testing::AllOf(testing::HasSubstr("'gather'"), testing::HasSubstr("'a'"),
-                                      testing::HasSubstr("lost"));
+  const auto message = ::testing::AllOf(::testing::HasSubstr("'gather'"),
+                                        ::testing::HasSubstr("'a'"), ::testing::HasSubstr("lost"));
   for (const Stream* stream : {&a, &b}) {
     try {
       device.synchronize(stream->view());

@@ -88,9 +88,9 @@ TEST(HostArena, UnknownNodesAreNamedWithTheKnownOnes) {
     const HostArena arena(policy, 0, {});
     FAIL() << "node 1000 is there?";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("1000"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("interleave"));
-    EXPECT_THAT(error.what(), testing::HasSubstr(Topology::machine().node_list()));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("1000"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("interleave"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(Topology::machine().node_list()));
   }
 }
 
@@ -170,11 +170,11 @@ TEST(OpenDevice, NamesAndOptionsAreChecked) {
   DeviceOptions options;
   EXPECT_EQ(open_device(options, CudaPlatform{})->name(), "cpu");
   options.name = "gpu";
-  EXPECT_THAT(error_of(options), testing::AllOf(testing::HasSubstr("'gpu'"),
-                                                testing::HasSubstr("auto, cpu, emulated")));
+  EXPECT_THAT(error_of(options), ::testing::AllOf(::testing::HasSubstr("'gpu'"),
+                                                  ::testing::HasSubstr("auto, cpu, emulated")));
   options.name = "cuda:0";
-  EXPECT_THAT(error_of(options), testing::AllOf(testing::HasSubstr("no CUDA device"),
-                                                testing::HasSubstr("auto, cpu, emulated")));
+  EXPECT_THAT(error_of(options), ::testing::AllOf(::testing::HasSubstr("no CUDA device"),
+                                                  ::testing::HasSubstr("auto, cpu, emulated")));
   options.name = "emulated";
   for (double DeviceOptions::*rate :
        {&DeviceOptions::link_bandwidth, &DeviceOptions::memory_bandwidth}) {
@@ -187,15 +187,15 @@ TEST(OpenDevice, NamesAndOptionsAreChecked) {
   }
   DeviceOptions broken = options;
   broken.link_latency = -1e-6;
-  EXPECT_THAT(error_of(broken), testing::HasSubstr("link_latency"));
+  EXPECT_THAT(error_of(broken), ::testing::HasSubstr("link_latency"));
   for (const int threads : {-1, 100000}) {
     broken = options;
     broken.threads = threads;
-    EXPECT_THAT(error_of(broken), testing::HasSubstr("threads"));
+    EXPECT_THAT(error_of(broken), ::testing::HasSubstr("threads"));
   }
   broken = options;
   broken.numa = {NumaPolicy::Kind::kNode, 1000};
-  EXPECT_THAT(error_of(broken), testing::HasSubstr("numa"));
+  EXPECT_THAT(error_of(broken), ::testing::HasSubstr("numa"));
 }
 
 }  // namespace

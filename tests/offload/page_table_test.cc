@@ -37,7 +37,7 @@ std::vector<std::byte*> device_view(Device& device, PageTable& table, StreamView
   return seen;
 }
 
-class PageTables : public testing::TestWithParam<const char*> {
+class PageTables : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<Device> device = open(GetParam());
   BlockPool pool{*device, MemorySpace::kDevice, kBlock, "test pages"};
@@ -254,7 +254,7 @@ TEST_P(PageTables, TablesMove) {
   EXPECT_EQ(device_view(*device, c, stream.view()), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, PageTables, testing::Values("cpu", "emulated"),
+INSTANTIATE_TEST_SUITE_P(Devices, PageTables, ::testing::Values("cpu", "emulated"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 // A sequence as the caller keeps it: pages that are written once and copied on write. The model

@@ -17,7 +17,7 @@
 namespace fasa {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
@@ -51,7 +51,7 @@ TEST(PinningAdvice, FitsTheSystem) {
   EXPECT_THAT(pinning_advice(limits, 51, 100), HasSubstr(".wslconfig"));
 }
 
-class PinnedArenaTest : public testing::Test {
+class PinnedArenaTest : public ::testing::Test {
  protected:
   FakeCuda fake_;
   PinnedArena arena_{fake_, {}, 0, 2};
@@ -110,8 +110,8 @@ TEST_F(PinnedArenaTest, ARefusalSaysWhatToDoAndChangesNothing) {
       EXPECT_EQ(error.limit(), "pinned_memory");
       EXPECT_EQ(error.asked_bytes(), bytes);
       EXPECT_THAT(error.what(),
-                  testing::AllOf(HasSubstr("row pages"), HasSubstr("cudaHostRegister of"),
-                                 HasSubstr("offload/cuda/pinned_arena.cc:")));
+                  ::testing::AllOf(HasSubstr("row pages"), HasSubstr("cudaHostRegister of"),
+                                   HasSubstr("offload/cuda/pinned_arena.cc:")));
     }
     EXPECT_EQ(arena_.pinned_bytes(), 0u);
     EXPECT_TRUE(fake_.registered.empty());

@@ -50,7 +50,7 @@ std::vector<TimelineEntry> entries_of(const Timeline& timeline, Kind kind,
   return found;
 }
 
-class EveryDevice : public testing::TestWithParam<const char*> {};
+class EveryDevice : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EveryDevice, RecordsNamesTagsAndBytesInOrder) {
   const auto device = open(GetParam());
@@ -108,7 +108,7 @@ TEST_P(EveryDevice, SamplesDeviceMemory) {
     EXPECT_STREQ(sample.name, kDeviceMemoryCounter);
     values.push_back(sample.value);
   }
-  EXPECT_THAT(values, testing::ElementsAre(100, 150, 100));
+  EXPECT_THAT(values, ::testing::ElementsAre(100, 150, 100));
   device->set_timeline(nullptr);
 }
 
@@ -175,10 +175,10 @@ TEST_P(EveryDevice, ManyThreadsRecordAndRead) {
   device->set_timeline(nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::Values("cpu", "emulated"),
+INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, ::testing::Values("cpu", "emulated"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-class EmulatedTimeline : public testing::Test {
+class EmulatedTimeline : public ::testing::Test {
  protected:
   EmulatedTimeline() {
     device->set_timeline(&timeline);

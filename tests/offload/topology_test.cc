@@ -16,7 +16,7 @@ TEST(Topology, ThisMachineHasTheUsualParts) {
   EXPECT_GT(machine.memory_bytes(), uint64_t{1} << 20);
   EXPECT_TRUE(machine.has_node(machine.node_of_process()));
   EXPECT_TRUE(machine.has_node(machine.node_of_pci("0000:ff:1f.7")));  // nothing there: nearest
-  EXPECT_THAT(machine.describe(), testing::HasSubstr("NUMA node"));
+  EXPECT_THAT(machine.describe(), ::testing::HasSubstr("NUMA node"));
 }
 
 TEST(Topology, TwoNodesAreTold) {

@@ -16,7 +16,7 @@ using Mark = VirtualClock::Mark;
 constexpr VirtualClock::Rates kRates = {
     .link_bandwidth = 100, .link_latency = 1, .memory_bandwidth = 1000, .chunk_bytes = 100};
 
-class VirtualClockTest : public testing::Test {
+class VirtualClockTest : public ::testing::Test {
  protected:
   VirtualClock clock{kRates};
   uint64_t sequence = 0;

@@ -115,7 +115,7 @@ TEST(Calibration, ImpossibleOptionsSayWhatIsAllowed) {
       options.validate(geometry, 8192);
       ADD_FAILURE() << message;
     } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), testing::StartsWith(message));
+      EXPECT_THAT(error.what(), ::testing::StartsWith(message));
     }
   };
   EXPECT_NO_THROW(CalibrationOptions().validate(geometry, 8192));

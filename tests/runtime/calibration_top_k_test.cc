@@ -27,7 +27,7 @@ std::vector<uint8_t> sorted_set(const std::vector<int32_t>& deficits, int64_t k)
 }
 
 // With every instruction set; each selector has seen other scores before.
-class TopK : public testing::Test {
+class TopK : public ::testing::Test {
  protected:
   TopK() {
     for (const cpu::Target target : cpu::supported_targets()) {

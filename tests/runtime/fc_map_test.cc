@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // Two layers of one KV head, six dimensions of which four are rotated (half): FCs (0,2) (1,3), and
 // 4 and 5 by themselves.
@@ -83,10 +83,11 @@ TEST(FcMap, WhatIsSavedIsLoaded) {
 }
 
 TEST(FcMap, SliceDimensionsInOrder) {
-  EXPECT_THAT(small_map().slice_dims(1), testing::ElementsAre(1, 3, 5, 4));
+  EXPECT_THAT(small_map().slice_dims(1), ::testing::ElementsAre(1, 3, 5, 4));
   // (0,2) would be cut in two: 5 goes before it.
-  EXPECT_THAT(small_map().slice_dims(2), testing::ElementsAre(1, 3, 4, 5, 5, 4, 1, 3));
-  EXPECT_THAT(small_map().slice_dims(3), testing::ElementsAre(1, 3, 4, 5, 0, 2, 5, 4, 1, 3, 0, 2));
+  EXPECT_THAT(small_map().slice_dims(2), ::testing::ElementsAre(1, 3, 4, 5, 5, 4, 1, 3));
+  EXPECT_THAT(small_map().slice_dims(3),
+              ::testing::ElementsAre(1, 3, 4, 5, 0, 2, 5, 4, 1, 3, 0, 2));
   EXPECT_THROW(small_map().slice_dims(0), UsageError);
   EXPECT_THROW(small_map().slice_dims(4), UsageError);
 }
@@ -97,9 +98,9 @@ TEST(FcMap, AllSliceDimensionsFollowTheLayout) {
   geometry.kv_heads = 2;
   geometry.key_dim = 6;
   geometry.rotary_dims = 4;
-  EXPECT_THAT(all_slice_dims(geometry), testing::ElementsAre(0, 2, 1, 3, 4, 5, 0, 2, 1, 3, 4, 5));
+  EXPECT_THAT(all_slice_dims(geometry), ::testing::ElementsAre(0, 2, 1, 3, 4, 5, 0, 2, 1, 3, 4, 5));
   geometry.rotary_layout = RotaryLayout::kInterleaved;
-  EXPECT_THAT(all_slice_dims(geometry), testing::ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(all_slice_dims(geometry), ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5));
 }
 
 TEST(FcMap, AnotherModelsMapSaysWhichFieldDiffers) {

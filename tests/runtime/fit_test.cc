@@ -11,9 +11,9 @@
 namespace fasa {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr uint64_t kModel = uint64_t{4200} << 20;
 constexpr int64_t kTokens = 131072;
@@ -100,9 +100,9 @@ TEST(Fit, WhatCannotFitIsRefusedWithItsNumbers) {
   } catch (const BudgetError& error) {
     EXPECT_EQ(error.limit(), "device_memory");
     EXPECT_GT(error.asked_bytes(), kModel);
-    EXPECT_THAT(error.what(), testing::HasSubstr("4.1"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("1000 tokens"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("slices: lean"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("4.1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("1000 tokens"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("slices: lean"));
   }
 }
 

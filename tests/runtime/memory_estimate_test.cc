@@ -55,7 +55,7 @@ StepSettings draw_settings(Draw& draw) {
 
 TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
   for (unsigned seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Draw draw(seed);
     const StepSettings settings = draw_settings(draw);
     const PredictionScratch predictions = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};

@@ -95,7 +95,7 @@ TEST(CalibrationData, WithoutProbesTheTextIsTaken) {
   EXPECT_FALSE(data.probes);
   EXPECT_NE(data.hash(),
             make_calibration_data(rising(500), {.tokens = 301, .probes = false}).hash());
-  EXPECT_THAT(data.hash(), testing::StartsWith("fnv1a:"));
+  EXPECT_THAT(data.hash(), ::testing::StartsWith("fnv1a:"));
 }
 
 TEST(CalibrationData, OneTokenIsEnoughAndNoneIsAnError) {
@@ -105,7 +105,7 @@ TEST(CalibrationData, OneTokenIsEnoughAndNoneIsAnError) {
   EXPECT_THROW(make_calibration_data({}, {}), UsageError);
 }
 
-class Texts : public testing::Test {
+class Texts : public ::testing::Test {
  protected:
   Texts()
       : folder_(std::filesystem::temp_directory_path() /
@@ -138,7 +138,7 @@ TEST_F(Texts, BadFilesNameThePlace) {
       read_calibration_texts({bad}, nullptr, 10);
       ADD_FAILURE() << bad;
     } catch (const InputError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr(bad + ": byte "));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(bad + ": byte "));
     }
   }
   EXPECT_THROW(read_calibration_texts({write("empty", "")}, nullptr, 10), InputError);

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Geometry small() { return find_model_shape("Llama-3.2-1B").geometry; }
 

@@ -15,10 +15,10 @@ namespace fasa::serve {
 namespace {
 
 using namespace llm_test;
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-class EngineLoopTest : public testing::TestWithParam<const char*> {};
+class EngineLoopTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
   constexpr int kClients = 5;
@@ -28,7 +28,7 @@ TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
   for (int client = 0; client < kClients; ++client) {
     LocalServer server(GetParam());
     alone.push_back(converse(server, begin_of(client), length_of(client), ""));
-    EXPECT_THAT(alone.back().ids[0], SizeIs(testing::Gt(0u)));
+    EXPECT_THAT(alone.back().ids[0], SizeIs(::testing::Gt(0u)));
   }
   LocalServer server(GetParam(), {.max_sequences = 3, .prefill_chunk = 64});
   std::vector<Turns> crowd(kClients);
@@ -144,7 +144,7 @@ TEST_P(EngineLoopTest, ACancelledRequestEndsAndOthersGoOn) {
   EXPECT_EQ(server.loop().status().finished_cancelled, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EngineLoopTest, testing::Values("cpu", "emulated"));
+INSTANTIATE_TEST_SUITE_P(Devices, EngineLoopTest, ::testing::Values("cpu", "emulated"));
 
 // Memory for two conversations, and five of them: those that wait get the same as ever.
 TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {

@@ -11,7 +11,7 @@
 namespace fasa::serve {
 namespace {
 
-class PrefixCacheTest : public testing::Test {
+class PrefixCacheTest : public ::testing::Test {
  protected:
   // Of tokens 0, 1, ...; from `sampled` on they came by decode steps.
   static TokenLog log_of(int64_t tokens, int64_t sampled) {

@@ -21,14 +21,14 @@
 namespace fasa::serve {
 namespace {
 
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr PageBytes kPage{.rows = 9000, .slices = 40};  // three pieces, the last one shorter
 constexpr PageFormat kFormat{kPage};
 constexpr int64_t kToken = kPageTokens;  // tokens of a page
 
-class SessionStoreTest : public testing::Test {
+class SessionStoreTest : public ::testing::Test {
  protected:
   StoreOptions options(const std::string& fingerprint = "model a") const {
     return {.dir = dir(), .fingerprint = fingerprint, .page = kPage};
@@ -106,7 +106,7 @@ TEST_F(SessionStoreTest, IsThereAgain) {
   EXPECT_EQ(said.log.common(conversation_of(260).log), 250);
   EXPECT_EQ(said.salt, "a");
   EXPECT_EQ(said.text, "what was said");
-  EXPECT_THAT(said.ahead, testing::ElementsAre(5, 6));
+  EXPECT_THAT(said.ahead, ::testing::ElementsAre(5, 6));
   for (const FoundSession& one : found) expect_pages(store, one.number);
   grow(store, found[1].number, 300);  // and goes on
   expect_pages(store, found[1].number);

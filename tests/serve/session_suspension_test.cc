@@ -16,10 +16,10 @@
 namespace fasa::serve {
 namespace {
 
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-class SessionSuspensionTest : public testing::TestWithParam<const char*> {
+class SessionSuspensionTest : public ::testing::TestWithParam<const char*> {
  protected:
   EngineOptions options(const std::string& fingerprint = "a") const {
     return {.prefill_chunk = 96,
@@ -445,7 +445,7 @@ TEST_P(SessionSuspensionTest, IdleOnesGoByThemselves) {
   EXPECT_FALSE(server.loop().status().sessions->front().in_memory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SessionSuspensionTest, testing::Values("cpu", "emulated"));
+INSTANTIATE_TEST_SUITE_P(Devices, SessionSuspensionTest, ::testing::Values("cpu", "emulated"));
 
 }  // namespace
 }  // namespace fasa::serve

@@ -14,7 +14,7 @@ constexpr int kWindow = 50;
 constexpr size_t kLong =
     3600;  // far beyond the window, kConversationRollback and the pages that wait
 
-class WindowSessionsTest : public testing::TestWithParam<const char*> {
+class WindowSessionsTest : public ::testing::TestWithParam<const char*> {
  protected:
   LocalServer open(const EngineOptions& options) const {
     return {LocalServer::open(GetParam(), {}), options, kWindow, 1};
@@ -111,7 +111,7 @@ TEST_P(WindowSessionsTest, AResumedConversationIsTheSame) {
   goes_on(500, 499);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, WindowSessionsTest, testing::Values("cpu", "emulated"));
+INSTANTIATE_TEST_SUITE_P(Devices, WindowSessionsTest, ::testing::Values("cpu", "emulated"));
 
 }  // namespace
 }  // namespace fasa::serve

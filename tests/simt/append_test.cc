@@ -13,7 +13,7 @@
 namespace fasa {
 namespace {
 
-class AppendBody : public testing::TestWithParam<SimtRun> {
+class AppendBody : public ::testing::TestWithParam<SimtRun> {
  protected:
   void advance(RowCase& cache, const std::vector<Advance>& advances) {
     RowStep step = cache.begin(advances);
@@ -122,7 +122,7 @@ TEST_P(AppendBody, OddChannelsAreCodedAsTheReferenceDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, AppendBody, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, AppendBody, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 // The step that a device searches from is never beyond what fits.

@@ -10,7 +10,7 @@ namespace {
 
 using namespace attend_case;
 
-class AttendBody : public testing::Test {
+class AttendBody : public ::testing::Test {
  protected:
   explicit AttendBody(const SimtRun& run = {SimtInterpreter::Order::kRandom, 3})
       : interpreter_(run.order, run.seed) {}
@@ -24,7 +24,7 @@ class AttendBody : public testing::Test {
   SimtInterpreter interpreter_;
 };
 
-class AttendBodyInOrders : public AttendBody, public testing::WithParamInterface<SimtRun> {
+class AttendBodyInOrders : public AttendBody, public ::testing::WithParamInterface<SimtRun> {
  protected:
   AttendBodyInOrders() : AttendBody(GetParam()) {}
 };
@@ -52,7 +52,7 @@ TEST_F(AttendBody, Shapes) {
                           {4, 192, 128},
                           {17, 34, 70},
                           {33, 8, 6}}) {
-    SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
+    SCOPED_TRACE(::testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.kv_heads = 1;
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
@@ -64,7 +64,7 @@ TEST_F(AttendBody, Shapes) {
 TEST_F(AttendBody, CodedShapes) {
   for (const Shape& of :
        {Shape{1, 32, 32}, {3, 35, 33}, {5, 80, 80}, {2, 256, 256}, {4, 192, 128}, {17, 34, 70}}) {
-    SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
+    SCOPED_TRACE(::testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.row = RowDType::kInt8, shape.kv_heads = 1;
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
@@ -108,7 +108,7 @@ TEST_F(AttendBody, LowBitSets) {
   int turn = 0;
   for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}}) {
     const SliceDType values[] = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8};
-    SCOPED_TRACE(testing::Message() << of.group << " " << of.value_dim);
+    SCOPED_TRACE(::testing::Message() << of.group << " " << of.value_dim);
     RowShape shape;
     shape.kv_heads = 2, shape.values = values[turn++ % 3];
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
@@ -289,7 +289,7 @@ TEST_P(AttendBodyInOrders, PrefillSequencesAreLeftAlone) {
   EXPECT_NE(result.out[4 * 64], -77);
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, AttendBodyInOrders, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, AttendBodyInOrders, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

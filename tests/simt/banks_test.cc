@@ -99,7 +99,7 @@ template <int kBits>
 void expect_no_conflicts() {
   using C = Case<kBits>;
   for (const int dims : {64, 128}) {
-    SCOPED_TRACE(testing::Message() << kBits << " bits, " << dims << " dimensions");
+    SCOPED_TRACE(::testing::Message() << kBits << " bits, " << dims << " dimensions");
     const int words = dims / C::kUnit;
     EXPECT_EQ(loading_weights<kBits>(dims, true), words / 4 * C::kVectors * least(C::kWidth));
     EXPECT_EQ(storing_weights<kBits>(true), C::kVectors * least(C::kWidth));

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-class GatherBody : public testing::TestWithParam<SimtRun> {
+class GatherBody : public ::testing::TestWithParam<SimtRun> {
  protected:
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
@@ -90,7 +90,7 @@ TEST_P(GatherBody, NothingToDo) {
   EXPECT_EQ(to, before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, GatherBody, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, GatherBody, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

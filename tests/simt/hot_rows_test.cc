@@ -22,24 +22,24 @@ RowKernels simt_row_kernels(SimtInterpreter& interpreter) {
           [launch](const FetchParams& params) { cuda::start(params, launch); }};
 }
 
-class SimtResolve : public testing::TestWithParam<ResolveSetting> {};
+class SimtResolve : public ::testing::TestWithParam<ResolveSetting> {};
 
 TEST_P(SimtResolve, SameAsReferenceAndRowsArrive) {
   SimtInterpreter interpreter(SimtInterpreter::Order::kRandom, 5);
   expect_resolves_as_reference(GetParam(), simt_row_kernels(interpreter));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, SimtResolve, testing::ValuesIn(resolve_settings()),
+INSTANTIATE_TEST_SUITE_P(Settings, SimtResolve, ::testing::ValuesIn(resolve_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
-class SimtClaimSlots : public testing::TestWithParam<ClaimSlotsSetting> {};
+class SimtClaimSlots : public ::testing::TestWithParam<ClaimSlotsSetting> {};
 
 TEST_P(SimtClaimSlots, SameAsReference) {
   SimtInterpreter interpreter(SimtInterpreter::Order::kRandom, 6);
   expect_claims_slots_as_reference(GetParam(), simt_row_kernels(interpreter));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, SimtClaimSlots, testing::ValuesIn(claim_slots_settings()),
+INSTANTIATE_TEST_SUITE_P(Settings, SimtClaimSlots, ::testing::ValuesIn(claim_slots_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST(SimtSpeculateTest, RememberedRowsComeBack) {

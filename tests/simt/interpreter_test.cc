@@ -13,7 +13,7 @@ namespace {
 using Order = SimtInterpreter::Order;
 constexpr Order kOrders[] = {Order::kRising, Order::kFalling, Order::kRandom};
 
-class InOrder : public testing::TestWithParam<Order> {
+class InOrder : public ::testing::TestWithParam<Order> {
  protected:
   SimtInterpreter interpreter_{GetParam(), 7};
 };
@@ -130,7 +130,7 @@ TEST_P(InOrder, CopiesAreThereOnceWaitedFor) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, InOrder, testing::ValuesIn(kOrders), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(All, InOrder, ::testing::ValuesIn(kOrders), [](const auto& test) {
   return test.param == Order::kRising    ? "Rising"
          : test.param == Order::kFalling ? "Falling"
                                          : "Random";

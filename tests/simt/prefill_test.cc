@@ -10,7 +10,7 @@ namespace {
 
 using namespace prefill_case;
 
-class PrefillBody : public testing::Test {
+class PrefillBody : public ::testing::Test {
  protected:
   explicit PrefillBody(const SimtRun& run = {SimtInterpreter::Order::kRandom, 3})
       : interpreter_(run.order, run.seed) {}
@@ -30,7 +30,7 @@ class PrefillBody : public testing::Test {
   SimtInterpreter interpreter_;
 };
 
-class PrefillBodyInOrders : public PrefillBody, public testing::WithParamInterface<SimtRun> {
+class PrefillBodyInOrders : public PrefillBody, public ::testing::WithParamInterface<SimtRun> {
  protected:
   PrefillBodyInOrders() : PrefillBody(GetParam()) {}
 };
@@ -50,7 +50,7 @@ struct Shape {
 
 TEST_F(PrefillBody, Shapes) {
   for (const Shape& of : {Shape{1, 2, 2}, {3, 33, 7}, {4, 128, 128}, {16, 34, 70}, {33, 8, 6}}) {
-    SCOPED_TRACE(testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
+    SCOPED_TRACE(::testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.kv_heads = 1;
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
@@ -109,7 +109,7 @@ TEST_F(PrefillBody, ElementTypes) {
 
 TEST_F(PrefillBody, CodedShapes) {
   for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {35, 33}, {34, 70}, {256, 256}}) {
-    SCOPED_TRACE(testing::Message() << key_dim << " " << value_dim);
+    SCOPED_TRACE(::testing::Message() << key_dim << " " << value_dim);
     RowShape shape;
     shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.slices = false;
     shape.key_dim = key_dim, shape.value_dim = value_dim;
@@ -318,7 +318,7 @@ TEST_P(PrefillTileCuts, DoNotMatter) {
   expect_same(256, 90);
 }
 
-class PrefillTileWidths : public PrefillBody, public testing::WithParamInterface<int> {};
+class PrefillTileWidths : public PrefillBody, public ::testing::WithParamInterface<int> {};
 
 // Of values that are not finite, a query has those that it sees; pages after them are as they were.
 TEST_P(PrefillTileWidths, Infinity) {
@@ -379,10 +379,10 @@ TEST_P(PrefillTileWidths, ABatchIsItsSequencesAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Widths, PrefillTileWidths, testing::Values(64, 96, 256));
-INSTANTIATE_TEST_SUITE_P(Orders, PrefillTileCuts, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Widths, PrefillTileWidths, ::testing::Values(64, 96, 256));
+INSTANTIATE_TEST_SUITE_P(Orders, PrefillTileCuts, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
-INSTANTIATE_TEST_SUITE_P(Orders, PrefillBodyInOrders, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, PrefillBodyInOrders, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

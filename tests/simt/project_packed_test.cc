@@ -59,7 +59,7 @@ PackedWeights weights_of(const PackedFormat& format, Packed& packed, const Size&
       .format = format, .panel = packed.panel(), .inputs = size.inputs, .panels = packed.data()};
 }
 
-class PackedKernels : public testing::TestWithParam<SimtRun> {
+class PackedKernels : public ::testing::TestWithParam<SimtRun> {
  protected:
   // [rows][outputs + 3], of which the last three must stay.
   std::vector<float> project(const PackedWeights& weights, const Size& size, const Rows& x,
@@ -285,7 +285,7 @@ TEST(PackedReader, GroupsOfAllSizesAreFound) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, PackedKernels, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, PackedKernels, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace fasa {
 namespace {
 
-class ReadRowsBody : public testing::TestWithParam<SimtRun> {
+class ReadRowsBody : public ::testing::TestWithParam<SimtRun> {
  protected:
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
@@ -57,7 +57,7 @@ TEST_P(ReadRowsBody, SameAsTheProcessors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, ReadRowsBody, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, ReadRowsBody, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace fasa {
 namespace {
 
-class RestoreBody : public testing::TestWithParam<SimtRun> {
+class RestoreBody : public ::testing::TestWithParam<SimtRun> {
  protected:
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
@@ -95,7 +95,7 @@ TEST_P(RestoreBody, WriteBackSameAsTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, RestoreBody, testing::ValuesIn(simt_runs()),
+INSTANTIATE_TEST_SUITE_P(Orders, RestoreBody, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

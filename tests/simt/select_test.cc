@@ -104,14 +104,14 @@ void expect_scores(SimtSelect& select, int sequence, int kv_head) {
   expect_scores(select.params(), sequence, kv_head, select.scores(sequence, kv_head).raw);
 }
 
-class SimtSelectOf : public testing::TestWithParam<SliceDType> {};
+class SimtSelectOf : public ::testing::TestWithParam<SliceDType> {};
 
 TEST_P(SimtSelectOf, ScoresAreTheReferences) {
   for (const int dims : {2, 6, 30, 64, 80, 128}) {
     for (const int group : {1, 3, 4, 9}) {
       SelectShape shape{GetParam(), dims, 1, group, 4, 16, 0, 32};
       SelectCase cache(shape, {200}, gaussian_keys(1), gaussian_queries(1));
-      SCOPED_TRACE(testing::Message() << "dims " << dims << " group " << group);
+      SCOPED_TRACE(::testing::Message() << "dims " << dims << " group " << group);
       SimtSelect select(cache, Order::kRising);
       expect_scores(select, 0, 0);
     }
@@ -124,7 +124,7 @@ TEST_P(SimtSelectOf, EveryLengthAndBudgetGivesTheFullSort) {
       SelectShape shape{GetParam(), 16, 1, tokens == 1000 ? 3 : 4, 4, 16, 0, budget};
       SelectCase cache(shape, {tokens}, gaussian_keys(static_cast<unsigned>(tokens)),
                        gaussian_queries(2));
-      SCOPED_TRACE(testing::Message() << tokens << " tokens, budget " << budget);
+      SCOPED_TRACE(::testing::Message() << tokens << " tokens, budget " << budget);
       expect_own_sort(cache);
     }
   }
@@ -135,7 +135,7 @@ TEST_P(SimtSelectOf, GroupsWindowsAndSequences) {
     for (const int window : {0, 21, 2500}) {
       SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
       SelectCase cache(shape, {2600, 70}, gaussian_keys(7), gaussian_queries(7));
-      SCOPED_TRACE(testing::Message() << "group " << group << " window " << window);
+      SCOPED_TRACE(::testing::Message() << "group " << group << " window " << window);
       expect_own_sort(cache);
     }
   }
@@ -173,7 +173,7 @@ TEST_P(SimtSelectOf, SoftCap) {
     shape.page_tokens = group == 9 ? 8 : 1;
     shape.score_cap = 1.5f;
     SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
-    SCOPED_TRACE(testing::Message() << "group " << group);
+    SCOPED_TRACE(::testing::Message() << "group " << group);
     expect_own_sort(cache);
     SimtSelect select(cache, Order::kRising);
     expect_scores(select, 0, 1);
@@ -187,7 +187,7 @@ TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
       shape.page_tokens = page_tokens;
       if (window > 0) shape.slopes = {0.5f, 0.25f, 0.125f, 0.06f, 0.03f, 0};
       SelectCase cache(shape, {2503, 70}, gaussian_keys(7), gaussian_queries(7));
-      SCOPED_TRACE(testing::Message() << page_tokens << " tokens, window " << window);
+      SCOPED_TRACE(::testing::Message() << page_tokens << " tokens, window " << window);
       expect_own_sort(cache);
       SimtSelect select(cache, Order::kRising);
       expect_scores(select, 0, 1);
@@ -214,7 +214,7 @@ TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
 TEST_P(SimtSelectOf, PartsOfTheSliceAndPredictions) {
   for (const int score_dims : {1, 17, 100}) {
     for (const int tokens : {1, 64, 65, 2300}) {
-      SCOPED_TRACE(testing::Message() << score_dims << " dims, " << tokens << " tokens");
+      SCOPED_TRACE(::testing::Message() << score_dims << " dims, " << tokens << " tokens");
       SelectShape shape{GetParam(), 40, 2, 3, 4, 16, tokens == 2300 ? 2200 : 0, 50, score_dims, 2};
       SelectCase cache(shape, {tokens}, gaussian_keys(7), gaussian_queries(7));
       expect_own_sort(cache);
@@ -240,7 +240,7 @@ TEST_P(SimtSelectOf, ExactSumsGiveTheReferencesSet) {
       if (is_coded(dtype)) {
         fill_with_codes(cache, tokens, 2, random);
       }
-      SCOPED_TRACE(testing::Message() << "group " << group << " tokens " << tokens);
+      SCOPED_TRACE(::testing::Message() << "group " << group << " tokens " << tokens);
       reference::select(cache.params());
       const std::vector<int32_t> expected = cache.set_of(0, 0);
       SimtSelect(cache, Order::kFalling).run();
@@ -423,7 +423,7 @@ TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
     SelectCase cache(shape, {2200}, gaussian_keys(7), gaussian_queries(7));
     const cuda::ScorerLayout scorers = cuda::SelectKernel::scorer_layout(cache.params(), 80);
     EXPECT_LT(scorers.warps, 8);
-    SCOPED_TRACE(testing::Message() << group << " heads of " << dims << ", " << scorers.warps);
+    SCOPED_TRACE(::testing::Message() << group << " heads of " << dims << ", " << scorers.warps);
     expect_own_sort(cache);
     SimtSelect select(cache, Order::kFalling);
     expect_scores(select, 0, 0);
@@ -446,9 +446,10 @@ TEST(SimtSelect, QueriesThatAreLetThroughFit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SimtSelectOf, testing::ValuesIn(kSelectDTypes), [](const auto& test) {
-  return std::string(slice_dtype_name(test.param));
-});
+INSTANTIATE_TEST_SUITE_P(All, SimtSelectOf, ::testing::ValuesIn(kSelectDTypes),
+                         [](const auto& test) {
+                           return std::string(slice_dtype_name(test.param));
+                         });
 
 TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
   SelectShape shape{SliceDType::kInt4, 8, 1, 2, 1, 4, 0, 20};
@@ -492,8 +493,8 @@ TEST(SelectBody, HeadsInPartsHaveTheSameSets) {
 TEST(LowBitSelectBody, IsTheNextBest) {
   for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
     if (shape.lengths[0] > 6000) shape.lengths = {9000};  // an interpreter is slow
-    SCOPED_TRACE(testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
-                                    << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                      << shape.low_bit.tokens << " of " << shape.lengths[0]);
     low_bit_case::expect_next_best(shape, gaussian_keys(3), low_bit_select(5));
   }
 }

@@ -266,7 +266,7 @@ CudaStatus FakeCuda::create_stream(void** stream, StreamPriority) {
 CudaStatus FakeCuda::locate(const void* data, CudaLocation* location) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = enter("locate")) return status;
-  *place = {};
+  *location = {};
   const auto* at = static_cast<const std::byte*>(data);
   for (const auto& [begin, bytes] : elsewhere) {
     if (at < begin || at >= begin + bytes) continue;

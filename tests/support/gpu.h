@@ -29,17 +29,17 @@ inline bool gpu_required() {
 }
 
 // Counts what was skipped and says so when the tests are over.
-class GpuSkips final : public testing::EmptyTestEventListener {
+class GpuSkips final : public ::testing::EmptyTestEventListener {
  public:
   static void add() {
     static GpuSkips* const listener = [] {
       auto* made = new GpuSkips;  // owned by GoogleTest
-      testing::UnitTest::GetInstance()->listeners().Append(made);
+      ::testing::UnitTest::GetInstance()->listeners().Append(made);
       return made;
     }();
     ++listener->count_;
   }
-  void OnTestProgramEnd(const testing::UnitTest&) override {
+  void OnTestProgramEnd(const ::testing::UnitTest&) override {
     std::printf("GPU tests skipped: %d (%s)\n", count_, gpu_obstacle().c_str());
   }
 

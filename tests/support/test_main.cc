@@ -55,11 +55,11 @@ bool passes(const std::string& name, std::string_view filter) {
 // A filter of the tests that a file holds, "" if there is none.
 std::string filter_of(const std::string& file, const std::string& filter) {
   std::string names;
-  const auto& unit = *testing::UnitTest::GetInstance();
+  const auto& unit = *::testing::UnitTest::GetInstance();
   for (int i = 0; i < unit.total_test_suite_count(); ++i) {
-    const testing::TestSuite& suite = *unit.GetTestSuite(i);
+    const ::testing::TestSuite& suite = *unit.GetTestSuite(i);
     for (int j = 0; j < suite.total_test_count(); ++j) {
-      const testing::TestInfo& test = *suite.GetTestInfo(j);
+      const ::testing::TestInfo& test = *suite.GetTestInfo(j);
       const std::string name = std::string(suite.name()) + "." + test.name();
       if (std::filesystem::path(test.file()).stem() != file || !passes(name, filter)) continue;
       names += (names.empty() ? "" : ":") + name;
@@ -77,7 +77,7 @@ int refuse(std::string_view argument) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  testing::InitGoogleMock(&argc, argv);
+  ::testing::InitGoogleMock(&argc, argv);
   std::string only;
   std::optional<Share> part = Share{}, share = Share{};
   for (int i = 1; i < argc; ++i) {
@@ -95,12 +95,12 @@ int main(int argc, char** argv) {
     if (!part || !share) return refuse(argument);
   }
   if (!only.empty()) {
-    const std::string names = filter_of(only, testing::GTEST_FLAG(filter));
+    const std::string names = filter_of(only, ::testing::GTEST_FLAG(filter));
     if (names.empty()) {
       std::fprintf(stderr, "no test of %s.cc was asked for\n", only.c_str());
       return 1;
     }
-    testing::GTEST_FLAG(filter) = names;
+    ::testing::GTEST_FLAG(filter) = names;
   }
   if (part->count * share->count > 1) {
     const int index = part->index * share->count + share->index;

@@ -10,9 +10,9 @@ namespace fasa::text {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ChatTemplatesTest : public testing::Test {
+class ChatTemplatesTest : public ::testing::Test {
  protected:
   ChatTemplatesTest() { fs::create_directories(dir_); }
   ~ChatTemplatesTest() override { fs::remove_all(dir_); }
@@ -34,8 +34,8 @@ class ChatTemplatesTest : public testing::Test {
   }
 
   const fs::path dir_ =
-      fs::path(testing::TempDir()) /
-      ("chat_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+      fs::path(::testing::TempDir()) /
+      ("chat_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
 TEST_F(ChatTemplatesTest, ATextInTheConfigWithItsControlTokens) {

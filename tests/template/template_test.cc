@@ -10,8 +10,8 @@
 namespace fasa::jinja {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A user's parts in brackets, and nothing else changed.
 std::string marked(const MarkedText& text) {

@@ -38,7 +38,7 @@ class Client {
   asio::ip::tcp::socket socket_{io_};
 };
 
-class HttpServerTest : public testing::Test {
+class HttpServerTest : public ::testing::Test {
  protected:
   HttpServerTest()
       : server_(std::make_unique<HttpServer>(

@@ -9,8 +9,8 @@
 namespace fasa::serve {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 struct Parsed {
   std::string reasoning, content;
@@ -169,7 +169,7 @@ TEST(MessageParser, OneCallWhereNoMoreAreWanted) {
 TEST(MessageParser, DeepAndLongCallsEnd) {
   const std::string deep(100'000, '[');
   EXPECT_THAT(parse(with(ToolFormat::kLlama), "{\"x\": " + deep, 1 << 20).content,
-              testing::StartsWith("{\"x\": [[["));
+              ::testing::StartsWith("{\"x\": [[["));
   const std::string late = "{\"x\": \"" + std::string(100'000, 'y') + "\", \"name\": \"add\"}";
   EXPECT_EQ(parse(with(ToolFormat::kLlama), late, 1 << 20).content, late);
 }
