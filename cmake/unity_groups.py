@@ -6,10 +6,13 @@ Prints a group for each source, in the order given: a number, or - for a source 
 Two sources that may define the same name outside of a class (helpers in unnamed namespaces, macros,
 tests) are never in one group. MAX_LINES bounds a group's lines, so that groups take similar times.
 """
+import functools
 import pathlib
 import re
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 NAMESPACE = re.compile(r"^(?:inline )?namespace\b.*$|^using [\w:]+;$", re.M)
 DEFINED = re.compile(
     r"^(?! )(?:template <[^>]*>\s*)?(?:[\w:<>,&*\[\] ]+[ &*])??((?:\w+::)*)(\w+)"
@@ -32,32 +35,62 @@ def names_in(text):
     return (found - ORDINARY - set(aliases)) | {f"{k} = {v}" for k, v in aliases.items()}
 
 
-def collide(names, others):
-    """An alias may be repeated as it is, and not beside another meaning of its name."""
-    def meanings(all_names):
-        return {name.split(" = ")[0]: name for name in all_names}
-    mine, theirs = meanings(names), meanings(others)
+@functools.lru_cache(maxsize=None)
+def names_of(path):
+    return frozenset(names_in(path.read_text(encoding="utf-8")))
+
+
+@functools.lru_cache(maxsize=None)
+def includes_of(path):
+    """Headers of the project that a file includes, theirs as well."""
+    found = set()
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        header = ROOT / name
+        if header.is_file() and header != path:
+            found |= {header} | includes_of(header)
+    return frozenset(found)
+
+
+class Source:
+    def __init__(self, path):
+        path = pathlib.Path(path).resolve()
+        text = path.read_text(encoding="utf-8")
+        self.lines = text.count("\n")
+        self.own = names_of(path)
+        self.constants = set(re.findall(r"\bk[A-Z]\w*", text)) - {"kTest"}
+        self.known = set().union(*(names_of(header) for header in includes_of(path)))
+
+
+def meanings(names):
+    return {name.split(" = ")[0]: name for name in names}
+
+
+def meet(own, others):
+    """Whether two sets of names have one in common. An alias may be repeated as it is."""
+    mine, theirs = meanings(own), meanings(others)
     return any(mine[name] != theirs[name] or " = " not in mine[name]
                for name in mine.keys() & theirs.keys())
 
 
+def collide(one, other):
+    constants = {name for name in one.own if name.startswith("k")} & (other.constants - other.own)
+    return bool(constants) or meet(one.own, other.own) or meet(one.own, other.known - one.known)
+
+
 def groups_of(paths, max_lines):
-    groups = []  # [lines, names]
+    groups = []  # lists of sources
     answer = []
-    for path in paths:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        lines, names = text.count("\n"), names_in(text)
+    for source in map(Source, paths):
         for number, group in enumerate(groups):
-            if group[0] + lines <= max_lines and not collide(group[1], names):
+            if sum(other.lines for other in group) + source.lines <= max_lines and not any(
+                    collide(source, other) or collide(other, source) for other in group):
                 break
         else:
-            number, group = len(groups), [0, set()]
+            number, group = len(groups), []
             groups.append(group)
-        group[0] += lines
-        group[1] |= names
+        group.append(source)
         answer.append(number)
-    alone = {number for number in answer if answer.count(number) == 1}
-    return ["-" if number in alone else str(number) for number in answer]
+    return ["-" if len(groups[number]) == 1 else str(number) for number in answer]
 
 
 if __name__ == "__main__":
