@@ -22,7 +22,7 @@ template <RowType kType>
 constexpr int kElementBytes = kType == kRowF32    ? 4
                               : kType == kRowInt8 ? 1
                                                   : 2;
-// Whether elements are codes, of a vector that has a scale (row_format.h).
+// Whether elements are codes in a vector with a scale (row_format.h).
 template <RowType kType>
 constexpr bool kIsCoded = kType == kRowInt8;
 
@@ -38,7 +38,7 @@ inline float float_of(unsigned bits) {
   return value;
 }
 
-// Exact: the exponent is moved by a multiplication, which normalises subnormals too.
+// Exact: a multiplication moves the exponent, which also normalises subnormals.
 [[maybe_unused]] inline float half_to_float(unsigned bits) {
   const unsigned rest = (bits & 0x7fffu) << 13;
   const bool finite = (bits & 0x7c00u) != 0x7c00u;
@@ -46,7 +46,7 @@ inline float float_of(unsigned bits) {
   return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
 }
 
-// Elements, or codes.
+// Loads elements or codes.
 template <RowType kType>
 inline Vec load_row(const unsigned char* p) {
   if constexpr (kType == kRowF32) return *reinterpret_cast<const VecMem*>(p);
@@ -62,7 +62,7 @@ inline Codes load_codes_part(const unsigned char* p, int count) {
   return load_codes(padded);
 }
 
-// Of a whole coded vector.
+// The scale of a whole coded vector.
 inline float scale_of(const unsigned char* codes, int count) {
   return float_of(parities(codes, count) << 16);
 }
