@@ -312,8 +312,8 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   return floors;
 }
 
-// Of each context first what runs by default, 320 rows and 1024 low-bit tokens, and attention to
-// all; the first budget for all contexts before the next.
+// For each context first the default, 320 rows and 1024 low-bit tokens, and full attention; the
+// first budget for all contexts before the next.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {
       {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
@@ -336,7 +336,7 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
-// Whole after each case, whatever comes next.
+// Rewritten after each case, so that an interrupted run leaves a complete file.
 void write(const Options& options, const json& report) {
   if (options.json_file.empty()) return;
   std::ofstream file(options.json_file);

@@ -206,7 +206,7 @@ class SliceStudy {
   }
 
  private:
-  // Of all layers and KV heads, [layers x kv_heads][kinds of maps].
+  // Maps of all layers and KV heads, [layers x kv_heads][kinds of maps].
   std::vector<std::vector<HeadMap>> make_maps(size_t bytes) {
     const Geometry geometry = study_.geometry();
     const int64_t tokens = std::min<int64_t>(4096, static_cast<int64_t>(bytes) + 50);

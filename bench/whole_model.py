@@ -24,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 STEPS = 8
 BIG, SMALL = "Llama-3.1-8B, random weights", "SmolLM2-135M-Instruct"
-# Of Llama-3.1-8B: hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary.
+# Llama-3.1-8B: hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary.
 SHAPE = (4096, 14336, 32, 32, 8, 128, 128256)
 KV_BYTES = {"f16": 2, "q8_0": 34 / 32}
 

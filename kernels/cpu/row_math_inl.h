@@ -2,13 +2,13 @@
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
 // add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
 // floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16,
-// load_int8, and the block sizes kGemmRows, kGemmVectors, kTileKeys. For codes: Codes, kCodeLanes of
-// them in 16 bits, load_codes, load_int16, store_int16, dot_codes (sums of products of neighbours,
-// onto 32 bits), floats_of; load_code_pairs (of two rows, dimension by dimension side by side,
-// kPairVectors x kLanes dimensions in an order of its own), splat_pair (two numbers throughout),
-// store_pair_sums (in the dimensions' order); parities (bit b: whether an odd number of the bytes b,
-// b + 16, b + 32, ... is odd), parities4 (of four vectors, each `offset` behind its pointer). Everything
-// has internal linkage: one copy per instruction set.
+// load_int8, and the block sizes kGemmRows, kGemmVectors, kTileKeys. For codes: Codes, kCodeLanes
+// of them in 16 bits, load_codes, load_int16, store_int16, dot_codes (sums of products of
+// neighbours, onto 32 bits), floats_of; load_code_pairs (of two rows, dimension by dimension side
+// by side, kPairVectors x kLanes dimensions in an order of its own), splat_pair (two numbers
+// throughout), store_pair_sums (in the dimensions' order); parities (bit b: whether an odd number
+// of the bytes b, b + 16, b + 32, ... is odd), parities4 (of four vectors, each `offset` behind its
+// pointer). Everything has internal linkage: one copy per instruction set.
 #pragma once
 
 #include "kernels/cpu/row_body_types.h"
