@@ -254,7 +254,7 @@ int run(int argc, char** argv) {
   int texts = 2;
   std::vector<size_t> bytes = {900, 4096, 7500};
   app.add_option("--texts", texts, "Texts of 8 facts each")->check(CLI::Range(1, 8));
-  app.add_option("--bytes", bytes, "Of a text")->check(CLI::Range(512, 7500));
+  app.add_option("--bytes", bytes, "Bytes per text")->check(CLI::Range(512, 7500));
   CLI11_PARSE(app, argc, argv);
   SliceStudy study(texts);
   for (const size_t length : bytes) study.print(length);

@@ -193,9 +193,9 @@ def main():
     parser.add_argument("--fac-tokens", type=int, default=320, metavar="K")
     parser.add_argument("--low-bit-tokens", type=lambda text: text if text == "auto" else int(text),
                         default="auto", metavar="N")
-    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="of each engine")
+    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="memory per engine")
     parser.add_argument("--rounds", type=int, default=7, metavar="N")
-    parser.add_argument("--steps", type=int, default=30, metavar="N", help="of a round")
+    parser.add_argument("--steps", type=int, default=30, metavar="N", help="steps per round")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--serve", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)

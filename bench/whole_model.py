@@ -206,7 +206,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--only", choices=("big", "small"), help="one of the models")
-    parser.add_argument("--no-llama", action="store_true", help="fasa alone")
+    parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")
     parser.add_argument("--files", type=pathlib.Path, default=ROOT / "build/whole_model",
                         help="folder of the random files, 10 GB, made where they are missing")
     parser.add_argument("--json")

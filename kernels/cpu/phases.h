@@ -1,6 +1,6 @@
 // Runs tasks in phases on the threads of the caller's arena: a task begins when every task of the
 // earlier phases has ended. All phases start the threads only once. A parallel loop per phase would
-// start them each time, and on a virtual machine waking a thread takes tens of microseconds, more
+// start them each time, and on a virtual machine a thread's start takes tens of microseconds, more
 // than a phase of a short context.
 #pragma once
 
