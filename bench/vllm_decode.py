@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Decode attention inside vLLM: its own backend for processors beside fasa, in one run.
 
-A model of two layers of 8 KV x 4 query heads, head_dim 128 (an 8 B model's attention), random weights,
-bf16, one sequence. Each way is an engine in a process of its own; they take turns, round by round. A
-decode step's attention is what vLLM calls of the backend in its layers: storing the token's key and
-value, and attending. Prompts are stored and their attention is left out, for it is not what is measured
-and its outputs count for nothing in random weights. Medians over rounds of a round's median step, and the
-best step of all, which other work on the machine disturbs least.
+A model of two layers of 8 KV x 4 query heads, head_dim 128 (an 8 B model's attention), random
+weights, bf16, one sequence. Each way is an engine in a process of its own; they take turns, round
+by round. A decode step's attention is what vLLM calls of the backend in its layers: storing the
+token's key and value, and attending. Prompts are stored and their attention is left out, for it is
+not what is measured and its outputs count for nothing in random weights. Medians over rounds of a
+round's median step, and the best step of all, which other work on the machine disturbs least.
 
     tools/vllm-env
     PYTHONPATH=build/release/python build/vllm-env/bin/python bench/vllm_decode.py --json vllm.json

@@ -2,11 +2,12 @@
 """Whole tokens of whole models over long contexts, beside llama.cpp, on this CPU.
 
 Llama-3.1-8B's shape with random weights (fasa: int4 in groups of 64, lm_head int8; llama.cpp: Q4_0
-and Q4_K_M) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of noise
-(--random-context), llama.cpp's one block again and again; what is stored has no part in how long
-reading it takes. Ways take turns in processes of their own, round by round; medians of the rounds,
-milliseconds a token, and the largest resident memory of the processes. What the memory cannot hold
-is said. fasa's host rows share physical memory where the machine lacks it, which is said too.
+and Q4_K_M) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of
+noise (--random-context), llama.cpp's one block again and again; what is stored has no part in how
+long reading it takes. Ways take turns in processes of their own, round by round; medians of the
+rounds, milliseconds a token, and the largest resident memory of the processes. What the memory
+cannot hold is said. fasa's host rows share physical memory where the machine lacks it, which is
+said too.
 
     tools/python-env && tools/peers-env
     PYTHONPATH=build/peers build/venv/bin/python bench/whole_model.py --smollm2 FILE.gguf --json FILE
