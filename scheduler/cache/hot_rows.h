@@ -19,9 +19,9 @@ class HotRows {
   void give_back();
   uint64_t bytes() const { return rows_.bytes() + table_.bytes() + wide_bytes(); }
 
-  // Switches to `slots` slots per head, more than the layout's, or back. The new table is empty.
-  // Widening waits for nothing; before narrowing, the sequence's work must be done. Returns false,
-  // without any change, if memory is short or the sequence was narrowed before.
+  // Switches to `slots` slots per head, more than the layout's; narrow() switches back. The new
+  // table is empty. Widening waits for nothing; before narrowing, the sequence's work must be done.
+  // Returns false, without any change, if memory is short. A narrowed sequence stays narrow.
   bool widen(int slots);
   void narrow();
   void drop_wide();
